@@ -1,0 +1,86 @@
+// Package custody holds signing keys, or reaches whoever holds them, and signs bytes. It knows nothing of artifacts.
+//
+// A [Key] has a name and versions; a signature is made with one [Version], whose id ("<name>:v<n>") becomes the artifact's
+// kid. The package says of a key only what it knows: see [Properties].
+package custody
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+)
+
+// Error is a failure of custody that may be shown to an operator: a stable code and a sentence without key material.
+type Error struct {
+	code, detail string
+	err          error
+}
+
+// Code returns the stable code, as listed in docs/errors.md.
+func (e *Error) Code() string { return e.code }
+
+// Error returns the sentence.
+func (e *Error) Error() string { return e.detail }
+
+// Unwrap returns the cause, or nil.
+func (e *Error) Unwrap() error { return e.err }
+
+// Custody classes, as custody certificates name them (seed: keyCustody).
+const (
+	// ExternalMediator is a key that only the mediator's own process, or a server that it asks, can use.
+	ExternalMediator = "external_mediator"
+	// HardwareBacked is a key inside a hardware security module.
+	HardwareBacked = "hardware_backed"
+)
+
+// Properties are what a custody knows of one key.
+type Properties struct {
+	Custody    string // ExternalMediator or HardwareBacked
+	Exportable bool
+	// Observed names the properties that were seen and not only declared: "keyCustody", "keyExportable".
+	Observed []string
+}
+
+// Key is one named signing key, whatever its versions. Implementations are safe for concurrent use.
+type Key interface {
+	// Name returns the key's name, without a version.
+	Name() string
+	// Current returns the version that signs now.
+	Current(ctx context.Context) (Version, error)
+	// Versions returns every version whose signatures are still accepted, oldest first.
+	Versions(ctx context.Context) ([]Version, error)
+	// Properties returns what is known of the key.
+	Properties() Properties
+}
+
+// Version is one version of one key: immutable, usable for as long as the key lives.
+type Version struct {
+	id     string
+	public ed25519.PublicKey
+	sign   func(ctx context.Context, message []byte) ([]byte, error)
+}
+
+// NewVersion makes a Version for a custody backend. sign returns the 64-byte Ed25519 signature and honours ctx.
+func NewVersion(name string, number int, public ed25519.PublicKey, sign func(ctx context.Context, message []byte) ([]byte, error)) Version {
+	return Version{id: fmt.Sprintf("%s:v%d", name, number), public: public, sign: sign}
+}
+
+// KeyID returns the kid: "<key name>:v<version>".
+func (v Version) KeyID() string { return v.id }
+
+// Public returns the public key. The caller must not change it.
+func (v Version) Public() ed25519.PublicKey { return v.public }
+
+// Sign returns the Ed25519 signature of message (RFC 8032, pure). It refuses an empty message, which some backends would
+// sign as if it had been meant.
+func (v Version) Sign(ctx context.Context, message []byte) ([]byte, error) {
+	if v.sign == nil || len(message) == 0 {
+		return nil, errors.New("custody: nothing to sign, or no key to sign it with")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &Error{code: "custody_unavailable", detail: "the signature was not made in time", err: err}
+	}
+	return v.sign(ctx, message)
+}

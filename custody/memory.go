@@ -1,0 +1,65 @@
+package custody
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+)
+
+// Memory is the embedded default: a key that is made when the process starts, lives in its memory alone and is never written
+// out. It ends with the process, and says so in nothing that it signs: whoever certifies it decides for how long.
+type Memory struct {
+	name string
+
+	mu       sync.RWMutex // guards versions
+	versions []Version
+}
+
+var _ Key = (*Memory)(nil)
+
+// NewMemory makes a key with its first version.
+func NewMemory(name string) (*Memory, error) {
+	m := &Memory{name: name}
+	return m, m.Rotate()
+}
+
+// Rotate adds a version, which signs from now on. Earlier versions stay accepted.
+func (m *Memory) Rotate() error {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return fmt.Errorf("custody: make key %s: %w", m.name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(m.versions) + 1
+	m.versions = append(m.versions, NewVersion(m.name, n, public, func(_ context.Context, message []byte) ([]byte, error) {
+		return ed25519.Sign(private, message), nil
+	}))
+	return nil
+}
+
+// Name returns the key's name.
+func (m *Memory) Name() string { return m.name }
+
+// Current returns the newest version.
+func (m *Memory) Current(context.Context) (Version, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.versions[len(m.versions)-1], nil
+}
+
+// Versions returns every version.
+func (m *Memory) Versions(context.Context) ([]Version, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Clone(m.versions), nil
+}
+
+// Properties returns what is true of a key in this process's memory by construction: no function of this package hands it out.
+func (m *Memory) Properties() Properties {
+	return Properties{Custody: ExternalMediator, Exportable: false, Observed: []string{"keyExportable"}}
+}

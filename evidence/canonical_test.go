@@ -1,0 +1,56 @@
+package evidence
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/gowebpki/jcs"
+)
+
+// fill gives every field of v a value, so that every member of the claims is written.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0))
+		fill(v.Index(1))
+	case reflect.String:
+		v.SetString("a<b>&\"c\\\u00e9\U0001F600 \t\x01")
+	case reflect.Int64:
+		v.SetInt(1_800_000_000)
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		panic("a claim of kind " + v.Kind().String() + ": teach encode and this test about it")
+	}
+}
+
+// TestEncodeIsCanonical holds encode against an independent RFC 8785 canonicaliser, for every kind with every member set.
+func TestEncodeIsCanonical(t *testing.T) {
+	for _, claims := range []any{
+		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{}, &ActionGrant{},
+		&RequestProof{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{}, &Binding{}, &header{},
+	} {
+		t.Run(reflect.TypeOf(claims).Elem().Name(), func(t *testing.T) {
+			fill(reflect.ValueOf(claims).Elem())
+			got, err := encode(claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := jcs.Transform(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != string(want) {
+				t.Errorf("not canonical:\n got %s\nwant %s", got, want)
+			}
+		})
+	}
+}

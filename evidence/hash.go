@@ -1,0 +1,164 @@
+package evidence
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"math/big"
+	"strconv"
+
+	"github.com/gowebpki/jcs"
+)
+
+// MaxDepth bounds the nesting of posted JSON.
+const MaxDepth = 100
+
+// HashBytes returns the lowercase hex SHA-256 of b.
+func HashBytes(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// HashToken returns the lowercase hex SHA-256 of a signed artifact as it travels. It names an artifact that another one rests
+// on; it is never a replay key (that is the jti).
+func HashToken(token string) string { return HashBytes([]byte(token)) }
+
+// HashJSON returns the lowercase hex SHA-256 of the RFC 8785 canonical form of raw.
+// It refuses what [Canonical] refuses.
+func HashJSON(raw []byte) (string, error) {
+	c, err := Canonical(raw)
+	if err != nil {
+		return "", err
+	}
+	return HashBytes(c), nil
+}
+
+// HashValue is [HashJSON] of v as encoding/json writes it.
+func HashValue(v any) (string, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return "", Refuse("content_malformed", "the value cannot be written as JSON: %v", err)
+	}
+	return HashJSON(buf.Bytes())
+}
+
+// Canonical returns the RFC 8785 form of one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate
+// member names and nesting over [MaxDepth]; and, more strictly than the RFC, numbers that do not survive the way through an
+// IEEE 754 double unchanged (integers beyond 2^53, underflow to zero), because two different contents would share one hash.
+func Canonical(raw []byte) ([]byte, error) {
+	if err := checkNumbersAndDepth(raw); err != nil {
+		return nil, err
+	}
+	c, err := jcs.Transform(raw)
+	if err != nil {
+		return nil, Refuse("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", err)
+	}
+	return c, nil
+}
+
+// checkNumbersAndDepth walks the text once, outside of strings. It does not judge syntax: that is the canonicaliser's work.
+func checkNumbersAndDepth(raw []byte) error {
+	depth := 0
+	for i := 0; i < len(raw); {
+		switch c := raw[i]; {
+		case c == '"':
+			i = skipString(raw, i)
+			continue
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return Refuse("content_too_deep", "the JSON content is nested deeper than %d levels at byte %d", MaxDepth, i)
+			}
+		case c == '}' || c == ']':
+			depth--
+		case c == '-' || c >= '0' && c <= '9':
+			end := i + 1
+			for end < len(raw) && isNumberByte(raw[end]) {
+				end++
+			}
+			if err := checkNumber(string(raw[i:end]), i); err != nil {
+				return err
+			}
+			i = end
+			continue
+		}
+		i++
+	}
+	return nil
+}
+
+// skipString returns the index after the string that starts at raw[i].
+func skipString(raw []byte, i int) int {
+	for i++; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return i
+}
+
+func isNumberByte(c byte) bool {
+	return c >= '0' && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
+}
+
+// maxNumberLength bounds a number's spelling, and with it the arithmetic that checks it.
+const maxNumberLength = 64
+
+func checkNumber(s string, at int) error {
+	lossy := func() error {
+		return Refuse("content_number_lossy", "the number %.40s at byte %d does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", s, at)
+	}
+	if len(s) > maxNumberLength {
+		return lossy()
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return lossy() // out of range, or no number at all: either way it has no canonical form
+	}
+	if f == 0 {
+		// A zero that was not spelled as one has underflowed.
+		for _, c := range []byte(s) {
+			if c == 'e' || c == 'E' {
+				break
+			}
+			if c >= '1' && c <= '9' {
+				return lossy()
+			}
+		}
+		return nil
+	}
+	if f < 1<<53 && f > -(1<<53) {
+		return nil
+	}
+	exact, ok := new(big.Rat).SetString(s)
+	if !ok || new(big.Rat).SetFloat64(f).Cmp(exact) != 0 {
+		return lossy()
+	}
+	if exact.IsInt() && (f > 1<<53 || f < -(1<<53)) && isInteger(s) {
+		return lossy() // exact by luck; its neighbours are not
+	}
+	return nil
+}
+
+func isInteger(s string) bool {
+	for i, c := range []byte(s) {
+		if (c < '0' || c > '9') && (i > 0 || c != '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// NewID returns a fresh 128-bit random identifier as base64url: a jti, a nonce, a session id.
+func NewID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it ends the process instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,117 @@
+package evidence
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; the libraries in use today know only the old name, so it
+// stands here, in one place, to be changed once they follow.
+const (
+	algEdDSA = "EdDSA"
+	algHS256 = "HS256"
+)
+
+// Bounds on what is read before anything is believed, in bytes.
+const (
+	maxToken = 16 << 10
+	maxKeyID = 256
+)
+
+// header is the whole protected header. The fields are in canonical order.
+type header struct {
+	Alg string `json:"alg"`
+	Kid string `json:"kid"`
+	Typ string `json:"typ"`
+}
+
+// parsed is a token taken apart, with nothing believed yet.
+type parsed struct {
+	header    header
+	payload   []byte
+	signature []byte
+	signed    string // header and payload as they were signed
+}
+
+func encodeHeader(h header) ([]byte, error) {
+	if h.Kid == "" || len(h.Kid) > maxKeyID {
+		return nil, Refuse("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
+	}
+	return encode(h)
+}
+
+func signingInput(h header, claims any) (string, error) {
+	head, err := encodeHeader(h)
+	if err != nil {
+		return "", err
+	}
+	payload, err := encode(claims)
+	if err != nil {
+		return "", err
+	}
+	b64 := base64.RawURLEncoding
+	return b64.EncodeToString(head) + "." + b64.EncodeToString(payload), nil
+}
+
+// parse takes a compact JWS apart and demands that its header is exactly the one that this package writes for the given
+// algorithm and typ, whatever its kid.
+func parse(token, alg, typ string) (parsed, error) {
+	var p parsed
+	if token == "" {
+		return p, Refuse("artifact_missing", "the %s is missing", typ)
+	}
+	if len(token) > maxToken {
+		return p, Refuse("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), maxToken)
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return p, Refuse("jws_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, len(parts))
+	}
+	var decoded [3][]byte
+	for i, part := range parts {
+		b, err := decodeStrict(part)
+		if err != nil {
+			return p, Refuse("jws_malformed", "part %d of the %s is not canonical base64url", i+1, typ)
+		}
+		decoded[i] = b
+	}
+	h, err := parseHeader(decoded[0], alg, typ)
+	if err != nil {
+		return p, err
+	}
+	return parsed{header: h, payload: decoded[1], signature: decoded[2], signed: token[:len(parts[0])+1+len(parts[1])]}, nil
+}
+
+// decodeStrict refuses padding, line breaks and stray bits in the last character, all of which would give one signature
+// several spellings.
+func decodeStrict(s string) ([]byte, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || base64.RawURLEncoding.EncodeToString(b) != s {
+		return nil, fmt.Errorf("not canonical base64url")
+	}
+	return b, nil
+}
+
+func parseHeader(raw []byte, alg, typ string) (header, error) {
+	var h header
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return h, Refuse("jws_malformed", "the header of the %s is not a JSON object of text members", typ)
+	}
+	if h.Alg != alg {
+		return h, Refuse("jws_algorithm", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
+	}
+	if h.Typ != typ {
+		return h, Refuse("jws_type", "a token of type %.60q was given where a %s is needed", h.Typ, typ)
+	}
+	want, err := encodeHeader(h)
+	if err != nil {
+		return h, err
+	}
+	if string(want) != string(raw) {
+		// crit, jwk, jku, x5c, b64, a duplicate member, another order: all of them are members or spellings that we never write.
+		return h, Refuse("jws_header", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
+	}
+	return h, nil
+}

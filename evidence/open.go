@@ -1,0 +1,215 @@
+package evidence
+
+import (
+	"crypto/hmac"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Expected is what a verifier demands of one artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and MaxAge
+// have no default: left empty, they refuse. It is the common part of every policy of the seed.
+type Expected struct {
+	Issuers   []string
+	Audiences []string
+	// KeyIDs holds whole key ids ("runtime-key:v3") or key names without a version ("runtime-key"), which accept every version
+	// that the registry certifies.
+	KeyIDs []string
+	// MaxAge bounds the time since iat.
+	MaxAge time.Duration
+	// Custody lists the custody classes that are accepted; empty accepts any.
+	Custody []string
+	// RequireNonExportable refuses a key that is exportable by its own words or by its certificate's.
+	RequireNonExportable bool
+}
+
+// DefaultSkew is the clock difference that is tolerated unless a verifier is told otherwise.
+const DefaultSkew = 2 * time.Second
+
+// VerifierOptions configures a [Verifier].
+type VerifierOptions struct {
+	// Now is the clock; required.
+	Now func() time.Time
+	// Skew is the clock difference that is tolerated; zero means DefaultSkew.
+	Skew time.Duration
+}
+
+// Verifier opens artifacts against the trust that it was given last. It is safe for concurrent use.
+type Verifier struct {
+	trust atomic.Pointer[Trust]
+	now   func() time.Time
+	skew  time.Duration
+}
+
+// NewVerifier makes a Verifier. Its clock is required.
+func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
+	if o.Now == nil || t == nil {
+		return nil, errors.New("evidence: a verifier needs a trust bundle and a clock")
+	}
+	if o.Skew == 0 {
+		o.Skew = DefaultSkew
+	}
+	v := &Verifier{now: o.Now, skew: o.Skew}
+	v.trust.Store(t)
+	return v, nil
+}
+
+// SetTrust replaces the trust, for every call that starts afterwards.
+func (v *Verifier) SetTrust(t *Trust) { v.trust.Store(t) }
+
+// Trust returns the trust in force.
+func (v *Verifier) Trust() *Trust { return v.trust.Load() }
+
+// Now returns the verifier's clock reading, and Skew what it tolerates.
+func (v *Verifier) Now() time.Time { return v.now() }
+
+// Skew returns the clock difference that v tolerates.
+func (v *Verifier) Skew() time.Duration { return v.skew }
+
+// Open verifies one artifact completely: form, algorithm, typ, the key and its custody certificate, signature, canonical
+// claims, issuer, audience, times, and what [Expected] asks of the key. It returns the claims only if all of it holds.
+// What the claims say about the post is for the caller to compare.
+func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error) {
+	var zero C
+	if k.alg != algEdDSA {
+		return zero, Refuse("jws_algorithm", "a %s is not verified with a public key", k.Typ)
+	}
+	p, err := parse(token, k.alg, k.Typ)
+	if err != nil {
+		return zero, err
+	}
+	trust, now := v.Trust(), v.now()
+	kid := p.header.Kid
+	var cert *SignerCertificate
+	root, isRoot := trust.roots[kid]
+	public := root.Public
+	if isRoot {
+		if root.Purpose != k.Purpose {
+			return zero, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", k.Typ, kid, root.Purpose)
+		}
+	} else {
+		s, err := trust.signer(kid, k.Typ, k.Purpose, now, v.skew)
+		if err != nil {
+			return zero, err
+		}
+		public, cert = s.public, &s.cert
+	}
+	if !verify(public, p) {
+		return zero, Refuse("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, kid)
+	}
+	c, err := decode(k, p.payload)
+	if err != nil {
+		return zero, err
+	}
+	reg := *k.registered(&c)
+	var key KeyClaims
+	if cert != nil {
+		if reg.Issuer != cert.SubjectIssuer {
+			return zero, Refuse("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, reg.Issuer, kid, cert.SubjectIssuer)
+		}
+		key = cert.key()
+	}
+	if k.custody != nil {
+		if key = *k.custody(&c); cert != nil && key != cert.key() {
+			return zero, Refuse("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, kid)
+		}
+	}
+	if cert == nil && k.custody == nil {
+		// A pinned root has no certificate above it: what pins it answers for its custody.
+		want.Custody, want.RequireNonExportable = nil, false
+	}
+	if err := want.admits(k.Typ, kid, reg, key, now, v.skew); err != nil {
+		return zero, err
+	}
+	return c, nil
+}
+
+// OpenMAC verifies a token that this verifier wrote to itself with [SignMAC].
+func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
+	var zero C
+	if k.alg != algHS256 {
+		return zero, Refuse("jws_algorithm", "a %s is not verified with a shared secret", k.Typ)
+	}
+	if len(s.b) < minSecret {
+		return zero, errShortSecret
+	}
+	p, err := parse(token, k.alg, k.Typ)
+	if err != nil {
+		return zero, err
+	}
+	if !hmac.Equal(p.signature, s.mac(p.signed)) {
+		return zero, Refuse("signature_invalid", "the %s was not issued by this verifier, or was altered", k.Typ)
+	}
+	c, err := decode(k, p.payload)
+	if err != nil {
+		return zero, err
+	}
+	want.KeyIDs, want.Custody, want.RequireNonExportable = []string{s.id}, nil, false
+	if err := want.admits(k.Typ, p.header.Kid, *k.registered(&c), KeyClaims{}, now, skew); err != nil {
+		return zero, err
+	}
+	return c, nil
+}
+
+// admits holds registered claims and key against e. what names the artifact in a refusal.
+func (e Expected) admits(what, kid string, r Registered, key KeyClaims, now time.Time, skew time.Duration) error {
+	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
+		return Refuse("expectation_missing", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
+	}
+	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
+	switch {
+	case !slices.Contains(e.Issuers, r.Issuer):
+		return Refuse("issuer_not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
+	case !slices.Contains(e.Audiences, r.Audience):
+		return Refuse("audience_not_allowed", "the %s is meant for %q, which is not an audience here", what, r.Audience)
+	case !MatchKeyID(e.KeyIDs, kid):
+		return Refuse("key_not_allowed", "the %s is signed by key %s, which the policy does not allow", what, kid)
+	case now.Add(skew).Before(iat):
+		return Refuse("not_yet_valid", "the %s is issued %s in the future", what, iat.Sub(now).Round(time.Second))
+	case !now.Add(-skew).Before(exp):
+		return Refuse("expired", "the %s expired %s ago", what, now.Sub(exp).Round(time.Second))
+	case now.Sub(iat) > e.MaxAge+skew:
+		return Refuse("too_old", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
+	case e.RequireNonExportable && key.KeyExportable:
+		return Refuse("key_exportable", "the %s rests on a key that can be exported", what)
+	case len(e.Custody) > 0 && !slices.Contains(e.Custody, key.KeyCustody):
+		return Refuse("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what, key.KeyCustody)
+	}
+	return nil
+}
+
+// MatchKeyID reports whether kid stands in allowed, whole or by its key name (the part before the last ":v").
+func MatchKeyID(allowed []string, kid string) bool {
+	if slices.Contains(allowed, kid) {
+		return true
+	}
+	i := strings.LastIndex(kid, ":v")
+	return i > 0 && slices.Contains(allowed, kid[:i])
+}
+
+// KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.
+func KeyIDOf(token string) string {
+	head, _, _ := strings.Cut(token, ".")
+	raw, err := decodeStrict(head)
+	if err != nil {
+		return ""
+	}
+	var h header
+	if decodeJSON(raw, &h) != nil {
+		return ""
+	}
+	return h.Kid
+}
+
+// UnverifiedClaims reads the claims of a token with nothing verified but its form: for display, and for finding out what to
+// ask for. Whatever rests on them must be verified with [Open] or [OpenMAC].
+func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
+	p, err := parse(token, k.alg, k.Typ)
+	if err != nil {
+		var zero C
+		return zero, err
+	}
+	return decode(k, p.payload)
+}

@@ -1,0 +1,38 @@
+package evidence
+
+import "fmt"
+
+// Refusal is an error that may be shown to whoever asked: a stable code and one sentence that says what failed and where.
+// It never holds a secret, a body or a whole token.
+type Refusal struct {
+	code   string
+	detail string
+	cause  error
+}
+
+// Refuse makes a [Refusal] with a stable code (snake_case, never reused for another meaning) and a formatted sentence.
+// %w wraps a cause for errors.Is; the cause's text becomes part of the sentence, so wrap only what the caller may read.
+func Refuse(code, format string, args ...any) *Refusal {
+	err := fmt.Errorf(format, args...)
+	r := &Refusal{code: code, detail: err.Error()}
+	if u, ok := err.(interface{ Unwrap() error }); ok {
+		r.cause = u.Unwrap()
+	}
+	return r
+}
+
+// Code returns the stable code, as listed in docs/errors.md.
+func (r *Refusal) Code() string { return r.code }
+
+// Error returns the sentence.
+func (r *Refusal) Error() string { return r.detail }
+
+// Unwrap returns the wrapped cause, or nil.
+func (r *Refusal) Unwrap() error { return r.cause }
+
+// Is reports whether target is a [Refusal] with the same code, so that errors.Is(err, evidence.Refuse("expired", ""))
+// asks for the code and never for the wording.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal)
+	return ok && t.code == r.code
+}

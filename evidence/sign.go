@@ -1,0 +1,93 @@
+package evidence
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+)
+
+// Key is one version of one Ed25519 signing key. The key itself may be anywhere: in memory, in Vault, in an HSM.
+type Key interface {
+	// KeyID returns the kid: "<key name>:v<version>".
+	KeyID() string
+	// Sign returns the 64-byte Ed25519 signature of message. It must honour ctx and must never sign an empty message.
+	Sign(ctx context.Context, message []byte) ([]byte, error)
+}
+
+// Sign writes c as an artifact of kind k, signed with key. The caller has stamped the registered claims ([Kind.Stamp]).
+// What it would not accept itself it does not sign: the claims' own check runs first.
+func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
+	if k.alg != algEdDSA {
+		return "", Refuse("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
+	}
+	input, err := k.prepare(key.KeyID(), &c)
+	if err != nil {
+		return "", err
+	}
+	sig, err := key.Sign(ctx, []byte(input))
+	if err != nil {
+		return "", fmt.Errorf("sign %s with key %s: %w", k.Typ, key.KeyID(), err)
+	}
+	return input + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+}
+
+// SignMAC writes c as a token of kind k, authenticated with the issuer's own secret (HS256).
+func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
+	if k.alg != algHS256 {
+		return "", Refuse("jws_algorithm", "a %s is not authenticated with a shared secret", k.Typ)
+	}
+	if len(s.b) < minSecret {
+		return "", errShortSecret
+	}
+	input, err := k.prepare(s.id, &c)
+	if err != nil {
+		return "", err
+	}
+	return input + "." + base64.RawURLEncoding.EncodeToString(s.mac(input)), nil
+}
+
+func (k Kind[C]) prepare(kid string, c *C) (string, error) {
+	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
+		return "", err
+	}
+	if err := k.check(c); err != nil {
+		return "", err
+	}
+	return signingInput(header{Alg: k.alg, Kid: kid, Typ: k.Typ}, *c)
+}
+
+// minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).
+const minSecret = 32
+
+var errShortSecret = Refuse("secret_too_short", "a shared secret must have at least %d bytes", minSecret)
+
+// Secret is a shared secret of at least 32 bytes. It prints as REDACTED everywhere; its zero value signs and opens nothing.
+type Secret struct {
+	b  []byte
+	id string
+}
+
+// NewSecret copies b. It refuses fewer than 32 bytes.
+func NewSecret(b []byte) (Secret, error) {
+	if len(b) < minSecret {
+		return Secret{}, errShortSecret
+	}
+	s := Secret{b: append([]byte(nil), b...)}
+	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
+	s.id = "mac:" + base64.RawURLEncoding.EncodeToString(s.mac("kid")[:9])
+	return s, nil
+}
+
+func (s Secret) mac(input string) []byte {
+	m := hmac.New(sha256.New, s.b)
+	m.Write([]byte(input))
+	return m.Sum(nil)
+}
+
+// Format prints REDACTED whatever the verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
+
+// MarshalJSON writes "REDACTED".
+func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }

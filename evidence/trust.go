@@ -1,0 +1,178 @@
+package evidence
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+)
+
+// Root is a public key that is pinned by configuration: the key registry's or the deployment auditor's.
+type Root struct {
+	KeyID   string
+	Public  ed25519.PublicKey
+	Purpose string // PurposeSignerCertificate or PurposeDeploymentCertificate
+}
+
+// SignerPolicy says which custody certificates are believed (seed: signerCertificatePolicy).
+type SignerPolicy struct {
+	Expected
+	// DenyAgentAccessible and DenyUserAccessible refuse a key that the certificate says the agent or users can reach.
+	DenyAgentAccessible, DenyUserAccessible bool
+}
+
+// certified is one signing key version with what the registry says of it.
+type certified struct {
+	public ed25519.PublicKey
+	cert   SignerCertificate
+	kid    string // of the registry key that signed the certificate
+}
+
+// Trust is an immutable snapshot of whom a verifier believes: the pinned roots and every key that a custody certificate names.
+type Trust struct {
+	roots   map[string]Root
+	signers map[string]certified // by kid
+	policy  SignerPolicy
+}
+
+// maxCertificates bounds a bundle.
+const maxCertificates = 1024
+
+// NewTrust verifies each certificate's signature by a pinned registry key and indexes the keys that they certify. One bad
+// certificate refuses the whole bundle: a bundle that has been altered is not half trusted. Whether a certificate is in its
+// lifetime and satisfies the policy is judged each time its key is used ([Open]). Where two certificates name one key id, both
+// must name the same key, and the one issued later counts.
+func NewTrust(roots []Root, certificates []string, policy SignerPolicy) (*Trust, error) {
+	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]certified, len(certificates)), policy: policy}
+	for _, r := range roots {
+		if r.Purpose != PurposeSignerCertificate && r.Purpose != PurposeDeploymentCertificate {
+			return nil, Refuse("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
+		}
+		if _, ok := t.roots[r.KeyID]; ok {
+			return nil, Refuse("trust_malformed", "the root key id %s is pinned twice", r.KeyID)
+		}
+		if _, err := NewPublicKey(r.Public); err != nil {
+			return nil, err
+		}
+		t.roots[r.KeyID] = r
+	}
+	if len(certificates) > maxCertificates {
+		return nil, Refuse("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(certificates), maxCertificates)
+	}
+	for _, token := range certificates {
+		if err := t.add(token); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func (t *Trust) add(token string) error {
+	p, err := parse(token, algEdDSA, SignerCertificateKind.Typ)
+	if err != nil {
+		return err
+	}
+	root, ok := t.roots[p.header.Kid]
+	if !ok || root.Purpose != PurposeSignerCertificate {
+		return Refuse("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
+	}
+	if !verify(root.Public, p) {
+		return Refuse("signature_invalid", "the signature of a signer custody certificate by registry key %s is wrong", p.header.Kid)
+	}
+	cert, err := decode(SignerCertificateKind, p.payload)
+	if err != nil {
+		return err
+	}
+	raw, err := decodeStrict(cert.SubjectPublicKey)
+	if err != nil {
+		return Refuse("certificate_key_mismatch", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
+	}
+	public, err := NewPublicKey(raw)
+	if err != nil {
+		return err
+	}
+	if HashBytes(public) != cert.SubjectPublicKeyHash {
+		return Refuse("certificate_key_mismatch", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
+	}
+	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
+		return Refuse("certificate_untrusted", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
+	}
+	if old, ok := t.signers[cert.SubjectKeyID]; ok {
+		if subtle.ConstantTimeCompare(old.public, public) != 1 {
+			return Refuse("certificate_key_mismatch", "two certificates give different public keys the same key id %s", cert.SubjectKeyID)
+		}
+		if old.cert.IssuedAt > cert.IssuedAt {
+			return nil
+		}
+	}
+	t.signers[cert.SubjectKeyID] = certified{public: public, cert: cert, kid: p.header.Kid}
+	return nil
+}
+
+// Certified is one key that the trust bundle vouches for, for those who list keys.
+type Certified struct {
+	Certificate SignerCertificate
+	Public      ed25519.PublicKey
+}
+
+// Certified lists the keys that the bundle vouches for, in no order.
+func (t *Trust) Certified() []Certified {
+	out := make([]Certified, 0, len(t.signers))
+	for _, s := range t.signers {
+		out = append(out, Certified{Certificate: s.cert, Public: s.public})
+	}
+	return out
+}
+
+// signer returns the public key for kid if the registry certifies it, now, for purpose and within the policy.
+func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Duration) (certified, error) {
+	s, ok := t.signers[kid]
+	if !ok {
+		return s, Refuse("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
+	}
+	c := s.cert
+	if c.Purposes[0] != purpose {
+		return s, Refuse("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
+	}
+	what := "custody certificate of key " + kid
+	if err := t.policy.admits(what, s.kid, c.Registered, c.key(), now, skew); err != nil {
+		return s, err
+	}
+	switch {
+	case t.policy.DenyAgentAccessible && c.AccessibleToAgent:
+		return s, Refuse("key_agent_accessible", "the %s says that the agent can reach the key", what)
+	case t.policy.DenyUserAccessible && c.AccessibleToUsers:
+		return s, Refuse("key_user_accessible", "the %s says that users can reach the key", what)
+	}
+	return s, nil
+}
+
+// decode reads a payload into the claims of k and demands that it is byte for byte what [Sign] would have written.
+func decode[C any](k Kind[C], payload []byte) (C, error) {
+	var c, zero C
+	dec := json.NewDecoder(strings.NewReader(string(payload)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return zero, Refuse("claims_malformed", "the claims of the %s are malformed: %v", k.Typ, err)
+	}
+	want, err := encode(c)
+	if err != nil {
+		return zero, err
+	}
+	if string(want) != string(payload) {
+		return zero, Refuse("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
+	}
+	if err := k.registered(&c).check(k.Typ, k.MaxLifetime); err != nil {
+		return zero, err
+	}
+	if err := k.check(&c); err != nil {
+		return zero, err
+	}
+	return c, nil
+}
+
+func verify(public ed25519.PublicKey, p parsed) bool {
+	return len(p.signature) == ed25519.SignatureSize && ed25519.Verify(public, []byte(p.signed), p.signature)
+}

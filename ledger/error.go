@@ -1,0 +1,48 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors. Each carries a stable code, listed in docs/errors.md.
+var (
+	// ErrConsumed is the sentinel of [ConsumedError].
+	ErrConsumed = errors.New("ledger: already used")
+	// ErrNotFound means that no record has the id, or that several begin with it.
+	ErrNotFound = errors.New("ledger: no such record")
+	// ErrState means that a post was finished that had not begun, or had been finished already.
+	ErrState = errors.New("ledger: the post is not in flight")
+	// ErrClosed means that the ledger is closed.
+	ErrClosed error = &Error{err: errors.New("ledger: closed")}
+)
+
+// Error is a failure to read or to make something durable.
+type Error struct{ err error }
+
+// Code returns ledger_unavailable.
+func (e *Error) Code() string { return "ledger_unavailable" }
+
+// Error returns the sentence.
+func (e *Error) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return errors.Unwrap(e.err) }
+
+func unavailable(doing string, err error) error {
+	return &Error{fmt.Errorf("ledger: %s: %w", doing, err)}
+}
+
+// ConsumedError says which single-use key had been used before.
+type ConsumedError struct{ Key Key }
+
+// Code returns replayed.
+func (e *ConsumedError) Code() string { return "replayed" }
+
+// Error returns the sentence.
+func (e *ConsumedError) Error() string {
+	return fmt.Sprintf("the %s %s has been used before; each is good for one post", e.Key.Kind, e.Key.ID)
+}
+
+// Is reports whether target is ErrConsumed.
+func (e *ConsumedError) Is(target error) bool { return target == ErrConsumed }

@@ -1,0 +1,210 @@
+// Package ledgertest is the behaviour that every ledger must show, whatever it is kept in.
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Store is what a ledger offers.
+type Store interface {
+	Consume(ctx context.Context, keys ...ledger.Key) error
+	Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) error
+	Finish(ctx context.Context, p ledger.Post) error
+	Record(ctx context.Context, p ledger.Post) error
+	Get(ctx context.Context, id string) (ledger.Post, error)
+	List(ctx context.Context, q ledger.Query) ([]ledger.Post, error)
+	Prune(ctx context.Context, now time.Time) error
+	Close() error
+}
+
+// Now is the clock that open must give to the store.
+func Now() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
+
+func key(kind, id string) ledger.Key {
+	return ledger.Key{Kind: kind, ID: id, Expires: Now().Add(time.Minute)}
+}
+
+func post(id string) ledger.Post {
+	return ledger.Post{ID: id, Flow: "post", Session: "ses_1", Started: Now(), Checks: []ledger.Check{{Name: "grant", OK: true}}}
+}
+
+// Run runs the suite. open returns a store over what place names; the same place reopened must hold what was made durable.
+func Run(t *testing.T, open func(t *testing.T, place string) Store) {
+	ctx := context.Background()
+	t.Run("a key is consumed once", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		if err := s.Consume(ctx, key("capability", "a")); err != nil {
+			t.Fatal(err)
+		}
+		wantConsumed(t, s.Consume(ctx, key("capability", "a")), "a")
+		if err := s.Consume(ctx, key("grant", "a")); err != nil {
+			t.Errorf("the same id of another kind: %v", err)
+		}
+	})
+	t.Run("one of many callers wins", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		var won atomic.Int32
+		var all sync.WaitGroup
+		for i := range 64 {
+			all.Go(func() {
+				err := s.Consume(ctx, key("own", fmt.Sprint(i)), key("shared", "x"))
+				switch {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, ledger.ErrConsumed):
+					t.Errorf("caller %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 1 {
+			t.Errorf("%d callers consumed the same key", won.Load())
+		}
+	})
+	t.Run("all or none", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		if err := s.Consume(ctx, key("k", "b")); err != nil {
+			t.Fatal(err)
+		}
+		wantConsumed(t, s.Consume(ctx, key("k", "a"), key("k", "b"), key("k", "c")), "b")
+		if err := s.Consume(ctx, key("k", "a"), key("k", "c")); err != nil {
+			t.Errorf("a refused call consumed something: %v", err)
+		}
+	})
+	t.Run("a replay is refused after reopening", func(t *testing.T) {
+		place := t.TempDir()
+		s := open(t, place)
+		if err := s.Begin(ctx, post("post_1"), key("k", "a")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, place)
+		wantConsumed(t, s.Begin(ctx, post("post_2"), key("k", "a")), "a")
+		if _, err := s.Get(ctx, "post_2"); !errors.Is(err, ledger.ErrNotFound) {
+			t.Errorf("a refused intent left a record: %v", err)
+		}
+	})
+	t.Run("a post in flight when the process ended is indeterminate", func(t *testing.T) {
+		place := t.TempDir()
+		s := open(t, place)
+		if err := s.Begin(ctx, post("post_1")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p, err := open(t, place).Get(ctx, "post_1")
+		if err != nil || p.State != ledger.StateIndeterminate || p.Code != "indeterminate" || len(p.Checks) != 1 {
+			t.Errorf("got %+v, %v", p, err)
+		}
+	})
+	t.Run("an outcome is recorded once", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		p := post("post_1")
+		if err := s.Begin(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		p.State, p.Status = ledger.StateForwarded, 201
+		if err := s.Finish(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		p.State = ledger.StateFailed
+		for _, p := range []ledger.Post{p, {ID: "post_9", State: ledger.StateForwarded}, {ID: "post_1", State: ledger.StateRefused}} {
+			if err := s.Finish(ctx, p); !errors.Is(err, ledger.ErrState) {
+				t.Errorf("finish %s as %s: %v", p.ID, p.State, err)
+			}
+		}
+		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarded || got.Status != 201 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("records are listed newest first and found by their beginning", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		for i := range 5 {
+			p := post(fmt.Sprintf("post_%d0", i))
+			p.State = ledger.StateRefused
+			if i == 2 {
+				p.Session = "ses_2"
+			}
+			if err := s.Record(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := s.List(ctx, ledger.Query{Limit: 2})
+		if err != nil || len(all) != 2 || all[0].ID != "post_40" {
+			t.Errorf("got %+v, %v", all, err)
+		}
+		some, err := s.List(ctx, ledger.Query{Session: "ses_2", State: ledger.StateRefused, Flow: "post"})
+		if err != nil || len(some) != 1 || some[0].ID != "post_20" {
+			t.Errorf("got %+v, %v", some, err)
+		}
+		if p, err := s.Get(ctx, "post_3"); err != nil || p.ID != "post_30" {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		for _, id := range []string{"", "post", "post_", "post_9"} {
+			if _, err := s.Get(ctx, id); !errors.Is(err, ledger.ErrNotFound) {
+				t.Errorf("Get(%q): %v", id, err)
+			}
+		}
+	})
+	t.Run("pruning keeps what could be replayed", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		if err := s.Consume(ctx, key("k", "a")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Prune(ctx, Now().Add(2*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		wantConsumed(t, s.Consume(ctx, key("k", "a")), "a")
+		if err := s.Prune(ctx, Now().Add(48*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Consume(ctx, key("k", "a")); err != nil {
+			t.Errorf("the key of an artifact that expired long ago is still kept: %v", err)
+		}
+	})
+	t.Run("a caller that has gone consumes nothing", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := s.Consume(gone, key("k", "a")); err == nil {
+			t.Fatal("consumed for a caller that has gone")
+		}
+		if err := s.Consume(ctx, key("k", "a")); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a key without an expiry is refused", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		if err := s.Consume(ctx, ledger.Key{Kind: "k", ID: "a"}); err == nil {
+			t.Error("accepted")
+		}
+	})
+	t.Run("closed", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		if err := errors.Join(s.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Consume(ctx, key("k", "a")); !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func wantConsumed(t *testing.T, err error, id string) {
+	t.Helper()
+	var c *ledger.ConsumedError
+	if !errors.As(err, &c) || c.Key.ID != id || c.Code() != "replayed" {
+		t.Errorf("got %v, want key %s refused as consumed", err, id)
+	}
+}

@@ -1,0 +1,48 @@
+package problem
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+)
+
+// Code is one row of the table of refusals. A released code never changes its meaning.
+type Code struct {
+	Name   string
+	Status int
+	// Step is where on the way of one post it arises: session, match, content, challenge, trigger, decision, attest, gate,
+	// proof, forward; or egress, connect, config, ledger, custody for what lies outside it.
+	Step   string
+	Title  string // a short sentence, the same for every occurrence
+	Remedy string // what to do, for an operator or an agent
+	// RetryAfter is in seconds, where trying again later can help.
+	RetryAfter int
+}
+
+// table holds every code by name.
+var table = collect(generalCodes, evidenceCodes, challengeCodes)
+
+func collect(lists ...[]Code) map[string]Code {
+	t := make(map[string]Code)
+	for _, list := range lists {
+		for _, c := range list {
+			if _, ok := t[c.Name]; ok {
+				panic("problem: code " + c.Name + " stands in the table twice")
+			}
+			t[c.Name] = c
+		}
+	}
+	return t
+}
+
+// Codes returns the whole table, by step and name.
+func Codes() []Code {
+	return slices.SortedFunc(maps.Values(table), func(a, b Code) int {
+		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+var generalCodes = []Code{
+	{Name: internal, Status: http.StatusInternalServerError, Step: "any", Title: "The mediator failed", Remedy: "Ask the operator to look for this time in the mediator's log; nothing was sent."},
+}

@@ -1,0 +1,43 @@
+package problem
+
+import "net/http"
+
+// evidenceCodes are the refusals of package evidence: an artifact that cannot be believed.
+var evidenceCodes = []Code{
+	{Name: "artifact_missing", Status: http.StatusForbidden, Step: "gate", Title: "An artifact of the chain is missing", Remedy: "Send the whole envelope; every artifact is required."},
+	{Name: "artifact_too_large", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is larger than any artifact can be", Remedy: "Check what was sent in the artifact's place."},
+	{Name: "jws_malformed", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is not a compact JWS", Remedy: "Send the artifact exactly as it was issued."},
+	{Name: "jws_algorithm", Status: http.StatusForbidden, Step: "gate", Title: "An artifact names an algorithm that is not accepted", Remedy: "Sign with Ed25519 (alg EdDSA)."},
+	{Name: "jws_type", Status: http.StatusForbidden, Step: "gate", Title: "A token of another type stands in an artifact's place", Remedy: "Put each artifact in its own place."},
+	{Name: "jws_header", Status: http.StatusForbidden, Step: "gate", Title: "An artifact's header has members that are not allowed", Remedy: "The header holds alg, kid and typ, in this order, and nothing else."},
+	{Name: "signature_invalid", Status: http.StatusForbidden, Step: "gate", Title: "A signature is wrong", Remedy: "The artifact was altered or signed by another key; get a fresh one."},
+	{Name: "key_unknown", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is signed by a key without a custody certificate", Remedy: "Have the security team certify the key (mediator keys certify) and load the new trust bundle."},
+	{Name: "key_purpose", Status: http.StatusForbidden, Step: "gate", Title: "A key was used for another purpose than it is certified for", Remedy: "Each role signs with its own key; check the roles' configuration."},
+	{Name: "key_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow this key", Remedy: "Add the key's name to allowedKeyIds in the manifest, and certify the manifest again."},
+	{Name: "key_custody", Status: http.StatusForbidden, Step: "gate", Title: "A key's custody is not what the policy asks for", Remedy: "Keep the key in a custody that the manifest allows."},
+	{Name: "key_exportable", Status: http.StatusForbidden, Step: "gate", Title: "A key can be exported", Remedy: "Create a new key that cannot be exported, and certify it."},
+	{Name: "key_agent_accessible", Status: http.StatusForbidden, Step: "gate", Title: "The agent can reach a signing key", Remedy: "Move the key out of the agent's reach, make a new version, and certify that."},
+	{Name: "key_user_accessible", Status: http.StatusForbidden, Step: "gate", Title: "Users can reach a signing key", Remedy: "Move the key out of the users' reach, make a new version, and certify that."},
+	{Name: "key_malformed", Status: http.StatusForbidden, Step: "gate", Title: "A public key is malformed or of small order", Remedy: "Pin a proper Ed25519 public key (JWK, RFC 8037)."},
+	{Name: "certificate_untrusted", Status: http.StatusForbidden, Step: "gate", Title: "A custody certificate is not signed by the pinned registry", Remedy: "Have the pinned key registry issue the certificate."},
+	{Name: "certificate_key_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "A custody certificate names another key", Remedy: "Have the key registry certify the key that signs."},
+	{Name: "trust_malformed", Status: http.StatusForbidden, Step: "config", Title: "The trust bundle is malformed", Remedy: "Write the bundle again with mediator keys certify."},
+	{Name: "claims_malformed", Status: http.StatusForbidden, Step: "gate", Title: "An artifact's claims are incomplete or malformed", Remedy: "Have the issuer state every claim of the artifact."},
+	{Name: "claims_not_canonical", Status: http.StatusForbidden, Step: "gate", Title: "An artifact's claims are not in canonical form", Remedy: "Sign the RFC 8785 canonical JSON of the claims."},
+	{Name: "issuer_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "An artifact claims another issuer than its key is certified for", Remedy: "Check the role's issuer name against its custody certificate."},
+	{Name: "issuer_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow this issuer", Remedy: "Add the issuer to allowedIssuers in the manifest, and certify the manifest again."},
+	{Name: "audience_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is meant for another audience", Remedy: "Have the issuer name this verifier as its audience."},
+	{Name: "expectation_missing", Status: http.StatusForbidden, Step: "gate", Title: "The policy leaves open what it accepts, so nothing is accepted", Remedy: "Name issuers, audiences, key ids and a maximum age in the manifest."},
+	{Name: "not_yet_valid", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is issued in the future", Remedy: "Set the clocks of both machines by NTP."},
+	{Name: "expired", Status: http.StatusForbidden, Step: "gate", Title: "An artifact has expired", Remedy: "Make the call again; fresh artifacts are issued for it."},
+	{Name: "too_old", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is older than the policy accepts", Remedy: "Make the call again; fresh artifacts are issued for it."},
+	{Name: "lifetime_invalid", Status: http.StatusForbidden, Step: "gate", Title: "An artifact expires before it is issued", Remedy: "Have the issuer set exp after iat."},
+	{Name: "lifetime_too_long", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is valid for longer than any may be", Remedy: "Have the issuer shorten its artifacts' lifetime."},
+	{Name: "binding_malformed", Status: http.StatusForbidden, Step: "gate", Title: "A binding is incomplete or malformed", Remedy: "Bind subject, action, resource, contentHash and nonce."},
+	{Name: "secret_too_short", Status: http.StatusInternalServerError, Step: "config", Title: "A shared secret is too short", Remedy: "Use at least 32 random bytes."},
+	{Name: "envelope_malformed", Status: http.StatusBadRequest, Step: "gate", Title: "The envelope is malformed", Remedy: "Send one JSON envelope as docs/api-owners.md shows it."},
+	{Name: "envelope_too_large", Status: http.StatusRequestEntityTooLarge, Step: "gate", Title: "The envelope is too large", Remedy: "Send the artifacts alone."},
+	{Name: "content_malformed", Status: http.StatusUnprocessableEntity, Step: "content", Title: "The content is not valid JSON", Remedy: "Send valid JSON without duplicate keys, or configure the action with content: raw."},
+	{Name: "content_too_deep", Status: http.StatusUnprocessableEntity, Step: "content", Title: "The JSON content is nested too deeply", Remedy: "Send flatter JSON, or configure the action with content: raw."},
+	{Name: "content_number_lossy", Status: http.StatusUnprocessableEntity, Step: "content", Title: "A number has no faithful canonical form", Remedy: "Send the number as a string, or configure the action with content: raw."},
+}

@@ -1,0 +1,110 @@
+// Package problem writes RFC 9457 problem documents from coded errors, and holds the one table of codes.
+package problem
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// ContentType is the media type of a problem document (RFC 9457 section 3).
+const ContentType = "application/problem+json"
+
+// Details is one problem document. Code, Step and Post are extension members (RFC 9457 section 3.2).
+type Details struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// Code is stable: programs may branch on it.
+	Code string `json:"code"`
+	// Step is the step of the way of one post that refused, as docs/errors.md names it.
+	Step string `json:"step"`
+	// Remedy says what to do.
+	Remedy string `json:"remedy"`
+	// Post is the id under which the mediator keeps its record, where there is one.
+	Post string `json:"post,omitempty"`
+	// Challenge is the challenge to solve, where that is what is asked.
+	Challenge json.RawMessage `json:"challenge,omitempty"`
+	// RetryAfter is in seconds; zero says nothing.
+	RetryAfter int `json:"-"`
+}
+
+// internal is what the caller learns of an error that nobody classified: nothing.
+const internal = "internal"
+
+// From makes the document for err. The table gives status, title and remedy for a code; an error without a code, or with one
+// that the table does not know, becomes "internal" and tells nothing of itself.
+func From(err error) Details {
+	var coded interface {
+		error
+		Code() string
+	}
+	if errors.As(err, &coded) {
+		if c, ok := table[coded.Code()]; ok {
+			return c.details(coded.Error())
+		}
+	}
+	c := table[internal]
+	return c.details("the mediator could not handle the call; nothing was sent. Its operator finds the cause in the log")
+}
+
+func (c Code) details(detail string) Details {
+	return Details{
+		Type: "https://github.com/actionproof/mediator/blob/main/docs/errors.md#" + c.Name, Title: c.Title, Status: c.Status, Detail: detail,
+		Code: c.Name, Step: c.Step, Remedy: c.Remedy, RetryAfter: c.RetryAfter,
+	}
+}
+
+// Write answers with the document for err.
+func Write(w http.ResponseWriter, err error) { From(err).Write(w) }
+
+// Write answers with d. Problem documents are never cached and never sniffed.
+func (d Details) Write(w http.ResponseWriter) {
+	body, err := json.Marshal(d)
+	if err != nil {
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", ContentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if d.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(d.RetryAfter))
+	}
+	if d.Status == http.StatusProxyAuthRequired {
+		h.Set("Proxy-Authenticate", `Basic realm="mediator"`)
+	}
+	w.WriteHeader(d.Status)
+	_, _ = w.Write(body)
+}
+
+// Error is a problem that another service answered with.
+type Error struct{ Details Details }
+
+// Code returns the code that the service gave.
+func (e *Error) Code() string { return e.Details.Code }
+
+// Error returns the service's sentence.
+func (e *Error) Error() string { return e.Details.Detail }
+
+// maxDocument bounds a problem document that is read, in bytes.
+const maxDocument = 64 << 10
+
+// Read turns a response that is not a success into an error: [*Error] where it carries a problem document with a code.
+func Read(resp *http.Response) error {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
+	if err != nil {
+		return fmt.Errorf("read the answer %s: %w", resp.Status, err)
+	}
+	var d Details
+	if json.Unmarshal(raw, &d) != nil || d.Code == "" {
+		return fmt.Errorf("the answer was %s, without a problem document", resp.Status)
+	}
+	return &Error{Details: d}
+}
