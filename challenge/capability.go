@@ -30,7 +30,9 @@ type WantCapability struct {
 // VerifyCapability verifies a capability against the operation that is about to be made (seed: verifyCapability). The caller
 // consumes the returned key in the transaction that makes the post.
 func VerifyCapability(secret evidence.Secret, token string, want WantCapability) (evidence.Capability, ledger.Key, error) {
-	fail := func(err error) (evidence.Capability, ledger.Key, error) { return evidence.Capability{}, ledger.Key{}, err }
+	fail := func(err error) (evidence.Capability, ledger.Key, error) {
+		return evidence.Capability{}, ledger.Key{}, err
+	}
 	if err := want.Binding.Check(); err != nil {
 		return fail(err)
 	}

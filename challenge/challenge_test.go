@@ -117,7 +117,9 @@ func TestVerifyRefuses(t *testing.T) {
 		}},
 		{"no token", "artifact_missing", func(ch *challenge.Challenge, _ *evidence.Response, _ *challenge.Want) { ch.Token = "" }},
 		{"an open age", "expectation_missing", func(_ *challenge.Challenge, _ *evidence.Response, w *challenge.Want) { w.MaxAge = 0 }},
-		{"too old", "too_old", func(_ *challenge.Challenge, _ *evidence.Response, _ *challenge.Want) { now = start.Add(18 * time.Second) }},
+		{"too old", "too_old", func(_ *challenge.Challenge, _ *evidence.Response, _ *challenge.Want) {
+			now = start.Add(18 * time.Second)
+		}},
 		{"expired", "expired", func(_ *challenge.Challenge, _ *evidence.Response, _ *challenge.Want) { now = start.Add(time.Hour) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,7 +21,7 @@ type Code struct {
 }
 
 // table holds every code by name.
-var table = collect(generalCodes, evidenceCodes, challengeCodes)
+var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes)
 
 func collect(lists ...[]Code) map[string]Code {
 	t := make(map[string]Code)

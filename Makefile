@@ -1,0 +1,47 @@
+# README's two commands are "make demo" and "make test"; "make check" is what CI runs.
+SHELL := /bin/bash
+GO    ?= go
+BIN   := bin/mediator
+
+.PHONY: help build demo test check fmt vet lint vuln fuzz bench docs clean setup
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## build bin/mediator, statically linked
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' -o $(BIN) ./cmd/mediator
+
+demo: build ## play every scenario with real processes
+	$(BIN) demo
+
+setup: ## install what the tests need besides Go: clients to try the proxy with
+	@./scripts/setup.sh
+
+test: setup build ## run all tests, with the race detector
+	$(GO) test -race -shuffle=on -timeout=15m ./...
+
+check: fmt vet lint vuln test ## all that CI runs
+
+fmt: ## refuse files that gofmt would change
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
+
+vet: ## go vet
+	$(GO) vet ./...
+
+lint: ## staticcheck
+	$(GO) tool staticcheck ./...
+
+vuln: ## govulncheck, where its database can be reached
+	@./scripts/vuln.sh
+
+fuzz: ## each fuzz target for FUZZTIME (default 30s)
+	@./scripts/fuzz.sh
+
+bench: ## the benchmarks beside the hot paths
+	$(GO) test -run='^$$' -bench=. -benchmem ./...
+
+docs: ## write the pages that are made from the source
+	$(GO) test ./cmd/mediator ./problem -run 'TestDocs' -update
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/trigger"
+	"github.com/actionproof/mediator/wire"
+)
+
+// adminServer is the operators' side of the sidecar, out of the agent's reach: sessions, records, metrics, health.
+type adminServer struct {
+	sessions *proxy.Sessions
+	record   *ledger.Ledger
+	triggers *trigger.Client
+	runtime  string
+	registry *prometheus.Registry
+	ca       []byte
+	proxy    string // address of the proxy port
+	caFile   string
+	ready    atomic.Bool
+}
+
+// sessionOpened is what mediator run learns of the session that it asked for.
+type sessionOpened struct {
+	Session  string `json:"session"`
+	Event    string `json:"event"`
+	ProxyURL string `json:"proxyUrl"` // with the session's credentials
+	CAFile   string `json:"caFile"`
+}
+
+func (a *adminServer) handler(roles []role) http.Handler {
+	mux := http.NewServeMux()
+	rolesHandler(mux, roles)
+	healthHandlers(mux, a.ready.Load)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("POST /v1/sessions", a.openSession)
+	mux.HandleFunc("DELETE /v1/sessions/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if !a.sessions.Close(r.PathValue("id")) {
+			problem.Write(w, evidence.Refuse("session_unknown", "no session %.80q is open", r.PathValue("id")))
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /v1/posts", a.listPosts)
+	mux.HandleFunc("GET /v1/posts/{id}", func(w http.ResponseWriter, r *http.Request) {
+		p, err := a.record.Get(r.Context(), r.PathValue("id"))
+		if errors.Is(err, ledger.ErrNotFound) {
+			err = evidence.Refuse("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
+		}
+		wire.Write(w, p, err)
+	})
+	return mux
+}
+
+// openSession claims the named event, or the next one where none is named, and opens a session for it.
+func (a *adminServer) openSession(w http.ResponseWriter, r *http.Request) {
+	var ask struct {
+		Event string `json:"event"`
+	}
+	if err := wire.Read(w, r, &ask); err != nil {
+		problem.Write(w, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	event, err := a.triggers.Claim(ctx, trigger.Claim{EventID: ask.Event, Runtime: a.runtime})
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	s, password, err := a.sessions.Open(event, a.runtime)
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	wire.Write(w, sessionOpened{Session: s.ID, Event: event.ID, ProxyURL: "http://" + s.ID + ":" + password + "@" + a.proxy, CAFile: a.caFile}, nil)
+}
+
+func (a *adminServer) listPosts(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit := 50
+	if s := q.Get("limit"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 1000 {
+			problem.Write(w, evidence.Refuse("query_malformed", "limit=%.20q is not a number from 1 to 1000", s))
+			return
+		}
+		limit = n
+	}
+	posts, err := a.record.List(r.Context(), ledger.Query{Limit: limit, State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
+	wire.Write(w, posts, err)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/proxy"
+)
+
+func caCommand() *cobra.Command {
+	var path, dir string
+	var lifetime time.Duration
+	var unconstrained bool
+	create := &cobra.Command{
+		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: noArgs,
+		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca.key (mode 0600), which only the sidecar's user may read.
+With --config its certificate is good for the hosts that the configuration's rules name and for no other (RFC 5280 section
+4.2.1.10); without, say --unconstrained. The embedded default needs none of this: its CA lives in memory alone.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o := proxy.CAOptions{Lifetime: lifetime, Now: time.Now}
+			switch {
+			case path != "":
+				s, err := loadSidecar(path)
+				if err != nil {
+					return err
+				}
+				if o.Constraints, err = proxy.Constrain(s.hosts()); err != nil {
+					return err
+				}
+			case !unconstrained:
+				return usagef("mediator ca init needs --config, for the hosts that the CA is good for, or --unconstrained")
+			}
+			ca, err := proxy.CreateCA(dir, o)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "made a CA in %s, good until %s\n", dir, ca.Expires().UTC().Format(time.RFC3339))
+			return err
+		},
+	}
+	create.Flags().StringVar(&path, "config", "", "the sidecar's configuration file")
+	create.Flags().BoolVar(&unconstrained, "unconstrained", false, "make a CA that is good for every host")
+	create.Flags().DurationVar(&lifetime, "lifetime", 30*24*time.Hour, "how long the CA is good for")
+	show := &cobra.Command{
+		Use: "show --dir DIR", Short: "Print the CA's certificate, for agents to trust", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ca, err := proxy.LoadCA(dir, time.Now())
+			if err != nil {
+				return err
+			}
+			_, err = c.OutOrStdout().Write(ca.CertificatePEM())
+			return err
+		},
+	}
+	for _, c := range []*cobra.Command{create, show} {
+		c.Flags().StringVar(&dir, "dir", "", "the CA's folder (required)")
+		_ = c.MarkFlagRequired("dir")
+	}
+	return group("ca", "The interception CA", create, show)
+}

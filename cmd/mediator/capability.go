@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+)
+
+// verdict is what the seed's command line prints: whether it held, and why not.
+type verdict struct {
+	OK           bool   `json:"ok"`
+	Code         string `json:"code,omitempty"`
+	Reason       string `json:"reason,omitempty"`
+	ChallengeID  string `json:"challengeId,omitempty"`
+	Capability   string `json:"capability,omitempty"`
+	CapabilityID string `json:"capabilityId,omitempty"`
+	ConsumeKey   string `json:"consumeKey,omitempty"`
+	ExpiresAt    int64  `json:"expiresAt,omitempty"`
+}
+
+// print prints v and ends the command with status 1 where it did not hold.
+func (v verdict) print(c *cobra.Command, pretty bool, err error) error {
+	if err != nil {
+		d := problem.From(err)
+		v = verdict{Code: d.Code, Reason: d.Detail}
+	}
+	if err := printMaybePretty(c, pretty, v); err != nil {
+		return err
+	}
+	if !v.OK {
+		return errRefused
+	}
+	return nil
+}
+
+func writeJSONLine(w io.Writer, v any) {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v)
+}
+
+// cliCapabilityTTL is the lifetime of a capability that the command line mints, as in the seed's example.
+const cliCapabilityTTL = 15 * time.Second
+
+func challengeVerify() *cobra.Command {
+	var secret secretFlags
+	var challengeFile, responseFile string
+	var pretty bool
+	c := &cobra.Command{
+		Use: "verify --challenge FILE --response FILE", Short: "Verify the response to a challenge", Args: noArgs,
+		Long: `Verifies a response. Where the challenge is bound to an action, a capability is minted. The command line keeps nothing, so the
+capability says that its verification was not consumed; mediator capability verify accepts it only with --allow-unconsumed.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := secret.read()
+			if err != nil {
+				return err
+			}
+			rawChallenge, err := readInput(c, challengeFile)
+			if err != nil {
+				return err
+			}
+			rawResponse, err := readInput(c, responseFile)
+			if err != nil {
+				return err
+			}
+			v, err := verifyResponse(c, s, rawChallenge, rawResponse)
+			return v.print(c, pretty, err)
+		},
+	}
+	secret.add(c)
+	c.Flags().StringVar(&challengeFile, "challenge", "", "the challenge file (required)")
+	c.Flags().StringVar(&responseFile, "response", "", "the response file (required)")
+	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
+	_ = c.MarkFlagRequired("challenge")
+	_ = c.MarkFlagRequired("response")
+	return c
+}
+
+func capabilityCommand() *cobra.Command {
+	return group("capability", "Capabilities: verify", capabilityVerify())
+}
+
+func hashPayloadCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "hash-payload [FILE]", Short: "Print the content hash of a payload, from a file or standard input",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("%s takes at most one file", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "-"
+			if len(args) == 1 {
+				path = args[0]
+			}
+			raw, err := readInput(c, path)
+			if err != nil {
+				return err
+			}
+			h := evidence.HashBytes(raw)
+			if asJSON {
+				if h, err = evidence.HashJSON(raw); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), h)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "the payload is JSON: hash its RFC 8785 canonical form")
+	return c
+}
+
+// verifyResponse verifies a response and, where the challenge is bound, mints the capability.
+func verifyResponse(c *cobra.Command, s evidence.Secret, rawChallenge, rawResponse []byte) (verdict, error) {
+	ch, err := challenge.ParseChallenge(rawChallenge)
+	if err != nil {
+		return verdict{}, err
+	}
+	response, err := challenge.ParseResponse(rawResponse)
+	if err != nil {
+		return verdict{}, err
+	}
+	issuer, err := cliChallenges(s, string(challenge.Standard), 0, 0)
+	if err != nil {
+		return verdict{}, err
+	}
+	token, err := issuer.Verify(c.Context(), ch, response, challenge.Want{MaxAge: evidence.ChallengeTokenKind.MaxLifetime})
+	if err != nil {
+		return verdict{}, err
+	}
+	v := verdict{OK: true, ChallengeID: token.ID}
+	if token.Binding == nil {
+		return v, nil
+	}
+	claims := evidence.Capability{Binding: *token.Binding, ChallengeID: token.ID}
+	evidence.CapabilityKind.Stamp(&claims, evidence.NewRegistered(cliIssuer, cliIssuer, time.Now(), cliCapabilityTTL), evidence.KeyClaims{})
+	v.Capability, err = evidence.SignMAC(s, evidence.CapabilityKind, claims)
+	v.CapabilityID, v.ExpiresAt = claims.ID, claims.Expires
+	return v, err
+}
+
+func capabilityVerify() *cobra.Command {
+	var secret secretFlags
+	var binding bindingFlags
+	var file string
+	var pretty, unconsumed bool
+	c := &cobra.Command{
+		Use: "verify --capability FILE", Short: "Verify a capability against one operation", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := secret.read()
+			if err != nil {
+				return err
+			}
+			raw, err := readInput(c, file)
+			if err != nil {
+				return err
+			}
+			var v verdict
+			if err := json.Unmarshal(raw, &v); err != nil || v.Capability == "" {
+				return fmt.Errorf("%s holds no capability, as mediator challenge verify prints one", file)
+			}
+			claims, key, err := challenge.VerifyCapability(s, v.Capability, challenge.WantCapability{
+				Issuer: cliIssuer, Binding: binding.b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: unconsumed, Now: time.Now(), Skew: evidence.DefaultSkew,
+			})
+			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID, ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires}.print(c, pretty, err)
+		},
+	}
+	secret.add(c)
+	binding.add(c)
+	c.Flags().StringVar(&file, "capability", "", "the output of mediator challenge verify (required)")
+	c.Flags().BoolVar(&unconsumed, "allow-unconsumed", false, "accept a capability whose verification was not consumed, for experiments")
+	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
+	_ = c.MarkFlagRequired("capability")
+	return c
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+)
+
+// secretVariable holds the shared secret, as in the seed's command line.
+const secretVariable = "ACTIONPROOF_SECRET"
+
+// cliIssuer is iss and aud of what the command line issues to itself.
+const cliIssuer = "actionproof-cli"
+
+// secretFlags are the seed's --secret and ACTIONPROOF_SECRET, and --secret-file, which shows in no process list.
+type secretFlags struct{ secret, file string }
+
+func (s *secretFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&s.secret, "secret", "", "the shared secret, at least 32 bytes; it shows in the process list, so prefer "+secretVariable+" or --secret-file")
+	c.Flags().StringVar(&s.file, "secret-file", "", "file that holds the shared secret")
+}
+
+func (s *secretFlags) read() (evidence.Secret, error) {
+	value := s.secret
+	if value == "" && s.file != "" {
+		var err error
+		if value, err = readSecret(s.file, 1); err != nil {
+			return evidence.Secret{}, err
+		}
+	}
+	if value == "" {
+		value = os.Getenv(secretVariable)
+	}
+	if value == "" {
+		return evidence.Secret{}, usagef("no secret is given: set %s, or use --secret-file or --secret", secretVariable)
+	}
+	return evidence.NewSecret([]byte(value))
+}
+
+// bindingFlags are the seed's flags for a binding.
+type bindingFlags struct{ b evidence.Binding }
+
+func (f *bindingFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.b.Subject, "subject", "", "on whose behalf")
+	c.Flags().StringVar(&f.b.Action, "action", "", "the operation, such as create_post")
+	c.Flags().StringVar(&f.b.Resource, "resource", "", `the endpoint, such as "POST /posts"`)
+	c.Flags().StringVar(&f.b.ContentHash, "content-hash", "", "the content's hash, as mediator hash-payload prints it")
+}
+
+// maxInput bounds a file that a command reads, in bytes.
+const maxInput = 16 << 20
+
+// readInput reads a file, or standard input for "-".
+func readInput(c *cobra.Command, path string) ([]byte, error) {
+	var r io.Reader = c.InOrStdin()
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err == nil && len(raw) > maxInput {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxInput)
+	}
+	return raw, err
+}
+
+// printMaybePretty prints JSON on one line, or indented.
+func printMaybePretty(c *cobra.Command, pretty bool, v any) error {
+	if pretty {
+		return printJSON(c.OutOrStdout(), v)
+	}
+	writeJSONLine(c.OutOrStdout(), v)
+	return nil
+}
+
+func challengeCommand() *cobra.Command {
+	return group("challenge", "Challenges: generate, solve, verify", challengeGenerate(), challengeSolve(), challengeVerify())
+}
+
+func challengeGenerate() *cobra.Command {
+	var secret secretFlags
+	var binding bindingFlags
+	var difficulty string
+	var ttl int64
+	var tasks int
+	var pretty bool
+	c := &cobra.Command{
+		Use: "generate", Short: "Issue a challenge", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := secret.read()
+			if err != nil {
+				return err
+			}
+			issuer, err := cliChallenges(s, difficulty, time.Duration(ttl)*time.Millisecond, tasks)
+			if err != nil {
+				return err
+			}
+			ch, err := issuer.Create(c.Context(), binding.b)
+			if err != nil {
+				return err
+			}
+			return printMaybePretty(c, pretty, ch)
+		},
+	}
+	secret.add(c)
+	binding.add(c)
+	c.Flags().StringVar(&difficulty, "difficulty", "standard", "lite, standard or gauntlet")
+	c.Flags().Int64Var(&ttl, "ttl-ms", 30_000, "lifetime in milliseconds")
+	c.Flags().IntVar(&tasks, "task-count", 0, "number of tasks; 0 takes the difficulty's own")
+	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
+	return c
+}
+
+func cliChallenges(s evidence.Secret, difficulty string, lifetime time.Duration, tasks int) (*challenge.Issuer, error) {
+	return challenge.NewIssuer(s, challenge.Options{
+		Issuer: cliIssuer, Audience: cliIssuer, Lifetime: lifetime, Difficulty: challenge.Difficulty(difficulty), Tasks: tasks, Now: time.Now,
+	})
+}
+
+func challengeSolve() *cobra.Command {
+	var file string
+	var pretty bool
+	c := &cobra.Command{
+		Use: "solve --challenge FILE", Short: "Solve a challenge's public tasks", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			raw, err := readInput(c, file)
+			if err != nil {
+				return err
+			}
+			ch, err := challenge.ParseChallenge(raw)
+			if err != nil {
+				return err
+			}
+			answers, err := challenge.Solve(c.Context(), ch.Tasks)
+			if err != nil {
+				return err
+			}
+			return printMaybePretty(c, pretty, evidence.Response{ChallengeID: ch.ID, Answers: answers})
+		},
+	}
+	c.Flags().StringVar(&file, "challenge", "", "the challenge file, or - for standard input (required)")
+	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
+	_ = c.MarkFlagRequired("challenge")
+	return c
+}

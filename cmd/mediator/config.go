@@ -1,0 +1,468 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// The three configuration files. Each is decoded strictly: an unknown key, a duplicate key or a second document is an error with
+// its line. Secrets are never in a file, only the paths of the files that hold them; relative paths are taken from the
+// configuration file's own folder. The comments below are the configuration reference (docs/configuration.md).
+
+// serveConfig configures the sidecar: mediator serve.
+type serveConfig struct {
+	// Runtime names this runtime in attestations and receipts. Required.
+	Runtime string `yaml:"runtime"`
+	// Listen is the address of the proxy port, which agents use as HTTP_PROXY and HTTPS_PROXY. Required.
+	Listen string `yaml:"listen"`
+	// Admin is where operators reach the sidecar: a unix socket outside of the agent's reach, or TCP with a token. Required.
+	Admin endpointConfig `yaml:"admin"`
+	// State is the folder of the ledger and of spooled bodies; it must exist and belong to the mediator's user alone. Required.
+	State string `yaml:"state"`
+	// Retention is how long the record of a post is kept; 0s keeps it for ever. Default 0s.
+	Retention duration `yaml:"retention"`
+	// CA is the interception CA.
+	CA caConfig `yaml:"ca"`
+	// Custody says where the sidecar's three signing keys are.
+	Custody custodyConfig `yaml:"custody"`
+	// Keys names the sidecar's three signing keys and issuers.
+	Keys serveKeys `yaml:"keys"`
+	// Audience is the aud of what the sidecar signs: the APIs that verify it. Required.
+	Audience string `yaml:"audience"`
+	// Trust pins the two root keys and names the trust bundle.
+	Trust trustConfig `yaml:"trust"`
+	// Manifest is the path of the strict deployment manifest. Required.
+	Manifest string `yaml:"manifest"`
+	// Trigger is where the trigger service answers. Required.
+	Trigger endpointConfig `yaml:"trigger"`
+	// Control is where the control plane answers. Required.
+	Control endpointConfig `yaml:"control"`
+	// Gate configures the mediator's own gate, for APIs that know nothing of ActionProof.
+	Gate gateConfig `yaml:"gate"`
+	// Session configures agents' sessions.
+	Session sessionConfig `yaml:"session"`
+	// Actions are the calls that post: each is forwarded only with the whole chain of evidence.
+	Actions []actionConfig `yaml:"actions"`
+	// Egress are the calls that are no posts and may go out without evidence; everything else is denied.
+	Egress []egressConfig `yaml:"egress"`
+	// Upstreams are settings for hosts that need other than the defaults.
+	Upstreams []upstreamConfig `yaml:"upstreams"`
+	// Timeouts bound the waits of a call.
+	Timeouts timeoutConfig `yaml:"timeouts"`
+	// Log configures the log on standard error.
+	Log logConfig `yaml:"log"`
+}
+
+// endpointConfig is a listener, or where one answers.
+type endpointConfig struct {
+	// Unix is the path of a unix socket. Either this or TCP.
+	Unix string `yaml:"unix"`
+	// UIDs are the users, besides the mediator's own and root, whose processes may connect to the socket. Default none.
+	UIDs []uint32 `yaml:"uids"`
+	// TCP is a host:port; it needs a token.
+	TCP string `yaml:"tcp"`
+	// TokenFile holds the bearer token that a TCP endpoint demands, at least 32 bytes.
+	TokenFile string `yaml:"tokenFile"`
+}
+
+// caConfig configures the interception CA.
+type caConfig struct {
+	// Dir is the folder of the CA's certificate and key, made with mediator ca init. Empty: a CA that lives in memory alone, whose
+	// certificate is written to CertificateFile at each start.
+	Dir string `yaml:"dir"`
+	// CertificateFile is where the CA's certificate is written for agents to trust. Default ca.pem in State.
+	CertificateFile string `yaml:"certificateFile"`
+	// Unconstrained leaves the CA's certificate without name constraints. Default false: it is good only for the hosts that rules name.
+	Unconstrained bool `yaml:"unconstrained"`
+}
+
+// custodyConfig says where keys are.
+type custodyConfig struct {
+	// Type is memory: keys that are made at each start, live in the process's memory alone and are never written out. Required.
+	Type string `yaml:"type"`
+}
+
+// keyConfig is one signing role.
+type keyConfig struct {
+	// Key is the name of the key, without a version. Required.
+	Key string `yaml:"key"`
+	// Issuer is the iss of what it signs. Required.
+	Issuer string `yaml:"issuer"`
+	// Lifetime is exp - iat of what it signs. Default 60s.
+	Lifetime duration `yaml:"lifetime"`
+}
+
+// serveKeys are the sidecar's roles.
+type serveKeys struct {
+	// Runtime signs runtime attestations.
+	Runtime keyConfig `yaml:"runtime"`
+	// Session signs agent session receipts.
+	Session keyConfig `yaml:"session"`
+	// RequestProof signs request proofs.
+	RequestProof keyConfig `yaml:"requestProof"`
+}
+
+// trustConfig says whom a process believes.
+type trustConfig struct {
+	// Registry is the path of the pinned public key (JWK) of the key registry, which signs custody certificates. Required.
+	Registry string `yaml:"registry"`
+	// Auditor is the path of the pinned public key (JWK) of the deployment auditor. Required.
+	Auditor string `yaml:"auditor"`
+	// Bundle is the path of the trust bundle, as mediator keys certify writes it; it is read again when it changes. Required.
+	Bundle string `yaml:"bundle"`
+	// ClockSkew is the clock difference that is tolerated. Default 2s.
+	ClockSkew duration `yaml:"clockSkew"`
+}
+
+// gateConfig configures the mediator's own gate.
+type gateConfig struct {
+	// Issuer is the iss of its challenge tokens and capabilities. Default mediator-gate.
+	Issuer string `yaml:"issuer"`
+	// SecretFile holds its secret, at least 32 bytes. Empty: a random secret that lives in memory alone.
+	SecretFile string `yaml:"secretFile"`
+	// Difficulty of its challenges: lite, standard or gauntlet. Default standard.
+	Difficulty string `yaml:"difficulty"`
+}
+
+// sessionConfig configures agents' sessions.
+type sessionConfig struct {
+	// Standing gives the pod one session that an agent uses without proxy credentials, and in which it waits for its next event at
+	// http://mediator.internal/v1/event/next. Default false: an agent needs the credentials that mediator run gives it.
+	Standing bool `yaml:"standing"`
+	// Access declares who can reach the agent's run. Receipts repeat it as declared, and strict policy refuses any true.
+	Access accessConfig `yaml:"access"`
+}
+
+// accessConfig declares who can reach the agent's run.
+type accessConfig struct {
+	// HumanPrompt is whether a human can prompt the agent. Default false.
+	HumanPrompt bool `yaml:"humanPrompt"`
+	// HumanOperator is whether a human operates the run. Default false.
+	HumanOperator bool `yaml:"humanOperator"`
+	// UserShell is whether users have a shell in the run. Default false.
+	UserShell bool `yaml:"userShell"`
+	// UserEnvironment is whether users can reach the agent's environment. Default false.
+	UserEnvironment bool `yaml:"userEnvironment"`
+}
+
+// matchConfig says which calls a rule is for.
+type matchConfig struct {
+	// URL is scheme, host and path pattern in one: https://api.example.com/posts/{id}. A path segment in braces stands for any one
+	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. Required.
+	URL string `yaml:"url"`
+	// Methods are the methods; an action has exactly one. Required.
+	Methods []string `yaml:"methods"`
+}
+
+// credentialConfig is a secret that the mediator puts into a call and the agent never holds.
+type credentialConfig struct {
+	// Header is the header that carries it. Default Authorization.
+	Header string `yaml:"header"`
+	// Prefix stands before the secret, such as "Bearer ". Default none.
+	Prefix string `yaml:"prefix"`
+	// File holds the secret; one line end after it is not part of it. Required.
+	File string `yaml:"file"`
+}
+
+// actionConfig is one kind of call that posts.
+type actionConfig struct {
+	// Name of the rule, in records and metrics. Required.
+	Name string `yaml:"name"`
+	// Match says which calls it is for.
+	Match matchConfig `yaml:"match"`
+	// Subject is on whose behalf the call is made. Required.
+	Subject string `yaml:"subject"`
+	// Action names the operation, such as create_post. Required.
+	Action string `yaml:"action"`
+	// Content is json (normalised by RFC 8785) or raw (the bytes as they are: forms, multipart, uploads). Default json.
+	Content string `yaml:"content"`
+	// MaxBody bounds the body in bytes. Default 1048576.
+	MaxBody int64 `yaml:"maxBody"`
+	// Query admits a query, which then is part of the resource. Default false.
+	Query bool `yaml:"query"`
+	// Credential is injected in place of whatever the agent sent.
+	Credential *credentialConfig `yaml:"credential"`
+	// Gate is local (the mediator's own gate) or api (the API takes part). Default local.
+	Gate string `yaml:"gate"`
+	// API says where an API that takes part answers; only with gate: api.
+	API *apiConfig `yaml:"api"`
+	// Solver of the challenge: runtime (the mediator, which owns the whole autonomous path) or agent. Default runtime.
+	Solver string `yaml:"solver"`
+}
+
+// apiConfig says where an API that takes part answers.
+type apiConfig struct {
+	// Challenge is the URL that issues challenges. Required.
+	Challenge string `yaml:"challenge"`
+	// Verify is the URL that verifies envelopes and mints capabilities. Required.
+	Verify string `yaml:"verify"`
+}
+
+// egressConfig is one kind of call that is no post.
+type egressConfig struct {
+	// Name of the rule, in records and metrics. Required.
+	Name string `yaml:"name"`
+	// Match says which calls it is for.
+	Match matchConfig `yaml:"match"`
+	// Credential is injected in place of whatever the agent sent. Default: the agent's own headers go through.
+	Credential *credentialConfig `yaml:"credential"`
+}
+
+// upstreamConfig is what one host needs other than the defaults.
+type upstreamConfig struct {
+	// Host is a host:port. Required.
+	Host string `yaml:"host"`
+	// Networks are the address ranges, besides public addresses, that its name may resolve to. Default none.
+	Networks []string `yaml:"networks"`
+	// CA is the path of PEM certificates that sign its certificate, besides the system's. Default none.
+	CA string `yaml:"ca"`
+}
+
+// timeoutConfig bounds the waits of a call.
+type timeoutConfig struct {
+	// Step bounds each step of a post that asks another process. Default 10s.
+	Step duration `yaml:"step"`
+	// Forward bounds the forward of a post. Default 60s.
+	Forward duration `yaml:"forward"`
+	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
+	ResponseHeader duration `yaml:"responseHeader"`
+	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
+	Shutdown duration `yaml:"shutdown"`
+}
+
+// logConfig configures the log.
+type logConfig struct {
+	// Level is debug, info, warn or error. Default info.
+	Level string `yaml:"level"`
+}
+
+// triggerConfig configures the trigger service: mediator trigger.
+type triggerConfig struct {
+	// Listen is the address on which webhooks arrive. Empty: none do.
+	Listen string `yaml:"listen"`
+	// TLSCertificate and TLSKey are PEM files; with them webhooks arrive over HTTPS. Default: plain HTTP behind a terminating proxy.
+	TLSCertificate string `yaml:"tlsCertificate"`
+	// TLSKey is the key of TLSCertificate.
+	TLSKey string `yaml:"tlsKey"`
+	// Internal is where sidecars reach the service, out of the agent's reach. Required.
+	Internal endpointConfig `yaml:"internal"`
+	// State is the folder of the event store; it must exist and belong to the service's user alone. Required.
+	State string `yaml:"state"`
+	// Custody says where the service's two signing keys are.
+	Custody custodyConfig `yaml:"custody"`
+	// Keys names the two signing roles.
+	Keys triggerKeys `yaml:"keys"`
+	// MaxAge is how long after its arrival an event can still open a session and be the reason of a post. Default 15m.
+	MaxAge duration `yaml:"maxAge"`
+	// Budget is how many posts of one action an event pays for. Default 1.
+	Budget int `yaml:"budget"`
+	// Sources are where events come from.
+	Sources []sourceConfig `yaml:"sources"`
+	// Log configures the log on standard error.
+	Log logConfig `yaml:"log"`
+}
+
+// triggerKeys are the trigger service's two roles. Each has a key, an issuer and an audience of its own.
+type triggerKeys struct {
+	// Origin is the source verifier, which signs trigger origin proofs.
+	Origin audienceKey `yaml:"origin"`
+	// Receipt is the trigger mediator, which signs trigger receipts.
+	Receipt audienceKey `yaml:"receipt"`
+}
+
+// audienceKey is a signing role with an audience of its own.
+type audienceKey struct {
+	keyConfig `yaml:",inline"`
+	// Audience is the aud of what it signs. Required.
+	Audience string `yaml:"audience"`
+}
+
+// sourceConfig is one source of events; exactly one of its kinds is set.
+type sourceConfig struct {
+	// Name of the source, in events and artifacts, and in the webhook's path /hooks/NAME. Required.
+	Name string `yaml:"name"`
+	// GitHub receives GitHub's webhooks.
+	GitHub *githubConfig `yaml:"github"`
+	// StandardWebhooks receives webhooks of the Standard Webhooks specification.
+	StandardWebhooks *webhookConfig `yaml:"standardWebhooks"`
+	// Engine receives a policy engine's decisions, signed as Standard Webhooks.
+	Engine *webhookConfig `yaml:"engine"`
+	// Schedule makes an event at each time of a cron expression.
+	Schedule *scheduleConfig `yaml:"schedule"`
+	// Queue claims messages from a spool directory.
+	Queue *queueConfig `yaml:"queue"`
+}
+
+// githubConfig configures a GitHub webhook.
+type githubConfig struct {
+	// SecretFiles hold the webhook's secrets; several during a rotation. Required.
+	SecretFiles []string `yaml:"secretFiles"`
+	// Events are the events that start a run, each as event or event.action, such as release.published. Required.
+	Events []string `yaml:"events"`
+	// Human are the events that a human asked for, such as workflow_dispatch: kept, but never the reason of a post. Default none.
+	Human []string `yaml:"human"`
+}
+
+// webhookConfig configures a signed webhook.
+type webhookConfig struct {
+	// SecretFiles hold the secrets (whsec_...); several during a rotation. Required.
+	SecretFiles []string `yaml:"secretFiles"`
+}
+
+// scheduleConfig configures a schedule.
+type scheduleConfig struct {
+	// Cron is a five-field cron expression. Required.
+	Cron string `yaml:"cron"`
+	// Timezone is an IANA name. Default UTC.
+	Timezone string `yaml:"timezone"`
+	// Payload is handed to the agent with each event. Default none.
+	Payload map[string]any `yaml:"payload"`
+}
+
+// queueConfig configures a spool directory with the folders new, claimed and done.
+type queueConfig struct {
+	// Dir is the directory; producers move finished files into its folder new. Required.
+	Dir string `yaml:"dir"`
+	// Poll is how often it is looked at. Default 1s.
+	Poll duration `yaml:"poll"`
+}
+
+// controlConfig configures the control plane: mediator control.
+type controlConfig struct {
+	// Internal is where sidecars reach it, out of the agent's reach. Required.
+	Internal endpointConfig `yaml:"internal"`
+	// Custody says where its two signing keys are.
+	Custody custodyConfig `yaml:"custody"`
+	// Keys names the two signing roles.
+	Keys controlKeys `yaml:"keys"`
+	// Audience is the aud of what it signs: the APIs that verify it. Required.
+	Audience string `yaml:"audience"`
+	// Trust pins the two root keys and names the trust bundle.
+	Trust trustConfig `yaml:"trust"`
+	// Manifest is the path of the strict deployment manifest. Required.
+	Manifest string `yaml:"manifest"`
+	// Policy is the path of the policy file with its CEL rules. Required.
+	Policy string `yaml:"policy"`
+	// Log configures the log on standard error.
+	Log logConfig `yaml:"log"`
+}
+
+// controlKeys are the control plane's two roles.
+type controlKeys struct {
+	// Decision is the policy engine, which signs policy decisions.
+	Decision keyConfig `yaml:"decision"`
+	// Grant is the authorization service, which signs action grants.
+	Grant keyConfig `yaml:"grant"`
+}
+
+// duration is a time.Duration written like 15s.
+type duration time.Duration
+
+func (d *duration) UnmarshalYAML(n *yaml.Node) error {
+	parsed, err := time.ParseDuration(n.Value)
+	if err != nil || parsed < 0 {
+		return fmt.Errorf("line %d: %q is not a duration such as 15s", n.Line, n.Value)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+// or returns d, or the default where it is zero.
+func (d duration) or(def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return time.Duration(d)
+}
+
+// maxConfig bounds a configuration file, in bytes.
+const maxConfig = 4 << 20
+
+// loaded is a configuration file as it was read.
+type loaded[T any] struct {
+	T    T
+	raw  []byte
+	path string
+}
+
+// load reads one configuration file strictly.
+func load[T any](path string) (loaded[T], error) {
+	l := loaded[T]{path: path}
+	info, err := os.Stat(path)
+	if err != nil {
+		return l, fmt.Errorf("configuration: %w", err)
+	}
+	if info.Size() > maxConfig {
+		return l, fmt.Errorf("configuration %s is larger than %d bytes", path, maxConfig)
+	}
+	if l.raw, err = os.ReadFile(path); err != nil {
+		return l, fmt.Errorf("configuration: %w", err)
+	}
+	if err := yaml.Load(l.raw, &l.T, yaml.WithKnownFields()); err != nil {
+		return l, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// file returns the absolute path of a file that the configuration names.
+func (l loaded[T]) file(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(l.path), name)
+}
+
+// findings collects everything that is wrong with a configuration, so that all of it is said at once.
+type findings []error
+
+func (f *findings) add(key, format string, args ...any) {
+	*f = append(*f, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+}
+
+// need adds a finding for each empty value; pairs are key, value.
+func (f *findings) need(pairs ...string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			f.add(pairs[i], "is required")
+		}
+	}
+}
+
+func (f findings) err(path string) error {
+	if len(f) == 0 {
+		return nil
+	}
+	return fmt.Errorf("configuration %s:\n%w", path, errors.Join(f...))
+}
+
+// readSecret reads a secret from a file; one line end after it is not part of it.
+func readSecret(path string, minimum int) (string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	s := strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r")
+	if len(s) < minimum {
+		return "", fmt.Errorf("the secret in %s has fewer than %d bytes", path, minimum)
+	}
+	return s, nil
+}
+
+func parseNetworks(list []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not an address range such as 10.0.0.0/8", s)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}

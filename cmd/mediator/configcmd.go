@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/policy"
+)
+
+func configCommand() *cobra.Command {
+	return group("config", "Configuration files: check, schema", configCheck(), configSchema())
+}
+
+// configKinds are the files that config check knows, each told by a key that only it has.
+var configKinds = []struct {
+	name  string
+	key   string
+	check func(path string, raw []byte) error
+}{
+	{"sidecar (mediator serve)", "runtime:", func(path string, _ []byte) error { _, err := loadSidecar(path); return err }},
+	{"trigger service (mediator trigger)", "sources:", func(path string, _ []byte) error { _, err := loadTrigger(path); return err }},
+	{"control plane (mediator control)", "policy:", func(path string, _ []byte) error { _, err := loadControl(path); return err }},
+	{"policy file", "rules:", func(_ string, raw []byte) error { _, err := policy.ParseRules(raw); return err }},
+	{"deployment manifest", "deploymentId:", checkManifest},
+}
+
+func checkManifest(_ string, raw []byte) error {
+	m, err := policy.ParseManifest(raw)
+	if err != nil {
+		return err
+	}
+	_, err = m.Strict()
+	return err
+}
+
+func configCheck() *cobra.Command {
+	return &cobra.Command{
+		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("%s takes at least one file", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			failed := false
+			for _, path := range args {
+				kind, err := checkConfigFile(path)
+				if err != nil {
+					failed = true
+					fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", path, err)
+					continue
+				}
+				fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
+			}
+			if failed {
+				return errRefused
+			}
+			return nil
+		},
+	}
+}
+
+func checkConfigFile(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	for _, k := range configKinds {
+		if bytes.HasPrefix(raw, []byte(k.key)) || bytes.Contains(raw, []byte("\n"+k.key)) {
+			return k.name, k.check(path, raw)
+		}
+	}
+	return "", errors.New("it is no configuration, policy or manifest file: none of their top-level keys is there")
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+func deploymentCommand() *cobra.Command {
+	return group("deployment", "The strict deployment manifest: audit, hash, certify, verify",
+		deploymentAudit(), deploymentHash(), deploymentCertify(), deploymentVerify(), deploymentEnvironment())
+}
+
+const oneManifest = "the path of one manifest"
+
+func deploymentAudit() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "audit FILE", Short: "List every safeguard that the manifest lacks", Args: exactArgs(1, oneManifest),
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := readManifestFile(args[0])
+			if err != nil {
+				return err
+			}
+			issues := m.Audit()
+			if asJSON {
+				if err := printJSON(c.OutOrStdout(), append([]policy.Issue{}, issues...)); err != nil {
+					return err
+				}
+			} else {
+				for _, i := range issues {
+					fmt.Fprintf(c.OutOrStdout(), "%s at %s: %s %s\n", i.Code, i.Path, i.Sentence, i.Mend)
+				}
+				fmt.Fprintf(c.OutOrStdout(), "%d issues\n", len(issues))
+			}
+			if len(issues) > 0 {
+				return errRefused
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func deploymentHash() *cobra.Command {
+	return &cobra.Command{
+		Use: "hash FILE", Short: "Print the manifest's hash", Args: exactArgs(1, oneManifest),
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := readManifestFile(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), m.Hash())
+			return err
+		},
+	}
+}
+
+func deploymentCertify() *cobra.Command {
+	var keyFile, issuer, audience, bundleFile string
+	var lifetime time.Duration
+	c := &cobra.Command{
+		Use: "certify FILE --auditor-key FILE --bundle FILE", Short: "Sign a manifest that audits clean into the trust bundle", Args: exactArgs(1, oneManifest),
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := readManifestFile(args[0])
+			if err != nil {
+				return err
+			}
+			auditor, err := readRootKey(keyFile)
+			if err != nil {
+				return err
+			}
+			token, err := policy.Certify(c.Context(), auditor, m, signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now})
+			if err != nil {
+				return err
+			}
+			if err := updateBundle(bundleFile, func(b *bundle) { b.DeploymentCertificate = token }); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "certified manifest %s into %s\n", m.Hash(), bundleFile)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&keyFile, "auditor-key", "", "the auditor's private JWK (required)")
+	f.StringVar(&issuer, "issuer", "deployment-auditor", "iss of the certificate")
+	f.StringVar(&audience, "audience", "", "aud of the certificate: the APIs that verify (required)")
+	f.StringVar(&bundleFile, "bundle", "trust.json", "the trust bundle to write")
+	f.DurationVar(&lifetime, "lifetime", 24*time.Hour, "how long the certificate is good for")
+	_ = c.MarkFlagRequired("auditor-key")
+	_ = c.MarkFlagRequired("audience")
+	return c
+}
+
+func deploymentVerify() *cobra.Command {
+	var auditor, registry, bundleFile string
+	c := &cobra.Command{
+		Use: "verify FILE --auditor FILE --registry FILE --bundle FILE", Short: "Verify the deployment certificate of a manifest", Args: exactArgs(1, oneManifest),
+		RunE: func(c *cobra.Command, args []string) error {
+			_, strict, err := readManifest(args[0])
+			if err != nil {
+				return err
+			}
+			v, b, err := offlineVerifier(registry, auditor, bundleFile, strict, time.Now())
+			if err != nil {
+				return err
+			}
+			cert, err := policy.VerifyCertificate(v, b.DeploymentCertificate, strict)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "the certificate of deployment %s holds until %s\n", cert.DeploymentID, time.Unix(cert.Expires, 0).UTC().Format(time.RFC3339))
+			return err
+		},
+	}
+	trustFlags(c, &registry, &auditor, &bundleFile)
+	return c
+}
+
+// trustFlags adds the flags of a command that verifies away from the running processes.
+func trustFlags(c *cobra.Command, registry, auditor, bundleFile *string) {
+	c.Flags().StringVar(registry, "registry", "registry.jwk", "the pinned public key of the key registry")
+	c.Flags().StringVar(auditor, "auditor", "auditor.jwk", "the pinned public key of the deployment auditor")
+	c.Flags().StringVar(bundleFile, "bundle", "trust.json", "the trust bundle")
+}
+
+// offlineVerifier makes a verifier from files, whose clock stands at the given time.
+func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict, at time.Time) (*evidence.Verifier, bundle, error) {
+	roots, err := readRoots(registry, auditor)
+	if err != nil {
+		return nil, bundle{}, err
+	}
+	b, _, err := readBundle(bundleFile)
+	if err != nil {
+		return nil, b, err
+	}
+	trust, err := evidence.NewTrust(roots, b.Certificates, strict.Signers)
+	if err != nil {
+		return nil, b, err
+	}
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return at }})
+	return v, b, err
+}
+
+func deploymentEnvironment() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "environment --config FILE", Short: "Print the hash of this binary with a sidecar's configuration, for requiredEnvironmentHash", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			h, err := environmentHash(raw)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), h)
+			return err
+		},
+	}
+	configFlag(c, &path, "mediator.yaml")
+	return c
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+)
+
+// minToken is the shortest token of a TCP endpoint, in bytes.
+const minToken = 32
+
+// endpoint is an endpointConfig whose paths are absolute and whose token has been read.
+type endpoint struct {
+	unix  string
+	uids  []uint32
+	tcp   string
+	token string
+}
+
+// endpoint checks an endpointConfig. file makes a path absolute.
+func (c endpointConfig) endpoint(key string, f *findings, file func(string) string) endpoint {
+	e := endpoint{unix: file(c.Unix), uids: c.UIDs, tcp: c.TCP}
+	switch {
+	case (c.Unix == "") == (c.TCP == ""):
+		f.add(key, "needs either unix or tcp")
+	case c.TCP != "" && c.TokenFile == "":
+		f.add(key+".tokenFile", "is required for tcp, which a token has to guard")
+	case c.TCP != "":
+		token, err := readSecret(file(c.TokenFile), minToken)
+		if err != nil {
+			f.add(key+".tokenFile", "%v", err)
+		}
+		e.token = token
+	}
+	return e
+}
+
+// listen opens the endpoint. A unix socket is made with mode 0600 (0666 where other users are named, whom the peer check then
+// tells apart), and each connection's peer is asked for its uid.
+func (e endpoint) listen(log *zap.Logger) (net.Listener, error) {
+	if e.unix == "" {
+		return net.Listen("tcp", e.tcp)
+	}
+	if err := removeStaleSocket(e.unix); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", e.unix)
+	if err != nil {
+		return nil, err
+	}
+	mode := os.FileMode(0o600)
+	if len(e.uids) > 0 {
+		mode = 0o666
+	}
+	if err := os.Chmod(e.unix, mode); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.uids...), log: log}, nil
+}
+
+// removeStaleSocket removes a socket that nobody listens on any more. It never takes one away from a running process.
+func removeStaleSocket(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		c.Close()
+		return fmt.Errorf("another process listens on %s", path)
+	}
+	return os.Remove(path)
+}
+
+// peerListener drops connections of processes whose user is not allowed (SO_PEERCRED).
+type peerListener struct {
+	net.Listener
+	allowed []uint32
+	log     *zap.Logger
+}
+
+func (l *peerListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peerUID(c)
+		if err == nil && slices.Contains(l.allowed, uid) {
+			return c, nil
+		}
+		l.log.Warn("connection refused: the peer's user is not allowed", zap.Uint32("uid", uid), zap.Error(err))
+		c.Close()
+	}
+}
+
+func peerUID(c net.Conn) (uint32, error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("not a unix connection")
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if credErr != nil {
+		return 0, credErr
+	}
+	return cred.Uid, nil
+}
+
+// guard demands the endpoint's token, where it has one.
+func (e endpoint) guard(next http.Handler) http.Handler {
+	if e.token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte("Bearer " + e.token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			problem.Write(w, evidence.Refuse("endpoint_token", "this endpoint needs its bearer token"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// client returns an HTTP client for the endpoint and the base of its URLs.
+func (e endpoint) client() (*http.Client, string) {
+	t := &http.Transport{
+		MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
+		ResponseHeaderTimeout: 90 * time.Second, // longer than any long poll
+	}
+	base := "http://" + e.tcp
+	if e.unix != "" {
+		base = "http://mediator" // the name is not resolved
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", e.unix)
+		}
+	}
+	var rt http.RoundTripper = t
+	if e.token != "" {
+		rt = bearer{token: e.token, next: t}
+	}
+	return &http.Client{Transport: rt}, base
+}
+
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
+// serveHTTP serves h on l until ctx ends, then waits at most grace for what is in flight.
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, log *zap.Logger) error {
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := s.Shutdown(wait); err != nil {
+		s.Close()
+	}
+	<-done
+	return nil
+}
+
+// parseEndpoint reads an endpoint from a command line: unix:PATH.
+func parseEndpoint(s string) (endpoint, error) {
+	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
+		return endpoint{unix: path}, nil
+	}
+	return endpoint{}, usagef("%q is not an endpoint: write unix:PATH", s)
+}

@@ -1,0 +1,115 @@
+// Command mediator is a sidecar mediator for AI agents: it intercepts every outbound call of an agent, demands the whole chain
+// of evidence for each call that posts, signs what it saw with keys that the agent cannot reach, and forwards once.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Exit statuses.
+const (
+	exitDone    = 0
+	exitRefused = 1 // refused, or failed
+	exitUsage   = 2
+)
+
+// errRefused ends a command with status 1 once it has said everything itself.
+var errRefused = errors.New("refused")
+
+// usageError marks an error as wrong usage.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitStatus ends the program with the status of a child that it ran.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// run is the whole program, without the process around it. Results go to stdout, all else to stderr.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	var status exitStatus
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &status):
+		return int(status)
+	case errors.Is(err, errRefused):
+		return exitRefused
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
+		return exitUsage
+	default:
+		fmt.Fprintf(stderr, "mediator: %v\n", err)
+		return exitRefused
+	}
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mediator",
+		Short: "A sidecar mediator for AI agents: no post leaves without its whole chain of evidence",
+		// Errors and usage are printed by run, once and in one form.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		serveCommand(), triggerCommand(), controlCommand(), devCommand(), demoCommand(), runCommand(),
+		keysCommand(), deploymentCommand(), challengeCommand(), capabilityCommand(), hashPayloadCommand(), evidenceCommand(),
+		postsCommand(), eventsCommand(), caCommand(), configCommand(), versionCommand(),
+	)
+	return root
+}
+
+// noArgs and exactArgs are cobra's checks as wrong usage.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s does not take the argument %q", c.CommandPath(), args[0])
+	}
+	return nil
+}
+
+func exactArgs(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("%s has no command %q", c.CommandPath(), args[0])
+		}
+		return nil
+	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	g.AddCommand(commands...)
+	return g
+}

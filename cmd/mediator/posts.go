@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+)
+
+// adminFlag adds the flag that says where the sidecar's admin endpoint is.
+func adminFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "admin", "unix:/run/mediator/admin.sock", "the sidecar's admin endpoint, unix:PATH")
+}
+
+func postsCommand() *cobra.Command {
+	var admin, state, session, flow string
+	var limit int
+	var asJSON bool
+	list := &cobra.Command{
+		Use: "list", Short: "List the record, newest first", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			q := url.Values{"limit": {strconv.Itoa(limit)}, "state": {state}, "session": {session}, "flow": {flow}}
+			var posts []ledger.Post
+			if err := getJSON(c.Context(), admin, "/v1/posts?"+q.Encode(), &posts); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), posts)
+			}
+			printPosts(c.OutOrStdout(), posts)
+			return nil
+		},
+	}
+	list.Flags().IntVar(&limit, "limit", 50, "how many, at most 1000")
+	list.Flags().StringVar(&state, "state", "", "only this state: refused, forwarding, forwarded, failed, indeterminate")
+	list.Flags().StringVar(&session, "session", "", "only this session")
+	list.Flags().StringVar(&flow, "flow", "", "only this flow: post, egress, connect, internal")
+	show := &cobra.Command{
+		Use: "show ID", Short: "Show one record: its state, artifacts, verifications and times", Args: exactArgs(1, "the id of a record, or its beginning"),
+		RunE: func(c *cobra.Command, args []string) error {
+			var p ledger.Post
+			if err := getJSON(c.Context(), admin, "/v1/posts/"+url.PathEscape(args[0]), &p); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), p)
+			}
+			printPost(c.OutOrStdout(), p)
+			return nil
+		},
+	}
+	for _, c := range []*cobra.Command{list, show} {
+		adminFlag(c, &admin)
+		c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	}
+	return group("posts", "Read the record of calls", list, show)
+}
+
+// getJSON asks an internal endpoint.
+func getJSON(ctx context.Context, at, path string, v any) error {
+	return callJSON(ctx, at, http.MethodGet, path, nil, v)
+}
+
+func callJSON(ctx context.Context, at, method, path string, body, v any) error {
+	e, err := parseEndpoint(at)
+	if err != nil {
+		return err
+	}
+	client, base := e.client()
+	defer client.CloseIdleConnections()
+	pr, pw := io.Pipe()
+	go func() { _ = pw.CloseWithError(encodeBody(pw, body)) }()
+	req, err := http.NewRequestWithContext(ctx, method, base+path, pr)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", at, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return problem.Read(resp)
+	}
+	if v == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(v)
+}
+
+func encodeBody(w io.Writer, body any) error {
+	if body == nil {
+		return nil
+	}
+	return json.NewEncoder(w).Encode(body)
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func printPosts(w io.Writer, posts []ledger.Post) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tID\tFLOW\tSTATE\tCODE\tSTATUS\tMS\tCALL")
+	for _, p := range posts {
+		status := "-"
+		if p.Status > 0 {
+			status = strconv.Itoa(p.Status)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s %s%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, orDash(p.Code), status, took(p), p.Method, p.Host, p.Path)
+	}
+	t.Flush()
+}
+
+func took(p ledger.Post) string {
+	if p.Finished.IsZero() {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", float64(p.Finished.Sub(p.Started).Microseconds())/1000)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func printPost(w io.Writer, p ledger.Post) {
+	fmt.Fprintf(w, "%s  %s  %s %s%s\n", p.ID, p.State, p.Method, p.Host, p.Path)
+	if p.Code != "" {
+		fmt.Fprintf(w, "  refused      %s at step %s: %s\n", p.Code, p.Step, p.Reason)
+	}
+	if p.Status > 0 {
+		fmt.Fprintf(w, "  upstream     answered %d\n", p.Status)
+	}
+	for _, f := range []struct{ name, value string }{
+		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action}, {"resource", p.Resource},
+		{"content", p.ContentHash}, {"binding", p.BindingHash}, {"capability", p.CapabilityID},
+	} {
+		if f.value != "" {
+			fmt.Fprintf(w, "  %-12s %s\n", f.name, f.value)
+		}
+	}
+	var steps []string
+	for _, s := range p.Steps {
+		steps = append(steps, fmt.Sprintf("%s %.2f", s.Name, float64(s.Micros)/1000))
+	}
+	fmt.Fprintf(w, "  ms           %s (%s)\n", took(p), strings.Join(steps, ", "))
+	for _, k := range p.Checks {
+		mark := "ok     "
+		if !k.OK {
+			mark = "REFUSED"
+		}
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  check        %s %-28s %s %s", mark, k.Name, k.Code, k.Detail), " "))
+	}
+	if len(p.Artifacts) > 0 {
+		fmt.Fprintln(w, "  evidence")
+		chainTree(p.Artifacts).draw(indent{w})
+	}
+}
+
+// indent writes its lines four columns to the right; each Write is whole lines.
+type indent struct{ w io.Writer }
+
+func (i indent) Write(b []byte) (int, error) {
+	for line := range strings.Lines(string(b)) {
+		if _, err := io.WriteString(i.w, "    "+line); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// configSource is the file that declares the configuration: its comments are the reference.
+//
+//go:embed config.go
+var configSource string
+
+// optionDoc is one key of a configuration type.
+type optionDoc struct{ key, comment string }
+
+// configDocs returns the keys of every configuration type with their comments, by the type's name.
+func configDocs() (map[string][]optionDoc, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", configSource, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	options := make(map[string][]optionDoc)
+	for _, decl := range file.Decls {
+		g, ok := decl.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		spec, ok := g.Specs[0].(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		for _, f := range fields.Fields.List {
+			if f.Tag == nil || len(f.Names) == 0 {
+				continue
+			}
+			key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
+			// A comment begins with the field's Go name; a reader of the reference knows the key.
+			comment := strings.Replace(oneLine(f.Doc), f.Names[0].Name, "`"+key+"`", 1)
+			options[spec.Name.Name] = append(options[spec.Name.Name], optionDoc{key, comment})
+		}
+	}
+	return options, nil
+}
+
+func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
+
+// configRoots are the three configuration files.
+var configRoots = []struct {
+	name, title string
+	t           reflect.Type
+}{
+	{"serve", "The sidecar: `mediator serve`", reflect.TypeFor[serveConfig]()},
+	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[triggerConfig]()},
+	{"control", "The control plane: `mediator control`", reflect.TypeFor[controlConfig]()},
+}
+
+// writeReference writes docs/configuration.md.
+func writeReference(w io.Writer) error {
+	options, err := configDocs()
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(w, `# Configuration
+
+Made from the configuration types by `+"`make docs`"+`; do not edit it by hand. The files are YAML, read strictly: an unknown key, a key
+twice or a second document is an error with its line. `+"`mediator config check FILE`"+` reads a file as the process would;
+`+"`mediator config schema serve|trigger|control`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
+Durations are written like 15s. Complete examples are in [configs](../configs).
+`)
+	for _, root := range configRoots {
+		fmt.Fprintf(w, "\n## %s\n", root.title)
+		writeOptions(w, root.t, "", options)
+	}
+	return nil
+}
+
+// writeOptions lists the keys of a type and, indented, of the types below it.
+func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string][]optionDoc) {
+	for _, f := range flatFields(t) {
+		comment := ""
+		for _, o := range options[f.owner] {
+			if o.key == f.key {
+				comment = o.comment
+			}
+		}
+		fmt.Fprintf(w, "%s- %s\n", indent, comment)
+		below := f.t
+		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
+			below = below.Elem()
+		}
+		if below.Kind() == reflect.Struct {
+			writeOptions(w, below, indent+"  ", options)
+		}
+	}
+}
+
+type flatField struct {
+	key, owner string
+	t          reflect.Type
+}
+
+// flatFields lists the keys of a type, those of inlined types included.
+func flatFields(t reflect.Type) []flatField {
+	var out []flatField
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if option == "inline" {
+			out = append(out, flatFields(f.Type)...)
+			continue
+		}
+		out = append(out, flatField{key, t.Name(), f.Type})
+	}
+	return out
+}
+
+func configSchema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema serve|trigger|control", Short: "Print the JSON Schema of a configuration file", Args: exactArgs(1, "one of serve, trigger, control"),
+		RunE: func(c *cobra.Command, args []string) error {
+			options, err := configDocs()
+			if err != nil {
+				return err
+			}
+			for _, root := range configRoots {
+				if root.name == args[0] {
+					s := schema(root.t, options)
+					s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+					return printJSON(c.OutOrStdout(), s)
+				}
+			}
+			return usagef("%q is none of serve, trigger, control", args[0])
+		},
+	}
+}
+
+func schema(t reflect.Type, options map[string][]optionDoc) map[string]any {
+	switch {
+	case t == reflect.TypeFor[duration]():
+		return map[string]any{"type": "string", "pattern": `^([0-9.]+(ns|us|ms|s|m|h))+$`}
+	case t.Kind() == reflect.Pointer:
+		return schema(t.Elem(), options)
+	case t.Kind() == reflect.Slice:
+		return map[string]any{"type": "array", "items": schema(t.Elem(), options)}
+	case t.Kind() == reflect.String:
+		return map[string]any{"type": "string"}
+	case t.Kind() == reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case t.Kind() == reflect.Struct:
+		properties := make(map[string]any)
+		for _, f := range flatFields(t) {
+			p := schema(f.t, options)
+			for _, o := range options[f.owner] {
+				if o.key == f.key {
+					p["description"] = o.comment
+				}
+			}
+			properties[f.key] = p
+		}
+		return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	case t.Kind() == reflect.Map:
+		return map[string]any{"type": "object"}
+	default:
+		return map[string]any{"type": "integer"}
+	}
+}

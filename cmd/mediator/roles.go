@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/wire"
+)
+
+// role is one signing role of this process: what it signs, as whom, with which key.
+type role struct {
+	purpose string
+	issuer  string
+	key     custody.Key
+}
+
+// roleDocument is what a process publishes of a role, for the key registry to certify. Public only.
+type roleDocument struct {
+	Purpose       string            `json:"purpose"`
+	Issuer        string            `json:"issuer"`
+	KeyCustody    string            `json:"keyCustody"`
+	KeyExportable bool              `json:"keyExportable"`
+	Observed      []string          `json:"observed"`
+	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first
+}
+
+// newKey opens one key in the configured custody.
+func newKey(c custodyConfig, name string) (custody.Key, error) {
+	switch c.Type {
+	case "memory":
+		return custody.NewMemory(name)
+	default:
+		return nil, fmt.Errorf("custody.type: %q is not memory", c.Type)
+	}
+}
+
+// newIssuer makes the signer of one role and adds the role to roles.
+func newIssuer[C any](roles *[]role, custodyOf custodyConfig, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
+	key, err := newKey(custodyOf, k.Key)
+	if err != nil {
+		return nil, err
+	}
+	*roles = append(*roles, role{purpose: kind.Purpose, issuer: k.Issuer, key: key})
+	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now})
+}
+
+func (k keyConfig) check(key string, f *findings) {
+	f.need(key+".key", k.Key, key+".issuer", k.Issuer)
+}
+
+func documents(ctx context.Context, roles []role) ([]roleDocument, error) {
+	out := make([]roleDocument, 0, len(roles))
+	for _, r := range roles {
+		set, err := custody.JWKS(ctx, r.key)
+		if err != nil {
+			return nil, err
+		}
+		p := r.key.Properties()
+		out = append(out, roleDocument{
+			Purpose: r.purpose, Issuer: r.issuer, KeyCustody: p.Custody, KeyExportable: p.Exportable, Observed: p.Observed, Keys: set.Keys,
+		})
+	}
+	return out, nil
+}
+
+// rolesHandler answers GET /v1/roles (what the key registry certifies) and GET /v1/jwks (RFC 7517) with public keys.
+func rolesHandler(mux *http.ServeMux, roles []role) {
+	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
+		docs, err := documents(r.Context(), roles)
+		wire.Write(w, docs, err)
+	})
+	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {
+		keys := make([]custody.Key, len(roles))
+		for i, r := range roles {
+			keys[i] = r.key
+		}
+		set, err := custody.JWKS(r.Context(), keys...)
+		wire.Write(w, set, err)
+	})
+}

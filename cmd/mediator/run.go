@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// nobody is the user that an agent runs as when mediator run is started by root and told nothing else.
+const nobody = 65534
+
+func runCommand() *cobra.Command {
+	var admin, event string
+	var uid int
+	c := &cobra.Command{
+		Use:   "run --event ID -- CMD [ARG ...]",
+		Short: "Start an agent in a session of its own, opened by one event",
+		Long: `Opens a session for the event, starts CMD with the proxy environment, without a terminal and with an empty standard input,
+and ends the session when CMD ends. The exit status is CMD's.
+
+Started by root, CMD runs as an unprivileged user (see --uid), so that the mediator's sockets and files are out of its reach.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("mediator run needs the command to start, after --")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if !c.Flags().Changed("uid") {
+				uid = -1
+				if os.Geteuid() == 0 {
+					uid = nobody
+				}
+			}
+			return runAgent(c.Context(), agentRun{admin: admin, event: event, uid: uid, args: args, stdout: c.OutOrStdout(), stderr: c.ErrOrStderr()})
+		},
+	}
+	adminFlag(c, &admin)
+	c.Flags().StringVar(&event, "event", "", "the event that opens the session; empty takes the next one that waits")
+	c.Flags().IntVar(&uid, "uid", -1, "the user to run CMD as; default "+fmt.Sprint(nobody)+" when started by root, else the same user")
+	return c
+}
+
+type agentRun struct {
+	admin, event   string
+	uid            int // -1 keeps the user
+	args           []string
+	stdout, stderr io.Writer
+}
+
+func runAgent(ctx context.Context, r agentRun) error {
+	var s sessionOpened
+	if err := callJSON(ctx, r.admin, http.MethodPost, "/v1/sessions", map[string]string{"event": r.event}, &s); err != nil {
+		return fmt.Errorf("open a session: %w", err)
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := callJSON(end, r.admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(s.Session), nil, nil); err != nil {
+			fmt.Fprintf(r.stderr, "mediator: end the session: %v\n", err)
+		}
+	}()
+	if r.uid < 0 {
+		fmt.Fprintln(r.stderr, "mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as root, or as a user of its own")
+	}
+	cmd := exec.CommandContext(ctx, r.args[0], r.args[1:]...) //nolint:gosec // running the operator's command is what run is for
+	cmd.Env = proxyEnvironment(os.Environ(), s.ProxyURL, s.CAFile)
+	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr // standard input is /dev/null
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	if r.uid >= 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(r.uid), Gid: uint32(r.uid)}
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if code := exit.ExitCode(); code > 0 {
+			return exitStatus(code)
+		}
+		return errRefused // ended by a signal
+	}
+	return err
+}
+
+// caVariables are what the usual clients read their trusted CAs from.
+var caVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE"}
+
+// proxyEnvironment returns env with the proxy and the CA in it, in the spellings that the usual clients read, and without
+// exceptions from the proxy.
+func proxyEnvironment(env []string, proxyURL, caFile string) []string {
+	set := make(map[string]string)
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		set[name] = proxyURL
+	}
+	for _, name := range caVariables {
+		set[name] = caFile
+	}
+	set["NODE_USE_ENV_PROXY"] = "1" // Node 24 and later follow the proxy variables only when told to
+	drop := map[string]bool{"NO_PROXY": true, "no_proxy": true, "ALL_PROXY": true, "all_proxy": true}
+	var out []string
+	for _, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, ours := set[name]; !ours && !drop[name] {
+			out = append(out, kv)
+		}
+	}
+	for name, value := range set {
+		out = append(out, name+"="+value)
+	}
+	return out
+}

@@ -1,0 +1,447 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/trigger"
+)
+
+func serveCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "serve --config FILE", Short: "Run the sidecar: the proxy that agents use", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), path, c.ErrOrStderr()) },
+	}
+	configFlag(c, &path, "mediator.yaml")
+	return c
+}
+
+func configFlag(c *cobra.Command, path *string, name string) {
+	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
+	_ = c.MarkFlagRequired("config")
+}
+
+// sidecar is the validated form of serveConfig.
+type sidecar struct {
+	loaded[serveConfig]
+	log             *zap.Logger
+	admin           endpoint
+	trigger         endpoint
+	control         endpoint
+	actions         []proxy.Action // their gates are not yet set
+	apis            map[string]apiConfig
+	egress          []proxy.Egress
+	upstreams       []proxy.Upstream
+	environmentHash string
+}
+
+// serve runs the sidecar until ctx ends.
+func serve(ctx context.Context, path string, stderr io.Writer) error {
+	s, err := loadSidecar(path)
+	if err != nil {
+		return err
+	}
+	if s.log, err = newLogger(s.T.Log, "serve", stderr); err != nil {
+		return err
+	}
+	defer func() { _ = s.log.Sync() }()
+	if s.environmentHash, err = environmentHash(s.raw); err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// environmentHash measures what this process runs: its own binary and its configuration. It is what requiredEnvironmentHash in
+// the manifest pins; mediator deployment environment prints it.
+func environmentHash(config []byte) (string, error) {
+	exe, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("measure the environment: %w", err)
+	}
+	defer exe.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, exe); err != nil {
+		return "", fmt.Errorf("measure the environment: %w", err)
+	}
+	return evidence.HashValue(map[string]string{"binary": hex.EncodeToString(sum.Sum(nil)), "config": evidence.HashBytes(config)})
+}
+
+// loadSidecar reads and checks a sidecar's configuration as a whole.
+func loadSidecar(path string) (*sidecar, error) {
+	l, err := load[serveConfig](path)
+	if err != nil {
+		return nil, err
+	}
+	s := &sidecar{loaded: l, apis: make(map[string]apiConfig)}
+	c, f := l.T, findings{}
+	f.need("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest,
+		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle, "custody.type", c.Custody.Type)
+	c.Keys.Runtime.check("keys.runtime", &f)
+	c.Keys.Session.check("keys.session", &f)
+	c.Keys.RequestProof.check("keys.requestProof", &f)
+	s.admin = c.Admin.endpoint("admin", &f, l.file)
+	s.trigger = c.Trigger.endpoint("trigger", &f, l.file)
+	s.control = c.Control.endpoint("control", &f, l.file)
+	for i, a := range c.Actions {
+		s.addAction(fmt.Sprintf("actions[%d]", i), a, &f)
+	}
+	for i, e := range c.Egress {
+		s.addEgress(fmt.Sprintf("egress[%d]", i), e, &f)
+	}
+	for i, u := range c.Upstreams {
+		s.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, &f)
+	}
+	if len(f) == 0 {
+		if _, err := proxy.NewRules(s.actions, s.egress); err != nil {
+			f = append(f, err)
+		}
+	}
+	return s, f.err(path)
+}
+
+func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
+	f.need(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
+	out := proxy.Action{
+		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query,
+		Match: parseMatch(key+".match", a.Match, f), Credential: s.credential(key+".credential", a.Credential, f),
+	}
+	if out.MaxBody == 0 {
+		out.MaxBody = 1 << 20
+	}
+	out.Content = choice(key+".content", a.Content, f, proxy.ContentJSON, proxy.ContentRaw)
+	out.AgentSolves = choice(key+".solver", a.Solver, f, "runtime", "agent") == "agent"
+	switch choice(key+".gate", a.Gate, f, "local", "api") {
+	case "api":
+		if a.API == nil {
+			f.add(key+".api", "is required with gate: api")
+			break
+		}
+		f.need(key+".api.challenge", a.API.Challenge, key+".api.verify", a.API.Verify)
+		s.apis[a.Name] = *a.API
+	default:
+		if a.API != nil {
+			f.add(key+".api", "has no meaning with gate: local")
+		}
+	}
+	s.actions = append(s.actions, out)
+}
+
+// choice returns value if it is one of options, the first of which is the default.
+func choice(key, value string, f *findings, options ...string) string {
+	if value == "" {
+		return options[0]
+	}
+	for _, o := range options {
+		if value == o {
+			return o
+		}
+	}
+	f.add(key, "%q is none of %v", value, options)
+	return options[0]
+}
+
+func (s *sidecar) addEgress(key string, e egressConfig, f *findings) {
+	f.need(key+".name", e.Name)
+	s.egress = append(s.egress, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f), Credential: s.credential(key+".credential", e.Credential, f)})
+}
+
+func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
+	target, err := proxy.ParseConnect(u.Host)
+	if err != nil {
+		f.add(key+".host", "%v", err)
+		return
+	}
+	networks, err := parseNetworks(u.Networks)
+	if err != nil {
+		f.add(key+".networks", "%v", err)
+	}
+	up := proxy.Upstream{Host: target.Host, Port: target.Port, Networks: networks}
+	if u.CA != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		raw, err := os.ReadFile(s.file(u.CA))
+		if err != nil || !pool.AppendCertsFromPEM(raw) {
+			f.add(key+".ca", "%s holds no PEM certificate", u.CA)
+		}
+		up.RootCAs = pool
+	}
+	s.upstreams = append(s.upstreams, up)
+}
+
+func (s *sidecar) credential(key string, c *credentialConfig, f *findings) *proxy.Credential {
+	if c == nil {
+		return nil
+	}
+	header := c.Header
+	if header == "" {
+		header = "Authorization"
+	}
+	secret, err := readSecret(s.file(c.File), 1)
+	if err != nil {
+		f.add(key+".file", "%v", err)
+		return nil
+	}
+	credential, err := proxy.NewCredential(header, c.Prefix, secret)
+	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return credential
+}
+
+func parseMatch(key string, m matchConfig, f *findings) proxy.Match {
+	out, err := proxy.ParseMatch(m.URL, m.Methods)
+	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return out
+}
+
+// run makes the parts, top to bottom as a call meets them, and serves until ctx ends.
+func (s *sidecar) run(ctx context.Context) error {
+	c := s.T
+	var roles []role
+	runtime, err := newIssuer(&roles, c.Custody, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience)
+	if err != nil {
+		return err
+	}
+	session, err := newIssuer(&roles, c.Custody, evidence.SessionReceiptKind, c.Keys.Session, c.Audience)
+	if err != nil {
+		return err
+	}
+	prove, err := newIssuer(&roles, c.Custody, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience)
+	if err != nil {
+		return err
+	}
+	ca, err := s.openCA()
+	if err != nil {
+		return err
+	}
+	record, err := ledger.Open(ctx, filepath.Join(s.file(c.State), "ledger.db"), ledger.Options{Now: time.Now, Retention: time.Duration(c.Retention)})
+	if err != nil {
+		return err
+	}
+	defer record.Close()
+
+	sessions := proxy.NewSessions(time.Now)
+	httpc, base := s.trigger.client()
+	triggers := trigger.NewClient(base, httpc)
+	httpc, base = s.control.client()
+	control := policy.NewClient(base, httpc)
+
+	registry := prometheus.NewRegistry()
+	metrics, err := proxy.NewMetrics(registry)
+	if err != nil {
+		return err
+	}
+	admin := &adminServer{sessions: sessions, record: record, triggers: triggers, runtime: c.Runtime, registry: registry, ca: ca.CertificatePEM(), proxy: c.Listen, caFile: s.caFile()}
+	adminListener, err := s.admin.listen(s.log)
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	grace := c.Timeouts.Shutdown.or(20 * time.Second)
+	group.Go(func() error { return serveHTTP(ctx, adminListener, s.admin.guard(admin.handler(roles)), grace, s.log) })
+
+	group.Go(func() error {
+		_, strict, err := waitForManifest(ctx, s.log, s.file(c.Manifest))
+		if err != nil {
+			return err
+		}
+		trust, err := openTrust(ctx, c.Trust, s.file, strict, roles, s.log)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { trust.watch(ctx, roles); return nil })
+		group.Go(func() error { prune(ctx, record, s.log); return nil })
+		listener, err := net.Listen("tcp", c.Listen)
+		if err != nil {
+			return err
+		}
+		own, err := proxy.OwnAddresses(listener.Addr())
+		if err != nil {
+			return err
+		}
+		transport, err := proxy.NewTransport(proxy.UpstreamOptions{
+			Dialer: proxy.Dialer{Upstreams: s.upstreams, Own: own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.or(10 * time.Minute), Now: time.Now,
+		})
+		if err != nil {
+			return err
+		}
+		defer transport.CloseIdleConnections()
+		rules, err := s.rules(trust, strict, transport)
+		if err != nil {
+			return err
+		}
+		pipeline, err := proxy.NewPipeline(proxy.PipelineOptions{
+			Rules: rules, Sessions: sessions, Triggers: triggers, Control: control, Record: record,
+			Verifier: trust.verifier, Strict: strict, DeploymentCertificate: trust.DeploymentCertificate,
+			Attest: signer.NewAttester(runtime, session, signer.Access{
+				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
+				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
+			}),
+			Prove: prove, Transport: transport, RuntimeID: c.Runtime, EnvironmentHash: s.environmentHash,
+			Standing: c.Session.Standing, CAPEM: ca.CertificatePEM(), SpoolDir: s.file(c.State),
+			Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
+			Metrics:  metrics, Log: s.log, Now: time.Now,
+		})
+		if err != nil {
+			return err
+		}
+		return s.serveProxy(ctx, group, listener, ca, pipeline, admin, grace)
+	})
+	return group.Wait()
+}
+
+// serveProxy serves the proxy port: from here on the sidecar is ready.
+func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l net.Listener, ca *proxy.CA, pipeline *proxy.Pipeline, admin *adminServer, grace time.Duration) error {
+	p, err := proxy.New(proxy.Options{
+		CA: ca, Handler: pipeline, Connect: pipeline.Connect, Refused: pipeline.Refused,
+		Refuse: pipeline.Refuse, NonProxy: pipeline.NonProxy(),
+		Log: s.log, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		admin.ready.Store(false)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		return p.Shutdown(wait)
+	})
+	admin.ready.Store(true)
+	s.log.Info("ready", zap.String("proxy", l.Addr().String()))
+	if err := p.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// waitForManifest waits for the manifest: in the embedded default it is written once the keys are known.
+func waitForManifest(ctx context.Context, log *zap.Logger, path string) (*policy.Manifest, *policy.Strict, error) {
+	type both struct {
+		m *policy.Manifest
+		s *policy.Strict
+	}
+	b, err := waitFor(ctx, log, "the manifest", func() (both, error) {
+		m, s, err := readManifest(path)
+		return both{m, s}, err
+	})
+	return b.m, b.s, err
+}
+
+// rules gives every action its gate.
+func (s *sidecar) rules(trust *trustStore, strict *policy.Strict, transport http.RoundTripper) (*proxy.Rules, error) {
+	local, err := s.localGate(trust, strict)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.actions {
+		a := &s.actions[i]
+		api, ok := s.apis[a.Name]
+		if !ok {
+			a.Gate = local
+			continue
+		}
+		client, err := gate.NewClient(gate.ClientOptions{
+			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: transport, Timeout: 30 * time.Second},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("action %s: %w", a.Name, err)
+		}
+		a.Gate = remoteGate{client}
+	}
+	return proxy.NewRules(s.actions, s.egress)
+}
+
+func (s *sidecar) localGate(trust *trustStore, strict *policy.Strict) (localGate, error) {
+	secret, err := gateSecret(s.file(s.T.Gate.SecretFile))
+	if err != nil {
+		return localGate{}, err
+	}
+	g, err := newGate(s.T.Gate, secret, trust, strict)
+	return localGate{g}, err
+}
+
+// openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone; its certificate is written out
+// for agents to trust.
+func (s *sidecar) openCA() (*proxy.CA, error) {
+	var ca *proxy.CA
+	var err error
+	if s.T.CA.Dir != "" {
+		ca, err = proxy.LoadCA(s.file(s.T.CA.Dir), time.Now())
+	} else {
+		o := proxy.CAOptions{Now: time.Now}
+		if !s.T.CA.Unconstrained {
+			if o.Constraints, err = proxy.Constrain(s.hosts()); err != nil {
+				return nil, err
+			}
+		}
+		ca, err = proxy.NewCA(o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ca, os.WriteFile(s.caFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // a certificate is public, and agents of other users read it
+}
+
+func (s *sidecar) caFile() string {
+	if s.T.CA.CertificateFile != "" {
+		return s.file(s.T.CA.CertificateFile)
+	}
+	return filepath.Join(s.file(s.T.State), "ca.pem")
+}
+
+// hosts returns every host that a rule names: the interception CA is good for them and for the mediator's own name.
+func (s *sidecar) hosts() []string {
+	hosts := []string{proxy.InternalHost}
+	for _, a := range s.actions {
+		hosts = append(hosts, a.Match.Host)
+	}
+	for _, e := range s.egress {
+		hosts = append(hosts, e.Match.Host)
+	}
+	return hosts
+}
+
+// prunePeriod is how often the ledger is rid of what can never be replayed.
+const prunePeriod = 10 * time.Minute
+
+func prune(ctx context.Context, record *ledger.Ledger, log *zap.Logger) {
+	tick := time.NewTicker(prunePeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := record.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			log.Error("the ledger could not be pruned", zap.Error(err))
+		}
+	}
+}

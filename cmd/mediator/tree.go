@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// leafLine is one artifact of a chain, as it is drawn.
+type leafLine struct {
+	text     string
+	children []*leafLine
+}
+
+// chainTree draws a post's artifacts, each under what rests on it. Nothing is verified here: the tree shows what the artifacts
+// say, the record's checks say what held.
+func chainTree(artifacts []ledger.Artifact) *leafLine {
+	tokens := make(map[string]string, len(artifacts))
+	for _, a := range artifacts {
+		tokens[a.Name] = a.Token
+	}
+	origin := artifactLine(evidence.TriggerOriginProofKind, "origin proof", tokens["originProof"], func(c evidence.TriggerOriginProof) string {
+		return fmt.Sprintf("%s from %s, verified by %s, evidence %s", c.Kind, c.Source, c.VerificationMethod, short(c.EvidenceID))
+	})
+	receipt := artifactLine(evidence.TriggerReceiptKind, "trigger receipt", tokens["triggerReceipt"], func(c evidence.TriggerReceipt) string {
+		return fmt.Sprintf("event %s, human initiated: %t", short(c.EventID), c.HumanInitiated)
+	}, origin)
+	attestation := artifactLine(evidence.RuntimeAttestationKind, "runtime attestation", tokens["runtimeAttestation"], func(c evidence.RuntimeAttestation) string {
+		return fmt.Sprintf("runtime %s, %s, observed: %s", c.RuntimeID, c.Mode, strings.Join(c.Observed, " "))
+	}, receipt)
+	session := artifactLine(evidence.SessionReceiptKind, "session receipt", tokens["sessionReceipt"], func(c evidence.SessionReceipt) string {
+		return fmt.Sprintf("session %s, declared: no prompt %t, no operator %t, no shell %t", short(c.SessionID), !c.HumanPromptPresent, !c.HumanOperatorPresent, !c.UserShellAccess)
+	})
+	decision := artifactLine(evidence.PolicyDecisionKind, "policy decision", tokens["policyDecision"], func(c evidence.PolicyDecision) string {
+		return fmt.Sprintf("%s by rule %s, policy %s", c.Decision, c.Rule, short(c.PolicyHash))
+	})
+	grant := artifactLine(evidence.ActionGrantKind, "action grant", tokens["grant"], func(c evidence.ActionGrant) string {
+		return fmt.Sprintf("%s may %s %s", c.Subject, strings.Join(c.Actions, ","), strings.Join(c.Resources, ","))
+	}, decision)
+	deployment := artifactLine(evidence.DeploymentCertificateKind, "deployment certificate", tokens["deploymentCertificate"], func(c evidence.DeploymentCertificate) string {
+		return fmt.Sprintf("deployment %s, manifest %s", c.DeploymentID, short(c.ManifestHash))
+	})
+	work := artifactLine(evidence.ChallengeTokenKind, "fresh work", tokens["challenge"], func(c evidence.ChallengeToken) string {
+		return fmt.Sprintf("%d tasks, %s", len(c.Answers), c.Difficulty)
+	})
+	capability := artifactLine(evidence.CapabilityKind, "capability", tokens["capability"], func(c evidence.Capability) string {
+		return fmt.Sprintf("single use, content %s", short(c.Binding.ContentHash))
+	}, deployment, work, attestation, session, grant)
+	if tokens["capability"] != "" && capability.text == "" {
+		capability.text = "capability      of the API itself; only the API can read it"
+	}
+	return artifactLine(evidence.RequestProofKind, "request proof", tokens["requestProof"], func(c evidence.RequestProof) string {
+		return fmt.Sprintf("%s, access token %s", c.Resource, short(c.AccessTokenHash))
+	}, capability)
+}
+
+func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) string, children ...*leafLine) *leafLine {
+	l := &leafLine{children: children}
+	if token == "" {
+		return l
+	}
+	c, err := evidence.UnverifiedClaims(k, token)
+	if err != nil {
+		if name != "capability" {
+			l.text = fmt.Sprintf("%-22s cannot be read: %v", name, err)
+		}
+		return l
+	}
+	r := k.Registered(c)
+	l.text = fmt.Sprintf("%-22s %s\n%-22s by %s, key %s, valid %s", name, says(c), "", r.Issuer, evidence.KeyIDOf(token), time.Duration(r.Expires-r.IssuedAt)*time.Second)
+	return l
+}
+
+// draw writes the tree; an artifact that was never made is left out, and what hangs below it moves up.
+func (l *leafLine) draw(w io.Writer) {
+	for _, root := range l.present() {
+		root.drawAt(w, "", "")
+	}
+}
+
+// present returns l if it stands for an artifact, otherwise those of its children that do.
+func (l *leafLine) present() []*leafLine {
+	if l.text != "" {
+		return []*leafLine{l}
+	}
+	var out []*leafLine
+	for _, c := range l.children {
+		out = append(out, c.present()...)
+	}
+	return out
+}
+
+func (l *leafLine) drawAt(w io.Writer, first, rest string) {
+	var children []*leafLine
+	for _, c := range l.children {
+		children = append(children, c.present()...)
+	}
+	bar := rest
+	if len(children) > 0 {
+		bar += "│  "
+	} else {
+		bar += "   "
+	}
+	lines := strings.Split(l.text, "\n")
+	fmt.Fprintln(w, first+lines[0])
+	for _, line := range lines[1:] {
+		fmt.Fprintln(w, strings.TrimRight(bar+strings.TrimPrefix(line, "   "), " "))
+	}
+	for i, c := range children {
+		if i == len(children)-1 {
+			c.drawAt(w, rest+"└─ ", rest+"   ")
+		} else {
+			c.drawAt(w, rest+"├─ ", rest+"│  ")
+		}
+	}
+}
+
+// short cuts a long identifier for display.
+func short(s string) string {
+	if len(s) <= 16 {
+		return s
+	}
+	return s[:12] + "…"
+}

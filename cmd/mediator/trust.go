@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+)
+
+// bundle is the trust bundle file: everything that the security team signed, nothing secret.
+type bundle struct {
+	Certificates          []string `json:"certificates"`
+	DeploymentCertificate string   `json:"deploymentCertificate"`
+}
+
+// maxBundle bounds a trust bundle, in bytes.
+const maxBundle = 4 << 20
+
+func readBundle(path string) (bundle, []byte, error) {
+	var b bundle
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return b, nil, fmt.Errorf("trust bundle: %w", err)
+	}
+	if len(raw) > maxBundle {
+		return b, nil, fmt.Errorf("the trust bundle %s is larger than %d bytes", path, maxBundle)
+	}
+	if err := evidence.ParseStrict(raw, &b); err != nil {
+		return b, nil, fmt.Errorf("trust bundle %s: %w", path, err)
+	}
+	return b, raw, nil
+}
+
+// readRoots reads the two pinned root keys.
+func readRoots(registry, auditor string) ([]evidence.Root, error) {
+	var roots []evidence.Root
+	for path, purpose := range map[string]string{registry: evidence.PurposeSignerCertificate, auditor: evidence.PurposeDeploymentCertificate} {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("pinned root key: %w", err)
+		}
+		kid, public, err := evidence.ParseJWK(raw)
+		if err != nil {
+			return nil, fmt.Errorf("pinned root key %s: %w", path, err)
+		}
+		roots = append(roots, evidence.Root{KeyID: kid, Public: public, Purpose: purpose})
+	}
+	return roots, nil
+}
+
+// trustStore keeps a verifier's trust as the bundle file says, and the deployment certificate beside it.
+type trustStore struct {
+	path     string
+	roots    []evidence.Root
+	strict   *policy.Strict
+	verifier *evidence.Verifier
+	raw      string
+	deployed atomic.Pointer[string]
+	log      *zap.Logger
+}
+
+// trustPoll is how often the bundle file is looked at.
+const trustPoll = 500 * time.Millisecond
+
+// openTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or does
+// not yet certify the process's own keys: at the first start the security team can only certify keys that exist.
+func openTrust(ctx context.Context, c trustConfig, file func(string) string, strict *policy.Strict, own []role, log *zap.Logger) (*trustStore, error) {
+	roots, err := waitFor(ctx, log, "the pinned root keys", func() ([]evidence.Root, error) {
+		return readRoots(file(c.Registry), file(c.Auditor))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &trustStore{path: file(c.Bundle), roots: roots, strict: strict, log: log}
+	trust, err := waitFor(ctx, log, "a trust bundle that certifies this process's keys", func() (*evidence.Trust, error) {
+		return s.read(ctx, own)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := policy.VerifyCertificate(s.verifier, s.DeploymentCertificate(), strict); err != nil {
+		return nil, fmt.Errorf("the deployment certificate in %s: %w", s.path, err)
+	}
+	return s, nil
+}
+
+// waitFor tries until it succeeds or ctx ends. It says once what it waits for.
+func waitFor[T any](ctx context.Context, log *zap.Logger, what string, try func() (T, error)) (T, error) {
+	tick := time.NewTicker(trustPoll / 5)
+	defer tick.Stop()
+	said := false
+	for {
+		v, err := try()
+		if err == nil || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errNotCertified) {
+			return v, err
+		}
+		if !said {
+			log.Warn("not ready: waiting for "+what, zap.String("because", err.Error()))
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return v, fmt.Errorf("stopped while waiting for %s: %w", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+var errNotCertified = errors.New("no custody certificate yet")
+
+// read reads the bundle file and demands that it certifies the process's own current keys.
+func (s *trustStore) read(ctx context.Context, own []role) (*evidence.Trust, error) {
+	b, raw, err := readBundle(s.path)
+	if err != nil {
+		return nil, err
+	}
+	trust, err := evidence.NewTrust(s.roots, b.Certificates, s.strict.Signers)
+	if err != nil {
+		return nil, fmt.Errorf("trust bundle %s: %w", s.path, err)
+	}
+	certified := make(map[string]bool)
+	for _, c := range trust.Certified() {
+		certified[c.Certificate.SubjectKeyID+" "+c.Certificate.SubjectPublicKey] = true
+	}
+	for _, r := range own {
+		v, err := r.key.Current(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !certified[v.KeyID()+" "+evidence.EncodePublicKey(v.Public())] {
+			return nil, fmt.Errorf("key %s (%s): %w", v.KeyID(), r.purpose, errNotCertified)
+		}
+	}
+	s.raw = string(raw)
+	s.deployed.Store(&b.DeploymentCertificate)
+	return trust, nil
+}
+
+// DeploymentCertificate returns the auditor's token in force.
+func (s *trustStore) DeploymentCertificate() string { return *s.deployed.Load() }
+
+// watch takes over a changed bundle. One that cannot be believed leaves the old one in force and is said in the log.
+func (s *trustStore) watch(ctx context.Context, own []role) {
+	tick := time.NewTicker(trustPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		raw, err := os.ReadFile(s.path)
+		if err == nil && string(raw) == s.raw {
+			continue
+		}
+		trust, err := s.read(ctx, own)
+		if err != nil {
+			s.log.Error("the new trust bundle is not taken over", zap.Error(err))
+			s.raw = string(raw) // said once for each content
+			continue
+		}
+		s.verifier.SetTrust(trust)
+		s.log.Info("trust bundle taken over", zap.String("path", s.path))
+	}
+}
+
+// readManifest reads the strict manifest and refuses one that does not audit clean.
+func readManifest(path string) (*policy.Manifest, *policy.Strict, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("manifest: %w", err)
+	}
+	m, err := policy.ParseManifest(raw)
+	if err != nil {
+		return nil, nil, fmt.Errorf("manifest %s: %w", path, err)
+	}
+	strict, err := m.Strict()
+	if err != nil {
+		return nil, nil, fmt.Errorf("manifest %s: %w", path, err)
+	}
+	return m, strict, nil
+}

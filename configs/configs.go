@@ -1,0 +1,29 @@
+// Package configs holds the example configuration files, and those that mediator dev starts from.
+package configs
+
+import _ "embed"
+
+var (
+	//go:embed dev/mediator.yaml
+	devServe []byte
+	//go:embed dev/trigger.yaml
+	devTrigger []byte
+	//go:embed dev/control.yaml
+	devControl []byte
+	//go:embed manifest.yaml
+	manifest []byte
+	//go:embed policy.yaml
+	policy []byte
+)
+
+// Dev are the files of a development deployment, by name. The manifest and the policy are the examples themselves.
+var Dev = map[string][]byte{
+	"mediator.yaml": devServe, "trigger.yaml": devTrigger, "control.yaml": devControl,
+	"manifest.yaml": manifest, "policy.yaml": policy,
+}
+
+// Manifest returns the example of a strict deployment manifest, which audits clean.
+func Manifest() []byte { return manifest }
+
+// Policy returns the example of a policy file.
+func Policy() []byte { return policy }

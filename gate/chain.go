@@ -1,0 +1,223 @@
+package gate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// chain is one envelope on its way through the verification, with the claims that have been opened so far.
+type chain struct {
+	g        *Gate
+	envelope evidence.Envelope
+	asked    evidence.Binding // what the call itself is, without the nonce
+
+	work       evidence.ChallengeToken
+	binding    evidence.Binding // with the nonce of the challenge
+	hash       string           // of the binding
+	deployment evidence.DeploymentCertificate
+	origin     evidence.TriggerOriginProof
+	receipt    evidence.TriggerReceipt
+	decision   evidence.PolicyDecision
+	grant      evidence.ActionGrant
+	runtime    evidence.RuntimeAttestation
+	session    evidence.SessionReceipt
+}
+
+// verifications are the checks of the chain, in order. Each opens an artifact completely or holds what was opened against the rest;
+// the first that does not hold ends the verification.
+var verifications = []struct {
+	name  string
+	check func(c *chain, ctx context.Context) error
+}{
+	{"deployment certificate", (*chain).verifyDeployment},
+	{"fresh work", (*chain).verifyWork},
+	{"origin proof and trigger receipt", (*chain).verifyTrigger},
+	{"policy decision", (*chain).verifyDecision},
+	{"action grant", (*chain).verifyGrant},
+	{"runtime attestation", (*chain).verifyRuntime},
+	{"agent session receipt", (*chain).verifySession},
+}
+
+// verify runs every check and reports each with its result.
+func (c *chain) verify(ctx context.Context) ([]ledger.Check, error) {
+	checks := make([]ledger.Check, 0, len(verifications))
+	for _, v := range verifications {
+		err := v.check(c, ctx)
+		checks = append(checks, result(v.name, err))
+		if err != nil {
+			return checks, err
+		}
+	}
+	return checks, nil
+}
+
+// equal is one claim that has to have one value.
+type equal struct {
+	got, want string
+	code      string
+	what      string // completes "the … does not match"
+}
+
+// all refuses the first pair that differs.
+func all(artifact string, pairs ...equal) error {
+	for _, p := range pairs {
+		if p.got != p.want {
+			return evidence.Refuse(p.code, "the %s of the %s does not match the rest of the chain", p.what, artifact)
+		}
+	}
+	return nil
+}
+
+func (c *chain) verifyDeployment(context.Context) (err error) {
+	c.deployment, err = policy.VerifyCertificate(c.g.verifier, c.envelope.DeploymentCertificate, c.g.strict)
+	return err
+}
+
+func (c *chain) verifyWork(ctx context.Context) (err error) {
+	if err := c.asked.Check(); err != nil {
+		return err
+	}
+	c.work, err = c.g.challenges.VerifyToken(ctx, c.envelope.ChallengeToken, c.envelope.Response, challenge.Want{Binding: c.asked, MaxAge: c.g.strict.MaxChallengeAge})
+	if err != nil {
+		return err
+	}
+	c.binding, c.hash = *c.work.Binding, c.work.BindingHash
+	return nil
+}
+
+func (c *chain) verifyTrigger(context.Context) (err error) {
+	s := c.g.strict
+	if c.origin, err = evidence.Open(c.g.verifier, evidence.TriggerOriginProofKind, c.envelope.OriginProof, s.Origin.Expected); err != nil {
+		return err
+	}
+	if c.receipt, err = evidence.Open(c.g.verifier, evidence.TriggerReceiptKind, c.envelope.TriggerReceipt, s.Receipt.Expected); err != nil {
+		return err
+	}
+	return policy.CheckTrigger(s, c.origin, c.receipt, evidence.HashToken(c.envelope.OriginProof), c.hash)
+}
+
+func (c *chain) verifyDecision(context.Context) (err error) {
+	if c.decision, err = evidence.Open(c.g.verifier, evidence.PolicyDecisionKind, c.envelope.PolicyDecision, c.g.strict.Decision); err != nil {
+		return err
+	}
+	d, b, o := c.decision, c.binding, c.origin
+	if d.HumanInitiated {
+		return evidence.Refuse("decision_human", "the policy decision says that a human asked for the post")
+	}
+	return all("policy decision",
+		equal{d.Decision, evidence.DecisionAllow, "decision_not_allow", "decision"},
+		equal{d.BindingHash, c.hash, "decision_binding_mismatch", "binding"},
+		equal{d.ContentHash, b.ContentHash, "decision_content_mismatch", "content"},
+		equal{d.Subject, b.Subject, "decision_subject_mismatch", "subject"},
+		equal{d.Action, b.Action, "decision_action_mismatch", "action"},
+		equal{d.Resource, b.Resource, "decision_resource_mismatch", "resource"},
+		equal{d.ChallengeID, c.work.ID, "decision_challenge_mismatch", "challenge"},
+		equal{d.TriggerEventID, o.EventID, "decision_event_mismatch", "event"},
+		equal{d.TriggerKind, o.Kind, "decision_event_mismatch", "trigger kind"},
+		equal{d.TriggerSource, o.Source, "decision_event_mismatch", "trigger source"},
+		equal{d.OriginVerificationMethod, o.VerificationMethod, "decision_origin_mismatch", "origin verification method"},
+		equal{d.OriginEvidenceID, o.EvidenceID, "decision_origin_mismatch", "origin evidence id"},
+		equal{d.OriginEvidenceHash, o.EvidenceHash, "decision_origin_mismatch", "origin evidence hash"},
+		equal{d.PolicyHash, c.g.strict.Runtime.PolicyHash, "policy_hash_mismatch", "policy hash"},
+		equal{d.EnvironmentHash, c.g.strict.Runtime.EnvironmentHash, "environment_mismatch", "environment hash"},
+	)
+}
+
+func (c *chain) verifyGrant(context.Context) (err error) {
+	if c.grant, err = evidence.Open(c.g.verifier, evidence.ActionGrantKind, c.envelope.Grant, c.g.strict.Grant); err != nil {
+		return err
+	}
+	g, d, b := c.grant, c.decision, c.binding
+	for _, scope := range []struct {
+		list []string
+		want string
+		code string
+		what string
+	}{
+		{g.PolicyDecisionIDs, d.ID, "grant_other_decision", "decision id"},
+		{g.PolicyDecisionHashes, evidence.HashToken(c.envelope.PolicyDecision), "grant_other_decision", "decision hash"},
+		{g.Actions, b.Action, "grant_action_mismatch", "actions"},
+		{g.Resources, b.Resource, "grant_resource_mismatch", "resources"},
+		{g.ContentHashes, b.ContentHash, "grant_content_mismatch", "contents"},
+		{g.BindingHashes, c.hash, "grant_binding_mismatch", "bindings"},
+		{g.RuntimeIDs, d.RuntimeID, "grant_runtime_mismatch", "runtimes"},
+		{g.TriggerEventIDs, d.TriggerEventID, "grant_event_mismatch", "events"},
+		{g.TriggerSources, d.TriggerSource, "grant_event_mismatch", "trigger sources"},
+		{g.OriginVerificationMethods, d.OriginVerificationMethod, "grant_origin_mismatch", "origin verification methods"},
+		{g.OriginEvidenceIDs, d.OriginEvidenceID, "grant_origin_mismatch", "origin evidence ids"},
+		{g.OriginEvidenceHashes, d.OriginEvidenceHash, "grant_origin_mismatch", "origin evidence hashes"},
+	} {
+		if !slices.Contains(scope.list, scope.want) {
+			return evidence.Refuse(scope.code, "the %s of the action grant do not cover this post", scope.what)
+		}
+	}
+	return all("action grant",
+		equal{g.Subject, b.Subject, "grant_subject_mismatch", "subject"},
+		equal{g.PolicyHash, d.PolicyHash, "policy_hash_mismatch", "policy hash"},
+		equal{g.EnvironmentHash, d.EnvironmentHash, "environment_mismatch", "environment hash"},
+	)
+}
+
+func (c *chain) verifyRuntime(context.Context) (err error) {
+	s := c.g.strict
+	if c.runtime, err = evidence.Open(c.g.verifier, evidence.RuntimeAttestationKind, c.envelope.Attestation, s.Runtime.Expected); err != nil {
+		return err
+	}
+	a := c.runtime
+	switch {
+	case a.HumanInteractive:
+		return evidence.Refuse("attestation_human", "the runtime attestation says that a human could interact with the run")
+	case !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID):
+		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
+	}
+	return all("runtime attestation",
+		equal{a.Mode, evidence.ModeAutonomous, "attestation_mode", "mode"},
+		equal{a.ChallengeID, c.work.ID, "attestation_challenge_mismatch", "challenge"},
+		equal{a.BindingHash, c.hash, "attestation_binding_mismatch", "binding"},
+		equal{a.ContentHash, c.binding.ContentHash, "attestation_content_mismatch", "content"},
+		equal{a.RuntimeID, c.decision.RuntimeID, "attestation_runtime_mismatch", "runtime"},
+		equal{a.TriggerReceiptHash, evidence.HashToken(c.envelope.TriggerReceipt), "attestation_other_receipt", "trigger receipt"},
+		equal{a.Trigger.ID, c.receipt.EventID, "attestation_event_mismatch", "event"},
+		equal{a.Trigger.Kind, c.receipt.Kind, "attestation_event_mismatch", "trigger kind"},
+		equal{a.Trigger.Source, c.receipt.Source, "attestation_event_mismatch", "trigger source"},
+		equal{a.PolicyHash, s.Runtime.PolicyHash, "policy_hash_mismatch", "policy hash"},
+		equal{a.EnvironmentHash, s.Runtime.EnvironmentHash, "environment_mismatch", "environment hash"},
+	)
+}
+
+func (c *chain) verifySession(context.Context) (err error) {
+	s := c.g.strict.Session
+	if c.session, err = evidence.Open(c.g.verifier, evidence.SessionReceiptKind, c.envelope.SessionReceipt, s.Expected); err != nil {
+		return err
+	}
+	r := c.session
+	switch {
+	case r.HumanPromptPresent:
+		return evidence.Refuse("session_human_prompt", "the session receipt says that a human prompted the agent")
+	case r.HumanOperatorPresent:
+		return evidence.Refuse("session_human_operator", "the session receipt says that a human operated the run")
+	case r.UserShellAccess:
+		return evidence.Refuse("session_user_shell", "the session receipt says that users had a shell in the run")
+	case r.AgentEnvironmentUserAccessible:
+		return evidence.Refuse("session_user_environment", "the session receipt says that users could reach the agent's environment")
+	case slices.Contains(s.DeniedInputKinds, r.InputKind) || !slices.Contains(s.InputKinds, r.InputKind):
+		return evidence.Refuse("session_input_kind", "the policy does not allow sessions whose input is a %q", r.InputKind)
+	case !slices.Contains(s.RuntimeIDs, r.RuntimeID):
+		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
+	}
+	return all("agent session receipt",
+		equal{r.RuntimeID, c.runtime.RuntimeID, "session_runtime_mismatch", "runtime"},
+		equal{r.ChallengeID, c.work.ID, "session_challenge_mismatch", "challenge"},
+		equal{r.BindingHash, c.hash, "session_binding_mismatch", "binding"},
+		equal{r.EventID, c.receipt.EventID, "session_event_mismatch", "event"},
+		equal{r.InputKind, c.receipt.Kind, "session_event_mismatch", "input kind"},
+		equal{r.InputSource, c.receipt.Source, "session_event_mismatch", "input source"},
+		equal{r.PolicyHash, s.PolicyHash, "policy_hash_mismatch", "policy hash"},
+		equal{r.EnvironmentHash, s.EnvironmentHash, "environment_mismatch", "environment hash"},
+	)
+}

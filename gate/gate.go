@@ -1,0 +1,192 @@
+package gate
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"time"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// Options configure a [Gate]; all are required.
+type Options struct {
+	// Challenges issues the gate's challenges and verifies the responses.
+	Challenges *challenge.Issuer
+	// Secret authenticates the gate's capabilities, to itself.
+	Secret evidence.Secret
+	// Issuer is iss and aud of the gate's capabilities.
+	Issuer string
+	// Verifier opens the artifacts of other roles.
+	Verifier *evidence.Verifier
+	// Strict is what the certified manifest demands.
+	Strict *policy.Strict
+}
+
+// Gate verifies chains. It keeps nothing: what is good once is consumed by the function that its caller gives. It is safe for
+// concurrent use.
+type Gate struct {
+	challenges *challenge.Issuer
+	secret     evidence.Secret
+	issuer     string
+	verifier   *evidence.Verifier
+	strict     *policy.Strict
+}
+
+// New makes a Gate.
+func New(o Options) (*Gate, error) {
+	if o.Challenges == nil || o.Issuer == "" || o.Verifier == nil || o.Strict == nil {
+		return nil, errors.New("gate: one of its parts is missing")
+	}
+	return &Gate{challenges: o.Challenges, secret: o.Secret, issuer: o.Issuer, verifier: o.Verifier, strict: o.Strict}, nil
+}
+
+// Challenge issues a challenge bound to b, whose nonce the gate chooses.
+func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
+	if err := b.Check(); err != nil {
+		return challenge.Challenge{}, err
+	}
+	return g.challenges.Create(ctx, b)
+}
+
+// AdmitRequest is a chain and the operation that it is for.
+type AdmitRequest struct {
+	Envelope evidence.Envelope
+	// Binding is the operation as the caller sees it, without a nonce.
+	Binding evidence.Binding
+}
+
+// Consume records keys as used, all or none, durably; a key that was used before is an error. [ledger.Ledger.Consume] is one.
+type Consume func(ctx context.Context, keys []ledger.Key) error
+
+// Admission is what a chain that holds has earned.
+type Admission struct {
+	Capability string
+	Claims     evidence.Capability
+	Checks     []ledger.Check // every verification with its result, also when it is refused
+}
+
+// Admit verifies the whole chain (seed: verifyStrictAutonomousDeploymentResponse), has everything in it that is good once consumed,
+// and only then mints a capability. The checks are returned with a refusal too.
+func (g *Gate) Admit(ctx context.Context, r AdmitRequest, consume Consume) (Admission, error) {
+	if consume == nil {
+		return Admission{}, errors.New("gate: a chain is admitted only if its single use can be seen to")
+	}
+	r.Binding.Nonce = "" // the challenge's own counts
+	c := &chain{g: g, envelope: r.Envelope, asked: r.Binding}
+	checks, err := c.verify(ctx)
+	if err != nil {
+		return Admission{Checks: checks}, err
+	}
+	if err := consume(ctx, c.keys()); err != nil {
+		return Admission{Checks: append(checks, result("single use of the evidence", err))}, err
+	}
+	capability := c.capability()
+	evidence.CapabilityKind.Stamp(&capability, evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), evidence.KeyClaims{})
+	token, err := evidence.SignMAC(g.secret, evidence.CapabilityKind, capability)
+	return Admission{Capability: token, Claims: capability, Checks: checks}, err
+}
+
+// keys are all the ids in the chain that are good once, each kept until its artifact is refused by itself.
+func (c *chain) keys() []ledger.Key {
+	key := func(kind string, r evidence.Registered) ledger.Key {
+		return ledger.Key{Kind: kind, ID: r.Issuer + " " + r.ID, Expires: time.Unix(r.Expires, 0)}
+	}
+	return []ledger.Key{
+		key("challenge", c.work.Registered), key("origin_proof", c.origin.Registered), key("trigger_receipt", c.receipt.Registered),
+		key("policy_decision", c.decision.Registered), key("action_grant", c.grant.Registered),
+		key("runtime_attestation", c.runtime.Registered), key("session_receipt", c.session.Registered),
+	}
+}
+
+func (c *chain) capability() evidence.Capability {
+	a, s := c.runtime, c.session
+	return evidence.Capability{
+		Binding: c.binding, ChallengeID: c.work.ID, DecisionID: c.decision.ID, GrantID: c.grant.ID, VerificationConsumed: true,
+		Runtime: &evidence.RuntimeSummary{
+			AttestationID: a.ID, EnvironmentHash: a.EnvironmentHash, IssuedAt: a.IssuedAt, Issuer: a.Issuer,
+			KeyID: evidence.KeyIDOf(c.envelope.Attestation), PolicyHash: a.PolicyHash, RuntimeID: a.RuntimeID, Trigger: a.Trigger,
+		},
+		Session: &evidence.SessionSummary{
+			AgentEnvironmentUserAccessible: s.AgentEnvironmentUserAccessible, HumanOperatorPresent: s.HumanOperatorPresent,
+			HumanPromptPresent: s.HumanPromptPresent, InputKind: s.InputKind, ReceiptID: s.ID, SessionID: s.SessionID, UserShellAccess: s.UserShellAccess,
+		},
+	}
+}
+
+// AuthorizeRequest is a post that is about to be made.
+type AuthorizeRequest struct {
+	Capability, RequestProof string
+	// Binding is the operation as the request itself shows it, without a nonce.
+	Binding evidence.Binding
+	// AccessTokenHash is the hash of the access token that came with the request.
+	AccessTokenHash string
+}
+
+// Authorization is a post that may be made once its keys are consumed.
+type Authorization struct {
+	// Keys are to be consumed in the transaction that makes the post.
+	Keys   []ledger.Key
+	Claims evidence.Capability
+	Checks []ledger.Check
+}
+
+// Authorize verifies a capability and the request proof over it against the request itself (seed:
+// verifyStrictGrantedAutonomousDeploymentAction, verifyAutonomousRequestProof). It consumes nothing: the caller does, with the post.
+func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, error) {
+	var out Authorization
+	r.Binding.Nonce = ""
+	claims, key, err := challenge.VerifyCapability(g.secret, r.Capability, challenge.WantCapability{
+		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, Now: g.verifier.Now(), Skew: g.verifier.Skew(),
+	})
+	out.Checks = append(out.Checks, result("capability", err))
+	if err != nil {
+		return out, err
+	}
+	proof, err := g.verifyProof(r, claims)
+	out.Checks = append(out.Checks, result("request proof", err))
+	if err != nil {
+		return out, err
+	}
+	out.Claims = claims
+	out.Keys = []ledger.Key{key, {Kind: "request_proof", ID: proof.Issuer + " " + proof.ID, Expires: time.Unix(proof.Expires, 0)}}
+	return out, nil
+}
+
+func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (evidence.RequestProof, error) {
+	p, err := evidence.Open(g.verifier, evidence.RequestProofKind, r.RequestProof, g.strict.RequestProof)
+	if err != nil {
+		return p, err
+	}
+	if subtle.ConstantTimeCompare([]byte(p.AccessTokenHash), []byte(r.AccessTokenHash)) != 1 {
+		return p, evidence.Refuse("proof_access_token", "the request proof is for another access token than the one that came with the request")
+	}
+	b := capability.Binding
+	return p, all("request proof",
+		equal{p.CapabilityID, capability.ID, "proof_other_capability", "capability"},
+		equal{p.BindingHash, b.Hash(), "proof_binding_mismatch", "binding"},
+		equal{p.ContentHash, b.ContentHash, "proof_binding_mismatch", "content"},
+		equal{p.Subject, b.Subject, "proof_binding_mismatch", "subject"},
+		equal{p.Action, b.Action, "proof_binding_mismatch", "action"},
+		equal{p.Resource, b.Resource, "proof_binding_mismatch", "resource"},
+	)
+}
+
+// result is one verification for the record.
+func result(name string, err error) ledger.Check {
+	k := ledger.Check{Name: name, OK: err == nil}
+	if err != nil {
+		k.Detail = "the verification failed inside"
+		var coded interface {
+			error
+			Code() string
+		}
+		if errors.As(err, &coded) {
+			k.Code, k.Detail = coded.Code(), coded.Error()
+		}
+	}
+	return k
+}

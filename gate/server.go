@@ -1,0 +1,156 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/wire"
+)
+
+// The headers in which a post carries its capability and its request proof.
+const (
+	CapabilityHeader   = "ActionProof-Capability"
+	RequestProofHeader = "ActionProof-Request-Proof"
+)
+
+// verifyRequest and verifyAnswer are what a mediator and an API say to each other about one chain.
+type (
+	verifyRequest struct {
+		Envelope evidence.Envelope `json:"envelope"`
+		Binding  evidence.Binding  `json:"binding"`
+	}
+	verifyAnswer struct {
+		Capability   string `json:"capability"`
+		CapabilityID string `json:"capabilityId"`
+		BindingHash  string `json:"bindingHash"`
+		ExpiresAt    int64  `json:"expiresAt"`
+	}
+)
+
+// Server is an API's part: its endpoints, and the middleware for what it protects.
+type Server struct {
+	gate    *Gate
+	consume Consume
+}
+
+// NewServer makes an API's part. consume must be durable and shared by all of the API's replicas.
+func NewServer(g *Gate, consume Consume) (*Server, error) {
+	if g == nil || consume == nil {
+		return nil, errors.New("gate: a server needs a gate and a function that consumes")
+	}
+	return &Server{gate: g, consume: consume}, nil
+}
+
+// Challenge answers POST with a binding by a challenge.
+func (s *Server) Challenge() http.Handler {
+	return wire.Handle(func(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
+		return s.gate.Challenge(ctx, b)
+	})
+}
+
+// Verify answers POST with an envelope and a binding by a capability.
+func (s *Server) Verify() http.Handler {
+	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {
+		a, err := s.gate.Admit(ctx, AdmitRequest{Envelope: r.Envelope, Binding: r.Binding}, s.consume)
+		if err != nil {
+			return verifyAnswer{}, err
+		}
+		return verifyAnswer{Capability: a.Capability, CapabilityID: a.Claims.ID, BindingHash: a.Claims.Binding.Hash(), ExpiresAt: a.Claims.Expires}, nil
+	})
+}
+
+// Protect says how the middleware reads a request.
+type Protect struct {
+	// Bind names subject and action of a request. The resource is its method, path and query, the content hash that of its body.
+	Bind func(r *http.Request) (subject, action string)
+	// Raw hashes the body's bytes as they are; otherwise it is JSON, hashed in its canonical form.
+	Raw bool
+	// MaxBody bounds the body, in bytes; zero means 1 MiB.
+	MaxBody int64
+	// InTransaction leaves it to the protected handler to consume the keys ([KeysFrom]) in the transaction that makes the post.
+	// Otherwise they are consumed before the handler is called.
+	InTransaction bool
+}
+
+// keysKey is the context key of the keys to consume.
+type keysKey struct{}
+
+// KeysFrom returns the keys that the protected handler has to consume in the transaction that makes the post. There are none where
+// the middleware has consumed them already.
+func KeysFrom(ctx context.Context) []ledger.Key {
+	keys, _ := ctx.Value(keysKey{}).([]ledger.Key)
+	return keys
+}
+
+// Middleware lets a request through to next only with a capability and a request proof for exactly this request, each good once.
+func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
+	if p.MaxBody == 0 {
+		p.MaxBody = 1 << 20
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, p.MaxBody))
+		if err != nil {
+			problem.Write(w, evidence.Refuse("content_too_large", "the body is larger than %d bytes, or broke off", p.MaxBody))
+			return
+		}
+		a, err := s.authorize(r, body, p)
+		if err == nil && !p.InTransaction {
+			err = s.consume(r.Context(), a.Keys)
+		}
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		if p.InTransaction {
+			r = r.WithContext(context.WithValue(r.Context(), keysKey{}, a.Keys))
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// authorize recomputes the binding from the request itself.
+func (s *Server) authorize(r *http.Request, body []byte, p Protect) (Authorization, error) {
+	capability, err := once(r.Header, CapabilityHeader)
+	if err != nil {
+		return Authorization{}, err
+	}
+	proof, err := once(r.Header, RequestProofHeader)
+	if err != nil {
+		return Authorization{}, err
+	}
+	tokens := r.Header.Values("Authorization")
+	if len(tokens) > 1 {
+		return Authorization{}, evidence.Refuse("proof_access_token", "the request has more than one Authorization header")
+	}
+	hash := evidence.HashBytes(body)
+	if !p.Raw {
+		if hash, err = evidence.HashJSON(body); err != nil {
+			return Authorization{}, err
+		}
+	}
+	subject, action := p.Bind(r)
+	resource := r.Method + " " + r.URL.EscapedPath()
+	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+		resource += "?" + r.URL.RawQuery
+	}
+	return s.gate.Authorize(r.Context(), AuthorizeRequest{
+		Capability: capability, RequestProof: proof, AccessTokenHash: evidence.HashBytes([]byte(r.Header.Get("Authorization"))),
+		Binding: evidence.Binding{Subject: subject, Action: action, Resource: resource, ContentHash: hash},
+	})
+}
+
+func once(h http.Header, name string) (string, error) {
+	v := h.Values(name)
+	if len(v) != 1 || v[0] == "" {
+		return "", evidence.Refuse("proof_missing", "the request must carry the header %s exactly once; a bearer token alone does not post here", name)
+	}
+	return v[0], nil
+}

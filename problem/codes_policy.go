@@ -1,0 +1,27 @@
+package problem
+
+import "net/http"
+
+// policyCodes are the refusals of package policy: a deployment that is not safe, or a post that is not allowed.
+var policyCodes = []Code{
+	{Name: "manifest_malformed", Status: http.StatusBadRequest, Step: "config", Title: "The deployment manifest is malformed", Remedy: "Mend the lines that are named; configs/manifest.yaml is an example."},
+	{Name: "policy_malformed", Status: http.StatusBadRequest, Step: "config", Title: "The policy file is malformed", Remedy: "Mend the rules that are named; configs/policy.yaml is an example."},
+	{Name: "deployment_unsafe", Status: http.StatusForbidden, Step: "config", Title: "The deployment manifest lacks safeguards", Remedy: "Run mediator deployment audit, mend what it lists, and certify the manifest again."},
+	{Name: "deployment_id_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The deployment certificate is for another deployment", Remedy: "Certify the manifest of this deployment."},
+	{Name: "deployment_manifest_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The deployment certificate is for another manifest", Remedy: "Certify the manifest that is in force."},
+	{Name: "deployment_controls_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The deployment certificate is for other controls", Remedy: "Certify the manifest that is in force."},
+	{Name: "policy_hash_mismatch", Status: http.StatusForbidden, Step: "config", Title: "The policy file is not the one that the manifest pins", Remedy: "Review the policy file, set requiredPolicyHash to its hash, and certify the manifest again."},
+	{Name: "environment_mismatch", Status: http.StatusForbidden, Step: "decision", Title: "The runtime runs another environment than the manifest pins", Remedy: "Review what runs, set requiredEnvironmentHash (mediator deployment environment), and certify the manifest again."},
+	{Name: "runtime_not_allowed", Status: http.StatusForbidden, Step: "decision", Title: "The manifest does not allow this runtime", Remedy: "Add the runtime to allowedRuntimeIds, and certify the manifest again."},
+	{Name: "policy_denied", Status: http.StatusForbidden, Step: "decision", Title: "The policy does not allow the post", Remedy: "Change the policy file if the post should be allowed."},
+	{Name: "policy_error", Status: http.StatusForbidden, Step: "decision", Title: "A policy rule could not be evaluated", Remedy: "Mend the rule; an evaluation that fails denies."},
+	{Name: "control_unavailable", Status: http.StatusServiceUnavailable, Step: "decision", Title: "The control plane does not answer", Remedy: "Start mediator control, and check the sidecar's control endpoint.", RetryAfter: 2},
+	{Name: "origin_binding_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The origin proof is for another binding", Remedy: "Ask the trigger service for evidence for this call."},
+	{Name: "receipt_binding_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The trigger receipt is for another binding", Remedy: "Ask the trigger service for evidence for this call."},
+	{Name: "receipt_other_origin", Status: http.StatusForbidden, Step: "gate", Title: "The trigger receipt rests on another origin proof", Remedy: "Send the receipt with the proof that it rests on."},
+	{Name: "receipt_event_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "Trigger receipt and origin proof are for different events", Remedy: "Send the receipt with the proof that it rests on."},
+	{Name: "receipt_source_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "Trigger receipt and origin proof name different sources", Remedy: "Send the receipt with the proof that it rests on."},
+	{Name: "trigger_kind_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow triggers of this kind", Remedy: "Add the kind to allowedKinds, and certify the manifest again."},
+	{Name: "trigger_source_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow this trigger source", Remedy: "Add the source to allowedSources, and certify the manifest again."},
+	{Name: "trigger_method_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow origins verified this way", Remedy: "Add the method to allowedVerificationMethods, and certify the manifest again."},
+}

@@ -1,0 +1,22 @@
+package problem
+
+import "net/http"
+
+// triggerCodes are the refusals of package trigger: an event that cannot stand behind a post.
+var triggerCodes = []Code{
+	{Name: "trigger_human", Status: http.StatusForbidden, Step: "trigger", Title: "The event was asked for by a human", Remedy: "Only events that came about without a human stand behind a post."},
+	{Name: "trigger_unverified", Status: http.StatusForbidden, Step: "trigger", Title: "The event's origin was not verified", Remedy: "Have the event delivered by a source that the trigger service can verify."},
+	{Name: "trigger_unavailable", Status: http.StatusServiceUnavailable, Step: "trigger", Title: "The trigger service does not answer", Remedy: "Start mediator trigger, and check the sidecar's trigger endpoint.", RetryAfter: 2},
+	{Name: "event_unknown", Status: http.StatusNotFound, Step: "trigger", Title: "There is no such event", Remedy: "mediator events list shows the events that there are."},
+	{Name: "event_none", Status: http.StatusNotFound, Step: "trigger", Title: "No event waits", Remedy: "Ask again; wait= says how long to wait.", RetryAfter: 1},
+	{Name: "event_claimed", Status: http.StatusConflict, Step: "trigger", Title: "The event has opened a session already", Remedy: "Each event opens one session; wait for the next one."},
+	{Name: "event_unclaimed", Status: http.StatusForbidden, Step: "trigger", Title: "The event has opened no session", Remedy: "Open a session for the event first."},
+	{Name: "event_expired", Status: http.StatusForbidden, Step: "trigger", Title: "The event is too old", Remedy: "Act on events soon after they arrive; maxAge of the trigger service bounds their age."},
+	{Name: "event_budget_spent", Status: http.StatusForbidden, Step: "trigger", Title: "The event has paid for its posts", Remedy: "One event pays for budget posts of an action; wait for the next event."},
+	{Name: "webhook_unknown", Status: http.StatusNotFound, Step: "trigger", Title: "There is no such webhook", Remedy: "Deliver to /hooks/NAME with the name of a configured source."},
+	{Name: "webhook_malformed", Status: http.StatusBadRequest, Step: "trigger", Title: "A delivery is malformed", Remedy: "Send the headers that the webhook's specification asks for, each once."},
+	{Name: "webhook_signature", Status: http.StatusUnauthorized, Step: "trigger", Title: "A delivery's signature is wrong", Remedy: "Give sender and trigger service the same secret."},
+	{Name: "webhook_timestamp", Status: http.StatusUnauthorized, Step: "trigger", Title: "A delivery's timestamp is too far off", Remedy: "Set the clocks of both machines by NTP."},
+	{Name: "webhook_too_large", Status: http.StatusRequestEntityTooLarge, Step: "trigger", Title: "A delivery is too large", Remedy: "Deliver smaller payloads."},
+	{Name: "query_malformed", Status: http.StatusBadRequest, Step: "any", Title: "A request to the mediator itself is malformed", Remedy: "Send what the documentation of the endpoint shows."},
+}

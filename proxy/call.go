@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+)
+
+// Flows of a record.
+const (
+	flowPost     = "post"     // a posting call, with its chain of evidence
+	flowEgress   = "egress"   // a read, or a write that is no post
+	flowConnect  = "connect"  // a tunnel that was refused
+	flowInternal = "internal" // a call to the mediator itself
+)
+
+// call is one request on its way, with the record that it will leave.
+type call struct {
+	post  ledger.Post
+	begun bool // the intent is durable; from here on there is an outcome, not a refusal
+	// answered is set once a response has begun, so that no problem document follows it.
+	answered bool
+	// finished is set once the record is left, so that there is never a second.
+	finished bool
+
+	now  func() time.Time
+	last time.Time
+}
+
+func (p *Pipeline) newCall(r *http.Request) *call {
+	now := p.o.Now()
+	c := &call{now: p.o.Now, last: now}
+	c.post = ledger.Post{ID: "post_" + evidence.NewID(), Flow: flowEgress, State: ledger.StateRefused, Started: now}
+	if r != nil {
+		c.post.Method = r.Method
+	}
+	return c
+}
+
+func (c *call) route(route Route, r *http.Request) {
+	c.post.Host = route.Target.Authority()
+	c.post.Path = r.URL.EscapedPath() // without the query, which may hold secrets
+}
+
+// step ends a step and notes how long it took.
+func (c *call) step(name string) {
+	now := c.now()
+	c.post.Steps = append(c.post.Steps, ledger.Step{Name: name, Micros: now.Sub(c.last).Microseconds()})
+	c.last = now
+}
+
+// check notes one verification with its result and returns err as it came.
+func (c *call) check(name string, err error) error {
+	k := ledger.Check{Name: name, OK: err == nil}
+	if err != nil {
+		d := problem.From(err)
+		k.Code, k.Detail = d.Code, d.Detail
+	}
+	c.post.Checks = append(c.post.Checks, k)
+	return err
+}
+
+func (c *call) artifact(name, token string) {
+	c.post.Artifacts = append(c.post.Artifacts, ledger.Artifact{Name: name, Token: token})
+}
+
+// refuse notes why the call ends here. Once the intent is durable the outcome has been set by the forward itself.
+func (c *call) refuse(err error) {
+	if c.post.Code != "" {
+		return
+	}
+	d := problem.From(err)
+	c.post.Code, c.post.Step, c.post.Reason = d.Code, d.Step, d.Detail
+}
+
+// finish leaves the one record of a call. It does not depend on the agent still being there.
+func (p *Pipeline) finish(ctx context.Context, c *call) error {
+	if c.finished {
+		return nil
+	}
+	c.finished = true
+	c.post.Finished = c.now()
+	p.o.Metrics.observe(c.post)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Step)
+	defer cancel()
+	var err error
+	if c.begun {
+		err = p.o.Record.Finish(ctx, c.post)
+	} else {
+		err = p.o.Record.Record(ctx, c.post)
+	}
+	log := p.o.Log.Info
+	if err != nil {
+		log = p.o.Log.Error
+	}
+	log("call", zap.String("post", c.post.ID), zap.String("flow", c.post.Flow), zap.String("state", string(c.post.State)),
+		zap.String("code", c.post.Code), zap.String("session", c.post.Session), zap.String("event", c.post.Event), zap.String("rule", c.post.Rule),
+		zap.String("method", c.post.Method), zap.String("host", c.post.Host), zap.String("path", c.post.Path), zap.Int("status", c.post.Status),
+		zap.Duration("took", c.post.Finished.Sub(c.post.Started)), zap.Error(err))
+	if err != nil {
+		return errors.Join(evidence.Refuse("ledger_unavailable", "the record of the call could not be kept"), err)
+	}
+	return nil
+}
+
+// challengeRequired asks the agent to solve a challenge first.
+type challengeRequired struct {
+	*evidence.Refusal
+	document []byte
+}
+
+// takeHeader removes and returns a header that belongs to the mediator's own protocol, so that an agent can never
+// speak for the mediator.
+func takeHeader(h http.Header, name string) []string {
+	v := h.Values(name)
+	h.Del(name)
+	return v
+}

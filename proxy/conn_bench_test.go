@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// BenchmarkKeepAlivePost compares a 1 KiB POST on a kept connection, direct and through an intercepted tunnel.
+func BenchmarkKeepAlivePost(b *testing.B) {
+	body := strings.Repeat("x", 1024)
+	up := newUpstream(b, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "ok")
+	}, http1)
+	r := newRig(b, nil, up.Server)
+	post := func(b *testing.B, c *http.Client, url string) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				resp, err := c.Post(url, "text/plain", strings.NewReader(body))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	b.Run("direct", func(b *testing.B) {
+		b.SetParallelism(8)
+		c := up.Client()
+		c.Transport.(*http.Transport).MaxIdleConnsPerHost = 100
+		post(b, c, up.URL)
+	})
+	for _, p := range []protocol{http1, http2} {
+		b.Run("intercepted "+strings.ReplaceAll(string(p), "/", ""), func(b *testing.B) {
+			b.SetParallelism(8)
+			post(b, r.client(p), "https://"+at(0, up.Server)+"/")
+		})
+	}
+}
+
+func BenchmarkLeaf(b *testing.B) {
+	ca, err := NewCA(CAOptions{Now: time.Now})
+	must(b, err)
+	l := newLeaves(ca, time.Hour, time.Now)
+	b.Run("mint", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := l.mint("api.example.com"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("cached", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := l.certificate("api.example.com"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkParseConnect(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseConnect("api.example.com:443"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,710 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// The tests of this file hold this package against what goproxy's own interception does wrong. They are numbered as those faults
+// were found, and go through real sockets.
+
+// countingUpstream answers every request with its path and counts requests and connections.
+type countingUpstream struct {
+	*httptest.Server
+	requests, conns atomic.Int64
+}
+
+func newUpstream(t testing.TB, h http.HandlerFunc, p protocol) *countingUpstream {
+	t.Helper()
+	u := &countingUpstream{}
+	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u.requests.Add(1)
+		if h != nil {
+			h(w, r)
+			return
+		}
+		_, _ = io.Copy(w, r.Body)
+		_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI())
+	}))
+	u.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			u.conns.Add(1)
+		}
+	}
+	u.Config.ErrorLog = log.New(io.Discard, "", 0)
+	u.EnableHTTP2 = p == http2
+	u.StartTLS()
+	return u
+}
+
+// Fault 1: "OPTIONS *" in a tunnel leaves no URL, and a panic in a handler ends the process.
+func TestFault1PanicAndOptionsStar(t *testing.T) {
+	up := newUpstream(t, nil, http1)
+	late := make(chan struct{})
+	r := newRig(t, func(o *Options) {
+		next := o.Handler
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/panic":
+				panic("on purpose")
+			case "/late-panic":
+				_, _ = io.WriteString(w, "some of it")
+				close(late)
+				panic("on purpose")
+			}
+			next.ServeHTTP(w, r)
+		})
+	}, up.Server)
+	host := at(0, up.Server)
+
+	c := r.mustTunnel(host)
+	resp := roundTripRaw(t, c, "OPTIONS * HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+	wantAnswer(t, resp, nil, "target_invalid")
+
+	plain := r.dial()
+	wantAnswer(t, roundTripRaw(t, plain, "OPTIONS * HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), nil, "target_invalid")
+
+	for _, p := range []protocol{http1, http2} {
+		client := r.client(p)
+		resp, err := client.Get("https://" + host + "/panic")
+		wantAnswer(t, resp, err, "internal")
+	}
+	resp, err := r.client(http1).Get("https://" + host + "/late-panic")
+	<-late
+	if err == nil {
+		if _, err = io.ReadAll(resp.Body); err == nil {
+			t.Error("a response that ended in a panic looks whole")
+		}
+		_ = resp.Body.Close()
+	}
+	mustGet(t, r.client(http1), "https://"+host+"/alive", "GET /alive")
+	if n := up.requests.Load(); n != 1 {
+		t.Errorf("the upstream saw %d requests, want the last one only", n)
+	}
+}
+
+func mustGet(t testing.TB, c *http.Client, url, want string) {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || string(body) != want {
+		t.Fatalf("GET %s: status %d, code %q, body %q, error %v; want %q", url, resp.StatusCode, resp.Header.Get(codeHeader), body, err, want)
+	}
+}
+
+// Fault 2: what is inside a tunnel can name another destination than the CONNECT did.
+func TestFault2TunnelPinsTarget(t *testing.T) {
+	a, b := newUpstream(t, nil, http1), newUpstream(t, nil, http1)
+	r := newRig(t, nil, a.Server, b.Server)
+	hostA, hostB := at(0, a.Server), at(1, b.Server)
+	nameA, portA, _ := strings.Cut(hostA, ":")
+
+	const byNetHTTP = "400 Bad Request" // refused before it is ours to refuse
+	for _, test := range []struct{ name, head, code string }{
+		{"absolute form to another host", "GET https://" + hostB + "/ HTTP/1.1\r\nHost: " + hostA, "target_mismatch"},
+		{"absolute form of another scheme", "GET http://" + hostA + "/ HTTP/1.1\r\nHost: " + hostA, "target_mismatch"},
+		{"absolute form with userinfo", "GET https://u:p@" + hostA + "/ HTTP/1.1\r\nHost: " + hostA, "target_mismatch"},
+		{"another Host", "GET / HTTP/1.1\r\nHost: " + hostB, "target_mismatch"},
+		{"Host without the tunnel's port", "GET / HTTP/1.1\r\nHost: " + nameA, "target_mismatch"},
+		{"userinfo in Host", "GET / HTTP/1.1\r\nHost: " + nameA + "@" + hostB, byNetHTTP},
+		{"path in Host", "GET / HTTP/1.1\r\nHost: " + hostB + "/info?", byNetHTTP},
+		{"port trick in Host", "GET / HTTP/1.1\r\nHost: " + hostA + ":" + portA, "target_mismatch"},
+		{"empty Host", "GET / HTTP/1.1\r\nHost:", "target_mismatch"},
+		{"no Host in HTTP/1.0", "GET / HTTP/1.0\r\nX: y", "target_mismatch"},
+		{"CONNECT", "CONNECT " + hostB + " HTTP/1.1\r\nHost: " + hostB, "connect_malformed"},
+		{"neither absolute nor a path", "GET a:b HTTP/1.1\r\nHost: " + hostA, "target_invalid"},
+		{"the same host in other spelling", "GET /x HTTP/1.1\r\nHost: A.Example.COM.:" + portA, ""},
+		{"absolute form to the same host", "GET https://" + hostA + "/x HTTP/1.1\r\nHost: ignored", ""},
+		{"absolute form without path", "GET https://" + hostA + " HTTP/1.1\r\nHost: ignored", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := a.requests.Load()
+			resp := roundTripRaw(t, r.mustTunnel(hostA), test.head+"\r\n\r\n")
+			if test.code == byNetHTTP {
+				if !strings.HasPrefix(resp.Status, byNetHTTP) {
+					t.Errorf("status %s", resp.Status)
+				}
+			} else {
+				wantAnswer(t, resp, nil, test.code)
+			}
+			if sent := a.requests.Load() - before; (sent == 1) != (test.code == "") {
+				t.Errorf("the upstream saw %d requests", sent)
+			}
+		})
+	}
+	if n := b.requests.Load(); n != 0 {
+		t.Errorf("the other upstream saw %d requests", n)
+	}
+	for _, route := range r.seen() {
+		if want := (Target{"https", nameA, portOf(a.Server)}); route.Target != want || !route.Intercepted || route.Tunnel == 0 {
+			t.Errorf("the choke point saw %v, want %v", route, want)
+		}
+	}
+
+	t.Run("another authority in HTTP/2", func(t *testing.T) {
+		client := r.client(http2)
+		for _, change := range []func(*http.Request){
+			func(q *http.Request) { q.Host = hostB },
+			func(q *http.Request) { q.Host = nameA + "@" + hostB },
+		} {
+			q, _ := http.NewRequest(http.MethodGet, "https://"+hostA+"/", nil)
+			change(q)
+			resp, err := client.Do(q)
+			if err == nil {
+				wantAnswer(t, resp, nil, "target_mismatch")
+			}
+		}
+		if n := b.requests.Load(); n != 0 {
+			t.Errorf("the other upstream saw %d requests", n)
+		}
+	})
+
+	t.Run("another SNI", func(t *testing.T) {
+		for _, name := range []string{"b.example.com", "", "127.0.0.1"} {
+			c := tls.Client(r.connect(hostA), &tls.Config{InsecureSkipVerify: true, ServerName: name})
+			if err := c.Handshake(); err == nil {
+				t.Fatalf("SNI %q: the handshake succeeded", name)
+			}
+			wantCode(t, <-r.ended, "target_mismatch")
+		}
+	})
+}
+
+// Fault 3: HTTP/2 frames pass the handlers and the guarded dialer.
+func TestFault3HTTP2PassesTheChokePoint(t *testing.T) {
+	up := newUpstream(t, nil, http2)
+	r := newRig(t, nil, up.Server)
+	client := r.client(http2)
+	resp, err := client.Get("https://" + at(0, up.Server) + "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.ProtoMajor != 2 {
+		t.Errorf("the client got %s, want HTTP/2", resp.Proto)
+	}
+	resp, err = client.Get("https://nowhere.example.com/")
+	wantAnswer(t, resp, err, "upstream_unresolvable")
+	resp, err = client.Get("https://10.0.0.1/")
+	wantAnswer(t, resp, err, "egress_address_denied")
+	if n := len(r.seen()); n != 3 {
+		t.Errorf("the choke point saw %d requests, want 3", n)
+	}
+}
+
+// Fault 4: no HTTP/2 to the client, no deadlines, no header limit, and a client that goes away leaves its request running.
+func TestFault4LimitsAndCancellation(t *testing.T) {
+	t.Run("header limit", func(t *testing.T) {
+		up := newUpstream(t, nil, http1)
+		r := newRig(t, nil, up.Server)
+		host := at(0, up.Server)
+		big := "GET / HTTP/1.1\r\nHost: " + host + "\r\nX-Big: " + strings.Repeat("a", 1<<20) + "\r\n\r\n"
+		for name, c := range map[string]net.Conn{"plain": r.dial(), "tunnel": r.mustTunnel(host)} {
+			go func() { _, _ = io.WriteString(c, big) }() // the answer comes before all is sent
+			resp := readRaw(t, bufio.NewReader(c), "GET")
+			if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("%s: status %d", name, resp.StatusCode)
+			}
+			_ = c.Close()
+		}
+		q, _ := http.NewRequest(http.MethodGet, "https://"+host+"/", nil)
+		q.Header.Set("X-Big", strings.Repeat("a", 1<<20))
+		if resp, err := r.client(http2).Do(q); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("HTTP/2: status %d", resp.StatusCode)
+			}
+		}
+		if n := up.requests.Load(); n != 0 {
+			t.Errorf("the upstream saw %d requests", n)
+		}
+	})
+
+	t.Run("deadlines", func(t *testing.T) {
+		// Each rig has one short limit, so that a slow machine does not run into another.
+		const short = 100 * time.Millisecond
+		rig := func(l Limits) *rig {
+			return newRig(t, func(o *Options) {
+				o.Limits = l
+				o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			})
+		}
+		expectClosed := func(what string, c net.Conn) {
+			t.Helper()
+			if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+				t.Errorf("%s: the connection was not closed", what)
+			}
+		}
+
+		r := rig(Limits{HeaderTimeout: short})
+		expectClosed("silent tunnel", r.connect("a.example:443"))
+		slow := r.dial()
+		_, _ = io.WriteString(slow, "GET / HTTP/1.1\r\nHost:")
+		expectClosed("slow header", slow)
+
+		r = rig(Limits{HandshakeTimeout: short})
+		handshaking := r.connect("a.example:443")
+		_, _ = handshaking.Write([]byte{recordTypeHandshake, 3, 1, 0, 200, 1})
+		expectClosed("slow handshake", handshaking)
+		wantCode(t, <-r.ended, "tls_handshake_failed")
+
+		r = rig(Limits{IdleTimeout: short})
+		idle := r.mustTunnel("a.example:443")
+		wantBody(t, roundTripRaw(t, idle, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "")
+		expectClosed("idle tunnel", idle)
+	})
+
+	for _, p := range []protocol{http1, http2} {
+		t.Run("client gone, "+string(p), func(t *testing.T) {
+			arrived, cancelled := make(chan struct{}), make(chan struct{})
+			up := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
+				close(arrived)
+				<-r.Context().Done()
+				close(cancelled)
+			}, p)
+			r := newRig(t, nil, up.Server)
+			ctx, cancel := context.WithCancel(context.Background())
+			q, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+at(0, up.Server)+"/", nil)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if resp, err := r.client(p).Do(q); err == nil {
+					_ = resp.Body.Close()
+				}
+			}()
+			<-arrived
+			cancel()
+			<-cancelled
+			<-done
+		})
+	}
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// Fault 5: leaves that live for 13 months, are RSA, or all have one private key, the same in every process.
+func TestFault5Leaves(t *testing.T) {
+	now := time.Now()
+	keys := make(map[string]bool)
+	for range 2 { // processes
+		ca, err := NewCA(CAOptions{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLeaves(ca, defaultLeafLifetime, func() time.Time { return now })
+		for _, host := range []string{"a.example.com", "b.example.com"} {
+			c, err := l.certificate(host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, ok := c.Leaf.PublicKey.(*ecdsa.PublicKey)
+			if !ok {
+				t.Fatalf("the key is %T", c.Leaf.PublicKey)
+			}
+			point, err := key.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys[string(point)] = true
+			if life := c.Leaf.NotAfter.Sub(now); life > defaultLeafLifetime {
+				t.Errorf("the certificate lives %s", life)
+			}
+		}
+	}
+	if len(keys) != 4 {
+		t.Errorf("4 certificates have %d keys", len(keys))
+	}
+}
+
+// Fault 6, the exchange: Expect is never answered, an early ClientHello is lost, an upstream error ends the tunnel, hop-by-hop
+// fields are forwarded, encodings are changed.
+func TestFault6Exchange(t *testing.T) {
+	for _, p := range []protocol{http1, http2} {
+		t.Run("Expect, "+string(p), func(t *testing.T) {
+			var expect atomic.Value
+			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+				expect.Store(r.Header.Get("Expect"))
+				_, _ = io.Copy(w, r.Body)
+			}, http1)
+			r := newRig(t, nil, up.Server)
+			client := r.client(p)
+			client.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // it waits for the 100, or for ever
+			continued := false
+			ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { continued = true }})
+			q, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+at(0, up.Server)+"/", strings.NewReader("body"))
+			q.Header.Set("Expect", "100-continue")
+			resp, err := client.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if body, _ := io.ReadAll(resp.Body); string(body) != "body" || !continued || expect.Load() != "" {
+				t.Errorf("body %q, continued %t, upstream saw Expect %q", body, continued, expect.Load())
+			}
+		})
+	}
+
+	t.Run("bytes sent together with CONNECT", func(t *testing.T) {
+		up := newUpstream(t, nil, http1)
+		r := newRig(t, nil, up.Server)
+		host := at(0, up.Server)
+		early := &earlyConn{Conn: r.dial(), head: "CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"}
+		c := tls.Client(early, &tls.Config{RootCAs: r.roots(), ServerName: hostOf(0)})
+		wantBody(t, roundTripRaw(t, c, "GET /early HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "GET /early")
+	})
+
+	t.Run("an upstream error is answered and the tunnel lives on", func(t *testing.T) {
+		up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/break" {
+				panic(http.ErrAbortHandler)
+			}
+		}, http1)
+		r := newRig(t, nil, up.Server)
+		host := at(0, up.Server)
+		c := r.mustTunnel(host)
+		wantAnswer(t, roundTripRaw(t, c, "POST /break HTTP/1.1\r\nHost: "+host+"\r\nContent-Length: 1\r\n\r\nx"), nil, "upstream_lost")
+		wantBody(t, roundTripRaw(t, c, "GET /fine HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "")
+	})
+
+	t.Run("headers", func(t *testing.T) {
+		got := make(chan http.Header, 1)
+		up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+			got <- r.Header
+			w.Header().Set("Connection", "X-Private")
+			w.Header().Set("X-Private", "1")
+			w.Header().Set("Keep-Alive", "timeout=5")
+			w.Header().Set("Proxy-Authenticate", "Basic")
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, "not really gzip")
+		}, http1)
+		r := newRig(t, nil, up.Server)
+		host := at(0, up.Server)
+		c := r.mustTunnel(host)
+		resp := roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n"+
+			"TE: gzip, trailers\r\nUpgrade: h2c\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: close\r\nAccept-Encoding: gzip, br\r\nX-End: 1\r\n\r\n")
+		wantBody(t, resp, "not really gzip")
+		h := <-got
+		for _, name := range []string{"Connection", "X-Hop", "Keep-Alive", "Upgrade", "Proxy-Authorization", "Proxy-Connection", "User-Agent", "Via", "X-Forwarded-For"} {
+			if v, ok := h[name]; ok {
+				t.Errorf("the upstream saw %s: %q", name, v)
+			}
+		}
+		if h.Get("Te") != "trailers" || h.Get("Accept-Encoding") != "gzip, br" || h.Get("X-End") != "1" {
+			t.Errorf("the upstream saw %v", h)
+		}
+		for _, name := range []string{"X-Private", "Keep-Alive", "Proxy-Authenticate"} {
+			if v, ok := resp.Header[name]; ok {
+				t.Errorf("the client saw %s: %q", name, v)
+			}
+		}
+		if !resp.Close || resp.Header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("the client saw close %t and %v", resp.Close, resp.Header)
+		}
+		if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+			t.Errorf("Connection: close was not heeded: %d bytes, %v", n, err)
+		}
+	})
+}
+
+// earlyConn sends head in one piece with what is written first, and takes the answer to it off what it reads.
+type earlyConn struct {
+	net.Conn
+	head     string
+	answered bool
+}
+
+func (c *earlyConn) Write(p []byte) (int, error) {
+	if c.head != "" {
+		head := c.head
+		c.head = ""
+		n, err := c.Conn.Write(append([]byte(head), p...))
+		return max(0, n-len(head)), err
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *earlyConn) Read(p []byte) (int, error) {
+	if !c.answered {
+		c.answered = true
+		resp, err := http.ReadResponse(bufio.NewReader(iotest.OneByteReader(c.Conn)), &http.Request{Method: http.MethodConnect})
+		if err != nil || resp.StatusCode != http.StatusOK {
+			return 0, errors.Join(err, errors.New("CONNECT refused"))
+		}
+	}
+	return c.Conn.Read(p)
+}
+
+func wantBody(t testing.TB, resp *http.Response, want string) {
+	t.Helper()
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || string(body) != want || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, code %q, body %q, error %v; want %q", resp.StatusCode, resp.Header.Get(codeHeader), body, err, want)
+	}
+}
+
+// Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy. Whatever goes
+// wrong in the dispatch, goproxy cannot reach anything.
+func TestFault6GoproxyCannotDial(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:9")
+	up := newUpstream(t, nil, http1)
+	r := newRig(t, nil, up.Server)
+	dispatch := httptest.NewServer(r.proxy.connect) // as if a request reached it that nobody decided
+	defer dispatch.Close()
+
+	c, err := net.Dial("tcp", dispatch.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, "CONNECT "+up.Listener.Addr().String()+" HTTP/1.1\r\nHost: x\r\n\r\n")
+	if answer, _ := io.ReadAll(c); len(answer) != 0 {
+		t.Errorf("an undecided CONNECT was answered with %q", answer)
+	}
+	resp, err := http.Get(dispatch.URL)
+	wantAnswer(t, resp, err, "internal")
+
+	g := r.proxy.connect
+	if _, err := g.ConnectDial("tcp", up.Listener.Addr().String()); err == nil {
+		t.Error("ConnectDial dials")
+	}
+	if _, err := g.ConnectDialWithReq(httptest.NewRequest("CONNECT", "/", nil), "tcp", up.Listener.Addr().String()); err == nil {
+		t.Error("ConnectDialWithReq dials")
+	}
+	for _, url := range []string{up.URL, "http://" + up.Listener.Addr().String()} {
+		q, _ := http.NewRequest(http.MethodGet, url, nil)
+		if resp, err := g.Tr.RoundTrip(q); err == nil {
+			_ = resp.Body.Close()
+			t.Error("the transport dials")
+		}
+	}
+	// Our own transport does not ask the environment either: this reaches the upstream and not port 9.
+	mustGet(t, r.client(http1), "https://"+at(0, up.Server)+"/direct", "GET /direct")
+	if n := up.conns.Load(); n != 1 {
+		t.Errorf("the upstream saw %d connections, want 1", n)
+	}
+}
+
+// Fault 7: event streams, trailers and chunked bodies must work; an upgrade must not open a way past the handlers.
+func TestFault7Streams(t *testing.T) {
+	for _, inner := range []protocol{http1, http2} {
+		for _, outer := range []protocol{http1, http2} {
+			t.Run(string(inner)+" to "+string(outer), func(t *testing.T) {
+				testEvents(t, inner, outer)
+				testTrailers(t, inner, outer)
+			})
+		}
+	}
+
+	t.Run("upgrade", func(t *testing.T) {
+		up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nsecret")
+		}, http1)
+		r := newRig(t, nil, up.Server)
+		host := at(0, up.Server)
+		c := r.mustTunnel(host)
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		if answer, _ := io.ReadAll(c); len(answer) != 0 {
+			t.Errorf("the client got %q", answer)
+		}
+		if n := len(r.seen()); n != 1 {
+			t.Errorf("the choke point saw %d requests", n)
+		}
+	})
+}
+
+// testEvents has the upstream send each event only after the client has read the one before.
+func testEvents(t *testing.T, inner, outer protocol) {
+	next := make(chan struct{})
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		rc := http.NewResponseController(w)
+		_ = rc.Flush()
+		for range next {
+			_, _ = io.WriteString(w, "data: x\n\n")
+			_ = rc.Flush()
+		}
+	}, outer)
+	r := newRig(t, nil, up.Server)
+	resp, err := r.client(inner).Get("https://" + at(0, up.Server) + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	event := make([]byte, len("data: x\n\n"))
+	for range 5 {
+		next <- struct{}{}
+		if _, err := io.ReadFull(resp.Body, event); err != nil || string(event) != "data: x\n\n" {
+			t.Fatalf("event %q, error %v", event, err)
+		}
+	}
+	close(next)
+	if rest, err := io.ReadAll(resp.Body); err != nil || len(rest) != 0 {
+		t.Errorf("after the events: %q, %v", rest, err)
+	}
+}
+
+func testTrailers(t *testing.T, inner, outer protocol) {
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Told")
+		_, _ = io.Copy(w, r.Body)
+		_ = http.NewResponseController(w).Flush()
+		w.Header().Set("X-Told", r.Trailer.Get("X-Sum"))
+		w.Header().Set(http.TrailerPrefix+"X-Untold", "u")
+		for name := range r.Trailer {
+			if name != "X-Sum" {
+				t.Errorf("the upstream got the trailer %s", name)
+			}
+		}
+	}, outer)
+	r := newRig(t, nil, up.Server)
+	q, _ := http.NewRequest(http.MethodPost, "https://"+at(0, up.Server)+"/", io.MultiReader(strings.NewReader("some "), strings.NewReader("body")))
+	q.Trailer = http.Header{"X-Sum": {"42"}}
+	resp, err := r.client(inner).Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantBody(t, resp, "some body")
+	if resp.Trailer.Get("X-Told") != "42" || resp.Trailer.Get("X-Untold") != "u" {
+		t.Errorf("trailers %v", resp.Trailer)
+	}
+}
+
+// Fault 8: net/http re-sends a request with an Idempotency-Key that was lost on a kept connection.
+func TestFault8NothingIsSentTwice(t *testing.T) {
+	for _, test := range []struct{ name, method, body string }{
+		{"with body", http.MethodPost, "x"},
+		{"without body", http.MethodPost, ""},
+		{"action by GET", http.MethodGet, ""},
+		{"DELETE", http.MethodDelete, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var posts atomic.Int64
+			up := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/post" {
+					posts.Add(1)
+					panic(http.ErrAbortHandler) // received, not answered
+				}
+			}, http1)
+			r := newRig(t, nil, up.Server)
+			client := r.client(http1)
+			mustGet(t, client, "https://"+at(0, up.Server)+"/warm", "")
+			q, _ := http.NewRequest(test.method, "https://"+at(0, up.Server)+"/post", strings.NewReader(test.body))
+			q.Header.Set("Idempotency-Key", "k")
+			q.GetBody = nil
+			if test.body == "" {
+				q.Body = http.NoBody
+			}
+			c := r.mustTunnel(at(0, up.Server)) // not by a client, which might re-send on its own
+			if err := q.Write(c); err != nil {
+				t.Fatal(err)
+			}
+			wantAnswer(t, readRaw(t, bufio.NewReader(c), test.method), nil, "upstream_lost")
+			if n := posts.Load(); n != 1 {
+				t.Errorf("one post arrived %d times", n)
+			}
+		})
+	}
+}
+
+// Fault 9: most concurrent requests open a connection of their own.
+func TestFault9ConnectionsAreReused(t *testing.T) {
+	const workers, rounds = 16, 8
+	for _, p := range []protocol{http1, http2} {
+		t.Run(string(p), func(t *testing.T) {
+			up := newUpstream(t, nil, p)
+			r := newRig(t, nil, up.Server)
+			client := r.client(p)
+			for range rounds {
+				var wg sync.WaitGroup
+				for range workers {
+					wg.Go(func() { mustGet(t, client, "https://"+at(0, up.Server)+"/", "GET /") })
+				}
+				wg.Wait()
+			}
+			if n := up.conns.Load(); n > 2*workers { // a dial may be under way when a connection comes free
+				t.Errorf("%d requests by %d workers opened %d upstream connections", workers*rounds, workers, n)
+			}
+			tunnels := make(map[TunnelID]bool)
+			for _, route := range r.seen() {
+				tunnels[route.Tunnel] = true
+			}
+			if len(tunnels) > 2*workers {
+				t.Errorf("%d requests by %d workers took %d tunnels", workers*rounds, workers, len(tunnels))
+			}
+		})
+	}
+}
+
+// A body that breaks in the middle must not look whole to the client, whatever the framing.
+func TestTruncationIsVisible(t *testing.T) {
+	for _, p := range []protocol{http1, http2} {
+		for _, length := range []string{"", "100"} {
+			t.Run(string(p)+" length "+length, func(t *testing.T) {
+				up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+					if length != "" {
+						w.Header().Set("Content-Length", length)
+					}
+					_, _ = io.WriteString(w, "some of it")
+					_ = http.NewResponseController(w).Flush()
+					panic(http.ErrAbortHandler)
+				}, p)
+				r := newRig(t, nil, up.Server)
+				resp, err := r.client(p).Get("https://" + at(0, up.Server) + "/")
+				if err != nil {
+					return // cut before the header was out: visible as well
+				}
+				defer resp.Body.Close()
+				if _, err := io.ReadAll(resp.Body); err == nil {
+					t.Error("a broken body looks whole")
+				}
+			})
+		}
+	}
+}
+
+// The certificates stand before a client with the platform's rules.
+func TestTunnelCertificate(t *testing.T) {
+	up := newUpstream(t, nil, http1)
+	r := newRig(t, nil, up.Server)
+	c := r.mustTunnel(at(0, up.Server))
+	state := c.ConnectionState()
+	if state.Version != tls.VersionTLS13 {
+		t.Errorf("TLS version %x", state.Version)
+	}
+	if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.roots(), DNSName: hostOf(0), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		t.Error(err)
+	}
+	// An IP address has no SNI and is in the certificate as an address.
+	ip := up.Listener.Addr().String()
+	mustGet(t, r.client(http1), "https://"+ip+"/ip", "GET /ip")
+}

@@ -1,0 +1,106 @@
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"runtime/debug"
+
+	"go.uber.org/zap"
+)
+
+// guard wraps a handler so that a panic ends its request and nothing else, and so that a response that could not be completed is
+// never taken for a whole one.
+func guard(o *Options, h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rw := &response{ResponseWriter: w}
+		defer func() {
+			v := recover()
+			if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+				panic(v)
+			}
+			if v != nil {
+				o.Log.Error("panic in a request", zap.String("method", r.Method), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+				if rw.begun {
+					rw.truncated = true
+				} else {
+					rw.Header().Set("Connection", "close") // nobody knows how far its request was read
+					o.Refuse(rw, r, errors.New("proxy: panic"))
+				}
+			}
+			if rw.truncated {
+				// The only way to tell the client: net/http closes the connection, or resets the stream, without the end of
+				// the body. A plain return would end a chunked body as if it were whole.
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		h(rw, r)
+	})
+}
+
+// response notes how far an answer has come. Flushing and deadlines go through http.ResponseController.
+type response struct {
+	http.ResponseWriter
+	begun     bool // a final status has been written, or the connection taken
+	truncated bool
+}
+
+func (w *response) WriteHeader(status int) {
+	w.begun = w.begun || status >= 200
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *response) FlushError() error {
+	w.begun = true
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Flush is here for who asks for an http.Flusher.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// truncate makes guard cut the connection once the handler has returned.
+func (w *response) truncate() { w.truncated = true }
+
+// truncate finds the response under whatever wraps it.
+func truncate(w http.ResponseWriter) {
+	for w != nil {
+		switch t := w.(type) {
+		case interface{ truncate() }:
+			t.truncate()
+			return
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = t.Unwrap()
+		default:
+			return
+		}
+	}
+}
+
+// hijackable is the one writer that goproxy gets: it can take the connection, and with it what the client has already sent.
+type hijackable struct{ http.ResponseWriter }
+
+func (h hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// Hijack returns the connection with the bytes that net/http has read beyond the CONNECT put back in front: goproxy drops the
+// reader that holds them, and with it the ClientHello of a client that does not wait for the 200.
+func (h hijackable) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
+	conn, rw, err = http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	if w, ok := h.ResponseWriter.(*response); ok {
+		w.begun = true
+	}
+	head := make([]byte, rw.Reader.Buffered())
+	_, _ = rw.Reader.Read(head) // what is buffered is read at once
+	return &headConn{Conn: conn, head: head}, rw, nil
+}

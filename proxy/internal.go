@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// maxWait bounds how long an agent may wait for its next event.
+const maxWait = 60 * time.Second
+
+// eventDocument is what an agent sees of its session and event.
+type eventDocument struct {
+	Session string        `json:"session"`
+	Runtime string        `json:"runtime"`
+	Event   trigger.Event `json:"event"`
+}
+
+// serveInternal answers a call to the mediator itself. Nothing is forwarded.
+func (p *Pipeline) serveInternal(c *call, w http.ResponseWriter, r *http.Request) error {
+	c.post.Flow = flowInternal
+	route, _ := RouteFrom(r.Context())
+	var (
+		body any
+		err  error
+	)
+	switch r.Method + " " + r.URL.Path {
+	case "GET /v1/event":
+		body, err = p.currentEvent(route)
+	case "GET /v1/event/next":
+		body, err = p.nextEvent(r, route)
+	case "GET /v1/ca.pem":
+		w.Header().Set("Content-Type", "application/x-pem-file")
+		c.answered, c.post.State, c.post.Status = true, ledger.StateForwarded, http.StatusOK
+		_, err = w.Write(p.o.CAPEM)
+		return err
+	default:
+		err = evidence.Refuse("internal_unknown", "%s has no %s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s and /v1/ca.pem", InternalHost, r.Method, r.URL.Path)
+	}
+	if err != nil {
+		return err
+	}
+	c.answered, c.post.State, c.post.Status = true, ledger.StateForwarded, http.StatusOK
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	return json.NewEncoder(w).Encode(body)
+}
+
+func (p *Pipeline) currentEvent(route Route) (any, error) {
+	s, err := p.o.Sessions.Find(route.ProxyAuthorization)
+	if err != nil {
+		return nil, err
+	}
+	return eventDocument{Session: s.ID, Runtime: s.Runtime, Event: s.Event}, nil
+}
+
+// nextEvent ends the pod's session, waits for the next event, and opens the session for it. An agent that was started for one
+// event has credentials for that one alone.
+func (p *Pipeline) nextEvent(r *http.Request, route Route) (any, error) {
+	if !p.o.Standing || route.ProxyAuthorization != "" {
+		return nil, evidence.Refuse("session_single_event", "this agent was started for one event; only a pod's standing session waits for the next")
+	}
+	wait := 30 * time.Second
+	if q := r.URL.Query().Get("wait"); q != "" {
+		d, err := time.ParseDuration(q)
+		if err != nil || d < 0 || d > maxWait {
+			return nil, evidence.Refuse("wait_malformed", "wait=%.40q is not a duration between 0s and %s", q, maxWait)
+		}
+		wait = d
+	}
+	p.o.Sessions.CloseStanding()
+	event, err := p.o.Triggers.Claim(r.Context(), trigger.Claim{Runtime: p.o.RuntimeID, Wait: wait})
+	if err != nil {
+		return nil, err
+	}
+	s := p.o.Sessions.OpenStanding(event, p.o.RuntimeID)
+	return eventDocument{Session: s.ID, Runtime: s.Runtime, Event: s.Event}, nil
+}

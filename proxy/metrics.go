@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Metrics counts calls. Labels come from configuration and from our own tables only, never from what an agent sends.
+type Metrics struct {
+	calls *prometheus.CounterVec
+	took  *prometheus.HistogramVec
+	steps *prometheus.HistogramVec
+}
+
+// NewMetrics registers the proxy's metrics.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mediator_calls_total", Help: "Calls by flow, state, rule and refusal code.",
+		}, []string{"flow", "state", "rule", "code"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mediator_call_seconds", Help: "Time from the request to its recorded outcome.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}, []string{"flow", "state"}),
+		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mediator_step_seconds", Help: "Time of each step of a post.", Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
+		}, []string{"step"}),
+	}
+	for _, c := range []prometheus.Collector{m.calls, m.took, m.steps} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) observe(p ledger.Post) {
+	m.calls.WithLabelValues(p.Flow, string(p.State), p.Rule, p.Code).Inc()
+	m.took.WithLabelValues(p.Flow, string(p.State)).Observe(p.Finished.Sub(p.Started).Seconds())
+	if p.Flow == flowPost {
+		for _, s := range p.Steps {
+			m.steps.WithLabelValues(s.Name).Observe((time.Duration(s.Micros) * time.Microsecond).Seconds())
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// egress forwards a call that is no post: streamed both ways, without evidence, recorded with its times.
+func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Session, target Target, e *Egress) error {
+	c.post.Rule = e.Name
+	s.Note("egress " + r.Method + " " + target.Authority() + r.URL.EscapedPath())
+	stripProtocolHeaders(r.Header)
+	out := forwardRequest(r, target, r.Body)
+	if e.Credential != nil {
+		e.Credential.inject(out.Header)
+	}
+	resp, err := p.o.Transport.RoundTrip(out)
+	c.step("upstream")
+	if err != nil {
+		c.post.State = ledger.StateFailed
+		return classifyError(err)
+	}
+	defer resp.Body.Close()
+	c.post.State, c.post.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
+	c.post.BytesIn, err = relayResponse(w, resp)
+	c.step("relay")
+	return err
+}
+
+// protocolHeaders belong to the mediator's own protocol: an agent never speaks for it.
+var protocolHeaders = []string{
+	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response",
+}
+
+func stripProtocolHeaders(h http.Header) {
+	for _, name := range protocolHeaders {
+		delete(h, name)
+	}
+}

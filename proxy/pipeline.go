@@ -1,0 +1,293 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// InternalHost is the name under which an agent reaches the mediator itself, through the proxy.
+const InternalHost = "mediator.internal"
+
+// Gate issues challenges and verifies chains: the mediator's own gate, or an API that takes part.
+type Gate interface {
+	// Challenge asks for fresh work bound to exactly this operation; the gate chooses the nonce.
+	Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error)
+	// Admit verifies the whole chain and returns the capability that it earned.
+	Admit(ctx context.Context, e evidence.Envelope, b evidence.Binding) (Admission, error)
+	// Authorize verifies the request proof against the capability, where the gate is the mediator's own; it returns what has to
+	// be consumed, durably, before the first byte goes out.
+	Authorize(ctx context.Context, p Posting) (Authorization, error)
+	// Presents reports whether the API reads the capability and the request proof from the forwarded call.
+	Presents() bool
+}
+
+// Admission is a gate's answer to a chain that holds.
+type Admission struct {
+	Capability   string
+	CapabilityID string
+	Keys         []ledger.Key // still to be consumed by the mediator
+	Checks       []ledger.Check
+}
+
+// Posting is what is verified last.
+type Posting struct {
+	Capability      string
+	CapabilityID    string
+	RequestProof    string
+	Binding         evidence.Binding
+	AccessTokenHash string
+}
+
+// Authorization is a gate's answer to a posting that holds.
+type Authorization struct {
+	Keys   []ledger.Key
+	Checks []ledger.Check
+}
+
+// Triggers is the trigger service.
+type Triggers interface {
+	Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error)
+	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
+}
+
+// Control is the control plane.
+type Control interface {
+	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
+}
+
+// Record keeps what happened, durably.
+type Record interface {
+	Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) error
+	Finish(ctx context.Context, p ledger.Post) error
+	Record(ctx context.Context, p ledger.Post) error
+}
+
+// Timeouts bound the waits of one post.
+type Timeouts struct {
+	Step    time.Duration // each of the steps that ask another process; default 10 s
+	Forward time.Duration // the whole forward of a post, until the response headers; default 60 s
+}
+
+// PipelineOptions are what the choke point works with. Everything but Timeouts, Standing and SpoolDir is required.
+type PipelineOptions struct {
+	Rules    *Rules
+	Sessions *Sessions
+	Triggers Triggers
+	Control  Control
+	Record   Record
+	Verifier *evidence.Verifier
+	Strict   *policy.Strict
+	// DeploymentCertificate is the auditor's token for the manifest behind Strict.
+	DeploymentCertificate func() string
+	Attest                *signer.Attester
+	Prove                 *signer.Issuer[evidence.RequestProof]
+	Transport             http.RoundTripper
+	// RuntimeID names this runtime in attestations; EnvironmentHash names what it runs.
+	RuntimeID, EnvironmentHash string
+	// Standing lets an agent without credentials use, and open, the pod's one session.
+	Standing bool
+	// CAPEM is the interception CA's certificate, for agents to fetch.
+	CAPEM    []byte
+	SpoolDir string
+	Timeouts Timeouts
+	Metrics  *Metrics
+	Log      *zap.Logger
+	Now      func() time.Time
+}
+
+// Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it leaves
+// exactly one record.
+type Pipeline struct{ o PipelineOptions }
+
+// NewPipeline checks o and makes the choke point.
+func NewPipeline(o PipelineOptions) (*Pipeline, error) {
+	if o.Rules == nil || o.Sessions == nil || o.Triggers == nil || o.Control == nil || o.Record == nil || o.Verifier == nil ||
+		o.Strict == nil || o.DeploymentCertificate == nil || o.Attest == nil || o.Prove == nil || o.Transport == nil || o.Metrics == nil || o.Log == nil || o.Now == nil {
+		return nil, errors.New("proxy: the pipeline lacks one of its parts")
+	}
+	if o.RuntimeID == "" || !evidence.IsHash(o.EnvironmentHash) {
+		return nil, errors.New("proxy: the pipeline needs a runtime id and an environment hash")
+	}
+	if o.Timeouts.Step == 0 {
+		o.Timeouts.Step = 10 * time.Second
+	}
+	if o.Timeouts.Forward == 0 {
+		o.Timeouts.Forward = time.Minute
+	}
+	return &Pipeline{o: o}, nil
+}
+
+// ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
+func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := p.newCall(r)
+	defer func() {
+		if v := recover(); v != nil {
+			p.recovered(c, w, v)
+		}
+	}()
+	err := p.handle(c, w, r)
+	if err != nil {
+		c.refuse(err)
+	}
+	if rec := p.finish(r.Context(), c); rec != nil && err == nil {
+		err = rec
+	}
+	if err != nil && !c.answered {
+		d := problem.From(err)
+		d.Post = c.post.ID
+		var withChallenge *challengeRequired
+		if errors.As(err, &withChallenge) {
+			d.Challenge = withChallenge.document
+		}
+		if d.Code == "internal" {
+			p.o.Log.Error("call failed", zap.String("post", c.post.ID), zap.Error(err))
+		}
+		d.Write(w)
+	}
+}
+
+// recovered turns a panic into a recorded refusal. An answer that has begun is cut, so that the client sees it is not whole.
+func (p *Pipeline) recovered(c *call, w http.ResponseWriter, v any) {
+	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+		p.o.Log.Error("panic in a call", zap.String("post", c.post.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		c.refuse(fmt.Errorf("panic: %v", v))
+	}
+	_ = p.finish(context.Background(), c)
+	if c.answered {
+		panic(http.ErrAbortHandler)
+	}
+	d := problem.From(errors.New("panic"))
+	d.Post = c.post.ID
+	d.Write(w)
+}
+
+// handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
+func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error {
+	route, ok := RouteFrom(r.Context())
+	if !ok {
+		return errors.New("proxy: a request reached the pipeline without a route")
+	}
+	c.route(route, r)
+	if route.Target.Host == InternalHost {
+		return p.serveInternal(c, w, r)
+	}
+	session, err := p.session(c, route) // 1
+	if err != nil {
+		return err
+	}
+	if r.Header.Get("Upgrade") != "" {
+		return evidence.Refuse("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", r.Header.Get("Upgrade"))
+	}
+	rule, err := p.o.Rules.Find(route.Target, r.Method, r.URL.EscapedPath()) // 2
+	c.step("match")
+	if err != nil {
+		return err
+	}
+	if rule.egress != nil {
+		return p.egress(c, w, r, session, route.Target, rule.egress)
+	}
+	return p.post(c, w, r, session, route.Target, rule.action)
+}
+
+// session is step 1. A tunnel's session is looked up again for each call: it may have ended since.
+func (p *Pipeline) session(c *call, route Route) (*Session, error) {
+	defer c.step("session")
+	session, err := p.o.Sessions.Find(route.ProxyAuthorization)
+	if err != nil {
+		return nil, err
+	}
+	c.post.Session, c.post.Event = session.ID, session.Event.ID
+	return session, nil
+}
+
+// Connect decides a CONNECT before a tunnel is made: it must belong to a session and go where some rule could allow a call.
+// A refusal is recorded here; what happens inside an allowed tunnel is recorded call by call.
+func (p *Pipeline) Connect(r *http.Request, t Target) (context.Context, error) {
+	c := p.newCall(r)
+	c.post.Flow, c.post.Host = flowConnect, t.Authority()
+	err := p.connect(c, r, t)
+	if err == nil {
+		return r.Context(), nil
+	}
+	c.refuse(err)
+	if rec := p.finish(r.Context(), c); rec != nil {
+		return nil, rec
+	}
+	return nil, recorded{err, c.post.ID}
+}
+
+// recorded is a refusal whose record has been left already.
+type recorded struct {
+	error
+	post string
+}
+
+func (r recorded) Unwrap() error { return r.error }
+
+func (p *Pipeline) connect(c *call, r *http.Request, t Target) error {
+	if t.Host == InternalHost {
+		return nil
+	}
+	session, err := p.o.Sessions.Find(r.Header.Get("Proxy-Authorization"))
+	if err != nil {
+		return err
+	}
+	c.post.Session, c.post.Event = session.ID, session.Event.ID
+	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
+		return evidence.Refuse("egress_denied", "no rule allows any call to %s", t.Authority())
+	}
+	return nil
+}
+
+// Refused records what the connection layer refused before a request could reach the pipeline, such as a TLS handshake for
+// another host than the CONNECT named.
+func (p *Pipeline) Refused(ctx context.Context, t Target, err error) {
+	c := p.newCall(nil)
+	c.post.Flow, c.post.Host = flowConnect, t.Authority()
+	c.refuse(err)
+	_ = p.finish(ctx, c)
+}
+
+// Refuse answers a request that the connection layer refused, and leaves its record unless it has one.
+func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	d := problem.From(err)
+	var known recorded
+	if errors.As(err, &known) {
+		d.Post = known.post
+		d.Write(w)
+		return
+	}
+	c := p.newCall(r)
+	c.post.Path = r.URL.EscapedPath()
+	if r.Method == http.MethodConnect {
+		c.post.Flow = flowConnect
+	}
+	if route, ok := RouteFrom(r.Context()); ok {
+		c.post.Host = route.Target.Authority()
+	}
+	c.refuse(err)
+	_ = p.finish(r.Context(), c)
+	d.Post = c.post.ID
+	d.Write(w)
+}
+
+// NonProxy refuses requests that were sent to the proxy port as if it were a server.
+func (p *Pipeline) NonProxy() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.Refuse(w, r, evidence.Refuse("not_a_proxy_request", "this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
+	})
+}

@@ -1,0 +1,323 @@
+package proxy
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+// posting is one post on its way, from its content to its outcome.
+type posting struct {
+	*call
+	r       *http.Request
+	session *Session
+	target  Target
+	action  *Action
+	content *content
+	binding evidence.Binding
+
+	envelope evidence.Envelope
+	origin   evidence.TriggerOriginProof
+	receipt  evidence.TriggerReceipt
+	decision evidence.PolicyDecision
+
+	admission Admission
+	proof     string
+	keys      []ledger.Key // to be consumed before the first byte goes out
+}
+
+// post takes a posting call through steps 3 to 10 (docs/architecture.md). Each step fails closed: nothing has been sent, and
+// what was consumed stays consumed.
+func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Session, target Target, a *Action) error {
+	c.post.Flow, c.post.Rule = flowPost, a.Name
+	t := &posting{call: c, r: r, session: s, target: target, action: a}
+	defer t.close()
+	ctx := r.Context()
+	for _, step := range []struct {
+		name string
+		take func(context.Context, *posting) error
+	}{
+		{"content", func(_ context.Context, t *posting) error { return p.readPost(w, t) }}, // 3
+		{"challenge", p.freshWork},     // 4
+		{"trigger", p.triggerEvidence}, // 5
+		{"decision", p.decide},         // 6
+		{"attest", p.attest},           // 7
+		{"gate", p.admit},              // 8
+		{"proof", p.requestProof},      // 9
+		{"consume", p.consume},         // 9, the durable part
+	} {
+		if err := p.bounded(ctx, t, step.take); err != nil {
+			c.step(step.name)
+			return err
+		}
+		c.step(step.name)
+	}
+	return p.forward(ctx, t, w) // 10
+}
+
+// bounded gives a step its time.
+func (p *Pipeline) bounded(ctx context.Context, t *posting, take func(context.Context, *posting) error) error {
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
+	defer cancel()
+	return take(ctx, t)
+}
+
+func (t *posting) close() {
+	if t.content != nil {
+		t.content.Close()
+	}
+}
+
+// methodOverrides would let a server act on another method than the one that is bound.
+var methodOverrides = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
+
+// readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
+func (p *Pipeline) readPost(w http.ResponseWriter, t *posting) error {
+	for _, name := range methodOverrides {
+		if t.r.Header.Get(name) != "" {
+			return evidence.Refuse("header_refused", "the header %s would change the method that the call is bound to", name)
+		}
+	}
+	resource := t.r.Method + " " + t.r.URL.EscapedPath()
+	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
+		if !t.action.AllowQuery {
+			return evidence.Refuse("query_refused", "the action %s takes no query", t.action.Name)
+		}
+		resource += "?" + t.r.URL.RawQuery
+	}
+	body, err := readContent(w, t.r, t.action, p.o.SpoolDir)
+	if err != nil {
+		return err
+	}
+	t.content = body
+	t.binding = evidence.Binding{Subject: t.action.Subject, Action: t.action.Action, Resource: resource, ContentHash: body.hash}
+	t.post.Subject, t.post.Action, t.post.Resource, t.post.ContentHash = t.binding.Subject, t.binding.Action, resource, body.hash
+	t.post.BytesOut = body.size
+	t.session.Note("post " + t.target.Authority() + " " + resource + " " + body.hash)
+	return t.binding.Check()
+}
+
+// freshWork is step 4: a challenge bound to this operation, and its answers, from the agent or from the runtime.
+func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
+	token, response := takeHeader(t.r.Header, "Actionproof-Challenge"), takeHeader(t.r.Header, "Actionproof-Response")
+	if t.action.AgentSolves && (len(token) > 0 || len(response) > 0) {
+		return t.agentAnswer(token, response)
+	}
+	ch, err := t.action.Gate.Challenge(ctx, t.binding)
+	if err != nil {
+		return err
+	}
+	if ch.Binding == nil || !ch.Binding.SameAction(t.binding) {
+		return evidence.Refuse("challenge_binding_mismatch", "the challenge is bound to another operation than the one that was asked for")
+	}
+	if t.action.AgentSolves {
+		document, err := json.Marshal(ch)
+		if err != nil {
+			return err
+		}
+		return &challengeRequired{
+			Refusal:  evidence.Refuse("challenge_required", "the agent has to solve the challenge %s and make the same call again with its answers", ch.ID),
+			document: document,
+		}
+	}
+	answers, err := challenge.Solve(ctx, ch.Tasks)
+	if err != nil {
+		return err
+	}
+	return t.bind(*ch.Binding, ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers})
+}
+
+// agentAnswer takes the agent's own answer from the headers of its second call. The token says which nonce it was bound to;
+// that it says so truthfully the gate verifies, which wrote it.
+func (t *posting) agentAnswer(token, response []string) error {
+	if len(token) != 1 || len(response) != 1 {
+		return evidence.Refuse("response_malformed", "the call needs the headers ActionProof-Challenge and ActionProof-Response, each exactly once")
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(response[0])
+	if err != nil {
+		return evidence.Refuse("response_malformed", "the header ActionProof-Response is not base64url without padding")
+	}
+	answer, err := challenge.ParseResponse(raw)
+	if err != nil {
+		return err
+	}
+	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token[0])
+	if err != nil {
+		return err
+	}
+	if claims.Binding == nil || !claims.Binding.SameAction(t.binding) {
+		return evidence.Refuse("challenge_binding_mismatch", "the challenge was given for another operation or other content")
+	}
+	return t.bind(*claims.Binding, token[0], answer)
+}
+
+// bind notes the outcome of step 4: from here on the binding has its nonce.
+func (t *posting) bind(b evidence.Binding, token string, response evidence.Response) error {
+	t.binding = b
+	t.post.BindingHash = b.Hash()
+	t.envelope.ChallengeToken, t.envelope.Response = token, response
+	t.artifact("challenge", token)
+	return b.CheckNonce()
+}
+
+// triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both verified.
+func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
+	e, err := p.o.Triggers.Evidence(ctx, t.session.Event.ID, t.binding)
+	if err != nil {
+		return err
+	}
+	t.envelope.OriginProof, t.envelope.TriggerReceipt = e.OriginProof, e.TriggerReceipt
+	t.artifact("originProof", e.OriginProof)
+	t.artifact("triggerReceipt", e.TriggerReceipt)
+	t.origin, err = evidence.Open(p.o.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, p.o.Strict.Origin.Expected)
+	if t.check("origin proof", err) != nil {
+		return err
+	}
+	t.receipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
+	if err == nil && (t.receipt.EventID != t.session.Event.ID || t.receipt.BindingHash != t.binding.Hash() || t.receipt.OriginProofHash != evidence.HashToken(e.OriginProof)) {
+		err = evidence.Refuse("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
+	}
+	return t.check("trigger receipt", err)
+}
+
+// decide is step 6: the control plane's decision and grant for exactly this, both verified.
+func (p *Pipeline) decide(ctx context.Context, t *posting) error {
+	d, err := p.o.Control.Decide(ctx, policy.Request{
+		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: p.o.RuntimeID, SessionID: t.session.ID,
+		EnvironmentHash: p.o.EnvironmentHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
+		Call: policy.Call{
+			Method: t.r.Method, Scheme: t.target.Scheme, Host: t.target.Authority(), Path: t.r.URL.EscapedPath(),
+			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.size,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	t.envelope.PolicyDecision, t.envelope.Grant = d.PolicyDecision, d.Grant
+	t.artifact("policyDecision", d.PolicyDecision)
+	t.artifact("grant", d.Grant)
+	t.decision, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
+	if t.check("policy decision", err) != nil {
+		return err
+	}
+	grant, err := evidence.Open(p.o.Verifier, evidence.ActionGrantKind, d.Grant, p.o.Strict.Grant)
+	if err == nil && (len(grant.PolicyDecisionHashes) != 1 || grant.PolicyDecisionHashes[0] != evidence.HashToken(d.PolicyDecision)) {
+		err = evidence.Refuse("grant_other_decision", "the grant is for another decision")
+	}
+	return t.check("grant", err)
+}
+
+// attest is step 7: what the sidecar itself saw of the run, signed by two roles.
+func (p *Pipeline) attest(ctx context.Context, t *posting) error {
+	a, err := p.o.Attest.Attest(ctx, signer.Run{
+		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID,
+		RuntimeID: p.o.RuntimeID, SessionID: t.session.ID, TranscriptHash: t.session.Transcript(),
+		EventID: t.receipt.EventID, TriggerKind: t.receipt.Kind, TriggerSource: t.receipt.Source,
+		TriggerReceiptHash: evidence.HashToken(t.envelope.TriggerReceipt),
+		PolicyHash:         t.decision.PolicyHash, EnvironmentHash: p.o.EnvironmentHash,
+	})
+	if err != nil {
+		return err
+	}
+	t.envelope.Attestation, t.envelope.SessionReceipt = a.Attestation, a.SessionReceipt
+	t.artifact("runtimeAttestation", a.Attestation)
+	t.artifact("sessionReceipt", a.SessionReceipt)
+	return nil
+}
+
+// admit is step 8: the gate verifies the whole chain and gives the capability.
+func (p *Pipeline) admit(ctx context.Context, t *posting) error {
+	t.envelope.DeploymentCertificate = p.o.DeploymentCertificate()
+	t.artifact("deploymentCertificate", t.envelope.DeploymentCertificate)
+	var err error
+	t.admission, err = t.action.Gate.Admit(ctx, t.envelope, t.binding)
+	t.post.Checks = append(t.post.Checks, t.admission.Checks...)
+	if err != nil {
+		return err
+	}
+	t.post.CapabilityID = t.admission.CapabilityID
+	t.artifact("capability", t.admission.Capability)
+	t.keys = t.admission.Keys
+	return nil
+}
+
+// requestProof is step 9: the final call bound to the capability and to the credential that will go with it.
+func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
+	tokenHash := t.action.Credential.hash()
+	proof, _, err := p.o.Prove.Sign(ctx, evidence.RequestProof{
+		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource, ContentHash: t.binding.ContentHash,
+		BindingHash: t.binding.Hash(), CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
+	})
+	if err != nil {
+		return err
+	}
+	t.proof = proof
+	t.artifact("requestProof", proof)
+	auth, err := t.action.Gate.Authorize(ctx, Posting{
+		Capability: t.admission.Capability, CapabilityID: t.admission.CapabilityID, RequestProof: proof,
+		Binding: t.binding, AccessTokenHash: tokenHash,
+	})
+	t.post.Checks = append(t.post.Checks, auth.Checks...)
+	if err != nil {
+		return err
+	}
+	t.keys = append(t.keys, auth.Keys...)
+	return nil
+}
+
+// consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made unless the
+// outcome says otherwise.
+func (p *Pipeline) consume(ctx context.Context, t *posting) error {
+	t.post.State = ledger.StateForwarding
+	if err := p.o.Record.Begin(ctx, t.post, t.keys...); err != nil {
+		t.post.State = ledger.StateRefused
+		return t.check("single use", err)
+	}
+	t.begun = true
+	return t.check("single use", nil)
+}
+
+// forward is step 10: once, with the credential, and never again by itself. It does not depend on the agent's patience: the
+// outcome has to be known.
+func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWriter) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Forward)
+	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+
+	stripProtocolHeaders(t.r.Header)
+	out := forwardRequest(t.r.WithContext(ctx), t.target, t.content.reader())
+	out.ContentLength = t.content.size
+	t.action.Credential.inject(out.Header)
+	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
+	if t.action.Gate.Presents() {
+		out.Header.Set("ActionProof-Capability", t.admission.Capability)
+		out.Header.Set("ActionProof-Request-Proof", t.proof)
+	}
+	resp, err := p.o.Transport.RoundTrip(out)
+	t.step("upstream")
+	if err != nil {
+		// Without a connection nothing can have been sent. With one, nobody on this side knows.
+		t.post.State = ledger.StateFailed
+		if connected.Load() {
+			t.post.State = ledger.StateIndeterminate
+		}
+		return classifyError(err)
+	}
+	defer resp.Body.Close()
+	t.post.State, t.post.Status, t.answered = ledger.StateForwarded, resp.StatusCode, true
+	w.Header().Set("ActionProof-Post", t.post.ID)
+	n, err := relayResponse(w, resp)
+	t.post.BytesIn = n
+	t.step("relay")
+	return err
+}

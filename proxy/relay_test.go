@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestForwardRequest(t *testing.T) {
+	target := Target{"https", "a.example", 8443}
+	r := httptest.NewRequest(http.MethodPost, "/a%2Fb//c?x=1;2&y=%zz", strings.NewReader("body"))
+	r.Header.Set("Authorization", "Bearer x")
+	r.Header.Set("Connection", "Authorization")
+	r.Header.Set("Expect", "100-continue")
+	r.Header["Host"] = []string{"b.example"}
+	before := r.Header.Clone()
+	out := forwardRequest(r, target, r.Body)
+	if got := out.URL.String(); got != "https://a.example:8443/a%2Fb//c?x=1;2&y=%zz" {
+		t.Errorf("URL %s", got)
+	}
+	if out.Host != "a.example:8443" || out.ContentLength != 4 || out.GetBody != nil || out.RequestURI != "" {
+		t.Errorf("host %s, length %d", out.Host, out.ContentLength)
+	}
+	if len(out.Header) != 1 || out.Header["User-Agent"] != nil {
+		t.Errorf("header %v", out.Header)
+	}
+	if len(r.Header) != len(before) {
+		t.Error("the client's request was changed")
+	}
+	if none := forwardRequest(r, target, nil); none.Body != http.NoBody || none.ContentLength != 0 {
+		t.Errorf("a request without body has %T, length %d", none.Body, none.ContentLength)
+	}
+	if other := forwardRequest(r, target, bytes.NewReader([]byte("x"))); other.GetBody != nil {
+		t.Error("GetBody is set")
+	}
+}
+
+// What net/http does with a length of 0 beside a body: sent with "Content-Length: 0", not chunked.
+func TestEmptyPostIsNotChunked(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Header.Get("Content-Length")+strings.Join(r.TransferEncoding, ","))
+	}, http1)
+	defer up.Close()
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	_, host, _ := strings.Cut(up.URL, "://")
+	target, err := ParseConnect(host)
+	must(t, err)
+	out := forwardRequest(r, target, bytes.NewReader(nil))
+	out.ContentLength = 0
+	resp, err := newTestTransport(t, up.Server).RoundTrip(out)
+	must(t, err)
+	wantBody(t, resp, "0")
+}
+
+func TestRelayResponse(t *testing.T) {
+	for _, test := range []struct {
+		name, method, code string
+		status             int
+		body               io.Reader
+		length, wantN      int64
+		truncated          bool
+	}{
+		{name: "whole", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3, wantN: 3},
+		{name: "unknown length", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3},
+		{name: "HEAD", method: "HEAD", status: 200, body: iotestErr{}, length: 3},
+		{name: "no content", method: "GET", status: 204, body: iotestErr{}},
+		{name: "not modified", method: "GET", status: 304, body: iotestErr{}, length: 3},
+		{name: "broken", method: "GET", status: 200, body: io.MultiReader(strings.NewReader("ab"), iotestErr{}), length: 3, wantN: 2, code: "upstream_lost", truncated: true},
+		{name: "switching protocols", method: "GET", status: 101, body: iotestErr{}, code: "upstream_lost", truncated: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rec := httptest.NewRecorder()
+			w := &response{ResponseWriter: rec}
+			w.Header().Set("X-Ours", "ours")
+			n, err := relayResponse(w, &http.Response{
+				StatusCode: test.status, ContentLength: test.length, Body: io.NopCloser(test.body), Request: &http.Request{Method: test.method},
+				Header: http.Header{"X-Ours": {"theirs"}, "X-Theirs": {"theirs"}, "Transfer-Encoding": {"chunked"}},
+			})
+			if test.code != "" {
+				wantCode(t, err, test.code)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if n != test.wantN || w.truncated != test.truncated {
+				t.Errorf("%d bytes, truncated %t", n, w.truncated)
+			}
+			h := rec.Header()
+			if h.Get("X-Ours") != "ours" || h.Get("Transfer-Encoding") != "" || test.status >= 200 && h.Get("X-Theirs") != "theirs" {
+				t.Errorf("header %v", h)
+			}
+		})
+	}
+}
+
+// iotestErr fails every read: it must not be read, or breaks a body.
+type iotestErr struct{}
+
+func (iotestErr) Read([]byte) (int, error) { return 0, errors.New("broken at 10.0.0.1:443") }
+
+func TestRelayToAClientThatIsGone(t *testing.T) {
+	w := &response{ResponseWriter: goneWriter{}}
+	_, err := relayResponse(w, &http.Response{StatusCode: 200, ContentLength: 3, Body: io.NopCloser(strings.NewReader("abc")), Header: http.Header{}})
+	wantCode(t, err, "client_gone")
+}
+
+type goneWriter struct{}
+
+func (goneWriter) Header() http.Header       { return http.Header{} }
+func (goneWriter) WriteHeader(int)           {}
+func (goneWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -1,0 +1,368 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Content kinds of an action: how its body is normalised before it is hashed.
+const (
+	ContentJSON = "json" // RFC 8785 canonical JSON
+	ContentRaw  = "raw"  // the bytes as they are
+)
+
+// Action is a rule for calls that post: each is forwarded only with the whole chain of evidence.
+type Action struct {
+	Name  string
+	Match Match
+	// Subject and Action go into the binding. The resource is the method, the path and the query of the call itself.
+	Subject, Action string
+	Content         string // ContentJSON or ContentRaw
+	// MaxBody bounds the body, in bytes.
+	MaxBody int64
+	// AllowQuery admits a query; it then is part of the resource.
+	AllowQuery bool
+	// Credential is injected in place of whatever the agent sent; nil injects none.
+	Credential *Credential
+	// Gate issues the challenge and verifies the chain.
+	Gate Gate
+	// AgentSolves leaves the challenge to the agent; otherwise the runtime, which owns the whole autonomous path, solves it.
+	AgentSolves bool
+}
+
+// Egress is a rule for calls that are no posts: reads, and writes named as such. They need a session and leave a record, but
+// no evidence.
+type Egress struct {
+	Name       string
+	Match      Match
+	Credential *Credential
+}
+
+// Match says which calls a rule is for.
+type Match struct {
+	// Scheme is "https" unless a rule says "http".
+	Scheme string
+	// Host is a host name in its normal form, or "*." and a domain for its subdomains (egress rules only).
+	Host string
+	// Port is 443 for https and 80 for http unless given.
+	Port uint16
+	// Methods are upper-case; an egress rule may name several.
+	Methods []string
+	// Path is a pattern over the path's segments: literal text, {name} for one non-empty segment, and ** at the end for any
+	// rest (egress rules only).
+	Path string
+}
+
+// rule is what a match leads to: exactly one of the two.
+type rule struct {
+	action *Action
+	egress *Egress
+}
+
+// Rules finds the rule for a call. It is built once and never changes.
+type Rules struct {
+	exact  map[origin]*methods
+	suffix map[origin]*methods // by the domain after "*."
+}
+
+type origin struct {
+	scheme, host string
+	port         uint16
+}
+
+type methods struct {
+	trees map[string]*node
+	// posts holds, by method, the path patterns of this origin's actions.
+	posts map[string][]string
+}
+
+// node is one segment of a tree of patterns.
+type node struct {
+	literal map[string]*node
+	param   *node
+	end     *rule // a pattern ends here
+	rest    *rule // a pattern ends here with **
+}
+
+// NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
+func NewRules(actions []Action, egress []Egress) (*Rules, error) {
+	r := &Rules{exact: make(map[origin]*methods), suffix: make(map[origin]*methods)}
+	for i := range actions {
+		a := &actions[i]
+		if strings.HasPrefix(a.Match.Host, "*.") || strings.HasSuffix(a.Match.Path, "**") {
+			return nil, fmt.Errorf("proxy: action %s: an action names its host and its path, without * or **", a.Name)
+		}
+		if len(a.Match.Methods) != 1 || isRead(a.Match.Methods[0]) {
+			return nil, fmt.Errorf("proxy: action %s: an action has exactly one method, and not one that only reads", a.Name)
+		}
+		if err := r.add(a.Match, rule{action: a}); err != nil {
+			return nil, fmt.Errorf("proxy: action %s: %w", a.Name, err)
+		}
+	}
+	for i := range egress {
+		e := &egress[i]
+		if err := r.add(e.Match, rule{egress: e}); err != nil {
+			return nil, fmt.Errorf("proxy: egress rule %s: %w", e.Name, err)
+		}
+	}
+	return r, nil
+}
+
+func (r *Rules) add(m Match, target rule) error {
+	index, host := r.exact, m.Host
+	if domain, ok := strings.CutPrefix(m.Host, "*."); ok {
+		index, host = r.suffix, domain
+	}
+	o := origin{m.Scheme, host, m.Port}
+	ms := index[o]
+	if ms == nil {
+		ms = &methods{trees: make(map[string]*node), posts: make(map[string][]string)}
+		index[o] = ms
+	}
+	if len(m.Methods) == 0 {
+		return fmt.Errorf("it names no method")
+	}
+	for _, method := range m.Methods {
+		if target.action != nil {
+			ms.posts[method] = append(ms.posts[method], m.Path)
+		} else if i := slices.IndexFunc(ms.posts[method], func(post string) bool { return overlap(post, m.Path) }); i >= 0 {
+			// Another spelling of the action's path would get through as a plain write.
+			return fmt.Errorf("%s %s also matches spellings of an action's path %s: name its paths one by one", method, m.Path, ms.posts[method][i])
+		}
+		if ms.trees[method] == nil {
+			ms.trees[method] = &node{}
+		}
+		if err := ms.trees[method].add(m.Path, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. Upper and
+// lower case count as the same, because some servers take them so.
+func overlap(post, egress string) bool {
+	a, b := strings.Split(post, "/"), strings.Split(egress, "/")
+	for i, s := range b {
+		if s == "**" {
+			return true
+		}
+		if i >= len(a) {
+			return false
+		}
+		isParam := strings.HasPrefix(s, "{") || strings.HasPrefix(a[i], "{")
+		if !isParam && !strings.EqualFold(s, a[i]) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func (n *node) add(pattern string, target rule) error {
+	if !strings.HasPrefix(pattern, "/") {
+		return fmt.Errorf("the path pattern %q does not begin with /", pattern)
+	}
+	segments := strings.Split(pattern[1:], "/")
+	for i, s := range segments {
+		switch {
+		case s == "**":
+			if i != len(segments)-1 {
+				return fmt.Errorf("in the path pattern %q ** is not at the end", pattern)
+			}
+			return set(&n.rest, target, pattern)
+		case strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && len(s) > 2:
+			if n.param == nil {
+				n.param = &node{}
+			}
+			n = n.param
+		case strings.ContainsAny(s, "{}*"):
+			return fmt.Errorf("the segment %q of the path pattern %q is neither literal text nor {name}", s, pattern)
+		default:
+			if n.literal == nil {
+				n.literal = make(map[string]*node)
+			}
+			if n.literal[s] == nil {
+				n.literal[s] = &node{}
+			}
+			n = n.literal[s]
+		}
+	}
+	return set(&n.end, target, pattern)
+}
+
+func set(at **rule, target rule, pattern string) error {
+	if *at != nil {
+		return fmt.Errorf("another rule has the same path pattern %q", pattern)
+	}
+	*at = &target
+	return nil
+}
+
+// find returns the rule with the most literal pattern, or nil.
+func (n *node) find(segments []string) *rule {
+	if len(segments) == 0 {
+		if n.end != nil {
+			return n.end
+		}
+		return nil
+	}
+	if next := n.literal[segments[0]]; next != nil {
+		if r := next.find(segments[1:]); r != nil {
+			return r
+		}
+	}
+	if n.param != nil && segments[0] != "" {
+		if r := n.param.find(segments[1:]); r != nil {
+			return r
+		}
+	}
+	return n.rest
+}
+
+// Find returns the rule for a call to target, or why there is none. escapedPath is the path as it will be sent.
+func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
+	if err := checkPath(escapedPath); err != nil {
+		return rule{}, err
+	}
+	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
+	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
+		if found := ms.find(method, segments); found != nil {
+			return *found, nil
+		}
+		if len(ms.posts[method]) > 0 {
+			// A wider rule for the whole domain must not take what this host's actions did not.
+			return rule{}, unmatched(target, method, escapedPath)
+		}
+	}
+	for host := target.Host; ; {
+		_, domain, ok := strings.Cut(host, ".")
+		if !ok {
+			return rule{}, unmatched(target, method, escapedPath)
+		}
+		if ms := r.suffix[origin{target.Scheme, domain, target.Port}]; ms != nil {
+			if found := ms.find(method, segments); found != nil {
+				return *found, nil
+			}
+		}
+		host = domain
+	}
+}
+
+func unmatched(target Target, method, path string) error {
+	if isRead(method) {
+		return evidence.Refuse("egress_denied", "no egress rule allows %s %s://%s%s", method, target.Scheme, target.Authority(), path)
+	}
+	return evidence.Refuse("action_unmatched", "no action rule names %s %s://%s%s", method, target.Scheme, target.Authority(), path)
+}
+
+func (m *methods) find(method string, segments []string) *rule {
+	tree := m.trees[method]
+	if tree == nil {
+		return nil
+	}
+	return tree.find(segments)
+}
+
+// Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.
+func (r *Rules) Knows(scheme, host string, port uint16) bool {
+	if r.exact[origin{scheme, host, port}] != nil {
+		return true
+	}
+	for {
+		_, domain, ok := strings.Cut(host, ".")
+		if !ok {
+			return false
+		}
+		if r.suffix[origin{scheme, domain, port}] != nil {
+			return true
+		}
+		host = domain
+	}
+}
+
+func isRead(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// checkPath refuses a path that two servers could read differently: dot segments, empty segments, backslashes, and characters
+// escaped that need no escape (RFC 3986 sections 2.3 and 6.2.2). A rule for "/posts" must not be passed by "/%70osts" or "//posts".
+func checkPath(path string) error {
+	ambiguous := func(why string) error {
+		return evidence.Refuse("path_ambiguous", "the path %.200q %s; write it in its normal form", path, why)
+	}
+	if !strings.HasPrefix(path, "/") {
+		return ambiguous("does not begin with /")
+	}
+	segments := strings.Split(path[1:], "/")
+	for i, s := range segments {
+		switch {
+		case s == "" && i < len(segments)-1:
+			return ambiguous("has an empty segment")
+		case s == "." || s == "..":
+			return ambiguous("has a dot segment")
+		}
+	}
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; {
+		case c == '\\' || c <= ' ' || c == 0x7f || c >= 0x80:
+			return ambiguous("has a character that must be escaped")
+		case c == '%':
+			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
+				return ambiguous("has a broken escape")
+			}
+			if d := unhex(path[i+1])<<4 | unhex(path[i+2]); isUnreserved(d) || d == '\\' || d == 0 {
+				return ambiguous("escapes a character that needs no escape or has no place in a path")
+			}
+		}
+	}
+	return nil
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c >= 'a':
+		return c - 'a' + 10
+	case c >= 'A':
+		return c - 'A' + 10
+	}
+	return c - '0'
+}
+
+func isUnreserved(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+// ParseMatch reads a rule's URL, "https://host[:port]/path/{pattern}", and its methods.
+func ParseMatch(url string, list []string) (Match, error) {
+	scheme, rest, ok := strings.Cut(url, "://")
+	authority, path, slash := strings.Cut(rest, "/")
+	if !ok || !slash || scheme != "https" && scheme != "http" {
+		return Match{}, fmt.Errorf("%q is not of the form https://host/path", url)
+	}
+	if strings.ContainsAny(path, "?#") {
+		return Match{}, fmt.Errorf("%q has a query or a fragment; a rule is about the path", url)
+	}
+	domain, wildcard := strings.CutPrefix(authority, "*.")
+	target, err := parseOrigin(scheme, domain)
+	if err != nil {
+		return Match{}, err
+	}
+	m := Match{Scheme: scheme, Host: target.Host, Port: target.Port, Path: "/" + path, Methods: list}
+	if wildcard {
+		m.Host = "*." + target.Host
+	}
+	for _, method := range list {
+		if method == "" || method != strings.ToUpper(method) {
+			return Match{}, fmt.Errorf("the method %q is not in upper case", method)
+		}
+	}
+	return m, nil
+}

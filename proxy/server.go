@@ -1,0 +1,282 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/elazarl/goproxy"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Options are what a Proxy works with. CA, Handler, Connect, Refuse and Now are required: there is no default that lets
+// anything through.
+type Options struct {
+	// CA signs the certificates of intercepted tunnels.
+	CA *CA
+	// Handler is the choke point. Every plain absolute-form request and every request inside a tunnel goes to it, with its Route
+	// in the context, an absolute URL, and Proxy-Authorization and Proxy-Connection removed. The proxy itself forwards nothing.
+	Handler http.Handler
+	// Connect decides a CONNECT to t; r still has its headers, and a Route in its context. The context that it returns, which
+	// should come from r's, is the base of every request inside the tunnel; once it is done the tunnel is closed. A tunnel
+	// outlives the CONNECT, so r's context is not cancelled when Connect returns. An error refuses the CONNECT.
+	Connect func(r *http.Request, t Target) (context.Context, error)
+	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request to the
+	// proxy itself without NonProxy, a panic (an error without a code).
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+	// Refused, if set, is told of a tunnel that ended before it could carry a request, where no answer could be written: a TLS
+	// handshake for another host than the CONNECT's, or one that failed. A client that opens a tunnel, sends nothing and goes
+	// is not reported.
+	Refused func(ctx context.Context, t Target, err error)
+	// NonProxy serves origin-form requests, those made to the proxy's own address as to a server. Nil refuses them.
+	NonProxy http.Handler
+	// Log is optional.
+	Log *zap.Logger
+	// Limits may be left zero, field by field.
+	Limits Limits
+	// LeafLifetime of the certificates that tunnels are intercepted with; 12 hours if 0.
+	LeafLifetime time.Duration
+	// Now judges and stamps certificates.
+	Now func() time.Time
+}
+
+// Limits bound what a client can hold. They are generous: shorter timeouts broke users of other proxies.
+type Limits struct {
+	HeaderTimeout    time.Duration // for a request's header, and for the first byte in a tunnel; 60 s if 0
+	HandshakeTimeout time.Duration // for the TLS handshake in a tunnel; 15 s if 0
+	IdleTimeout      time.Duration // for a connection between requests; 5 min if 0
+	HeaderBytes      int           // of a request's header; 64 KiB if 0
+	Connections      int           // open at once; further ones wait to be accepted; 4096 if 0
+	Tunnels          int           // open at once; further CONNECTs are refused (too_many_tunnels); 2048 if 0
+	Streams          int           // HTTP/2 streams of one tunnel at once; 250 if 0
+}
+
+func (l *Limits) setDefaults() error {
+	for _, d := range []*time.Duration{&l.HeaderTimeout, &l.HandshakeTimeout, &l.IdleTimeout} {
+		if *d < 0 {
+			return errors.New("proxy: a timeout in Options.Limits is negative")
+		}
+	}
+	for _, n := range []int{l.HeaderBytes, l.Connections, l.Tunnels, l.Streams} {
+		if n < 0 {
+			return errors.New("proxy: a number in Options.Limits is negative")
+		}
+	}
+	l.HeaderTimeout = orDefault(l.HeaderTimeout, time.Minute)
+	l.HandshakeTimeout = orDefault(l.HandshakeTimeout, 15*time.Second)
+	l.IdleTimeout = orDefault(l.IdleTimeout, 5*time.Minute)
+	l.HeaderBytes = orDefault(l.HeaderBytes, 64<<10)
+	l.Connections = orDefault(l.Connections, 4096)
+	l.Tunnels = orDefault(l.Tunnels, 2048)
+	l.Streams = orDefault(l.Streams, 250)
+	return nil
+}
+
+func orDefault[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Proxy is the connection layer: it takes connections from agents, terminates TLS inside their tunnels, and gives every request
+// to one Handler.
+type Proxy struct {
+	o       Options
+	server  *http.Server
+	connect *goproxy.ProxyHttpServer
+	tunnels *tunnels
+	serving sync.Once
+}
+
+// New checks o and makes a proxy.
+func New(o Options) (*Proxy, error) {
+	if o.CA == nil || o.Handler == nil || o.Connect == nil || o.Refuse == nil || o.Now == nil {
+		return nil, errors.New("proxy: Options needs CA, Handler, Connect, Refuse and Now")
+	}
+	if o.LeafLifetime < 0 {
+		return nil, errors.New("proxy: Options.LeafLifetime is negative")
+	}
+	o.LeafLifetime = orDefault(o.LeafLifetime, defaultLeafLifetime)
+	if err := o.Limits.setDefaults(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Refused == nil {
+		o.Refused = func(context.Context, Target, error) {}
+	}
+	if o.NonProxy == nil {
+		o.NonProxy = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			o.Refuse(w, r, evidence.Refuse("not_a_proxy_request", "this is a proxy: set HTTP_PROXY and HTTPS_PROXY to its address instead of calling it"))
+		})
+	}
+	p := &Proxy{o: o}
+	p.tunnels = newTunnels(&p.o, guard(&p.o, p.serveTunnel))
+	p.connect = p.newConnectDispatch()
+	p.server = newServer(&p.o, guard(&p.o, p.serve))
+	// HTTP/1.1 alone: a CONNECT over HTTP/2 is a stream, not a connection that could be handed over.
+	p.server.Protocols = new(http.Protocols)
+	p.server.Protocols.SetHTTP1(true)
+	return p, nil
+}
+
+func newServer(o *Options, h http.Handler) *http.Server {
+	errorLog, err := zap.NewStdLogAt(o.Log, zap.DebugLevel)
+	if err != nil {
+		errorLog = zap.NewStdLog(zap.NewNop())
+	}
+	return &http.Server{
+		Handler:                      h,
+		ReadHeaderTimeout:            o.Limits.HeaderTimeout,
+		IdleTimeout:                  o.Limits.IdleTimeout,
+		MaxHeaderBytes:               o.Limits.HeaderBytes,
+		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a request like any other
+		ErrorLog:                     errorLog,
+		// No ReadTimeout or WriteTimeout: uploads and event streams may take any time. They end with their client.
+	}
+}
+
+// newConnectDispatch sets up goproxy for the one thing it does here: to take the connection of a decided CONNECT. Its own ways
+// to an upstream (a tunnel, its interception loop, its transport) are closed twice: nothing leads to them, and its dialers fail.
+func (p *Proxy) newConnectDispatch() *goproxy.ProxyHttpServer {
+	g := goproxy.NewProxyHttpServer()
+	g.Tr = &http.Transport{DialContext: noDial, DialTLSContext: noDial, DisableKeepAlives: true}
+	g.ConnectDial = func(network, addr string) (net.Conn, error) { return noDial(context.Background(), network, addr) }
+	g.ConnectDialWithReq = func(r *http.Request, network, addr string) (net.Conn, error) {
+		return noDial(r.Context(), network, addr)
+	}
+	g.Logger = goproxyLog{p.o.Log.Named("goproxy").WithOptions(zap.AddCallerSkip(2)).Sugar()}
+	g.Verbose = p.o.Log.Core().Enabled(zap.DebugLevel)
+	g.NonproxyHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.o.Refuse(w, r, errors.New("proxy: a plain request reached the CONNECT dispatch"))
+	})
+	decided := goproxy.ReqConditionFunc(func(r *http.Request, _ *goproxy.ProxyCtx) bool { return pendingTunnel(r) != nil })
+	g.OnRequest(decided).HijackConnect(func(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
+		t := pendingTunnel(r)
+		t.headConn = client.(*headConn) // from hijackable, the only writer goproxy gets
+		p.tunnels.run(t)
+	})
+	// goproxy tunnels blind what no handler decided.
+	g.OnRequest().HandleConnect(goproxy.AlwaysReject)
+	return g
+}
+
+func noDial(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("proxy: goproxy must not dial")
+}
+
+type goproxyLog struct{ log *zap.SugaredLogger }
+
+func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, args...) }
+
+// Serve takes connections from l until Shutdown, then returns nil at once, while Shutdown goes on. It may be called for several
+// listeners; Limits.Connections is for each.
+func (p *Proxy) Serve(l net.Listener) error {
+	p.serving.Do(p.tunnels.start)
+	if err := p.server.Serve(newLimitListener(l, p.o.Limits.Connections)); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("proxy: %w", err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting, closes idle connections and tunnels, and waits for running requests. When ctx is done it cuts those
+// that are left and returns ctx's error.
+func (p *Proxy) Shutdown(ctx context.Context) error {
+	inner := make(chan error, 1)
+	go func() { inner <- p.tunnels.shutdown(ctx) }()
+	err := p.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, p.server.Close())
+	}
+	return errors.Join(err, <-inner)
+}
+
+// serve takes a request on the proxy's own port.
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		p.serveConnect(w, r)
+	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/':
+		// "PRI * HTTP/2.0", "OPTIONS *", "GET mailto:a@b"
+		p.o.Refuse(w, r, evidence.Refuse("target_invalid", "the request target is neither absolute nor a path"))
+	case r.URL.Host == "" && r.URL.Scheme == "":
+		p.o.NonProxy.ServeHTTP(w, r)
+	default:
+		p.servePlain(w, r)
+	}
+}
+
+// servePlain takes an absolute-form request to the Handler. It does not go through goproxy, whose plain path removes
+// Accept-Encoding, forwards on its own, and copies the response without flushing.
+func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
+	t, err := ParseRequestTarget(r)
+	if err != nil {
+		p.o.Refuse(w, r, err)
+		return
+	}
+	ctx := withRoute(r.Context(), Route{Target: t, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr})
+	p.handle(w, r.WithContext(ctx), t)
+}
+
+// handle gives a request to the Handler in one form, however it came.
+func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, t Target) {
+	stripProxyHeaders(r.Header)
+	delete(r.Header, "Host")
+	r.URL.Scheme, r.URL.Host, r.Host = t.Scheme, t.Authority(), t.Authority()
+	if r.URL.Path == "" {
+		r.URL.Path = "/" // an absolute-form target may end with its authority (RFC 9112 section 3.2.2)
+	}
+	p.o.Handler.ServeHTTP(w, r)
+}
+
+// serveConnect decides a CONNECT and hands its connection over.
+func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
+	t, err := p.openTunnel(r)
+	if err != nil {
+		p.refuseConnect(w, r, err)
+		return
+	}
+	defer t.settle()
+	if err := p.tunnels.decide(t, r); err != nil {
+		p.refuseConnect(w, r, err)
+		return
+	}
+	p.connect.ServeHTTP(hijackable{w}, r.WithContext(context.WithValue(r.Context(), pendingKey{}, t)))
+}
+
+func (p *Proxy) openTunnel(r *http.Request) (*tunnel, error) {
+	if r.ProtoMajor != 1 {
+		return nil, evidence.Refuse("connect_malformed", "CONNECT is taken over HTTP/1.1 only")
+	}
+	if r.ContentLength != 0 {
+		return nil, evidence.Refuse("connect_malformed", "the CONNECT has a body")
+	}
+	target, err := ParseConnect(r.RequestURI)
+	if err != nil {
+		return nil, err
+	}
+	return p.tunnels.open(target, r)
+}
+
+func (p *Proxy) refuseConnect(w http.ResponseWriter, r *http.Request, err error) {
+	// What the client sent along, believing in the tunnel, must not be read as its next request.
+	w.Header().Set("Connection", "close")
+	p.o.Refuse(w, r, err)
+}
+
+type pendingKey struct{}
+
+// pendingTunnel returns the tunnel that was decided for a CONNECT, or nil.
+func pendingTunnel(r *http.Request) *tunnel {
+	t, _ := r.Context().Value(pendingKey{}).(*tunnel)
+	return t
+}

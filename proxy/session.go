@@ -1,0 +1,163 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// maxSessions bounds the sessions that are open at once.
+const maxSessions = 4096
+
+// Session is one agent run, opened by exactly one trigger event.
+type Session struct {
+	ID      string
+	Runtime string
+	Event   trigger.Event
+	Opened  time.Time
+
+	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
+
+	mu         sync.Mutex // guards transcript
+	transcript string     // hash chain over the calls so far, see Note
+}
+
+// Note appends one call to the session's transcript: a hash chain, so that a receipt can name all that went before it.
+func (s *Session) Note(entry string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.transcript = evidence.HashBytes([]byte(s.transcript + "\n" + entry))
+}
+
+// Transcript returns the hash chain over the calls that the session has made so far.
+func (s *Session) Transcript() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.transcript
+}
+
+// Sessions holds the sessions that are open. They live in memory alone: after a restart every agent has to be started again,
+// which is the safe side. It is safe for concurrent use.
+type Sessions struct {
+	now func() time.Time
+
+	mu       sync.RWMutex // guards all below
+	byID     map[string]*Session
+	standing *Session // the pod's one open session, found without credentials
+}
+
+// NewSessions makes an empty set.
+func NewSessions(now func() time.Time) *Sessions {
+	return &Sessions{now: now, byID: make(map[string]*Session)}
+}
+
+// Open opens a session for one event and returns it with the password of its proxy credentials; the user name is the
+// session's id. The password is not kept and cannot be asked for again.
+func (s *Sessions) Open(event trigger.Event, runtime string) (*Session, string, error) {
+	password := evidence.NewID() + evidence.NewID()
+	session := s.make(event, runtime)
+	session.secret = sha256.Sum256([]byte(password))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byID) >= maxSessions {
+		return nil, "", evidence.Refuse("sessions_exhausted", "%d sessions are open already", maxSessions)
+	}
+	s.byID[session.ID] = session
+	return session, password, nil
+}
+
+// OpenStanding makes event's session the pod's one open session, in place of the one before.
+func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
+	session := s.make(event, runtime)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.standing != nil {
+		delete(s.byID, s.standing.ID)
+	}
+	s.standing = session
+	s.byID[session.ID] = session
+	return session
+}
+
+func (s *Sessions) make(event trigger.Event, runtime string) *Session {
+	session := &Session{ID: "ses_" + evidence.NewID(), Runtime: runtime, Event: event, Opened: s.now()}
+	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
+	return session
+}
+
+// Close ends a session; its credentials are worthless from now on, also in tunnels that are open. It reports whether the
+// session was open.
+func (s *Sessions) Close(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session, ok := s.byID[id]
+	delete(s.byID, id)
+	if ok && session == s.standing {
+		s.standing = nil
+	}
+	return ok
+}
+
+// CloseStanding ends the pod's one open session, if there is one.
+func (s *Sessions) CloseStanding() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.standing != nil {
+		delete(s.byID, s.standing.ID)
+		s.standing = nil
+	}
+}
+
+// Get returns the open session with this id.
+func (s *Sessions) Get(id string) (*Session, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	session, ok := s.byID[id]
+	return session, ok
+}
+
+// Find returns the session that a call belongs to: by its proxy credentials, or, where the call has none, the pod's one open
+// session. Wrong credentials never fall back to the open session.
+func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
+	if proxyAuthorization == "" {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		if s.standing == nil {
+			return nil, evidence.Refuse("session_required", "the call names no session and this pod has none open")
+		}
+		return s.standing, nil
+	}
+	id, password, ok := basicCredentials(proxyAuthorization)
+	if !ok {
+		return nil, evidence.Refuse("session_credentials", "the proxy credentials are not of the form that mediator run gives out")
+	}
+	session, open := s.Get(id)
+	got := sha256.Sum256([]byte(password))
+	var want [sha256.Size]byte
+	if open {
+		want = session.secret
+	}
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return nil, evidence.Refuse("session_credentials", "the proxy credentials belong to no open session; it may have ended")
+	}
+	return session, nil
+}
+
+// basicCredentials reads RFC 7617 credentials.
+func basicCredentials(header string) (user, password string, ok bool) {
+	scheme, encoded, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Basic") {
+		return "", "", false
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	if err != nil {
+		return "", "", false
+	}
+	return strings.Cut(string(raw), ":")
+}

@@ -1,0 +1,190 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestParseConnect(t *testing.T) {
+	for in, want := range map[string]Target{
+		"api.example.com:443":          {"https", "api.example.com", 443},
+		"API.Example.COM.:8443":        {"https", "api.example.com", 8443},
+		"bücher.example:443":           {"https", "xn--bcher-kva.example", 443},
+		"BÜCHER.example:443":           {"https", "xn--bcher-kva.example", 443},
+		"xn--bcher-kva.example:443":    {"https", "xn--bcher-kva.example", 443},
+		"a。example:443":                {"https", "a.example", 443}, // U+3002 is a full stop to IDNA
+		"my_service:80":                {"https", "my_service", 80},
+		"1e100.net:443":                {"https", "1e100.net", 443},
+		"127.0.0.1:443":                {"https", "127.0.0.1", 443},
+		"127.0.0.1.:443":               {"https", "127.0.0.1", 443},
+		"[2001:DB8:0:0:0:0:0:1]:443":   {"https", "2001:db8::1", 443},
+		"localhost:1":                  {"https", "localhost", 1},
+		strings.Repeat("a", 63) + ":1": {"https", strings.Repeat("a", 63), 1},
+	} {
+		got, err := ParseConnect(in)
+		if err != nil || got != want {
+			t.Errorf("%q: got %v, %v; want %v", in, got, err, want)
+		}
+		if again, err := ParseConnect(got.Address()); err != nil || again != got {
+			t.Errorf("%q: %q reads as %v, %v", in, got.Address(), again, err)
+		}
+	}
+	for name, in := range map[string]string{
+		"empty":                  "",
+		"no host":                ":443",
+		"no port":                "api.example.com",
+		"empty port":             "api.example.com:",
+		"port 0":                 "api.example.com:0",
+		"port too high":          "api.example.com:65536",
+		"port with sign":         "api.example.com:+443",
+		"port with zero":         "api.example.com:0443",
+		"service name":           "api.example.com:https",
+		"userinfo":               "ok.example@127.0.0.1:18443",
+		"path":                   "api.example.com:443/info",
+		"path in host":           "api.example.com/x:443",
+		"query":                  "api.example.com?x:443",
+		"fragment":               "api.example.com#x:443",
+		"backslash":              `api.example.com\@b:443`,
+		"escape":                 "%61pi.example.com:443",
+		"NUL":                    "api\x00.example.com:443",
+		"space":                  "api .example.com:443",
+		"scheme":                 "https://api.example.com:443",
+		"two dots at the end":    "api.example.com..:443",
+		"empty label":            "api..example.com:443",
+		"leading hyphen":         "-api.example.com:443",
+		"long label":             strings.Repeat("a", 64) + ":443",
+		"long name":              strings.Repeat("a.", 127) + "aa:443",
+		"broken UTF-8":           "a\xbc.example:443",
+		"broken punycode":        "xn--a.example:443",
+		"wildcard":               "*.example.com:443",
+		"octal IPv4":             "0177.0.0.1:443",
+		"decimal IPv4":           "2130706433:443",
+		"short IPv4":             "127.1:443",
+		"hexadecimal IPv4":       "0x7f.0.0.1:443",
+		"short hexadecimal IPv4": "0x7f.1:443",
+		"whole hexadecimal IPv4": "0x7f000001:443",
+		"bare 0x":                "127.0.0.0x:443",
+		"hexadecimal at the end": "127.0.0.0x1:443",
+		"IPv4 too high":          "256.0.0.1:443",
+		"five parts":             "1.2.3.4.5:443",
+		"full-width octal IPv4":  "０１７７.０.０.１:443",
+		"unbracketed IPv6":       "2001:db8::1:443",
+		"IPv4-mapped IPv6":       "[::ffff:127.0.0.1]:443",
+		"IPv6 zone":              "[fe80::1%eth0]:443",
+		"bracketed name":         "[api.example.com]:443",
+		"bracketed IPv4":         "[127.0.0.1]:443",
+		"open bracket":           "[::1:443",
+		"text after bracket":     "[::1]x:443",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseConnect(in)
+			wantCode(t, err, "target_invalid")
+		})
+	}
+}
+
+func TestTargetText(t *testing.T) {
+	for _, test := range []struct {
+		target                     Target
+		authority, address, origin string
+	}{
+		{Target{"https", "a.example", 443}, "a.example", "a.example:443", "https://a.example"},
+		{Target{"http", "a.example", 443}, "a.example:443", "a.example:443", "http://a.example:443"},
+		{Target{"http", "::1", 80}, "[::1]", "[::1]:80", "http://[::1]"},
+		{Target{"https", "::1", 80}, "[::1]:80", "[::1]:80", "https://[::1]:80"},
+	} {
+		if a, d, o := test.target.Authority(), test.target.Address(), test.target.String(); a != test.authority || d != test.address || o != test.origin {
+			t.Errorf("got %s, %s, %s; want %s, %s, %s", a, d, o, test.authority, test.address, test.origin)
+		}
+	}
+}
+
+func TestParseRequestTarget(t *testing.T) {
+	for in, want := range map[string]Target{
+		"http://A.example/x":       {"http", "a.example", 80},
+		"HTTPS://a.example:8443/x": {"https", "a.example", 8443},
+		"http://[::1]":             {"http", "::1", 80},
+	} {
+		u, err := url.Parse(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ParseRequestTarget(&http.Request{URL: u}); err != nil || got != want {
+			t.Errorf("%s: got %v, %v; want %v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"ftp://a.example/", "ws://a.example/", "mailto:a@b.example", "http:///x", "http://u:p@a.example/", "http://a.example:/x", "http://0x7f.1/", "/x", "http:a"} {
+		u, err := url.Parse(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = ParseRequestTarget(&http.Request{URL: u})
+		wantCode(t, err, "target_invalid")
+	}
+	_, err := ParseRequestTarget(&http.Request{})
+	wantCode(t, err, "target_invalid")
+}
+
+func TestAgree(t *testing.T) {
+	pinned := Target{"https", "a.example", 443}
+	for _, test := range []struct {
+		name   string
+		change func(*http.Request)
+		agrees bool
+	}{
+		{"same", func(*http.Request) {}, true},
+		{"default port", func(r *http.Request) { r.Host = "A.example:443" }, true},
+		{"absolute", func(r *http.Request) { r.URL.Scheme, r.URL.Host = "https", "a.example" }, true},
+		{"second Host", func(r *http.Request) { r.Header["Host"] = []string{"a.example"} }, true},
+		{"other Host", func(r *http.Request) { r.Host = "b.example" }, false},
+		{"other port", func(r *http.Request) { r.Host = "a.example:80" }, false},
+		{"no Host", func(r *http.Request) { r.Host = "" }, false},
+		{"userinfo in Host", func(r *http.Request) { r.Host = "a.example@b.example" }, false},
+		{"path in Host", func(r *http.Request) { r.Host = "a.example/x" }, false},
+		{"two in Host", func(r *http.Request) { r.Host = "a.example,b.example" }, false},
+		{"other second Host", func(r *http.Request) { r.Header["Host"] = []string{"a.example", "b.example"} }, false},
+		{"other URL", func(r *http.Request) { r.URL.Scheme, r.URL.Host = "https", "b.example" }, false},
+		{"other scheme", func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "a.example" }, false},
+		{"scheme alone", func(r *http.Request) { r.URL.Scheme = "https" }, false},
+		{"opaque", func(r *http.Request) { r.URL.Opaque = "//b.example/x" }, false},
+		{"userinfo", func(r *http.Request) { r.URL.User = url.User("u") }, false},
+		{"no URL", func(r *http.Request) { r.URL = nil }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/x", nil)
+			r.Host = "a.example"
+			test.change(r)
+			err := Agree(r, pinned)
+			if test.agrees {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			wantCode(t, err, "target_mismatch")
+		})
+	}
+}
+
+// What is accepted is in the normal form, has no character that could end a host, and reads back as itself.
+func FuzzParseConnect(f *testing.F) {
+	for _, s := range []string{"api.example.com:443", "[::1]:1", "bücher.example:443", "ok.example@127.0.0.1:18443", "0x7f.1:80", "h:p/info?", "a..b:1", "XN--A:1", "0\xbc:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		target, err := ParseConnect(s)
+		if err != nil {
+			wantCode(t, err, "target_invalid")
+			return
+		}
+		if strings.Trim(target.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:") != "" || target.Port == 0 || len(target.Host) > 253 {
+			t.Fatalf("%q was accepted as %+v", s, target)
+		}
+		if again, err := ParseConnect(target.Address()); err != nil || again != target {
+			t.Fatalf("%q reads as %v, and that as %v, %v", s, target, again, err)
+		}
+	})
+}

@@ -1,0 +1,291 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// recordTypeHandshake is the first byte of every TLS connection (RFC 8446 section 5.1), and of no HTTP request.
+const recordTypeHandshake = 0x16
+
+// tunnels terminates what clients send inside their tunnels and serves it, all tunnels by one http.Server.
+//
+// TLS is always terminated: what cannot be read ends the tunnel, and nothing is ever passed on unread. Cleartext HTTP is
+// served too, because some clients open a tunnel for http: URLs as well. Its requests have the scheme http in their target, so
+// that a rule for https never matches them; on port 443 they are refused outright, because there a credential that was meant
+// for TLS would go over the network in clear.
+type tunnels struct {
+	o      *Options
+	leaves *leaves
+	tls    *tls.Config
+	server *http.Server
+	conns  *connListener
+	lastID atomic.Uint64
+
+	// stopping is done once shutdown has begun: tunnels that do not carry requests yet are cut.
+	stopping context.Context
+	stop     context.CancelFunc
+	serving  sync.WaitGroup // the server's accept loop
+	starting sync.WaitGroup // tunnels that do not carry requests yet; grows under mu, and not once closed
+
+	mu     sync.Mutex // guards both below
+	count  int        // tunnels that are open
+	closed bool
+}
+
+func newTunnels(o *Options, h http.Handler) *tunnels {
+	s := &tunnels{o: o, leaves: newLeaves(o.CA, o.LeafLifetime, o.Now), conns: newConnListener()}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	// One configuration for all tunnels, which learns from the connection whose tunnel it is in: session ticket keys belong to a
+	// configuration, and crypto/tls rotates them.
+	s.tls = &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		Time:       o.Now,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return nil, checkSNI(hello.ServerName, hello.Conn.(*tunnel).route.Target)
+		},
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.leaves.certificate(hello.Conn.(*tunnel).route.Target.Host)
+		},
+	}
+	s.server = newServer(o, h)
+	s.server.Protocols = new(http.Protocols)
+	s.server.Protocols.SetHTTP1(true)
+	s.server.Protocols.SetHTTP2(true)
+	s.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: o.Limits.Streams}
+	s.server.ConnContext = connContext
+	return s
+}
+
+// connContext gives every request of a tunnel the context that Connect returned for it, and the tunnel's route.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	var t *tunnel
+	var route Route
+	if over, ok := c.(*tls.Conn); ok {
+		t = over.NetConn().(*tunnel)
+		route = t.route
+		route.Intercepted = true
+	} else {
+		t = c.(*tunnel)
+		route = t.route
+		route.Target.Scheme = "http"
+	}
+	return withRoute(context.WithValue(t.ctx, http.ServerContextKey, ctx.Value(http.ServerContextKey)), route)
+}
+
+// checkSNI holds the name that a TLS client asks for against the tunnel's. Only for an IP address may it be absent, where
+// RFC 6066 section 3 has no name to send.
+func checkSNI(name string, pinned Target) error {
+	if name == "" {
+		if _, isIP := pinned.IP(); isIP {
+			return nil
+		}
+		return evidence.Refuse("target_mismatch", "the TLS handshake in the tunnel to %s names no host (SNI)", pinned.Host)
+	}
+	if host, port, err := parseAuthority(name); err != nil || port != 0 || host != pinned.Host {
+		return evidence.Refuse("target_mismatch", "the TLS handshake names the host %.260q, but the tunnel is to %s", name, pinned.Host)
+	}
+	return nil
+}
+
+func (s *tunnels) start() {
+	s.serving.Go(func() {
+		if err := s.server.Serve(s.conns); !errors.Is(err, http.ErrServerClosed) {
+			s.o.Log.Error("the tunnels' server ended", zap.Error(err))
+		}
+	})
+}
+
+// shutdown is bounded by ctx. What is still open then is cut.
+func (s *tunnels) shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.server.Close())
+	}
+	s.serving.Wait()
+	started := make(chan struct{})
+	go func() { s.starting.Wait(); close(started) }() // ends as soon as Options.Connect heeds its context
+	select {
+	case <-started:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
+	}
+	return err
+}
+
+// tunnel is one CONNECT, and the client's connection from when it was allowed. Closing it is safe at any time.
+type tunnel struct {
+	*headConn // nil until goproxy has taken it over
+	tunnels   *tunnels
+	route     Route
+	ctx       context.Context // done once the tunnel is closed
+	cancel    context.CancelFunc
+	served    bool // handed over to the server, which closes it from then on
+	once      sync.Once
+}
+
+// open reserves a place for a tunnel; settle ends what open began.
+func (s *tunnels) open(target Target, r *http.Request) (*tunnel, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, evidence.Refuse("shutting_down", "the mediator is shutting down")
+	}
+	if s.count >= s.o.Limits.Tunnels {
+		return nil, evidence.Refuse("too_many_tunnels", "%d tunnels are open already", s.count)
+	}
+	s.count++
+	s.starting.Add(1)
+	t := &tunnel{tunnels: s, route: Route{
+		Target:             target,
+		ProxyAuthorization: r.Header.Get("Proxy-Authorization"),
+		RemoteAddr:         r.RemoteAddr,
+		Tunnel:             TunnelID(s.lastID.Add(1)),
+	}}
+	// Not cancelled with the CONNECT, which net/http counts as done when its connection has been taken over.
+	t.ctx, t.cancel = context.WithCancel(withRoute(context.WithoutCancel(r.Context()), t.route))
+	return t, nil
+}
+
+// decide asks Options.Connect. Until it answers, a client that goes away and a shutdown cancel its context.
+func (s *tunnels) decide(t *tunnel, r *http.Request) error {
+	stopGone := context.AfterFunc(r.Context(), t.cancel)
+	stopDown := context.AfterFunc(s.stopping, t.cancel)
+	base, err := s.o.Connect(r.WithContext(t.ctx), t.route.Target)
+	gone, down := !stopGone(), !stopDown()
+	switch {
+	case err != nil:
+		return err
+	case base == nil:
+		return errors.New("proxy: Options.Connect returned neither a context nor an error")
+	case gone:
+		return evidence.Refuse("client_gone", "the client went away before its CONNECT was decided")
+	case down:
+		return evidence.Refuse("shutting_down", "the mediator is shutting down")
+	}
+	deciding := t.cancel
+	ctx, cancel := context.WithCancel(base)
+	t.ctx, t.cancel = ctx, func() { cancel(); deciding() }
+	return nil
+}
+
+// settle is called when a tunnel carries requests or never will.
+func (t *tunnel) settle() {
+	if !t.served {
+		_ = t.Close()
+	}
+	t.tunnels.starting.Done()
+}
+
+// Close ends the tunnel and gives its place back. Only the first call does anything.
+func (t *tunnel) Close() (err error) {
+	t.once.Do(func() {
+		t.tunnels.mu.Lock()
+		t.tunnels.count--
+		t.tunnels.mu.Unlock()
+		t.cancel()
+		if t.headConn != nil {
+			err = t.headConn.Close()
+		}
+	})
+	return err
+}
+
+// run answers the CONNECT on the connection that goproxy took over, and brings the tunnel to where the server can take it.
+func (s *tunnels) run(t *tunnel) {
+	context.AfterFunc(t.ctx, func() { _ = t.Close() }) // whoever made the context that Connect returned can end the tunnel
+	conn, err := s.establish(t)
+	switch {
+	case err != nil && s.stopping.Err() == nil:
+		s.o.Refused(t.ctx, t.route.Target, err)
+	case conn != nil:
+		t.served = s.conns.deliver(conn)
+	}
+}
+
+// establish returns the connection to serve: TLS or cleartext. Nil without an error is a client that sent nothing.
+func (s *tunnels) establish(t *tunnel) (net.Conn, error) {
+	first, ok := s.firstByte(t)
+	if !ok {
+		return nil, nil
+	}
+	if first != recordTypeHandshake {
+		return t, nil
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, s.o.Limits.HandshakeTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	conn := tls.Server(t, s.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		s.o.Log.Debug("TLS handshake in a tunnel failed", zap.Stringer("target", t.route.Target), zap.Error(err))
+		return nil, handshakeRefusal(err, t.route.Target)
+	}
+	return conn, nil
+}
+
+// firstByte tells the client that the tunnel is open and waits for what it begins with.
+func (s *tunnels) firstByte(t *tunnel) (first byte, ok bool) {
+	ctx, cancel := context.WithTimeout(t.ctx, s.o.Limits.HeaderTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	open := context.AfterFunc(ctx, func() { _ = t.Close() })
+	if _, err := t.Write([]byte("HTTP/1.1 200 Connection Established\r\n\r\n")); err != nil {
+		return 0, false
+	}
+	first, err := t.peek()
+	return first, open() && err == nil
+}
+
+// handshakeRefusal says what failed without quoting what the client sent.
+func handshakeRefusal(err error, target Target) error {
+	var refusal *evidence.Refusal
+	var op *net.OpError
+	switch {
+	case errors.As(err, &refusal):
+		return refusal
+	case errors.Is(err, context.DeadlineExceeded):
+		return evidence.Refuse("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
+	case errors.As(err, &op) && op.Op == "remote error": // an alert, one of a fixed set of texts
+		return evidence.Refuse("tls_handshake_failed", "the client ended the TLS handshake in the tunnel to %s (%s); does it trust the mediator's CA?", target.Host, op.Err)
+	}
+	return evidence.Refuse("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed", target.Host)
+}
+
+// serveTunnel takes a request inside a tunnel.
+func (p *Proxy) serveTunnel(w http.ResponseWriter, r *http.Request) {
+	route, _ := RouteFrom(r.Context())
+	if err := checkInner(r, route); err != nil {
+		// Whoever sends one such request in a tunnel is not served another: in HTTP/2 this ends the connection gracefully.
+		w.Header().Set("Connection", "close")
+		p.o.Refuse(w, r, err)
+		return
+	}
+	p.handle(w, r, route.Target)
+}
+
+func checkInner(r *http.Request, route Route) error {
+	switch {
+	case !route.Intercepted && route.Target.Port == 443:
+		return evidence.Refuse("cleartext_refused", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
+	case r.Method == http.MethodConnect:
+		return evidence.Refuse("connect_malformed", "a CONNECT inside a tunnel is not taken")
+	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):
+		return evidence.Refuse("target_invalid", "the request target is neither absolute nor a path")
+	}
+	return Agree(r, route.Target)
+}

@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func get(t testing.TB, transport http.RoundTripper, url string) (*http.Response, error) {
+	t.Helper()
+	q, err := http.NewRequest(http.MethodGet, url, nil)
+	must(t, err)
+	return transport.RoundTrip(q)
+}
+
+func poolOf(u *countingUpstream) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(u.Certificate())
+	return pool
+}
+
+func TestTransportErrors(t *testing.T) {
+	up := newUpstream(t, nil, http1)
+	defer up.Close()
+	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer silent.Close()
+	talking, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer talking.Close()
+	go func() {
+		for {
+			c, err := talking.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1))
+			_, _ = io.WriteString(c, "220 mail.example ESMTP\r\n")
+			_ = c.Close()
+		}
+	}()
+	_, silentPort, _ := net.SplitHostPort(silent.Addr().String())
+	_, talkingPort, _ := net.SplitHostPort(talking.Addr().String())
+	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
+	dialer := Dialer{
+		Resolver: names{"a.example.com": {loopback}, "strict.example.net": {loopback}},
+		Upstreams: []Upstream{
+			{Host: "*.example.com", Networks: local},
+			{Host: "strict.example.net", Networks: local, RootCAs: poolOf(up), ServerName: "other.example.org"},
+		},
+	}
+	transport, err := NewTransport(UpstreamOptions{Dialer: dialer})
+	must(t, err)
+	defer transport.CloseIdleConnections()
+	impatient, err := NewTransport(UpstreamOptions{Dialer: dialer, HandshakeTimeout: time.Millisecond, ResponseHeaderTimeout: time.Millisecond})
+	must(t, err)
+	defer impatient.CloseIdleConnections()
+	for _, test := range []struct{ name, url, code string }{
+		{"unknown CA", "https://a.example.com:" + port + "/", "upstream_certificate_untrusted"},
+		{"another name in the certificate", "https://strict.example.net:" + port + "/", "upstream_certificate_untrusted"},
+		{"silent in the handshake", "https://a.example.com:" + silentPort + "/", "upstream_tls_failed"},
+		{"no TLS", "https://a.example.com:" + talkingPort + "/", "upstream_tls_failed"},
+		{"silent", "http://a.example.com:" + silentPort + "/", "upstream_timeout"},
+		{"no HTTP", "http://a.example.com:" + talkingPort + "/", "upstream_lost"},
+		{"nobody", "http://a.example.com:1/", "upstream_unreachable"},
+		{"private", "http://10.1.2.3/", "egress_address_denied"},
+		{"unknown", "https://b.example.com/", "upstream_unresolvable"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			via := transport
+			if strings.HasPrefix(test.name, "silent") {
+				via = impatient
+			}
+			resp, err := get(t, via, test.url)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			wantCode(t, err, test.code)
+			if strings.Contains(err.Error(), "127.0.0.1") {
+				t.Errorf("the error names an address: %v", err)
+			}
+		})
+	}
+	if n := up.requests.Load(); n != 0 {
+		t.Errorf("the upstream saw %d requests", n)
+	}
+	t.Run("client gone", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		q, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://a.example.com:"+silentPort+"/", nil)
+		resp, err := transport.RoundTrip(q)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		wantCode(t, err, "client_gone")
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the cause is lost: %v", err)
+		}
+	})
+}
+
+func TestTransportPerUpstream(t *testing.T) {
+	up := newUpstream(t, nil, http2)
+	defer up.Close()
+	transport, err := NewTransport(UpstreamOptions{Dialer: Dialer{
+		Resolver: names{"api.internal": {loopback}},
+		Upstreams: []Upstream{{
+			Host: "API.Internal.", Port: portOf(up.Server), RootCAs: poolOf(up), ServerName: "example.com",
+			Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		}},
+	}})
+	must(t, err)
+	defer transport.CloseIdleConnections()
+	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
+	resp, err := get(t, transport, "https://api.internal:"+port+"/x")
+	must(t, err)
+	if resp.ProtoMajor != 2 || resp.TLS.Version < tls.VersionTLS12 {
+		t.Errorf("%s, TLS %x", resp.Proto, resp.TLS.Version)
+	}
+	wantBody(t, resp, "GET /x")
+}
+
+func TestUpstreamsAreChecked(t *testing.T) {
+	for _, u := range []Upstream{
+		{}, {Host: "*"}, {Host: "a.example:443"}, {Host: "*.*.example"}, {Host: "0x7f.1"}, {Host: "fe80::1%eth0"},
+		{Host: "a.example", Networks: []netip.Prefix{{}}},
+		{Host: "a.example", Networks: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr("10.1.2.3"), 8)}},
+		{Host: "a.example", Networks: []netip.Prefix{netip.MustParsePrefix("::ffff:0:0/96")}},
+	} {
+		if _, err := NewTransport(UpstreamOptions{Dialer: Dialer{Upstreams: []Upstream{u}}}); err == nil {
+			t.Errorf("%+v was taken", u)
+		}
+	}
+	if _, err := NewTransport(UpstreamOptions{Dialer: Dialer{Upstreams: []Upstream{{Host: "2001:db8::1"}, {Host: "10.0.0.1"}, {Host: "*.example"}}}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs what the tests need besides Go: curl, git, Python's requests and httpx from Debian, Node's undici, Octokit and other SDKs
+# from the npm registry. It does nothing where all of it is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Each package with a command that succeeds where it is installed.
+need=()
+want() { bash -c "$2" >/dev/null 2>&1 || need+=("$1"); }
+want curl            'command -v curl'
+want git             'command -v git'
+want ca-certificates 'test -e /etc/ssl/certs/ca-certificates.crt'
+want gcc             'command -v gcc'
+want libc6-dev       'test -e /usr/include/stdlib.h'
+want python3         'test -x /usr/bin/python3'
+want python3-requests '/usr/bin/python3 -c "import requests"'
+want python3-httpx   '/usr/bin/python3 -c "import httpx"'
+want nodejs          'command -v node'
+want npm             'command -v npm'
+
+if [ ${#need[@]} -gt 0 ]; then
+	if [ "$(id -u)" != 0 ]; then
+		echo "setup: these Debian packages are missing: ${need[*]}; install them, or run make test as root" >&2
+		exit 1
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq
+	apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
+fi
+
+cd cmd/mediator/testdata/node
+if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
+	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+	touch node_modules/.ok
+fi

@@ -1,0 +1,105 @@
+// Package wire carries requests between the mediator's processes, and between the mediator and an API that takes part: JSON over
+// HTTP, strict and bounded in both directions, with refusals as problem documents that keep their codes.
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+)
+
+// Bounds on a request and an answer, in bytes.
+const (
+	MaxRequest = 256 << 10
+	MaxAnswer  = 4 << 20
+)
+
+// Read reads one strict JSON request.
+func Read(w http.ResponseWriter, r *http.Request, v any) error {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
+	if err != nil {
+		return evidence.Refuse("query_malformed", "the request is larger than %d bytes, or broke off", MaxRequest)
+	}
+	if err := evidence.ParseStrict(raw, v); err != nil {
+		return evidence.Refuse("query_malformed", "the request is malformed: %v", err)
+	}
+	return nil
+}
+
+// Write answers with v, or with the problem document for err.
+func Write(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// Handle makes a handler of a function from request to answer.
+func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var ask Ask
+		var answer Answer
+		err := Read(w, r, &ask)
+		if err == nil {
+			answer, err = do(r.Context(), ask)
+		}
+		Write(w, answer, err)
+	}
+}
+
+// Peer is the other side of a call.
+type Peer struct {
+	HTTP *http.Client
+	// Name names the other side in a refusal, Unavailable is the refusal's code when it gives no proper answer.
+	Name, Unavailable string
+}
+
+// Call posts ask to url and reads the answer. A problem document comes back as an error with its code; whatever else goes wrong is
+// the peer's being unavailable.
+func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.GetBody = nil // nothing is asked twice: most calls consume something
+	resp, err := p.HTTP.Do(req)
+	if err != nil {
+		return evidence.Refuse(p.Unavailable, "%s does not answer", p.Name)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		err := problem.Read(resp)
+		var coded *problem.Error
+		if errors.As(err, &coded) {
+			return err
+		}
+		return evidence.Refuse(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer))
+	if err != nil {
+		return evidence.Refuse(p.Unavailable, "the answer of %s broke off", p.Name)
+	}
+	if err := json.Unmarshal(raw, answer); err != nil {
+		return evidence.Refuse(p.Unavailable, "the answer of %s cannot be read", p.Name)
+	}
+	return nil
+}
