@@ -9,10 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -145,23 +143,5 @@ func TestWriteIsolated(t *testing.T) {
 	}
 	if err := <-first; err != nil || ok != 1 || bad != 2 || sum != 1 {
 		t.Errorf("first %v, %d stored, %d refused, sum %d", err, ok, bad, sum)
-	}
-}
-
-func BenchmarkConsume(b *testing.B) {
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			l := open(b, b.TempDir())
-			var n atomic.Int64
-			b.SetParallelism(max(1, callers/2))
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					k := ledger.Key{Kind: "k", ID: fmt.Sprint(n.Add(1)), Expires: time.Now().Add(time.Minute)}
-					if err := l.Consume(context.Background(), k); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
 	}
 }

@@ -174,11 +174,13 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := d.resolve(ctx, host)
-	if err != nil {
-		return nil, err
-	}
 	upstream, _ := findUpstream(d.Upstreams, host, port)
+	addrs := []netip.Addr{upstream.Address}
+	if !upstream.Address.IsValid() {
+		if addrs, err = d.resolve(ctx, host); err != nil {
+			return nil, err
+		}
+	}
 	for _, addr := range addrs {
 		if !dialable(addr, upstream.Networks) {
 			return nil, evidence.Refuse("egress_address_denied", "%s has an address that may not be dialled (%s)", host, ClassifyAddr(addr))

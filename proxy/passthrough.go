@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -18,8 +20,11 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
-		c.post.State = ledger.StateFailed
-		return classifyError(err)
+		err = classifyError(err)
+		if !errors.Is(err, evidence.Refuse("egress_address_denied", "")) { // which is a refusal of ours, and nothing was dialled
+			c.post.State = ledger.StateFailed
+		}
+		return err
 	}
 	defer resp.Body.Close()
 	c.post.State, c.post.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true

@@ -219,6 +219,8 @@ type egressConfig struct {
 type upstreamConfig struct {
 	// Host is a host:port. Required.
 	Host string `yaml:"host"`
+	// Address is dialled in place of what the name resolves to; it must be public or in Networks. Default: the name is resolved.
+	Address string `yaml:"address"`
 	// Networks are the address ranges, besides public addresses, that its name may resolve to. Default none.
 	Networks []string `yaml:"networks"`
 	// CA is the path of PEM certificates that sign its certificate, besides the system's. Default none.

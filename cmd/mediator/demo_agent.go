@@ -40,31 +40,34 @@ func (r agentResult) outcome() string {
 // demoAgentCommand is the demo's agent: a standard HTTP client and the proxy environment, nothing else. It knows neither keys nor
 // credentials.
 func demoAgentCommand() *cobra.Command {
-	var body string
+	var body, host string
 	var solve bool
-	var host string
+	var times int
 	c := &cobra.Command{
 		Use: "agent METHOD URL", Short: "Make one call as the demo's agent", Hidden: true, Args: exactArgs(2, "a method and a URL"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 15*time.Second)
 			defer cancel()
 			call := agentCall{method: args[0], url: args[1], body: body}
-			var r agentResult
-			var err error
-			if host != "" {
-				r, err = call.withHost(ctx, host)
-			} else {
-				r, err = call.make(ctx, nil, solve)
+			for range times {
+				var r agentResult
+				var err error
+				if host != "" {
+					r, err = call.withHost(ctx, host)
+				} else {
+					r, err = call.make(ctx, nil, solve)
+				}
+				if err != nil {
+					return err
+				}
+				writeJSONLine(c.OutOrStdout(), r)
 			}
-			if err != nil {
-				return err
-			}
-			writeJSONLine(c.OutOrStdout(), r)
 			return nil
 		},
 	}
 	c.Flags().StringVar(&body, "body", "", "JSON to send")
 	c.Flags().BoolVar(&solve, "solve", false, "solve the challenge when asked to")
+	c.Flags().IntVar(&times, "times", 1, "how often to make the call")
 	c.Flags().StringVar(&host, "host", "", "name another host inside the tunnel than the CONNECT does")
 	return c
 }
@@ -133,7 +136,7 @@ func refusedConnect(err error) (agentResult, error) {
 	if ok := asURLError(err, &u); ok {
 		for _, status := range []int{http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadRequest, http.StatusBadGateway} {
 			if u.Err.Error() == http.StatusText(status) {
-				return agentResult{Status: status, Code: "connect_refused", Detail: u.Err.Error()}, nil
+				return agentResult{Status: status, Detail: u.Err.Error()}, nil
 			}
 		}
 	}

@@ -108,7 +108,7 @@ func deploymentVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, b, err := offlineVerifier(registry, auditor, bundleFile, strict, time.Now())
+			v, b, err := offlineVerifier(registry, auditor, bundleFile, strict, time.Now)
 			if err != nil {
 				return err
 			}
@@ -131,8 +131,8 @@ func trustFlags(c *cobra.Command, registry, auditor, bundleFile *string) {
 	c.Flags().StringVar(bundleFile, "bundle", "trust.json", "the trust bundle")
 }
 
-// offlineVerifier makes a verifier from files, whose clock stands at the given time.
-func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict, at time.Time) (*evidence.Verifier, bundle, error) {
+// offlineVerifier makes a verifier from files, with a clock of the caller's choice.
+func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, bundle, error) {
 	roots, err := readRoots(registry, auditor)
 	if err != nil {
 		return nil, bundle{}, err
@@ -145,7 +145,7 @@ func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict
 	if err != nil {
 		return nil, b, err
 	}
-	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return at }})
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
 	return v, b, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +65,7 @@ the time when the post was made. Challenge tokens and capabilities are secrets o
 			if err != nil {
 				return err
 			}
-			v, _, err := offlineVerifier(registry, auditor, bundleFile, strict, p.Started)
+			v, _, err := offlineVerifier(registry, auditor, bundleFile, strict, func() time.Time { return p.Started })
 			if err != nil {
 				return err
 			}

@@ -28,7 +28,7 @@ func gateSecret(path string) (evidence.Secret, error) {
 }
 
 // newGate makes the gate that a deployment's manifest asks for.
-func newGate(c gateConfig, secret evidence.Secret, trust *trustStore, strict *policy.Strict) (*gate.Gate, error) {
+func newGate(c gateConfig, secret evidence.Secret, v *evidence.Verifier, strict *policy.Strict) (*gate.Gate, error) {
 	name := c.Issuer
 	if name == "" {
 		name = "mediator-gate"
@@ -43,7 +43,7 @@ func newGate(c gateConfig, secret evidence.Secret, trust *trustStore, strict *po
 	if err != nil {
 		return nil, err
 	}
-	return gate.New(gate.Options{Challenges: challenges, Secret: secret, Issuer: name, Verifier: trust.verifier, Strict: strict})
+	return gate.New(gate.Options{Challenges: challenges, Secret: secret, Issuer: name, Verifier: v, Strict: strict})
 }
 
 // localGate lets the proxy use the mediator's own gate. proxy and gate know nothing of each other: they meet here.

@@ -61,9 +61,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "mediator: %v\n", err)
+		fmt.Fprintf(stderr, "mediator: %v%s\n", err, codeOf(err))
 		return exitRefused
 	}
+}
+
+// codeOf returns the stable code of an error, as a suffix, where it has one.
+func codeOf(err error) string {
+	var coded interface{ Code() string }
+	if errors.As(err, &coded) {
+		return " (" + coded.Code() + ")"
+	}
+	return ""
 }
 
 func rootCommand() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -178,6 +179,11 @@ func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
 		f.add(key+".networks", "%v", err)
 	}
 	up := proxy.Upstream{Host: target.Host, Port: target.Port, Networks: networks}
+	if u.Address != "" {
+		if up.Address, err = netip.ParseAddr(u.Address); err != nil {
+			f.add(key+".address", "%q is not an IP address", u.Address)
+		}
+	}
 	if u.CA != "" {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
@@ -383,7 +389,7 @@ func (s *sidecar) localGate(trust *trustStore, strict *policy.Strict) (localGate
 	if err != nil {
 		return localGate{}, err
 	}
-	g, err := newGate(s.T.Gate, secret, trust, strict)
+	g, err := newGate(s.T.Gate, secret, trust.verifier, strict)
 	return localGate{g}, err
 }
 

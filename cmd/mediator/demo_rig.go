@@ -1,0 +1,353 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// demoRules are the demo's actions, egress rules and upstreams; AWARE and PLAIN stand for the APIs' host and port.
+const demoRules = `
+actions:
+  - name: post-aware
+    match: {url: "https://AWARE/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    gate: api
+    api: {challenge: "https://AWARE/challenge", verify: "https://AWARE/verify"}
+  - name: post-plain
+    match: {url: "https://PLAIN/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+  - name: post-solved
+    match: {url: "https://PLAIN/solved", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    solver: agent
+egress:
+  - name: read-plain
+    match: {url: "https://PLAIN/**", methods: [GET]}
+  - name: read-private
+    match: {url: "http://10.0.0.1/**", methods: [GET]}
+upstreams:
+  - {host: "AWARE", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+func (d *demo) aware() string { return awareHost + ":" + portOf(d.awareAddr) }
+func (d *demo) plain() string { return plainHost + ":" + portOf(d.plainAddr) }
+
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
+// freeAddress finds a loopback port that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// copySelf puts this program where the agent's user can start it: the folder that it came from may be closed to others.
+func (d *demo) copySelf() error {
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	d.self = filepath.Join(d.dir, "mediator")
+	to, err := os.OpenFile(d.self, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// startAPIs starts the two APIs and waits until they answer.
+func (d *demo) startAPIs(ctx context.Context) error {
+	raw, err := os.ReadFile(filepath.Join(d.dir, "api-ca.pem"))
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(raw)
+	d.direct = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	for _, api := range []struct {
+		address string
+		args    []string
+	}{{d.awareAddr, []string{"--aware"}}, {d.plainAddr, nil}} {
+		cmd := exec.Command(d.self, append([]string{"demo", "api", "--dir", d.dir, "--listen", api.address}, api.args...)...) //nolint:gosec // this program itself
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		d.processes = append(d.processes, cmd)
+		if err := d.awaitAPI(ctx, api.address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) awaitAPI(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		_, err := d.seen(ctx, address)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the demo's API at %s does not answer: %w", address, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (d *demo) stop() {
+	if d.stack != nil {
+		d.stack.stop()
+	}
+	for _, p := range d.processes {
+		_ = p.Process.Signal(syscall.SIGTERM)
+		_ = p.Wait()
+	}
+	_ = os.RemoveAll(d.dir)
+}
+
+// printLogs shows the processes' logs after a demo that did not go as expected.
+func (d *demo) printLogs(w io.Writer) {
+	for _, name := range []string{"trigger", "control", "serve"} {
+		if raw, err := os.ReadFile(filepath.Join(d.dir, name+".log")); err == nil {
+			fmt.Fprintf(w, "-- %s.log\n%s", name, raw)
+		}
+	}
+}
+
+// webhook delivers an event as GitHub does, signed, and returns the event's id.
+func (d *demo) webhook(ctx context.Context, event, payload string) (string, error) {
+	secret, err := readSecret(filepath.Join(d.dir, "secrets", "webhook"), 1)
+	if err != nil {
+		return "", err
+	}
+	d.deliveries++
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(payload))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.hooks+"/hooks/github", strings.NewReader(payload))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Github-Event", event)
+	req.Header.Set("X-Github-Delivery", fmt.Sprintf("delivery-%d", d.deliveries))
+	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	resp, err := d.direct.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		return "", problem.Read(resp)
+	}
+	var answer struct {
+		EventID string `json:"eventId"`
+	}
+	err = json.NewDecoder(resp.Body).Decode(&answer)
+	return answer.EventID, err
+}
+
+// release delivers the event that a release was published.
+func (d *demo) release(ctx context.Context) (string, error) {
+	return d.webhook(ctx, "release", `{"action":"published","release":{"id":42,"tag_name":"v1.0.0","name":"First release"},"repository":{"full_name":"acme/site"}}`)
+}
+
+// scheduled waits for an event of the schedule.
+func (d *demo) scheduled(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		var events []trigger.Event
+		if err := getJSON(ctx, "unix:"+d.stack.socket("trigger"), "/v1/events", &events); err != nil {
+			return "", err
+		}
+		for _, e := range events {
+			if e.Kind == evidence.TriggerScheduled && e.State == trigger.Received && time.Until(e.ExpiresAt) > demoMaxAge/2 {
+				return e.ID, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", errors.New("no scheduled event came")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// openSession asks for a session as mediator run does, and returns the code of the refusal.
+func (d *demo) openSession(ctx context.Context, event string) (string, error) {
+	err := callJSON(ctx, d.stack.admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, nil)
+	var refused *problem.Error
+	switch {
+	case err == nil:
+		return "opened", nil
+	case errors.As(err, &refused):
+		return refused.Code(), nil
+	}
+	return "", err
+}
+
+// byWebhook delivers a release, and starts an agent for it.
+func (d *demo) byWebhook(ctx context.Context, agent ...string) (agentResult, error) {
+	event, err := d.release(ctx)
+	if err != nil {
+		return agentResult{}, err
+	}
+	return d.run(ctx, event, agent...)
+}
+
+// run starts the agent in a session of its own, by mediator run.
+func (d *demo) run(ctx context.Context, event string, agent ...string) (agentResult, error) {
+	args := append([]string{"run", "--admin", d.stack.admin(), "--event", event, "--", d.self, "demo", "agent"}, agent...)
+	return d.result(exec.CommandContext(ctx, d.self, args...)) //nolint:gosec // this program itself
+}
+
+// agent starts the agent outside of any session.
+func (d *demo) agent(ctx context.Context, proxyURL string, args ...string) (agentResult, error) {
+	cmd := exec.CommandContext(ctx, d.self, append([]string{"demo", "agent"}, args...)...) //nolint:gosec // this program itself
+	cmd.Env = proxyEnvironment(os.Environ(), proxyURL, filepath.Join(d.dir, "ca.pem"))
+	return d.result(cmd)
+}
+
+// result runs a command and reads the last result that the agent printed.
+func (d *demo) result(cmd *exec.Cmd) (agentResult, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return agentResult{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	var r agentResult
+	err := json.Unmarshal([]byte(lines[len(lines)-1]), &r)
+	return r, err
+}
+
+// seen asks one of the APIs what it received.
+func (d *demo) seen(ctx context.Context, address string) ([]seenPost, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/posts", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := d.direct.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var posts []seenPost
+	err = json.NewDecoder(resp.Body).Decode(&posts)
+	return posts, err
+}
+
+// steal plays a thief who has seen a whole accepted request pass, bearer token and all, and sends it to the API that takes part,
+// changed as he likes. It returns the code of the API's refusal.
+func (d *demo) steal(ctx context.Context, change func(*seenPost)) (string, error) {
+	posts, err := d.seen(ctx, d.awareAddr)
+	if err != nil || len(posts) == 0 {
+		return "", errors.Join(err, errors.New("there is nothing to steal"))
+	}
+	p := posts[0]
+	change(&p)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+d.awareAddr+"/posts", bytes.NewReader(p.Body))
+	if err != nil {
+		return "", err
+	}
+	req.Header = p.Header.Clone()
+	req.Header.Set("Authorization", p.Authorization)
+	resp, err := d.direct.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusCreated {
+		return "accepted", nil
+	}
+	var refused *problem.Error
+	if err := problem.Read(resp); !errors.As(err, &refused) {
+		return "", err
+	}
+	return refused.Code(), nil
+}
+
+// flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
+func (d *demo) flippedControl(ctx context.Context) (string, error) {
+	dir := filepath.Join(d.dir, "flipped")
+	files := d.files()
+	flipped := strings.Replace(string(files[manifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
+	files[manifestFile] = []byte(flipped)
+	if err := errors.Join(os.Mkdir(dir, 0o700), prepareDir(dir, files)); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"api-ca.pem", "secrets/api-token"} {
+		if err := os.Link(filepath.Join(d.dir, name), filepath.Join(dir, name)); err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.self, "serve", "--config", filepath.Join(dir, serveFile)) //nolint:gosec // this program itself
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitRefused {
+		return "", fmt.Errorf("the sidecar ended with %w: %s", err, stderr.String())
+	}
+	if !strings.Contains(stderr.String(), "(deployment_unsafe)") {
+		return "", fmt.Errorf("the sidecar said: %s", stderr.String())
+	}
+	return "deployment_unsafe", nil
+}
+
+// printEvidence draws the chain of the demo's first post.
+func (d *demo) printEvidence(ctx context.Context, w io.Writer) error {
+	if d.firstPost == "" {
+		return nil
+	}
+	var p ledger.Post
+	if err := getJSON(ctx, d.stack.admin(), "/v1/posts/"+d.firstPost, &p); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nThe evidence of the first post:")
+	chainTree(p.Artifacts).draw(indent{w})
+	fmt.Fprintln(w)
+	return nil
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "write the pages and golden files that tests compare with")
+
+// TestMain lets the test binary be the program too: a stack and the demo start their processes from the running executable.
+func TestMain(m *testing.M) {
+	program := func() {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "serve", "trigger", "control", "demo", "run":
+			program()
+		}
+	}
+	testscript.Main(m, map[string]func(){"mediator": program})
+}
+
+func TestScripts(t *testing.T) {
+	examples, err := filepath.Abs("../../configs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
+		e.Setenv("EXAMPLES", examples)
+		return nil
+	}})
+}
