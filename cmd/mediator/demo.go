@@ -240,7 +240,7 @@ func newDemo(ctx context.Context) (*demo, error) {
 			return d, err
 		}
 	}
-	if err := prepareDir(dir, d.files()); err != nil {
+	if err := prepareDir(dir, d.files(demoRules)); err != nil {
 		return d, err
 	}
 	if err := errors.Join(writeAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(demoToken)), writeDemoCertificates(dir), d.copySelf()); err != nil {
@@ -259,14 +259,14 @@ func newDemo(ctx context.Context) (*demo, error) {
 	return d, nil
 }
 
-// files are the demo's configuration: that of mediator dev, with other addresses and rules.
-func (d *demo) files() map[string][]byte {
+// files are the demo's configuration: that of mediator dev, with other addresses and the given rules.
+func (d *demo) files(rules string) map[string][]byte {
 	edit := func(raw []byte, oldnew ...string) []byte {
 		return []byte(strings.NewReplacer(oldnew...).Replace(string(raw)))
 	}
 	dev := configs.Dev
 	serve, _, _ := strings.Cut(string(dev[serveFile]), "session: {standing: true}")
-	serve = strings.Replace(serve, "127.0.0.1:8181", d.listen, 1) + strings.NewReplacer("AWARE", d.aware(), "PLAIN", d.plain()).Replace(demoRules)
+	serve = strings.Replace(serve, "127.0.0.1:8181", d.listen, 1) + strings.NewReplacer("AWARE", d.aware(), "PLAIN", d.plain()).Replace(rules)
 	return map[string][]byte{
 		serveFile: []byte(serve),
 		triggerFile: edit(dev[triggerFile], "127.0.0.1:8182", d.hooks, "sources:", "maxAge: "+demoMaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",

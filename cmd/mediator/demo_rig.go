@@ -310,7 +310,7 @@ func (d *demo) steal(ctx context.Context, change func(*seenPost)) (string, error
 // flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
 func (d *demo) flippedControl(ctx context.Context) (string, error) {
 	dir := filepath.Join(d.dir, "flipped")
-	files := d.files()
+	files := d.files(demoRules)
 	flipped := strings.Replace(string(files[manifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
 	files[manifestFile] = []byte(flipped)
 	if err := errors.Join(os.Mkdir(dir, 0o700), prepareDir(dir, files)); err != nil {

@@ -12,5 +12,8 @@ try {
   const response = await calls[what]();
   console.log(`${response.status}`);
 } catch (error) {
-  console.log(`${error.status} ${error.response?.data?.code ?? error.message}`.trim());
+  // Octokit hands out what is not application/json as bytes.
+  const data = error.response?.data;
+  const document = data instanceof ArrayBuffer ? JSON.parse(new TextDecoder().decode(data)) : data;
+  console.log(`${error.status} ${document?.code ?? error.message}`.trim());
 }

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// clientRules are what the clients may do: read, and post one kind of comment.
+const clientRules = `
+actions:
+  - name: comment
+    match: {url: "https://PLAIN/repos/{owner}/{repo}/issues/{number}/comments", methods: [POST]}
+    subject: agent:worker-1
+    action: create_comment
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+egress:
+  - name: reads
+    match: {url: "https://PLAIN/**", methods: [GET, HEAD]}
+  - name: git-fetch
+    match: {url: "https://PLAIN/git/{repo}/git-upload-pack", methods: [POST]}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// rig is a deployment with one upstream: a GitHub-like API and a git server over HTTPS.
+type rig struct {
+	*demo
+	posts atomic.Int64
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	r := &rig{demo: &demo{dir: t.TempDir(), direct: http.DefaultClient}}
+	for _, at := range []*string{&r.listen, &r.hooks, &r.awareAddr} {
+		address, err := freeAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		*at = address
+	}
+	if err := writeDemoCertificates(r.dir); err != nil {
+		t.Fatal(err)
+	}
+	upstream := httptest.NewUnstartedServer(r.api(t))
+	cert, err := tls.LoadX509KeyPair(filepath.Join(r.dir, "api.pem"), filepath.Join(r.dir, "api.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	upstream.StartTLS()
+	t.Cleanup(upstream.Close)
+	r.plainAddr = upstream.Listener.Addr().String()
+	if err := errors.Join(prepareDir(r.dir, r.files(clientRules)), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
+		t.Fatal(err)
+	}
+	if r.stack, err = startStack(ctx, r.dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stack.stop)
+	return r
+}
+
+// api answers as GitHub's API does, and serves one repository by git's own HTTP backend.
+func (r *rig) api(t *testing.T) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /repos/acme/site", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"full_name":"acme/site"}`)
+	})
+	mux.HandleFunc("POST /repos/acme/site/issues/7/comments", func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil || !json.Valid(body) || req.Header.Get("Authorization") != "Bearer "+demoToken || req.Header.Get("Idempotency-Key") == "" {
+			http.Error(w, "no token, no key or no JSON", http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"id":%d}`, r.posts.Add(1))
+	})
+	mux.HandleFunc("/", func(_ http.ResponseWriter, req *http.Request) {
+		t.Errorf("%s %s reached the upstream", req.Method, req.URL)
+	})
+	repos := r.dir + "/git"
+	sh := func(args ...string) {
+		cmd := exec.Command("git", args...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	sh("init", "-q", "-b", "main", r.dir+"/work")
+	sh("-C", r.dir+"/work", "commit", "-q", "--allow-empty", "-m", "first")
+	sh("clone", "-q", "--bare", r.dir+"/work", repos+"/site.git")
+	sh("-C", repos+"/site.git", "config", "http.receivepack", "true") // so that it is the mediator who refuses a push
+	backend := "/usr/lib/git-core/git-http-backend"
+	mux.Handle("/git/", &cgi.Handler{Path: backend, Root: "/git", Env: []string{"GIT_PROJECT_ROOT=" + repos, "GIT_HTTP_EXPORT_ALL=1"}})
+	return mux
+}
+
+// asAgent runs a command as an agent in a session of its own and returns what it printed.
+func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	event, err := r.release(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	err = runAgent(ctx, agentRun{admin: r.stack.admin(), event: event, uid: -1, args: args, stdout: &stdout, stderr: &stderr})
+	if err != nil {
+		return strings.TrimSpace(stdout.String()), fmt.Errorf("%w: %s", err, stderr.String())
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// need fails, and says what to run, where a client is not installed.
+func need(t *testing.T, command string) string {
+	t.Helper()
+	path, err := exec.LookPath(command)
+	if err != nil {
+		t.Fatalf("%s is not installed: run make setup", command)
+	}
+	return path
+}
+
+// TestClients sends unmodified clients through the proxy: a read, a post with its evidence, and posts that are refused.
+func TestClients(t *testing.T) {
+	r := newRig(t)
+	base := "https://" + r.plain()
+	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"
+	const body = `{"body":"released"}`
+	node := []string{need(t, "node"), "--no-warnings", "--import", "./testdata/node/proxy.mjs"}
+	curl := []string{need(t, "curl"), "-sS", "-w", " %{http_code}"}
+	const python = "/usr/bin/python3" // Debian's own, which Debian's packages are for
+	if _, err := os.Stat("testdata/node/node_modules/.ok"); err != nil {
+		t.Fatal("Node's packages are not installed: run make setup")
+	}
+	join := func(a []string, b ...string) []string { return append(append([]string{}, a...), b...) }
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string // what the output ends with, or holds
+	}{
+		{"curl reads", join(curl, repo), "200"},
+		{"curl reads by HTTP/1.1", join(curl, "--http1.1", repo), "200"},
+		{"curl posts", join(curl, "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl posts with Expect", join(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl posts chunked", join(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl is refused", join(curl, "-H", "Content-Type: application/json", "-d", body, milestones), `"code":"action_unmatched"`},
+		{"curl is refused a form", join(curl, "-d", "a=b", comments), `"code":"content_type"`},
+		{"curl is refused another spelling", join(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"path_ambiguous"`},
+		{"curl is refused a query", join(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"), `"code":"query_refused"`},
+		{"curl is refused a duplicate key", join(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
+		{"curl asks for its event", join(curl, "http://mediator.internal/v1/event"), `"kind":"source_event"`},
+		{"requests reads", []string{python, "testdata/client.py", "requests", "GET", repo}, "200"},
+		{"requests posts", []string{python, "testdata/client.py", "requests", "POST", comments, body}, "201"},
+		{"requests is refused", []string{python, "testdata/client.py", "requests", "POST", milestones, body}, "403 action_unmatched"},
+		{"httpx reads", []string{python, "testdata/client.py", "httpx", "GET", repo}, "200"},
+		{"httpx posts", []string{python, "testdata/client.py", "httpx", "POST", comments, body}, "201"},
+		{"httpx is refused", []string{python, "testdata/client.py", "httpx", "POST", milestones, body}, "403 action_unmatched"},
+		{"fetch reads", join(node, "testdata/node/fetch.mjs", "GET", repo), "200"},
+		{"fetch posts", join(node, "testdata/node/fetch.mjs", "POST", comments, body), "201"},
+		{"fetch is refused", join(node, "testdata/node/fetch.mjs", "POST", milestones, body), "403 action_unmatched"},
+		{"Octokit reads", join(node, "testdata/node/octokit.mjs", "read", base), "200"},
+		{"Octokit posts", join(node, "testdata/node/octokit.mjs", "comment", base), "201"},
+		{"Octokit is refused", join(node, "testdata/node/octokit.mjs", "milestone", base), "403 action_unmatched"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := r.posts.Load()
+			out, err := r.asAgent(t, tt.args...)
+			if err != nil || !strings.Contains(out, tt.want) {
+				t.Fatalf("got %q, %v; want %q", out, err, tt.want)
+			}
+			wantPosts := int64(0)
+			if tt.want == "201" {
+				wantPosts = 1
+			}
+			if got := r.posts.Load() - before; got != wantPosts {
+				t.Errorf("%d posts reached the upstream, not %d", got, wantPosts)
+			}
+			if strings.Contains(out, demoToken) {
+				t.Error("the agent saw the API's credential")
+			}
+		})
+	}
+	t.Run("git reads", func(t *testing.T) {
+		to := filepath.Join(t.TempDir(), "site")
+		if out, err := r.asAgent(t, need(t, "git"), "clone", "-q", base+"/git/site.git", to); err != nil {
+			t.Fatalf("%s %v", out, err)
+		}
+		if out, err := exec.Command("git", "-C", to, "log", "--format=%s").Output(); err != nil || strings.TrimSpace(string(out)) != "first" {
+			t.Errorf("got %q, %v", out, err)
+		}
+	})
+	t.Run("git may not push", func(t *testing.T) {
+		_, err := r.asAgent(t, need(t, "git"), "-C", r.dir+"/work", "push", "-q", base+"/git/site.git", "main:other")
+		if err == nil || !strings.Contains(err.Error(), "403") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("each call left one record", func(t *testing.T) {
+		var posts []ledger.Post
+		if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000", &posts); err != nil {
+			t.Fatal(err)
+		}
+		forwarded := 0
+		for _, p := range posts {
+			if p.State == ledger.StateForwarding {
+				t.Errorf("%s has no outcome", p.ID)
+			}
+			if p.Flow == "post" && p.State == ledger.StateForwarded {
+				forwarded++
+			}
+		}
+		if int64(forwarded) != r.posts.Load() {
+			t.Errorf("%d posts are recorded as forwarded; %d reached the upstream", forwarded, r.posts.Load())
+		}
+	})
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestDemo plays the demo: each scenario has to go as expected.
+func TestDemo(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if err := runDemo(context.Background(), true, &stdout, &stderr); err != nil {
+		t.Errorf("%v\n%s", err, stderr.String())
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	if len(lines) < 14 {
+		t.Errorf("only %d scenarios were played", len(lines))
+	}
+	for _, line := range lines {
+		var p played
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			t.Fatal(err)
+		}
+		if !p.OK || p.Expected != p.Happened {
+			t.Errorf("%s: %s happened, not %s", p.Scenario, p.Happened, p.Expected)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/configs"
+)
+
+// TestDocsConfiguration compares the configuration reference with what the types say; -update writes it.
+func TestDocsConfiguration(t *testing.T) {
+	const path = "../../docs/configuration.md"
+	var want bytes.Buffer
+	if err := writeReference(&want); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Error("docs/configuration.md is not what the types say: run make docs")
+	}
+}
+
+// TestEveryOptionIsExplained finds configuration keys without a comment.
+func TestEveryOptionIsExplained(t *testing.T) {
+	options, err := configDocs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, list := range options {
+		for _, o := range list {
+			if !strings.HasPrefix(o.comment, "`"+o.key+"`") && !strings.Contains(o.comment, " ") {
+				t.Errorf("%s.%s has no comment", name, o.key)
+			}
+		}
+	}
+}
+
+// TestExamples reads every shipped configuration file as its process would.
+func TestExamples(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../configs")); err != nil {
+		t.Fatal(err)
+	}
+	// The secrets that the examples name are the reader's own.
+	for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key", "github-webhook", "billing-webhook", "engine-webhook"} {
+		writeSecret(t, filepath.Join(dir, "secrets", name))
+	}
+	writeSecret(t, filepath.Join(dir, "dev", "secrets", "webhook"))
+	for name, content := range configs.Dev {
+		if err := writeAbsent(filepath.Join(dir, "dev", name), content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "trigger.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = bytes.Replace(raw, []byte("/var/spool/mediator-jobs"), []byte(filepath.Join(dir, "jobs")), 1)
+	if err := os.WriteFile(filepath.Join(dir, "trigger.yaml"), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob(filepath.Join(dir, "dev", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files = append(files, more...); len(files) != 10 {
+		t.Errorf("%d files", len(files))
+	}
+	for _, path := range files {
+		kind, err := checkConfigFile(path)
+		// The example manifest pins no real policy and environment; all else about it must be right.
+		if err != nil {
+			t.Errorf("%s (%s): %v", path, kind, err)
+		}
+	}
+}
+
+func writeSecret(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeAbsent(path, []byte("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0")); err != nil {
+		t.Fatal(err)
+	}
+}
