@@ -58,7 +58,7 @@ func (s *Server) Challenge() http.Handler {
 // Verify answers POST with an envelope and a binding by a capability.
 func (s *Server) Verify() http.Handler {
 	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {
-		a, err := s.gate.Admit(ctx, AdmitRequest{Envelope: r.Envelope, Binding: r.Binding}, s.consume)
+		a, err := s.gate.Admit(ctx, AdmitRequest(r), s.consume)
 		if err != nil {
 			return verifyAnswer{}, err
 		}

@@ -1,0 +1,708 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// secretToken is the credential that no agent may ever see.
+const secretToken = "the-credential-of-the-upstream"
+
+// postRig is a whole choke point between an agent and an upstream, with roles that can be made to fail.
+type postRig struct {
+	*rig
+	pipeline *Pipeline
+	sessions *Sessions
+	session  *Session
+	client   *http.Client
+	record   *memoryRecord
+	roles    *fakeRoles
+	upstream *httptest.Server
+	base     string
+
+	mu   sync.Mutex
+	sent []*http.Request // what the upstream received, bodies read
+	body []string
+}
+
+// memoryRecord is a record in memory that insists on its contract: one record a call, the intent before the outcome.
+type memoryRecord struct {
+	t    *testing.T
+	fail error // what Begin answers
+
+	mu    sync.Mutex
+	posts map[string]ledger.Post
+	order []string
+}
+
+func (m *memoryRecord) Begin(_ context.Context, p ledger.Post, keys ...ledger.Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	if _, ok := m.posts[p.ID]; ok || p.State != ledger.StateForwarding || len(keys) == 0 {
+		m.t.Errorf("Begin of %s: state %s, %d keys", p.ID, p.State, len(keys))
+	}
+	m.posts[p.ID] = p
+	return nil
+}
+
+func (m *memoryRecord) Finish(_ context.Context, p ledger.Post) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was, ok := m.posts[p.ID]; !ok || was.State != ledger.StateForwarding {
+		m.t.Errorf("Finish of %s, which had not begun or was finished", p.ID)
+	}
+	m.posts[p.ID] = p
+	m.order = append(m.order, p.ID)
+	return nil
+}
+
+func (m *memoryRecord) Record(_ context.Context, p ledger.Post) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.posts[p.ID]; ok {
+		m.t.Errorf("a second record of %s", p.ID)
+	}
+	m.posts[p.ID] = p
+	m.order = append(m.order, p.ID)
+	return nil
+}
+
+// last returns the newest record and how many there are.
+func (m *memoryRecord) last() (ledger.Post, int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.order) == 0 {
+		return ledger.Post{}, 0
+	}
+	return m.posts[m.order[len(m.order)-1]], len(m.order)
+}
+
+// fakeRoles are the trigger service, the control plane and the gate. They sign with real keys; fail makes one step refuse, and
+// change alters what it signs.
+type fakeRoles struct {
+	fail       map[string]error
+	panics     bool
+	presents   bool
+	challenges *challenge.Issuer
+	origin     *signer.Issuer[evidence.TriggerOriginProof]
+	receipt    *signer.Issuer[evidence.TriggerReceipt]
+	decision   *signer.Issuer[evidence.PolicyDecision]
+	grant      *signer.Issuer[evidence.ActionGrant]
+	otherEvent bool
+}
+
+func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
+	if err := f.fail["trigger"]; err != nil {
+		return trigger.Evidence{}, err
+	}
+	if f.otherEvent {
+		eventID = "evt_other"
+	}
+	h := evidence.HashBytes(nil)
+	proof, _, err := f.origin.Sign(ctx, evidence.TriggerOriginProof{Kind: evidence.TriggerSourceEvent, Source: "github", VerificationMethod: evidence.MethodWebhookSignature, EventID: eventID, EvidenceID: "d", PayloadHash: h, BindingHash: b.Hash(), EvidenceHash: h})
+	if err != nil {
+		return trigger.Evidence{}, err
+	}
+	receipt, _, err := f.receipt.Sign(ctx, evidence.TriggerReceipt{Kind: evidence.TriggerSourceEvent, Source: "github", EventID: eventID, PayloadHash: h, BindingHash: b.Hash(), OriginProofHash: evidence.HashToken(proof)})
+	return trigger.Evidence{OriginProof: proof, TriggerReceipt: receipt}, err
+}
+
+func (f *fakeRoles) Claim(_ context.Context, c trigger.Claim) (trigger.Event, error) {
+	if err := f.fail["claim"]; err != nil {
+		return trigger.Event{}, err
+	}
+	return trigger.Event{ID: "evt_next", Kind: evidence.TriggerScheduled, Source: "hourly", ClaimedBy: c.Runtime}, nil
+}
+
+func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
+	if err := f.fail["decision"]; err != nil {
+		return policy.Decision{}, err
+	}
+	h, b := evidence.HashBytes(nil), r.Binding
+	token, d, err := f.decision.Sign(ctx, evidence.PolicyDecision{Action: b.Action, BindingHash: b.Hash(), ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow, EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: h, OriginEvidenceID: "d", OriginVerificationMethod: evidence.MethodWebhookSignature, PolicyHash: h, Resource: b.Resource, Rule: "r", RuntimeID: r.RuntimeID, Subject: b.Subject, TriggerEventID: "e", TriggerKind: "k", TriggerSource: "s"})
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	one := []string{"x"}
+	grant, _, err := f.grant.Sign(ctx, evidence.ActionGrant{Subject: b.Subject, Actions: one, BindingHashes: one, ContentHashes: one, EnvironmentHash: h, OriginEvidenceHashes: one, OriginEvidenceIDs: one, OriginVerificationMethods: one, PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{d.ID}, PolicyHash: h, Resources: one, RuntimeIDs: one, TriggerEventIDs: one, TriggerSources: one})
+	return policy.Decision{PolicyDecision: token, Grant: grant}, err
+}
+
+func (f *fakeRoles) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
+	if f.panics {
+		panic("a fault in the gate")
+	}
+	if err := f.fail["challenge"]; err != nil {
+		return challenge.Challenge{}, err
+	}
+	return f.challenges.Create(ctx, b)
+}
+
+func (f *fakeRoles) Admit(context.Context, evidence.Envelope, evidence.Binding) (Admission, error) {
+	checks := []ledger.Check{{Name: "chain", OK: f.fail["gate"] == nil}}
+	return Admission{Capability: "capability", CapabilityID: "cap_1", Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
+}
+
+func (f *fakeRoles) Authorize(_ context.Context, p Posting) (Authorization, error) {
+	if p.AccessTokenHash != evidence.HashBytes([]byte("Bearer "+secretToken)) {
+		return Authorization{}, errors.New("another access token")
+	}
+	return Authorization{Keys: []ledger.Key{{Kind: "capability", ID: p.CapabilityID}}}, f.fail["proof"]
+}
+
+func (f *fakeRoles) Presents() bool { return f.presents }
+
+// expected is a policy for one role of these tests.
+func expected(role string) evidence.Expected {
+	return evidence.Expected{Issuers: []string{role}, Audiences: []string{"aud"}, KeyIDs: []string{role}, MaxAge: time.Minute}
+}
+
+// newIssuer makes a role's signer and certifies its key.
+func newIssuer[C any](t *testing.T, registry *custody.Memory, certificates *[]string, kind evidence.Kind[C], role string) *signer.Issuer[C] {
+	t.Helper()
+	key, err := custody.NewMemory(role)
+	must(t, err)
+	v, err := key.Current(context.Background())
+	must(t, err)
+	certify, err := signer.New(evidence.SignerCertificateKind, registry, signer.Options{Issuer: "registry", Audience: "aud", Lifetime: time.Hour, Now: time.Now})
+	must(t, err)
+	token, _, err := certify.Sign(context.Background(), evidence.SignerCertificate{
+		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{kind.Purpose}, SubjectIssuer: role, SubjectKeyID: v.KeyID(),
+		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+	})
+	must(t, err)
+	*certificates = append(*certificates, token)
+	i, err := signer.New(kind, key, signer.Options{Issuer: role, Audience: "aud", Lifetime: time.Minute, Now: time.Now})
+	must(t, err)
+	return i
+}
+
+func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
+	t.Helper()
+	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
+	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := io.ReadAll(r.Body)
+		p.mu.Lock()
+		p.sent, p.body = append(p.sent, r), append(p.body, string(raw))
+		p.mu.Unlock()
+		answer(w, r)
+	}))
+	registry, err := custody.NewMemory("registry")
+	must(t, err)
+	var certs []string
+	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
+	must(t, err)
+	challenges, err := challenge.NewIssuer(secret, challenge.Options{Issuer: "gate", Audience: "gate", Now: time.Now})
+	must(t, err)
+	p.roles = &fakeRoles{
+		fail: make(map[string]error), challenges: challenges,
+		origin:   newIssuer(t, registry, &certs, evidence.TriggerOriginProofKind, "origin"),
+		receipt:  newIssuer(t, registry, &certs, evidence.TriggerReceiptKind, "receipt"),
+		decision: newIssuer(t, registry, &certs, evidence.PolicyDecisionKind, "decision"),
+		grant:    newIssuer(t, registry, &certs, evidence.ActionGrantKind, "grant"),
+	}
+	runtime := newIssuer(t, registry, &certs, evidence.RuntimeAttestationKind, "runtime")
+	session := newIssuer(t, registry, &certs, evidence.SessionReceiptKind, "session")
+	prove := newIssuer(t, registry, &certs, evidence.RequestProofKind, "prove")
+	root, err := registry.Current(context.Background())
+	must(t, err)
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, certs, evidence.SignerPolicy{Expected: expected("registry")})
+	must(t, err)
+	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now})
+	must(t, err)
+	credential, err := NewCredential("Authorization", "Bearer ", secretToken)
+	must(t, err)
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	must(t, err)
+
+	base := "https://" + at(0, p.upstream)
+	p.base = base
+	match := func(method, path string) Match {
+		m, err := ParseMatch(base+path, []string{method})
+		must(t, err)
+		return m
+	}
+	action := func(name, path string) Action {
+		return Action{Name: name, Match: match("POST", path), Subject: "agent", Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: p.roles}
+	}
+	actions := []Action{action("posts", "/posts"), action("solve", "/solve"), action("query", "/query"), action("raw", "/raw")}
+	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, ContentRaw, 4<<20
+	egress := []Egress{{Name: "reads", Match: match("GET", "/**")}, {Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
+	o := PipelineOptions{
+		Sessions: p.sessions, Triggers: p.roles, Control: p.roles, Record: p.record, Verifier: verifier,
+		Strict:                &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")}, Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"), Grant: expected("grant")},
+		DeploymentCertificate: func() string { return "deployment" }, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
+		RuntimeID: "worker-1", EnvironmentHash: evidence.HashBytes(nil), CAPEM: []byte("CA"), SpoolDir: t.TempDir(), Metrics: metrics, Log: zap.NewNop(), Now: time.Now,
+	}
+	p.rig = newRig(t, func(po *Options) {
+		if change != nil {
+			change(&o, actions)
+		}
+		o.Transport = newTestTransport(t, p.upstream)
+		o.Rules, err = NewRules(actions, egress)
+		must(t, err)
+		p.pipeline, err = NewPipeline(o)
+		must(t, err)
+		po.Handler, po.Connect, po.Refuse, po.Refused, po.NonProxy = p.pipeline, p.pipeline.Connect, p.pipeline.Refuse, p.pipeline.Refused, p.pipeline.NonProxy()
+	}, p.upstream)
+	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
+	p.client = p.rig.client(http1)
+	return p
+}
+
+func created(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusCreated)
+	_, _ = io.WriteString(w, "made")
+}
+
+// send makes one call; header pairs follow the body.
+func (p *postRig) send(method, path, body string, header ...string) (*http.Response, string) {
+	p.t.Helper()
+	url := path
+	if strings.HasPrefix(path, "/") {
+		url = p.base + path
+	}
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	must(p.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	resp, err := p.client.Do(req)
+	must(p.t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	must(p.t, err)
+	return resp, string(raw)
+}
+
+// wantRefused sends a call and demands a refusal with this code, one record of it, and an upstream that saw nothing.
+func (p *postRig) wantRefused(code, method, path, body string, header ...string) {
+	p.t.Helper()
+	_, before := p.record.last()
+	sent := len(p.sent)
+	_, answer := p.send(method, path, body, header...)
+	var d problem.Details
+	if err := json.Unmarshal([]byte(answer), &d); err != nil || d.Code != code {
+		p.t.Fatalf("got %s, want code %s", answer, code)
+	}
+	rec, n := p.record.last()
+	if n != before+1 || rec.Code != code || rec.State != ledger.StateRefused || rec.ID != d.Post {
+		p.t.Errorf("%d records, the last %+v", n-before, rec)
+	}
+	if len(p.sent) != sent {
+		p.t.Error("the upstream saw the call")
+	}
+}
+
+func TestPostIsForwardedOnce(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	const body = "{ \"b\":1,\n\"a\":2 }"
+	resp, answer := p.send("POST", "/posts", body, "Authorization", "Bearer the-agents-own", "Cookie", "a=b", "Idempotency-Key", "mine", "ActionProof-Capability", "forged", "X-Keep", "kept")
+	if resp.StatusCode != http.StatusCreated || answer != "made" {
+		t.Fatalf("got %d %s", resp.StatusCode, answer)
+	}
+	if len(p.sent) != 1 || p.body[0] != body {
+		t.Fatalf("the upstream saw %d calls, %q", len(p.sent), p.body)
+	}
+	for name, want := range map[string]string{"Authorization": "Bearer " + secretToken, "Cookie": "", "Idempotency-Key": "cap_1", "Actionproof-Capability": "", "Actionproof-Request-Proof": "", "X-Keep": "kept"} {
+		if got := strings.Join(p.sent[0].Header.Values(name), "|"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	rec, n := p.record.last()
+	if n != 1 || rec.State != ledger.StateForwarded || rec.Status != 201 || rec.ID != resp.Header.Get("ActionProof-Post") || rec.Flow != "post" {
+		t.Errorf("%d records, %+v", n, rec)
+	}
+	hash, err := evidence.HashJSON([]byte(`{"a":2,"b":1}`))
+	must(t, err)
+	if rec.ContentHash != hash || rec.Resource != "POST /posts" || len(rec.Artifacts) != 10 {
+		t.Errorf("content %s, resource %s, %d artifacts", rec.ContentHash, rec.Resource, len(rec.Artifacts))
+	}
+	var steps []string
+	for _, s := range rec.Steps {
+		steps = append(steps, s.Name)
+	}
+	if got := strings.Join(steps, " "); got != "session match content challenge trigger decision attest gate proof consume upstream relay" {
+		t.Errorf("steps: %s", got)
+	}
+	raw, err := json.Marshal(rec)
+	must(t, err)
+	if strings.Contains(string(raw), secretToken) {
+		t.Error("the record holds the credential")
+	}
+}
+
+func TestEvidenceHeadersGoOnlyToWhoReadsThem(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	p.roles.presents = true
+	p.send("POST", "/posts", "{}")
+	if p.sent[0].Header.Get("ActionProof-Capability") != "capability" || p.sent[0].Header.Get("ActionProof-Request-Proof") == "" {
+		t.Errorf("got %v", p.sent[0].Header)
+	}
+}
+
+func TestEachStepFailsClosed(t *testing.T) {
+	refusal := evidence.Refuse("policy_denied", "refused by the test")
+	for _, step := range []string{"challenge", "trigger", "decision", "gate", "proof"} {
+		t.Run(step, func(t *testing.T) {
+			p := newPostRig(t, created, nil)
+			p.roles.fail[step] = refusal
+			p.wantRefused("policy_denied", "POST", "/posts", "{}")
+			delete(p.roles.fail, step)
+			if resp, _ := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated {
+				t.Errorf("the valid post is refused too: %d", resp.StatusCode)
+			}
+		})
+	}
+	t.Run("an error that nobody classified", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.roles.fail["gate"] = errors.New("secret detail " + secretToken)
+		p.wantRefused("internal", "POST", "/posts", "{}")
+		if rec, _ := p.record.last(); strings.Contains(fmt.Sprint(rec), secretToken) {
+			t.Error("the record holds what nobody classified")
+		}
+	})
+	t.Run("a panic", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.roles.panics = true
+		p.wantRefused("internal", "POST", "/posts", "{}")
+	})
+	t.Run("a key used before", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.record.fail = &ledger.ConsumedError{Key: ledger.Key{Kind: "capability", ID: "cap_1"}}
+		p.wantRefused("replayed", "POST", "/posts", "{}")
+	})
+	t.Run("evidence for another event", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.roles.otherEvent = true
+		p.wantRefused("receipt_mismatch", "POST", "/posts", "{}")
+	})
+	t.Run("a receipt by an unknown key", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		registry, err := custody.NewMemory("registry")
+		must(t, err)
+		p.roles.receipt = newIssuer(t, registry, new([]string), evidence.TriggerReceiptKind, "receipt")
+		p.wantRefused("signature_invalid", "POST", "/posts", "{}")
+	})
+}
+
+func TestCallsThatAreRefused(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	for _, tt := range []struct {
+		name, code, method, path, body string
+		header                         []string
+	}{
+		{"no rule", "action_unmatched", "POST", "/other", "{}", nil},
+		{"another method", "action_unmatched", "DELETE", "/posts", "", nil},
+		{"upper case", "action_unmatched", "POST", "/Posts", "{}", nil},
+		{"a slash after it", "action_unmatched", "POST", "/posts/", "{}", nil},
+		{"two slashes", "path_ambiguous", "POST", "//posts", "{}", nil},
+		{"a needless escape", "path_ambiguous", "POST", "/%70osts", "{}", nil},
+		{"an escaped dot segment", "path_ambiguous", "POST", "/x/%2e%2e/posts", "{}", nil},
+		{"a query", "query_refused", "POST", "/posts?a=b", "{}", nil},
+		{"an empty query", "query_refused", "POST", "/posts?", "{}", nil},
+		{"a method override", "header_refused", "POST", "/posts", "{}", []string{"X-HTTP-Method-Override", "DELETE"}},
+		{"an upgrade", "upgrade_refused", "GET", "/", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}},
+		{"no JSON", "content_malformed", "POST", "/posts", "{", nil},
+		{"a duplicate key", "content_malformed", "POST", "/posts", `{"a":1,"\u0061":2}`, nil},
+		{"a number without a canonical form", "content_number_lossy", "POST", "/posts", `{"a":9007199254740993}`, nil},
+		{"deep nesting", "content_too_deep", "POST", "/posts", strings.Repeat("[", 101) + strings.Repeat("]", 101), nil},
+		{"an encoded body", "content_encoded", "POST", "/posts", "{}", []string{"Content-Encoding", "gzip"}},
+		{"two types", "content_type", "POST", "/posts", "{}", []string{"Content-Type", "text/plain"}},
+		{"a large body", "content_too_large", "POST", "/posts", `"` + strings.Repeat("x", 1<<20) + `"`, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p.t = t
+			p.wantRefused(tt.code, tt.method, tt.path, tt.body, tt.header...)
+		})
+	}
+}
+
+func TestQueryIsPartOfTheResource(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	p.send("POST", "/query?a=b", "{}")
+	if rec, _ := p.record.last(); rec.Resource != "POST /query?a=b" || rec.State != ledger.StateForwarded {
+		t.Errorf("got %+v", rec)
+	}
+}
+
+func TestRawBodiesAreSpooled(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	body := strings.Repeat("\x00binary", 400_000)
+	resp, _ := p.send("POST", "/raw", body, "Content-Type", "multipart/form-data; boundary=x")
+	rec, _ := p.record.last()
+	if resp.StatusCode != http.StatusCreated || p.body[0] != body || rec.ContentHash != evidence.HashBytes([]byte(body)) || rec.BytesOut != int64(len(body)) {
+		t.Errorf("status %d, %d bytes arrived, record %+v", resp.StatusCode, len(p.body[0]), rec)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Run("the upstream cannot be reached", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.upstream.Close()
+		_, answer := p.send("POST", "/posts", "{}")
+		if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" || !strings.Contains(answer, "upstream_unreachable") {
+			t.Errorf("got %+v, %s", rec, answer)
+		}
+	})
+	t.Run("the upstream is lost after it was sent", func(t *testing.T) {
+		p := newPostRig(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil)
+		p.upstream.Config.ErrorLog = nil
+		p.send("POST", "/posts", "{}")
+		if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateIndeterminate || len(p.sent) != 1 {
+			t.Errorf("%d calls arrived, record %+v", len(p.sent), rec)
+		}
+	})
+	t.Run("the agent goes away", func(t *testing.T) {
+		arrived, answer := make(chan struct{}), make(chan struct{})
+		p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
+			close(arrived)
+			<-answer
+			w.WriteHeader(http.StatusCreated)
+		}, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		req, err := http.NewRequestWithContext(ctx, "POST", p.base+"/posts", strings.NewReader("{}"))
+		must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if resp, err := p.client.Do(req); err == nil {
+				resp.Body.Close()
+			}
+		}()
+		<-arrived
+		cancel()
+		<-done
+		close(answer)
+		deadline := time.After(10 * time.Second)
+		for {
+			if rec, n := p.record.last(); n == 1 {
+				if rec.State != ledger.StateForwarded || rec.Status != 201 {
+					t.Errorf("got %+v", rec)
+				}
+				return
+			}
+			select {
+			case <-deadline:
+				t.Fatal("the outcome was never recorded")
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+}
+
+func TestAgentSolves(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	ask := func() challenge.Challenge {
+		resp, answer := p.send("POST", "/solve", "{}")
+		var d problem.Details
+		must(t, json.Unmarshal([]byte(answer), &d))
+		if resp.StatusCode != http.StatusPreconditionRequired || d.Code != "challenge_required" {
+			t.Fatalf("got %d %s", resp.StatusCode, answer)
+		}
+		ch, err := challenge.ParseChallenge(d.Challenge)
+		must(t, err)
+		return ch
+	}
+	ch := ask()
+	answers, err := challenge.Solve(context.Background(), ch.Tasks)
+	must(t, err)
+	raw, err := json.Marshal(evidence.Response{ChallengeID: ch.ID, Answers: answers})
+	must(t, err)
+	response := base64.RawURLEncoding.EncodeToString(raw)
+	const token, answer = "ActionProof-Challenge", "ActionProof-Response"
+	p.wantRefused("response_malformed", "POST", "/solve", "{}", token, ch.Token)
+	p.wantRefused("response_malformed", "POST", "/solve", "{}", token, ch.Token, answer, response, answer, response)
+	p.wantRefused("response_malformed", "POST", "/solve", "{}", token, ch.Token, answer, "no base64!")
+	p.wantRefused("challenge_binding_mismatch", "POST", "/solve", `{"other":1}`, token, ch.Token, answer, response)
+	if resp, body := p.send("POST", "/solve", "{}", token, ch.Token, answer, response); resp.StatusCode != http.StatusCreated {
+		t.Errorf("got %d %s", resp.StatusCode, body)
+	}
+	if h := p.sent[0].Header; h.Get(token) != "" || h.Get(answer) != "" {
+		t.Error("the answer went to the upstream")
+	}
+}
+
+func TestEgress(t *testing.T) {
+	next := make(chan struct{})
+	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/events" {
+			created(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			w.(http.Flusher).Flush()
+			<-next
+		}
+	}, nil)
+	resp, err := p.client.Get(p.base + "/events")
+	must(t, err)
+	events := bufio.NewReader(resp.Body)
+	for i := range 3 { // each event arrives before the next one is made
+		line, err := events.ReadString('\n')
+		must(t, err)
+		if line != fmt.Sprintf("data: %d\n", i) {
+			t.Errorf("got %q", line)
+		}
+		_, err = events.ReadString('\n')
+		must(t, err)
+		next <- struct{}{}
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+
+	p.send("PUT", "/inference", "{}", "Authorization", "Bearer the-agents-own")
+	if got := p.sent[1].Header.Get("Authorization"); got != "Bearer "+secretToken {
+		t.Errorf("the credential was not injected: %s", got)
+	}
+	p.send("GET", "/x", "", "Authorization", "Bearer the-agents-own")
+	if got := p.sent[2].Header.Get("Authorization"); got != "Bearer the-agents-own" {
+		t.Errorf("a rule without a credential changed the agent's own: %s", got)
+	}
+	if rec, n := p.record.last(); n != 3 || rec.Flow != "egress" || rec.State != ledger.StateForwarded || rec.Rule != "reads" {
+		t.Errorf("%d records, %+v", n, rec)
+	}
+}
+
+func TestSessionEndsInsideATunnel(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	p.send("GET", "/x", "")
+	p.sessions.Close(p.session.ID)
+	p.wantRefused("session_required", "GET", "/x", "")
+	resp, _ := p.send("GET", "/x", "")
+	if resp.StatusCode != http.StatusProxyAuthRequired || resp.Header.Get("Proxy-Authenticate") == "" {
+		t.Errorf("got %d %v", resp.StatusCode, resp.Header)
+	}
+}
+
+func TestRefusedConnectLeavesOneRecord(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	for _, tt := range []struct{ name, request, code string }{
+		{"no rule for the host", "CONNECT elsewhere.example.org:443 HTTP/1.1\r\nHost: elsewhere.example.org:443\r\n\r\n", "egress_denied"},
+		{"wrong credentials", "CONNECT a.example.com:443 HTTP/1.1\r\nHost: a.example.com:443\r\nProxy-Authorization: Basic c2VzOm5v\r\n\r\n", "session_credentials"},
+		{"not a proxy request", "GET /x HTTP/1.1\r\nHost: x\r\n\r\n", "not_a_proxy_request"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, before := p.record.last()
+			c := p.dial()
+			defer c.Close()
+			resp := roundTripRaw(t, c, tt.request)
+			var d problem.Details
+			must(t, json.NewDecoder(resp.Body).Decode(&d))
+			rec, n := p.record.last()
+			if d.Code != tt.code || n != before+1 || rec.Code != tt.code || rec.ID != d.Post {
+				t.Errorf("answer %+v, %d records, %+v", d, n-before, rec)
+			}
+		})
+	}
+}
+
+func TestInternalPages(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Standing = true })
+	const at = "http://" + InternalHost
+	if _, body := p.send("GET", at+"/v1/event", ""); !strings.Contains(body, `"id":"evt_1"`) {
+		t.Errorf("got %s", body)
+	}
+	if _, body := p.send("GET", at+"/v1/ca.pem", ""); body != "CA" {
+		t.Errorf("got %s", body)
+	}
+	p.wantRefused("internal_unknown", "GET", at+"/v1/sessions", "")
+	p.wantRefused("internal_unknown", "POST", at+"/v1/event", "{}")
+	p.wantRefused("wait_malformed", "GET", at+"/v1/event/next?wait=1h", "")
+	if _, body := p.send("GET", at+"/v1/event/next?wait=1s", ""); !strings.Contains(body, `"id":"evt_next"`) {
+		t.Errorf("got %s", body)
+	}
+	if _, open := p.sessions.Get(p.session.ID); open {
+		t.Error("the earlier session is still open")
+	}
+	p.roles.fail["claim"] = evidence.Refuse("event_none", "none")
+	p.wantRefused("event_none", "GET", at+"/v1/event/next?wait=0s", "")
+	p.wantRefused("session_required", "GET", at+"/v1/event", "")
+
+	single := newPostRig(t, created, nil)
+	single.wantRefused("session_single_event", "GET", at+"/v1/event/next", "")
+}
+
+func TestSessions(t *testing.T) {
+	s := NewSessions(time.Now)
+	session, password, err := s.Open(trigger.Event{ID: "evt_1"}, "worker-1")
+	must(t, err)
+	basic := func(user, password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
+	if got, err := s.Find(basic(session.ID, password)); err != nil || got != session {
+		t.Errorf("got %v, %v", got, err)
+	}
+	_, err = s.Find("")
+	wantCode(t, err, "session_required")
+	standing := s.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
+	if got, err := s.Find(""); err != nil || got != standing {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for name, header := range map[string]string{
+		"wrong password": basic(session.ID, password+"x"), "no password": basic(session.ID, ""), "unknown session": basic("ses_x", password),
+		"the standing session has no password": basic(standing.ID, ""), "no Basic": "Bearer x", "no base64": "Basic %",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := s.Find(header)
+			wantCode(t, err, "session_credentials")
+		})
+	}
+	first := session.Transcript()
+	session.Note("a")
+	second := session.Transcript()
+	session.Note("a")
+	if first == second || second == session.Transcript() || !evidence.IsHash(second) {
+		t.Error("the transcript does not grow with each call")
+	}
+	if !s.Close(session.ID) || s.Close(session.ID) {
+		t.Error("a session is closed once")
+	}
+	_, err = s.Find(basic(session.ID, password))
+	wantCode(t, err, "session_credentials")
+}
+
+func TestCredentialIsNeverPrinted(t *testing.T) {
+	c, err := NewCredential("Authorization", "Bearer ", secretToken)
+	must(t, err)
+	raw, err := json.Marshal(c)
+	must(t, err)
+	if s := fmt.Sprintf("%v %+v %#v %s %d", c, c, c, c, c) + string(raw); strings.Contains(s, "upstream") {
+		t.Errorf("it prints as %s", s)
+	}
+	if _, err := NewCredential("Authorization", "", ""); err == nil {
+		t.Error("an empty credential was accepted")
+	}
+}

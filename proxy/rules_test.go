@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func match(t testing.TB, url string, methods ...string) Match {
+	t.Helper()
+	m, err := ParseMatch(url, methods)
+	must(t, err)
+	return m
+}
+
+func TestFind(t *testing.T) {
+	rules, err := NewRules([]Action{
+		{Name: "post", Match: match(t, "https://api.example.com/posts", "POST")},
+		{Name: "comment", Match: match(t, "https://api.example.com/repos/{o}/{r}/comments", "POST")},
+		{Name: "port", Match: match(t, "https://api.example.com:8443/posts", "POST")},
+	}, []Egress{
+		{Name: "reads", Match: match(t, "https://api.example.com/**", "GET", "HEAD")},
+		{Name: "one", Match: match(t, "https://api.example.com/one", "GET")},
+		{Name: "inference", Match: match(t, "https://api.example.com/v1/chat", "POST")},
+		{Name: "domain", Match: match(t, "https://*.example.com/**", "GET", "POST", "PUT")},
+		{Name: "plain", Match: match(t, "http://plain.example.org/**", "GET")},
+	})
+	must(t, err)
+	for _, tt := range []struct{ method, url, want string }{
+		{"POST", "https://api.example.com/posts", "post"},
+		{"POST", "https://api.example.com/repos/a/b/comments", "comment"},
+		{"POST", "https://api.example.com/repos/a/b%2Fc/comments", "comment"},
+		{"POST", "https://api.example.com:8443/posts", "port"},
+		{"POST", "https://api.example.com/v1/chat", "inference"},
+		{"GET", "https://api.example.com/posts", "reads"},
+		{"GET", "https://api.example.com/", "reads"},
+		{"GET", "https://api.example.com/one", "one"},
+		{"HEAD", "https://api.example.com/one", "reads"},
+		{"GET", "https://other.example.com/x", "domain"},
+		{"POST", "https://deep.other.example.com/x", "domain"},
+		{"PUT", "https://api.example.com/x", "domain"}, // no action of this host has the method
+		{"GET", "http://plain.example.org/x", "plain"},
+
+		{"POST", "https://api.example.com/other", "action_unmatched"}, // the domain's rule does not take what the host's actions did not
+		{"POST", "https://api.example.com/Posts", "action_unmatched"},
+		{"POST", "https://api.example.com/posts/", "action_unmatched"},
+		{"POST", "https://api.example.com/repos/a//comments", "path_ambiguous"},
+		{"POST", "https://api.example.com/repos/a/comments", "action_unmatched"},
+		{"DELETE", "https://api.example.com/posts", "action_unmatched"},
+		{"GET", "https://example.com/x", "egress_denied"},
+		{"GET", "http://api.example.com/x", "egress_denied"},
+		{"GET", "https://api.example.com:444/x", "egress_denied"},
+		{"GET", "https://plain.example.org/x", "egress_denied"},
+		{"GET", "https://api.example.com/a/../posts", "path_ambiguous"},
+		{"GET", "https://api.example.com/./x", "path_ambiguous"},
+		{"GET", "https://api.example.com/%2e%2E/x", "path_ambiguous"},
+		{"GET", "https://api.example.com//x", "path_ambiguous"},
+		{"GET", "https://api.example.com/%41", "path_ambiguous"},
+		{"GET", "https://api.example.com/%5Cx", "path_ambiguous"},
+		{"GET", "https://api.example.com/%00", "path_ambiguous"},
+		{"GET", "https://api.example.com/%zz", "path_ambiguous"},
+		{"GET", "https://api.example.com/%4", "path_ambiguous"},
+		{"GET", `https://api.example.com/a\b`, "path_ambiguous"},
+		{"GET", "https://api.example.com/\u00e9", "path_ambiguous"},
+	} {
+		t.Run(tt.method+" "+tt.url, func(t *testing.T) {
+			scheme, rest, _ := strings.Cut(tt.url, "://")
+			authority, path, _ := strings.Cut(rest, "/")
+			target, err := parseOrigin(scheme, authority)
+			must(t, err)
+			r, err := rules.Find(target, tt.method, "/"+path)
+			switch {
+			case err != nil:
+				wantCode(t, err, tt.want)
+			case r.action != nil && r.action.Name != tt.want, r.egress != nil && r.egress.Name != tt.want:
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+func TestRulesThatAreRefused(t *testing.T) {
+	post := Action{Name: "post", Match: match(t, "https://api.example.com/posts/{id}", "POST")}
+	egress := func(url string, methods ...string) []Egress {
+		return []Egress{{Name: "e", Match: match(t, url, methods...)}}
+	}
+	for name, tt := range map[string]struct {
+		actions []Action
+		egress  []Egress
+		want    string
+	}{
+		"a wildcard over an action":       {[]Action{post}, egress("https://api.example.com/**", "POST"), "spellings"},
+		"a parameter over an action":      {[]Action{post}, egress("https://api.example.com/{x}/{y}", "POST"), "spellings"},
+		"another case of an action":       {[]Action{post}, egress("https://api.example.com/POSTS/1", "POST"), "spellings"},
+		"an action that reads":            {[]Action{{Name: "a", Match: match(t, "https://x.example/y", "GET")}}, nil, "not one that only reads"},
+		"an action with two methods":      {[]Action{{Name: "a", Match: match(t, "https://x.example/y", "PUT", "POST")}}, nil, "exactly one method"},
+		"an action for a domain":          {[]Action{{Name: "a", Match: match(t, "https://*.example.com/y", "POST")}}, nil, "without * or **"},
+		"an action with a wildcard":       {[]Action{{Name: "a", Match: match(t, "https://x.example/**", "POST")}}, nil, "without * or **"},
+		"a wildcard in the middle":        {nil, egress("https://x.example/**/y", "GET"), "not at the end"},
+		"half a parameter":                {nil, egress("https://x.example/a{b}", "GET"), "neither literal"},
+		"the same pattern twice":          {[]Action{post, post}, nil, "same path pattern"},
+		"an egress rule without a method": {nil, egress("https://x.example/"), "no method"},
+		"the same egress pattern twice":   {nil, append(egress("https://x.example/a", "GET"), egress("https://x.example/a", "GET")...), "same path pattern"},
+		"a parameter with another name":   {nil, append(egress("https://x.example/{a}", "GET"), egress("https://x.example/{b}", "GET")...), "same path pattern"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := NewRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	for _, url := range []string{"api.example.com/x", "ftp://x.example/", "https://x.example", "https://x.example/a?b", "https://x.example/a#b", "https://u@x.example/", "https:///x", "https://0x7f.1/"} {
+		if _, err := ParseMatch(url, []string{"GET"}); err == nil {
+			t.Errorf("%s was accepted", url)
+		}
+	}
+	if _, err := ParseMatch("https://x.example/", []string{"get"}); err == nil {
+		t.Error("a lower-case method was accepted")
+	}
+}
+
+func FuzzFind(f *testing.F) {
+	rules, err := NewRules([]Action{{Name: "post", Match: match(f, "https://api.example.com/posts/{id}/x", "POST")}}, nil)
+	must(f, err)
+	f.Add("/posts/1/x")
+	f.Add("/posts/%2e/x")
+	f.Fuzz(func(t *testing.T, path string) {
+		r, err := rules.Find(Target{"https", "api.example.com", 443}, "POST", path)
+		if err == nil && (r.action == nil || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
+			t.Errorf("%q matches", path)
+		}
+	})
+}
+
+func BenchmarkFind(b *testing.B) {
+	for _, n := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			var actions []Action
+			for i := range n {
+				actions = append(actions, Action{Name: fmt.Sprint(i), Match: match(b, fmt.Sprintf("https://api.example.com/r%d/{id}", i), "POST")})
+			}
+			rules, err := NewRules(actions, nil)
+			must(b, err)
+			path := fmt.Sprintf("/r%d/7", n/2)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := rules.Find(Target{"https", "api.example.com", 443}, "POST", path); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
