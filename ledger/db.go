@@ -5,12 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
-
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"sync/atomic"
 )
 
 const (
@@ -18,130 +15,139 @@ const (
 	maxQueue = 4096
 	// maxBatch bounds the writes that share one transaction.
 	maxBatch = 256
+	// maxReaders bounds the connections of the reading pool.
+	maxReaders = 8
 )
 
 // DB is an SQLite file with one writer that commits in groups: every write that waits when a transaction begins shares its one
-// fsync. A write that returned nil survives a crash of the process and of the machine. It is safe for concurrent use.
+// fsync. A write that returned nil survives a crash of the process and of the machine. It is safe for concurrent use, and the
+// file belongs to one DB at a time.
 type DB struct {
-	write *sql.DB // one connection, used by the writer alone
+	path  string
+	write *sql.DB // one connection; after opening only the goroutine run uses it
 	read  *sql.DB
 	queue chan *pending
-	done  chan struct{}
+	done  chan struct{} // closed when run has ended
+	close func() error
 
-	mu     sync.RWMutex // guards closed, and that nothing is queued after it is set
+	// Prepared once: each write needs them.
+	savepoint, release, undo *sql.Stmt
+
+	mu     sync.RWMutex // held for reading while queueing, so that nothing is queued once closed is set
 	closed bool
 }
 
 // pending is one write that waits for its transaction.
 type pending struct {
-	ctx  context.Context
-	do   func(tx *sql.Tx) error
-	errc chan error
+	ctx   context.Context
+	do    func(tx *sql.Tx) error
+	errc  chan error  // of one place: the writer never waits for a caller
+	taken atomic.Bool // by the writer, to run it, or by its caller, to leave
 }
 
-// pragmas are set on every connection and read back on opening: a misspelt one would be ignored in silence.
-// synchronous=2 is FULL: with less, a consumed key could live again after a power cut.
-var pragmas = []struct{ name, value, want string }{
-	{"journal_mode", "WAL", "wal"},
-	{"synchronous", "FULL", "2"},
-	{"busy_timeout", "5000", "5000"},
-	{"foreign_keys", "ON", "1"},
-}
+// take reports whether the write is the taker's now. Only one of the writer and the caller gets true.
+func (p *pending) take() bool { return !p.taken.Swap(true) }
 
 // OpenDB opens or creates the file at path (mode 0600; its folder must exist) and applies the migrations that it lacks, each a
-// list of statements. A file that a newer program has written is refused.
+// list of statements; those that have been released never change. It refuses a file that another DB has open, that a newer
+// program has written, that cannot be written, or on which SQLite does not take the settings that durability rests on. The error
+// has the code ledger_unavailable. Beside the file lie path-wal, path-shm and path.lock.
 func OpenDB(ctx context.Context, path string, migrations []string) (*DB, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, unavailable("open", err)
-	}
-	if err := f.Close(); err != nil {
-		return nil, unavailable("open", err)
-	}
-	d := &DB{queue: make(chan *pending, maxQueue), done: make(chan struct{})}
-	if d.write, err = openSQLite(path, "rw"); err != nil {
-		return nil, unavailable("open", err)
-	}
-	d.write.SetMaxOpenConns(1)
-	if err := errors.Join(verifyPragmas(ctx, d.write), migrate(ctx, d.write, migrations)); err != nil {
-		d.write.Close()
+	d := &DB{path: path, queue: make(chan *pending, maxQueue), done: make(chan struct{})}
+	if err := d.open(ctx, migrations); err != nil {
 		return nil, unavailable("open "+filepath.Base(path), err)
 	}
-	if d.read, err = openSQLite(path, "ro"); err != nil {
-		d.write.Close()
-		return nil, unavailable("open", err)
-	}
-	d.read.SetMaxOpenConns(8)
 	go d.run()
 	return d, nil
 }
 
-func openSQLite(path, mode string) (*sql.DB, error) {
-	q := url.Values{"mode": {mode}, "_txlock": {"immediate"}}
-	for _, p := range pragmas {
-		if mode == "ro" && p.name == "journal_mode" {
-			continue // a reader cannot set it, and finds it in the file
+// open opens what the DB is made of, or nothing. What it opened is closed by d.close, last opened first.
+func (d *DB) open(ctx context.Context, migrations []string) (err error) {
+	var opened []func() error
+	closeAll := func() error {
+		var errs []error
+		for i := len(opened) - 1; i >= 0; i-- {
+			errs = append(errs, opened[i]())
 		}
-		q.Add("_pragma", p.name+"("+p.value+")")
+		return errors.Join(errs...)
 	}
-	return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
-}
-
-func verifyPragmas(ctx context.Context, db *sql.DB) error {
-	for _, p := range pragmas {
-		var got string
-		if err := db.QueryRowContext(ctx, "PRAGMA "+p.name).Scan(&got); err != nil {
-			return err
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
 		}
-		if got != p.want {
-			return fmt.Errorf("PRAGMA %s is %s instead of %s", p.name, got, p.want)
-		}
-	}
-	return nil
-}
+	}()
 
-func migrate(ctx context.Context, db *sql.DB, migrations []string) error {
-	var version int
-	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+	held, err := lock(d.path)
+	if err != nil {
 		return err
 	}
-	if version > len(migrations) {
-		return fmt.Errorf("the file has schema version %d; this program knows %d: use the newer program", version, len(migrations))
+	opened = append(opened, held.Close)
+	if err := create(d.path); err != nil {
+		return err
 	}
-	for ; version < len(migrations); version++ {
-		tx, err := db.BeginTx(ctx, nil)
-		if err != nil {
+	if d.write, err = openSQLite(d.path, "rw", writing); err != nil {
+		return err
+	}
+	opened = append(opened, d.write.Close)
+	d.write.SetMaxOpenConns(1)
+	if err := migrate(ctx, d.write, migrations); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		to    **sql.Stmt
+		query string
+	}{{&d.savepoint, "SAVEPOINT one"}, {&d.release, "RELEASE one"}, {&d.undo, "ROLLBACK TO one"}} {
+		if *s.to, err = d.write.PrepareContext(ctx, s.query); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, migrations[version])
-		if err == nil {
-			_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version+1))
-		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("migration %d: %w", version+1, err), tx.Rollback())
-		}
-		if err := tx.Commit(); err != nil {
-			return err
-		}
 	}
+	if d.read, err = openSQLite(d.path, "ro", reading); err != nil {
+		return err
+	}
+	opened = append(opened, d.read.Close)
+	d.read.SetMaxOpenConns(maxReaders)
+	d.close = sync.OnceValue(func() error {
+		d.mu.Lock()
+		d.closed = true
+		close(d.queue)
+		d.mu.Unlock()
+		<-d.done
+		return closeAll()
+	})
 	return nil
 }
 
-// Read returns a pool for reading. It sees what has been committed.
+// Read returns a pool for reading. It sees what has been committed, and refuses to write.
 func (d *DB) Read() *sql.DB { return d.read }
 
-// Write runs do in a transaction and returns once it is durable. An error of do's own rolls back what do did, and nothing else.
-// After an error of the commit nobody knows whether it was stored: count it as stored. A ctx that ends before do has begun means
-// that do did not run; afterwards it no longer matters.
+// Write runs do in a transaction and returns nil once it is durable.
+//
+// When do fails or panics, what it did is undone and Write returns its error; other writes are left alone. When ctx ends before
+// do has begun, do does not run. Both are certain: nothing was stored. After any other error, which has the code
+// ledger_unavailable, nobody knows: count it as stored.
+//
+// Once do has begun, ctx no longer matters. do must not end the transaction, call Write, or pass a context that can end to the
+// transaction: an interrupted statement takes the whole group with it.
 func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return unavailable("wait for the writer", err)
+	}
 	p := &pending{ctx: ctx, do: do, errc: make(chan error, 1)}
-	if err := d.enqueue(ctx, p); err != nil {
+	if err := d.enqueue(p); err != nil {
 		return err
 	}
-	return <-p.errc
+	select {
+	case err := <-p.errc:
+		return err
+	case <-ctx.Done():
+	}
+	if p.take() {
+		return unavailable("wait for the writer", ctx.Err())
+	}
+	return <-p.errc // it has begun: only its outcome tells what is stored
 }
 
-func (d *DB) enqueue(ctx context.Context, p *pending) error {
+func (d *DB) enqueue(p *pending) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.closed {
@@ -150,24 +156,13 @@ func (d *DB) enqueue(ctx context.Context, p *pending) error {
 	select {
 	case d.queue <- p:
 		return nil
-	case <-ctx.Done():
-		return unavailable("wait for the writer", ctx.Err())
+	case <-p.ctx.Done():
+		return unavailable("wait for the writer", p.ctx.Err())
 	}
 }
 
-// Close makes what has been accepted durable and closes the file.
-func (d *DB) Close() error {
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
-		return nil
-	}
-	d.closed = true
-	close(d.queue)
-	d.mu.Unlock()
-	<-d.done
-	return errors.Join(d.read.Close(), d.write.Close())
-}
+// Close makes what has been accepted durable and closes the file. Every further write gets [ErrClosed].
+func (d *DB) Close() error { return d.close() }
 
 // run is the writer: it takes all that waits, up to maxBatch, into one transaction.
 func (d *DB) run() {
@@ -186,35 +181,46 @@ func (d *DB) run() {
 				break fill
 			}
 		}
-		d.commit(batch)
+		for len(batch) > 0 {
+			batch = d.commit(batch)
+		}
 	}
 }
 
 // commit runs a batch in one transaction. Each write has a savepoint of its own, so that one refusal leaves the others alone.
-func (d *DB) commit(batch []*pending) {
+// SQLite itself undoes the whole transaction after some failures (a full disk, https://sqlite.org/lang_transaction.html section
+// 3.3): then those that had run learn of it, and those that had not are returned for another one.
+func (d *DB) commit(batch []*pending) (rest []*pending) {
 	tx, err := d.write.Begin()
 	if err != nil {
 		answer(batch, unavailable("begin", err))
-		return
+		return nil
 	}
-	var stored []*pending
-	for _, p := range batch {
-		if err := p.ctx.Err(); err != nil {
-			p.errc <- unavailable("wait for the writer", err)
+	g := group{tx, tx.Stmt(d.savepoint), tx.Stmt(d.release), tx.Stmt(d.undo)}
+	stored := make([]*pending, 0, len(batch))
+	for i, p := range batch {
+		if p.ctx.Err() != nil || !p.take() {
+			p.errc <- unavailable("wait for the writer", p.ctx.Err())
 			continue
 		}
-		if err := inSavepoint(tx, p.do); err != nil {
-			p.errc <- err
+		err, lost := g.run(p.do)
+		if err == nil {
+			stored = append(stored, p)
 			continue
 		}
-		stored = append(stored, p)
+		p.errc <- err
+		if lost != nil {
+			_ = tx.Rollback() // SQLite has done it, most likely
+			answer(stored, unavailable("commit", lost))
+			return batch[i+1:]
+		}
 	}
-	if err := tx.Commit(); err != nil {
+	if err := tx.Commit(); err != nil { // the driver has rolled back
 		answer(stored, unavailable("commit", err))
-		_ = tx.Rollback()
-		return
+		return nil
 	}
 	answer(stored, nil)
+	return nil
 }
 
 func answer(batch []*pending, err error) {
@@ -223,20 +229,33 @@ func answer(batch []*pending, err error) {
 	}
 }
 
-func inSavepoint(tx *sql.Tx, do func(*sql.Tx) error) (err error) {
-	if _, err := tx.Exec("SAVEPOINT one"); err != nil {
-		return unavailable("savepoint", err)
+// group is a transaction that several writes share.
+type group struct {
+	tx                       *sql.Tx
+	savepoint, release, undo *sql.Stmt
+}
+
+// run runs one write of the group; err is its outcome. lost is not nil when the transaction as a whole can no longer be trusted.
+func (g group) run(do func(*sql.Tx) error) (err, lost error) {
+	if _, err := g.savepoint.Exec(); err != nil {
+		return unavailable("savepoint", err), err
 	}
+	if err = guarded(g.tx, do); err != nil {
+		if _, gone := g.undo.Exec(); gone != nil {
+			return err, fmt.Errorf("another write ended the transaction: %v", err) // not %w: the others must not seem refused as this one was
+		}
+	}
+	if _, lost = g.release.Exec(); lost != nil {
+		return errors.Join(err, unavailable("savepoint", lost)), lost
+	}
+	return err, nil
+}
+
+// guarded turns a panic into an error: one caller's fault must not end the writer for all.
+func guarded(tx *sql.Tx, do func(*sql.Tx) error) (err error) {
 	defer func() {
-		if v := recover(); v != nil { // one caller's fault must not end the writer for all
+		if v := recover(); v != nil {
 			err = unavailable("write", fmt.Errorf("panic: %v", v))
-		}
-		end := "RELEASE one"
-		if err != nil {
-			end = "ROLLBACK TO one; RELEASE one"
-		}
-		if _, e := tx.Exec(end); e != nil {
-			err = errors.Join(err, unavailable("savepoint", e))
 		}
 	}()
 	return do(tx)

@@ -5,13 +5,14 @@ import (
 	"fmt"
 )
 
-// Errors. Each carries a stable code, listed in docs/errors.md.
+// What a caller tests for. Only [Error] and [ConsumedError] have a code: the others are answers to the mediator's own programs.
 var (
 	// ErrConsumed is the sentinel of [ConsumedError].
 	ErrConsumed = errors.New("ledger: already used")
 	// ErrNotFound means that no record has the id, or that several begin with it.
 	ErrNotFound = errors.New("ledger: no such record")
-	// ErrState means that a post was finished that had not begun, or had been finished already.
+	// ErrState means that a post was finished that had not begun, or had been finished already, or that a state was given which
+	// that call does not record.
 	ErrState = errors.New("ledger: the post is not in flight")
 	// ErrClosed means that the ledger is closed.
 	ErrClosed error = &Error{err: errors.New("ledger: closed")}

@@ -10,6 +10,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 )
 
@@ -20,89 +22,6 @@ type Key struct {
 	// Expires is when the artifact behind the key is refused by itself; the key is kept for longer than that.
 	Expires time.Time
 }
-
-// State is how a call ended.
-type State string
-
-// The states of a record.
-const (
-	StateRefused       State = "refused"       // nothing was sent
-	StateForwarding    State = "forwarding"    // the intent is durable; the outcome is not yet known
-	StateForwarded     State = "forwarded"     // the upstream answered
-	StateFailed        State = "failed"        // nothing was sent: the upstream could not be reached
-	StateIndeterminate State = "indeterminate" // it may have been sent; nobody on this side knows
-)
-
-// Post is the record of one call.
-type Post struct {
-	ID           string     `json:"id"`
-	Flow         string     `json:"flow"`
-	State        State      `json:"state"`
-	Session      string     `json:"session,omitempty"`
-	Event        string     `json:"event,omitempty"`
-	Rule         string     `json:"rule,omitempty"`
-	Subject      string     `json:"subject,omitempty"`
-	Action       string     `json:"action,omitempty"`
-	Resource     string     `json:"resource,omitempty"`
-	Method       string     `json:"method,omitempty"`
-	Host         string     `json:"host,omitempty"`
-	Path         string     `json:"path,omitempty"` // without the query
-	ContentHash  string     `json:"contentHash,omitempty"`
-	BindingHash  string     `json:"bindingHash,omitempty"`
-	CapabilityID string     `json:"capabilityId,omitempty"`
-	Started      time.Time  `json:"started"`
-	Finished     time.Time  `json:"finished,omitzero"`
-	Code         string     `json:"code,omitempty"` // of a refusal or failure
-	Step         string     `json:"step,omitempty"`
-	Reason       string     `json:"reason,omitempty"`
-	Status       int        `json:"status,omitempty"` // of the upstream
-	BytesOut     int64      `json:"bytesOut,omitempty"`
-	BytesIn      int64      `json:"bytesIn,omitempty"`
-	Artifacts    []Artifact `json:"artifacts,omitempty"`
-	Checks       []Check    `json:"checks,omitempty"`
-	Steps        []Step     `json:"steps,omitempty"`
-}
-
-// Artifact is one signed artifact of a post, as it travelled.
-type Artifact struct {
-	Name  string `json:"name"`
-	Token string `json:"token"`
-}
-
-// Check is one verification with its result.
-type Check struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Code   string `json:"code,omitempty"`
-	Detail string `json:"detail,omitempty"`
-}
-
-// Step is one step of the way, with the time that it took.
-type Step struct {
-	Name   string `json:"name"`
-	Micros int64  `json:"micros"`
-}
-
-var migrations = []string{`
-CREATE TABLE consumed (
-	kind    TEXT NOT NULL,
-	id      TEXT NOT NULL,
-	expires INTEGER NOT NULL, -- Unix seconds
-	PRIMARY KEY (kind, id)
-) WITHOUT ROWID;
-CREATE INDEX consumed_expires ON consumed (expires);
-CREATE TABLE posts (
-	seq     INTEGER PRIMARY KEY,
-	id      TEXT NOT NULL UNIQUE,
-	flow    TEXT NOT NULL,
-	state   TEXT NOT NULL,
-	session TEXT NOT NULL,
-	started INTEGER NOT NULL, -- Unix milliseconds
-	record  TEXT NOT NULL     -- the whole Post, JSON
-);
-CREATE INDEX posts_forwarding ON posts (state) WHERE state = 'forwarding';
-CREATE INDEX posts_started ON posts (started);
-`}
 
 // Options configures a [Ledger].
 type Options struct {
@@ -116,10 +35,17 @@ type Options struct {
 type Ledger struct {
 	db *DB
 	o  Options
+
+	// Prepared once: every post needs them.
+	insertKey, insertPost, updatePost *sql.Stmt
+
+	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. The writer owns it: it is touched in the
+	// closures of Write only.
+	forgotten int64
 }
 
-// Open opens or creates the ledger at path. Posts that an earlier process left in flight become indeterminate: nobody knows
-// whether they were sent.
+// Open opens or creates the ledger at path, as [OpenDB] does. Posts that an earlier process left in flight become indeterminate:
+// nobody knows whether they were sent.
 func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	if o.Now == nil {
 		return nil, errors.New("ledger: a clock is required")
@@ -128,87 +54,104 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{db: db, o: o}
-	if err := l.settle(ctx); err != nil {
+	l := &Ledger{db: db, o: o, forgotten: math.MinInt64}
+	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return l, nil
 }
 
-// Close makes what has been accepted durable and closes the file.
-func (l *Ledger) Close() error { return l.db.Close() }
+func (l *Ledger) start(ctx context.Context) error {
+	for _, s := range []struct {
+		to    **sql.Stmt
+		query string
+	}{{&l.insertKey, insertKey}, {&l.insertPost, insertPost}, {&l.updatePost, updatePost}} {
+		var err error
+		if *s.to, err = l.db.write.PrepareContext(ctx, s.query); err != nil {
+			return unavailable("prepare", err)
+		}
+	}
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.recall(tx), l.settle(tx)) })
+}
 
 // settle marks posts that were in flight when the process ended.
-func (l *Ledger) settle(ctx context.Context) error {
-	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		posts, err := scan(tx.Query(`SELECT record FROM posts WHERE state = ?`, StateForwarding))
-		if err != nil {
+func (l *Ledger) settle(tx *sql.Tx) error {
+	posts, err := scan(tx.Query(`SELECT record FROM posts WHERE state = ?`, StateForwarding))
+	if err != nil {
+		return err
+	}
+	for _, p := range posts {
+		p.State, p.Code, p.Step = StateIndeterminate, "indeterminate", "forward"
+		p.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
+		p.Finished = l.o.Now()
+		if err := l.update(tx, p); err != nil {
 			return err
 		}
-		for _, p := range posts {
-			p.State, p.Code, p.Step = StateIndeterminate, "indeterminate", "forward"
-			p.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
-			p.Finished = l.o.Now()
-			if err := update(tx, p); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
+
+// Close makes what has been accepted durable and closes the file.
+func (l *Ledger) Close() error { return l.db.Close() }
 
 // Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that survives a crash;
 // every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
 func (l *Ledger) Consume(ctx context.Context, keys ...Key) error {
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return consume(tx, keys) })
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.consume(tx, keys) })
 }
 
 // Begin consumes keys as [Ledger.Consume] does and records the intent to forward p, in one transaction. Only after nil may the
 // first byte go out.
 func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 	p.State = StateForwarding
-	record, err := json.Marshal(p)
+	record, err := encode(p)
 	if err != nil {
-		return unavailable("write the record", err)
+		return err
 	}
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		if err := consume(tx, keys); err != nil {
+		if err := l.consume(tx, keys); err != nil {
 			return err
 		}
-		return insert(tx, p, record)
+		return l.insert(tx, p, record)
 	})
 }
 
-// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It succeeds once.
+// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It succeeds once; for a post that has
+// not begun, or has an outcome, it returns [ErrState].
 func (l *Ledger) Finish(ctx context.Context, p Post) error {
-	if p.State != StateForwarded && p.State != StateFailed && p.State != StateIndeterminate {
+	switch p.State {
+	case StateForwarded, StateFailed, StateIndeterminate:
+	default:
 		return ErrState
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return update(tx, p) })
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.update(tx, p) })
 }
 
-// Record keeps a whole record at once: of a refusal, or of a call that needs no evidence.
+// Record keeps a whole record at once: of a refusal, or of a call that needs no evidence. A post in flight is [Ledger.Begin]'s:
+// for one, and for a state that there is not, it returns [ErrState].
 func (l *Ledger) Record(ctx context.Context, p Post) error {
-	if p.State == StateForwarding {
+	switch p.State {
+	case StateRefused, StateForwarded, StateFailed, StateIndeterminate:
+	default:
 		return ErrState
 	}
-	record, err := json.Marshal(p)
+	record, err := encode(p)
 	if err != nil {
-		return unavailable("write the record", err)
+		return err
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return insert(tx, p, record) })
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.insert(tx, p, record) })
 }
 
-func consume(tx *sql.Tx, keys []Key) error {
+func (l *Ledger) consume(tx *sql.Tx, keys []Key) error {
+	insert := tx.Stmt(l.insertKey)
 	for _, k := range keys {
-		if k.Kind == "" || k.ID == "" || k.Expires.IsZero() {
+		switch {
+		case k.Kind == "" || k.ID == "" || k.Expires.IsZero():
 			return unavailable("consume", errors.New("a key lacks its kind, id or expiry"))
+		case k.Expires.Unix() <= l.forgotten:
+			return unavailable("consume", fmt.Errorf("the %s expired before what the ledger still remembers: is the clock right?", k.Kind))
 		}
-		r, err := tx.Exec(`INSERT INTO consumed (kind, id, expires) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, k.Kind, k.ID, k.Expires.Unix())
-		if err != nil {
-			return unavailable("consume", err)
-		}
-		n, err := r.RowsAffected()
+		n, err := affected(insert.Exec(k.Kind, k.ID, k.Expires.Unix()))
 		if err != nil {
 			return unavailable("consume", err)
 		}
@@ -219,29 +162,23 @@ func consume(tx *sql.Tx, keys []Key) error {
 	return nil
 }
 
-func insert(tx *sql.Tx, p Post, record []byte) error {
-	if p.ID == "" {
-		return unavailable("write the record", errors.New("it has no id"))
+func (l *Ledger) insert(tx *sql.Tx, p Post, record string) error {
+	if p.ID == "" || p.Started.IsZero() {
+		return unavailable("write the record", errors.New("it lacks its id or start"))
 	}
-	_, err := tx.Exec(`INSERT INTO posts (id, flow, state, session, started, record) VALUES (?, ?, ?, ?, ?, ?)`,
-		p.ID, p.Flow, p.State, p.Session, p.Started.UnixMilli(), string(record))
-	if err != nil {
+	if _, err := tx.Stmt(l.insertPost).Exec(p.ID, p.Flow, p.State, p.Session, p.Started.UnixMilli(), record); err != nil {
 		return unavailable("write the record", err)
 	}
 	return nil
 }
 
 // update replaces the record of a post that is in flight.
-func update(tx *sql.Tx, p Post) error {
-	record, err := json.Marshal(p)
+func (l *Ledger) update(tx *sql.Tx, p Post) error {
+	record, err := encode(p)
 	if err != nil {
-		return unavailable("write the record", err)
+		return err
 	}
-	r, err := tx.Exec(`UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = ?`, p.State, string(record), p.ID, StateForwarding)
-	if err != nil {
-		return unavailable("write the record", err)
-	}
-	n, err := r.RowsAffected()
+	n, err := affected(tx.Stmt(l.updatePost).Exec(p.State, record, p.ID))
 	if err != nil {
 		return unavailable("write the record", err)
 	}
@@ -249,4 +186,19 @@ func update(tx *sql.Tx, p Post) error {
 		return ErrState
 	}
 	return nil
+}
+
+func encode(p Post) (string, error) {
+	record, err := json.Marshal(p)
+	if err != nil {
+		return "", unavailable("write the record", err)
+	}
+	return string(record), nil
+}
+
+func affected(r sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
 }

@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -25,13 +27,17 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(crashVariable); path != "" {
 		crash(path)
 	}
+	if path := os.Getenv(readOnlyVariable); path != "" {
+		openReadOnly(path)
+	}
 	goleak.VerifyTestMain(m)
 }
 
 func crash(path string) {
 	l, err := ledger.Open(context.Background(), path, ledger.Options{Now: ledgertest.Now})
 	if err == nil {
-		err = l.Begin(context.Background(), ledger.Post{ID: "post_crash"}, ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()})
+		k := ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}
+		err = l.Begin(context.Background(), ledger.Post{ID: "post_crash", Started: ledgertest.Now()}, k)
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -73,75 +79,106 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+// TestUpgrade opens a file of the first schema.
+func TestUpgrade(t *testing.T) {
 	dir := t.TempDir()
-	corrupt := filepath.Join(dir, "corrupt.db")
-	if err := os.WriteFile(corrupt, []byte(strings.Repeat("no database\n", 500)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	newer := filepath.Join(dir, "newer.db")
-	db, err := sql.Open("sqlite", newer)
-	if err == nil {
-		_, err = db.Exec("PRAGMA user_version = 99")
-	}
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	for name, path := range map[string]string{"corrupt": corrupt, "newer": newer, "no folder": filepath.Join(dir, "absent", "x.db")} {
-		t.Run(name, func(t *testing.T) {
-			l, err := ledger.Open(context.Background(), path, ledger.Options{Now: ledgertest.Now})
-			if err == nil {
-				l.Close()
-				t.Fatal("opened")
-			}
-			var coded interface{ Code() string }
-			if !errors.As(err, &coded) || coded.Code() != "ledger_unavailable" {
-				t.Errorf("no code: %v", err)
-			}
-		})
-	}
-}
-
-// TestWriteIsolated shows that in one group a refusal or a panic of one write leaves the others alone.
-func TestWriteIsolated(t *testing.T) {
-	db, err := ledger.OpenDB(context.Background(), filepath.Join(t.TempDir(), "x.db"), []string{"CREATE TABLE t (n INTEGER)"})
+	db, err := ledger.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), ledger.Migrations[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	gate := make(chan struct{})
-	first := make(chan error, 1)
-	started := make(chan struct{})
-	go func() { // holds the writer while the others queue up
-		first <- db.Write(context.Background(), func(*sql.Tx) error { close(started); <-gate; return nil })
-	}()
-	<-started
-	insert := func(n int) func(tx *sql.Tx) error {
-		return func(tx *sql.Tx) error { _, err := tx.Exec("INSERT INTO t VALUES (?)", n); return err }
-	}
-	refused := errors.New("refused")
-	results := make(chan error, 3)
-	for _, do := range []func(tx *sql.Tx) error{
-		insert(1),
-		func(tx *sql.Tx) error { return errors.Join(insert(2)(tx), refused) },
-		func(tx *sql.Tx) error { _ = insert(3)(tx); panic("fault") },
-	} {
-		go func() { results <- db.Write(context.Background(), do) }()
-	}
-	close(gate)
-	var ok, bad int
-	for range 3 {
-		if err := <-results; err == nil {
-			ok++
-		} else {
-			bad++
-		}
-	}
-	var sum int
-	if err := db.Read().QueryRow("SELECT sum(n) FROM t").Scan(&sum); err != nil {
+	err = db.Write(context.Background(), func(tx *sql.Tx) error {
+		_, err := tx.Exec(`INSERT INTO posts (id, flow, state, session, started, record) VALUES ('post_1', 'post', 'forwarding', '', 1, '{"id":"post_1"}')`)
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-first; err != nil || ok != 1 || bad != 2 || sum != 1 {
-		t.Errorf("first %v, %d stored, %d refused, sum %d", err, ok, bad, sum)
+	if p, err := open(t, dir).Get(context.Background(), "post_1"); err != nil || p.State != ledger.StateIndeterminate {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
+
+// TestInUse opens a ledger twice: the second one must not take the first one's posts in flight for those of a crash.
+func TestInUse(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	p := ledger.Post{ID: "post_1", Started: ledgertest.Now()}
+	if err := l.Begin(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ledger.Open(context.Background(), filepath.Join(dir, "ledger.db"), ledger.Options{Now: ledgertest.Now})
+	wantUnavailable(t, err, "in use")
+	p.State = ledger.StateForwarded
+	if err := l.Finish(context.Background(), p); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRetention removes what is old, in more than one transaction, except what is in flight.
+func TestRetention(t *testing.T) {
+	const day = 24 * time.Hour
+	l, err := ledger.Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: ledgertest.Now, Retention: day})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at := func(id string, started time.Time) ledger.Post {
+		return ledger.Post{ID: id, State: ledger.StateRefused, Started: started}
+	}
+	var all sync.WaitGroup
+	for i := range 600 {
+		all.Go(func() {
+			if err := l.Record(context.Background(), at(fmt.Sprintf("post_old_%d", i), ledgertest.Now().Add(-day-time.Second))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	err = errors.Join(
+		l.Begin(context.Background(), at("post_in_flight", ledgertest.Now().Add(-2*day))),
+		l.Record(context.Background(), at("post_young", ledgertest.Now())),
+		l.Prune(context.Background(), ledgertest.Now()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := l.List(context.Background(), ledger.Query{Limit: 1000})
+	if err != nil || len(left) != 2 || left[0].ID != "post_young" || left[1].ID != "post_in_flight" {
+		t.Errorf("%d records are left: %v", len(left), err)
+	}
+}
+
+// TestForgotten prunes by a clock that is years ahead: the keys that this removes stay refused, after reopening too.
+func TestForgotten(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	k := ledger.Key{Kind: "grant", ID: "a", Expires: ledgertest.Now().Add(time.Minute)}
+	for i := range 600 {
+		more := ledger.Key{Kind: "many", ID: fmt.Sprint(i), Expires: ledgertest.Now().Add(time.Duration(i%3) * time.Second)}
+		if err := l.Consume(context.Background(), more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(l.Consume(context.Background(), k), l.Prune(context.Background(), ledgertest.Now().AddDate(5, 0, 0))); err != nil {
+		t.Fatal(err)
+	}
+	wantUnavailable(t, l.Consume(context.Background(), k), "clock")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, dir)
+	wantUnavailable(t, l.Consume(context.Background(), k), "clock")
+	k.Expires = k.Expires.Add(time.Second)
+	if err := l.Consume(context.Background(), k); err != nil {
+		t.Errorf("what expires later is not refused: %v", err)
+	}
+}
+
+// wantUnavailable asserts the code, and that the sentence says what is wrong.
+func wantUnavailable(t *testing.T, err error, sentence string) {
+	t.Helper()
+	var e *ledger.Error
+	if !errors.As(err, &e) || e.Code() != "ledger_unavailable" || !strings.Contains(err.Error(), sentence) {
+		t.Errorf("got %v, want ledger_unavailable with %q", err, sentence)
 	}
 }

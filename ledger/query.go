@@ -5,32 +5,49 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"math"
-	"time"
 )
 
 // Query selects records; empty fields select all.
 type Query struct {
-	Limit   int // at most 1000; zero means 50
+	Limit   int    // at most 1000; zero means 50
+	Before  string // the id of a record: only those that are older; none if it is not kept
 	State   State
 	Session string
 	Flow    string
 }
 
-const maxLimit = 1000
+const (
+	defaultLimit = 50
+	maxLimit     = 1000
+)
+
+// where says which index answers the query, as there are no statistics that SQLite could go by: the first condition, the rarest,
+// is the only one that may use its index (a + forbids it). flow has none.
+func (q Query) where() (string, []any) {
+	where, args := "1", []any{}
+	for _, c := range []struct{ column, value string }{{"session", q.Session}, {"state", string(q.State)}, {"flow", q.Flow}} {
+		if c.value == "" {
+			continue
+		}
+		if len(args) > 0 {
+			c.column = "+" + c.column
+		}
+		where, args = where+" AND "+c.column+" = ?", append(args, c.value)
+	}
+	if q.Before != "" {
+		where, args = where+" AND seq < (SELECT seq FROM posts WHERE id = ?)", append(args, q.Before)
+	}
+	return where, args
+}
 
 // List returns records, newest first.
 func (l *Ledger) List(ctx context.Context, q Query) ([]Post, error) {
 	if q.Limit <= 0 {
-		q.Limit = 50
+		q.Limit = defaultLimit
 	}
-	posts, err := scan(l.db.Read().QueryContext(ctx,
-		`SELECT record FROM posts WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR session = ?2) AND (?3 = '' OR flow = ?3) ORDER BY seq DESC LIMIT ?4`,
-		string(q.State), q.Session, q.Flow, min(q.Limit, maxLimit)))
-	if err != nil {
-		return nil, err
-	}
-	return posts, nil
+	where, args := q.where()
+	args = append(args, min(q.Limit, maxLimit))
+	return scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE `+where+` ORDER BY seq DESC LIMIT ?`, args...))
 }
 
 // minPrefix is the shortest beginning of an id that names a record.
@@ -41,11 +58,12 @@ func (l *Ledger) Get(ctx context.Context, id string) (Post, error) {
 	if len(id) < minPrefix {
 		return Post{}, ErrNotFound
 	}
+	// An id that is the beginning of another comes first.
 	posts, err := scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 2`, id, id+"\U0010FFFF"))
 	switch {
 	case err != nil:
 		return Post{}, err
-	case len(posts) > 0 && posts[0].ID == id || len(posts) == 1:
+	case len(posts) == 1 || len(posts) == 2 && posts[0].ID == id:
 		return posts[0], nil
 	}
 	return Post{}, ErrNotFound
@@ -69,26 +87,4 @@ func scan(rows *sql.Rows, err error) ([]Post, error) {
 		return nil, unavailable("read", err)
 	}
 	return posts, nil
-}
-
-// keyMargin is how long a consumed key is kept after its artifact has expired: longer than any clock is wrong.
-const keyMargin = 24 * time.Hour
-
-// Prune removes consumed keys whose artifacts expired long ago, and records older than the retention. A post in flight is never
-// removed. The caller decides when.
-func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
-	oldest := int64(math.MinInt64)
-	if l.o.Retention > 0 {
-		oldest = now.Add(-l.o.Retention).UnixMilli()
-	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec(`DELETE FROM consumed WHERE expires < ?`, now.Add(-keyMargin).Unix())
-		if err != nil {
-			return unavailable("prune", err)
-		}
-		if _, err := tx.Exec(`DELETE FROM posts WHERE started < ? AND state <> ?`, oldest, StateForwarding); err != nil {
-			return unavailable("prune", err)
-		}
-		return nil
-	})
 }

@@ -1,9 +1,18 @@
 package policy
 
-// ClaimControlledPath is the only claim that an assurance report ever makes.
-const ClaimControlledPath = "controlled_autonomous_path"
+import "encoding/json"
 
-// Held says which parts of the chain held for one post.
+// Claims that an assurance report can make, the strongest first.
+const (
+	// ClaimControlledPath is made only when the whole chain held.
+	ClaimControlledPath = "controlled_autonomous_path"
+	// ClaimFreshWork is made when fresh work for exactly this content was shown and used up, and something else is missing.
+	ClaimFreshWork = "fresh_work"
+	// ClaimNone is made otherwise.
+	ClaimNone = "none"
+)
+
+// Held says which parts of the chain were verified for one post. Its zero value says that nothing was.
 type Held struct {
 	DeploymentAudit   bool // the manifest audits clean and its certificate verified
 	FreshWork         bool // the challenge was solved for exactly this content
@@ -16,50 +25,100 @@ type Held struct {
 	SingleUseConsumed bool // every single-use key was consumed, durably, before the post
 }
 
-// Threat is one threat with what covers it and what does not.
+// part is one part of the chain, with the issue that its absence is.
+type part struct {
+	held  bool
+	issue string
+}
+
+func (h Held) parts() []part {
+	return []part{
+		{h.DeploymentAudit, "deployment_audit_missing"}, {h.FreshWork, "fresh_work_missing"}, {h.TriggerEvidence, "trigger_evidence_missing"},
+		{h.RuntimeAttested, "runtime_attestation_missing"}, {h.SessionReceipt, "session_receipt_missing"}, {h.PolicyDecision, "policy_decision_missing"},
+		{h.Grant, "grant_missing"}, {h.RequestProof, "request_proof_missing"}, {h.SingleUseConsumed, "consumption_missing"},
+	}
+}
+
+// Threat is one threat, with what covers it and what no part of the chain covers.
 type Threat struct {
 	Name       string `json:"name"`
-	Covered    bool   `json:"covered"`
-	By         string `json:"by"`
-	NotCovered string `json:"notCovered"`
+	Covered    bool   `json:"covered"`    // whether what covers it held for this post
+	By         string `json:"by"`         // what covers it; empty where nothing can
+	NotCovered string `json:"notCovered"` // what stays open all the same
 }
 
 // Assurance is the report on one post (seed: assessAutonomousPostingAssurance).
 type Assurance struct {
-	OK     bool     `json:"ok"`
-	Claim  string   `json:"claim,omitempty"`
-	Issues []string `json:"issues"`
-	// NonHumanIdentityProven is always false: evidence of a controlled path is no proof that no human was involved anywhere.
-	NonHumanIdentityProven bool     `json:"nonHumanIdentityProven"`
-	Threats                []Threat `json:"threats"`
+	OK      bool     `json:"ok"` // the claim is ClaimControlledPath
+	Claim   string   `json:"claim"`
+	Issues  []string `json:"issues"` // one for each part that is missing
+	Threats []Threat `json:"threats"`
 }
 
-// Assess reports what the parts that held amount to. The claim is made only when everything is there.
+// NonHumanIdentityProven is false and cannot be made true: evidence of a controlled path is no proof that no human was involved
+// anywhere outside of it.
+func (Assurance) NonHumanIdentityProven() bool { return false }
+
+// MarshalJSON adds nonHumanIdentityProven to the fields.
+func (a Assurance) MarshalJSON() ([]byte, error) {
+	type report Assurance
+	return json.Marshal(struct {
+		report
+		NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+	}{report(a), a.NonHumanIdentityProven()})
+}
+
+// Assess reports what the parts that held amount to. The strongest claim is made only when every one of them is there.
 func Assess(h Held) Assurance {
-	a := Assurance{Issues: []string{}}
-	for _, part := range []struct {
-		held  bool
-		issue string
-	}{
-		{h.DeploymentAudit, "deployment_audit_missing"}, {h.FreshWork, "fresh_work_missing"}, {h.TriggerEvidence, "trigger_evidence_missing"},
-		{h.RuntimeAttested, "runtime_attestation_missing"}, {h.SessionReceipt, "session_receipt_missing"}, {h.PolicyDecision, "policy_decision_missing"},
-		{h.Grant, "grant_missing"}, {h.RequestProof, "request_proof_missing"}, {h.SingleUseConsumed, "consumption_missing"},
-	} {
-		if !part.held {
-			a.Issues = append(a.Issues, part.issue)
+	a := Assurance{Claim: ClaimNone, Issues: []string{}, Threats: h.threats()}
+	for _, p := range h.parts() {
+		if !p.held {
+			a.Issues = append(a.Issues, p.issue)
 		}
 	}
-	if a.OK = len(a.Issues) == 0; a.OK {
+	a.OK = len(a.Issues) == 0
+	switch {
+	case a.OK:
 		a.Claim = ClaimControlledPath
-	}
-	a.Threats = []Threat{
-		{"stolen_token", h.RequestProof && h.SingleUseConsumed, "the request proof binds the call to the access token and to a capability that is good once", "a thief who also controls the request mediator's key"},
-		{"replay", h.FreshWork && h.SingleUseConsumed, "every challenge, receipt, attestation and capability is consumed once, durably", "a verifier whose ledger is lost or restored from an old copy"},
-		{"altered_content", h.FreshWork && h.RequestProof, "every artifact is bound to the hash of exactly this content", "content whose meaning changes at the API without its bytes changing"},
-		{"human_trigger", h.TriggerEvidence && h.PolicyDecision, "the trigger's origin was verified by a service of its own, and the policy refuses human requests", "a human who makes the verified source emit an event"},
-		{"human_in_session", h.SessionReceipt && h.RuntimeAttested, "the session controller and the runtime say that nobody prompted, operated or reached the run", "what they only declare and do not observe"},
-		{"unapproved_action", h.PolicyDecision && h.Grant, "the decision and the grant are for exactly this subject, action, resource and content", "a policy that allows too much"},
-		{"unsafe_deployment", h.DeploymentAudit, "an auditor has signed exactly this manifest, which audits clean", "a manifest that does not say what is true"},
+	case h.FreshWork && h.SingleUseConsumed:
+		a.Claim = ClaimFreshWork
 	}
 	return a
+}
+
+func (h Held) threats() []Threat {
+	return []Threat{
+		{"stolen_token", h.RequestProof && h.SingleUseConsumed,
+			"The request proof binds the call to the access token and to a capability that is good once.",
+			"A thief who also controls the request mediator's key."},
+		{"replay", h.FreshWork && h.SingleUseConsumed,
+			"Every challenge, receipt, attestation and capability is consumed once, durably, before the post.",
+			"A verifier whose ledger is lost or restored from an old copy."},
+		{"altered_content", h.FreshWork && h.RequestProof,
+			"Every artifact is bound to the hash of exactly this content.",
+			"Content whose meaning changes at the API while its bytes stay the same."},
+		{"stale_or_copied_work", h.FreshWork,
+			"The challenge is random, expires within a minute and was solved for exactly this operation.",
+			"A human who hands the tasks to a program of their own; solving them shows work, not who worked."},
+		{"human_trigger", h.TriggerEvidence && h.PolicyDecision,
+			"A service of its own verified the event's origin, and the policy engine refuses what a human asked for.",
+			"A human who makes the verified source emit an event."},
+		{"invented_trigger", h.TriggerEvidence && h.Grant,
+			"Origin proof, trigger receipt, decision and grant are signed by four keys, and each names what it rests on.",
+			"Somebody who controls the source verifier and the trigger mediator."},
+		{"human_in_session", h.SessionReceipt && h.RuntimeAttested,
+			"The session controller and the runtime say that nobody prompted, operated or reached the run.",
+			"What they declare from configuration and do not observe; each receipt lists what was observed."},
+		{"stolen_signing_key", h.DeploymentAudit && h.RuntimeAttested && h.SessionReceipt && h.Grant,
+			"Every key is certified for one purpose, in a custody that neither agent nor users reach, and one key makes no chain.",
+			"Somebody who controls the machines of all roles, or the key registry."},
+		{"unapproved_action", h.PolicyDecision && h.Grant,
+			"The decision and the grant are for exactly this subject, action, resource and content.",
+			"A policy that allows too much."},
+		{"unsafe_deployment", h.DeploymentAudit,
+			"The auditor has signed exactly this manifest, and it audits clean.",
+			"A manifest that does not say what is true of the deployment."},
+		{"human_identity", false, "",
+			"Whether a human stands behind the source, the agent's instructions or the trusted control points: nothing here can show that."},
+	}
 }

@@ -1,74 +1,151 @@
 package policy
 
-import "strings"
+// Controls are the endpoint's safeguards that no artifact can show (seed: controls). The security team says of each whether it is so;
+// a strict deployment has exactly one acceptable answer to each.
+type Controls struct {
+	ProofRequiredForPost                          bool `yaml:"proofRequiredForPost" json:"proofRequiredForPost"`
+	BearerTokenAloneCanPost                       bool `yaml:"bearerTokenAloneCanPost" json:"bearerTokenAloneCanPost"`
+	DirectUserPostingAllowed                      bool `yaml:"directUserPostingAllowed" json:"directUserPostingAllowed"`
+	DeploymentCertificateRequired                 bool `yaml:"deploymentCertificateRequired" json:"deploymentCertificateRequired"`
+	AgentSessionReceiptRequiredForPost            bool `yaml:"agentSessionReceiptRequiredForPost" json:"agentSessionReceiptRequiredForPost"`
+	AgentSessionSignerAccessibleToAgent           bool `yaml:"agentSessionSignerAccessibleToAgent" json:"agentSessionSignerAccessibleToAgent"`
+	AgentSessionSignerAccessibleToUsers           bool `yaml:"agentSessionSignerAccessibleToUsers" json:"agentSessionSignerAccessibleToUsers"`
+	AgentSessionAcceptsHumanPrompts               bool `yaml:"agentSessionAcceptsHumanPrompts" json:"agentSessionAcceptsHumanPrompts"`
+	AgentSessionAllowsHumanOperators              bool `yaml:"agentSessionAllowsHumanOperators" json:"agentSessionAllowsHumanOperators"`
+	AgentSessionAllowsUserShellAccess             bool `yaml:"agentSessionAllowsUserShellAccess" json:"agentSessionAllowsUserShellAccess"`
+	AgentEnvironmentAccessibleToUsers             bool `yaml:"agentEnvironmentAccessibleToUsers" json:"agentEnvironmentAccessibleToUsers"`
+	AgentSessionCanBeMintedByRuntimeSigner        bool `yaml:"agentSessionCanBeMintedByRuntimeSigner" json:"agentSessionCanBeMintedByRuntimeSigner"`
+	RequestProofRequiredForPost                   bool `yaml:"requestProofRequiredForPost" json:"requestProofRequiredForPost"`
+	AccessTokenSenderConstrained                  bool `yaml:"accessTokenSenderConstrained" json:"accessTokenSenderConstrained"`
+	RequestProofSignerAccessibleToAgent           bool `yaml:"requestProofSignerAccessibleToAgent" json:"requestProofSignerAccessibleToAgent"`
+	RequestProofSignerAccessibleToUsers           bool `yaml:"requestProofSignerAccessibleToUsers" json:"requestProofSignerAccessibleToUsers"`
+	RequestProofCanBeMintedByRuntimeSigner        bool `yaml:"requestProofCanBeMintedByRuntimeSigner" json:"requestProofCanBeMintedByRuntimeSigner"`
+	RequestProofCanBeMintedByGrantSigner          bool `yaml:"requestProofCanBeMintedByGrantSigner" json:"requestProofCanBeMintedByGrantSigner"`
+	RequestProofCanBeMintedByPolicyDecisionSigner bool `yaml:"requestProofCanBeMintedByPolicyDecisionSigner" json:"requestProofCanBeMintedByPolicyDecisionSigner"`
+	RuntimeSignerAccessibleToAgent                bool `yaml:"runtimeSignerAccessibleToAgent" json:"runtimeSignerAccessibleToAgent"`
+	RuntimeSignerAccessibleToUsers                bool `yaml:"runtimeSignerAccessibleToUsers" json:"runtimeSignerAccessibleToUsers"`
+	RuntimeAcceptsInteractiveRequests             bool `yaml:"runtimeAcceptsInteractiveRequests" json:"runtimeAcceptsInteractiveRequests"`
+	RuntimeCanBeInvokedByUsersForPosting          bool `yaml:"runtimeCanBeInvokedByUsersForPosting" json:"runtimeCanBeInvokedByUsersForPosting"`
+	TriggerSignerAccessibleToAgent                bool `yaml:"triggerSignerAccessibleToAgent" json:"triggerSignerAccessibleToAgent"`
+	TriggerSignerAccessibleToUsers                bool `yaml:"triggerSignerAccessibleToUsers" json:"triggerSignerAccessibleToUsers"`
+	TriggerAcceptsHumanInitiatedEvents            bool `yaml:"triggerAcceptsHumanInitiatedEvents" json:"triggerAcceptsHumanInitiatedEvents"`
+	TriggerCanBeMintedByRuntimeSigner             bool `yaml:"triggerCanBeMintedByRuntimeSigner" json:"triggerCanBeMintedByRuntimeSigner"`
+	OriginProofSignerAccessibleToAgent            bool `yaml:"originProofSignerAccessibleToAgent" json:"originProofSignerAccessibleToAgent"`
+	OriginProofSignerAccessibleToUsers            bool `yaml:"originProofSignerAccessibleToUsers" json:"originProofSignerAccessibleToUsers"`
+	OriginProofAcceptsManualEvents                bool `yaml:"originProofAcceptsManualEvents" json:"originProofAcceptsManualEvents"`
+	OriginProofCanBeMintedByTriggerSigner         bool `yaml:"originProofCanBeMintedByTriggerSigner" json:"originProofCanBeMintedByTriggerSigner"`
+	OriginProofCanBeMintedByRuntimeSigner         bool `yaml:"originProofCanBeMintedByRuntimeSigner" json:"originProofCanBeMintedByRuntimeSigner"`
+	SignerCustodyCertificatesRequired             bool `yaml:"signerCustodyCertificatesRequired" json:"signerCustodyCertificatesRequired"`
+	PolicyDecisionRequiredForPost                 bool `yaml:"policyDecisionRequiredForPost" json:"policyDecisionRequiredForPost"`
+	GrantRequiresPolicyDecision                   bool `yaml:"grantRequiresPolicyDecision" json:"grantRequiresPolicyDecision"`
+	PolicyDecisionSignerAccessibleToAgent         bool `yaml:"policyDecisionSignerAccessibleToAgent" json:"policyDecisionSignerAccessibleToAgent"`
+	PolicyDecisionSignerAccessibleToUsers         bool `yaml:"policyDecisionSignerAccessibleToUsers" json:"policyDecisionSignerAccessibleToUsers"`
+	PolicyDecisionAcceptsHumanInitiatedRequests   bool `yaml:"policyDecisionAcceptsHumanInitiatedRequests" json:"policyDecisionAcceptsHumanInitiatedRequests"`
+	PolicyDecisionCanBeMintedByRuntimeSigner      bool `yaml:"policyDecisionCanBeMintedByRuntimeSigner" json:"policyDecisionCanBeMintedByRuntimeSigner"`
+	PolicyDecisionCanBeMintedByTriggerSigner      bool `yaml:"policyDecisionCanBeMintedByTriggerSigner" json:"policyDecisionCanBeMintedByTriggerSigner"`
+	PolicyDecisionCanBeMintedByGrantSigner        bool `yaml:"policyDecisionCanBeMintedByGrantSigner" json:"policyDecisionCanBeMintedByGrantSigner"`
+	ConsumeVerification                           bool `yaml:"consumeVerification" json:"consumeVerification"`
+	ConsumeCapability                             bool `yaml:"consumeCapability" json:"consumeCapability"`
+	AtomicConsumptionWithPost                     bool `yaml:"atomicConsumptionWithPost" json:"atomicConsumptionWithPost"`
+}
 
-// Controls are the endpoint's safeguards that no artifact can show (seed: controls), by name. All 44 must be there.
-type Controls map[string]bool
-
-// control is one row of the table: what a control has to be, and what is wrong where it is not.
+// control is one row of the table: what the manifest says, what a strict deployment has to say, and what is wrong where it does not.
 type control struct {
-	name  string
-	want  bool
-	wrong string
+	got, want      bool
+	name, code     string
+	sentence, mend string
 }
 
-// controls is the whole table, in the seed's order.
-var controls = []control{
-	{"proofRequiredForPost", true, "A post is accepted without a proof."},
-	{"bearerTokenAloneCanPost", false, "A bearer token is enough to post, so a stolen one is too."},
-	{"directUserPostingAllowed", false, "Users can post directly, past the agent."},
-	{"deploymentCertificateRequired", true, "A deployment runs without an auditor's certificate."},
-	{"agentSessionReceiptRequiredForPost", true, "A post is accepted without a receipt of the agent's session."},
-	{"agentSessionSignerAccessibleToAgent", false, "The agent can reach the key of the session controller and mint its own receipts."},
-	{"agentSessionSignerAccessibleToUsers", false, "Users can reach the key of the session controller."},
-	{"agentSessionAcceptsHumanPrompts", false, "A human can prompt the agent during its run."},
-	{"agentSessionAllowsHumanOperators", false, "A human can operate the agent's run."},
-	{"agentSessionAllowsUserShellAccess", false, "Users have a shell in the agent's run."},
-	{"agentEnvironmentAccessibleToUsers", false, "Users can reach the agent's environment."},
-	{"agentSessionCanBeMintedByRuntimeSigner", false, "The runtime's key can mint session receipts."},
-	{"requestProofRequiredForPost", true, "A post is accepted without a request proof."},
-	{"accessTokenSenderConstrained", true, "The access token is good for whoever holds it."},
-	{"requestProofSignerAccessibleToAgent", false, "The agent can reach the key of the request mediator."},
-	{"requestProofSignerAccessibleToUsers", false, "Users can reach the key of the request mediator."},
-	{"requestProofCanBeMintedByRuntimeSigner", false, "The runtime's key can mint request proofs."},
-	{"requestProofCanBeMintedByGrantSigner", false, "The grant's key can mint request proofs."},
-	{"requestProofCanBeMintedByPolicyDecisionSigner", false, "The policy engine's key can mint request proofs."},
-	{"runtimeSignerAccessibleToAgent", false, "The agent can reach the runtime's key and attest for itself."},
-	{"runtimeSignerAccessibleToUsers", false, "Users can reach the runtime's key."},
-	{"runtimeAcceptsInteractiveRequests", false, "The runtime acts on interactive requests."},
-	{"runtimeCanBeInvokedByUsersForPosting", false, "Users can have the runtime post for them."},
-	{"triggerSignerAccessibleToAgent", false, "The agent can reach the trigger mediator's key and make its own triggers."},
-	{"triggerSignerAccessibleToUsers", false, "Users can reach the trigger mediator's key."},
-	{"triggerAcceptsHumanInitiatedEvents", false, "Events that a human asked for get a receipt."},
-	{"triggerCanBeMintedByRuntimeSigner", false, "The runtime's key can mint trigger receipts."},
-	{"originProofSignerAccessibleToAgent", false, "The agent can reach the source verifier's key."},
-	{"originProofSignerAccessibleToUsers", false, "Users can reach the source verifier's key."},
-	{"originProofAcceptsManualEvents", false, "Events that somebody reported by hand get an origin proof."},
-	{"originProofCanBeMintedByTriggerSigner", false, "The trigger mediator's key can mint origin proofs."},
-	{"originProofCanBeMintedByRuntimeSigner", false, "The runtime's key can mint origin proofs."},
-	{"signerCustodyCertificatesRequired", true, "Signing keys are believed without a custody certificate."},
-	{"policyDecisionRequiredForPost", true, "A post is accepted without a policy decision."},
-	{"grantRequiresPolicyDecision", true, "A grant is given without a policy decision."},
-	{"policyDecisionSignerAccessibleToAgent", false, "The agent can reach the policy engine's key."},
-	{"policyDecisionSignerAccessibleToUsers", false, "Users can reach the policy engine's key."},
-	{"policyDecisionAcceptsHumanInitiatedRequests", false, "The policy engine allows what a human asked for."},
-	{"policyDecisionCanBeMintedByRuntimeSigner", false, "The runtime's key can mint policy decisions."},
-	{"policyDecisionCanBeMintedByTriggerSigner", false, "The trigger mediator's key can mint policy decisions."},
-	{"policyDecisionCanBeMintedByGrantSigner", false, "The grant's key can mint policy decisions."},
-	{"consumeVerification", true, "A solved challenge and its receipts can be used again."},
-	{"consumeCapability", true, "A capability can be used again."},
-	{"atomicConsumptionWithPost", true, "A capability is not consumed in the same transaction as the post."},
-}
-
-// code is the control's issue code: control_ and the name in snake case.
-func (c control) code() string {
-	var b strings.Builder
-	b.WriteString("control")
-	for i, r := range c.name {
-		if i == 0 || r >= 'A' && r <= 'Z' {
-			b.WriteByte('_')
-		}
-		b.WriteRune(r)
+// table lists the controls in the seed's order. The codes are stable.
+func (c *Controls) table() []control {
+	return []control{
+		{c.ProofRequiredForPost, true, "proofRequiredForPost", "control_proof_required_for_post",
+			"A post is accepted without the chain of evidence.", "Let the endpoint post only what the gate has admitted."},
+		{c.BearerTokenAloneCanPost, false, "bearerTokenAloneCanPost", "control_bearer_token_alone_can_post",
+			"A bearer token is enough to post, so a stolen one is too.", "Demand a request proof beside the token."},
+		{c.DirectUserPostingAllowed, false, "directUserPostingAllowed", "control_direct_user_posting_allowed",
+			"Users can post directly, past the agent.", "Close every other way to the endpoint, or give users an endpoint of their own."},
+		{c.DeploymentCertificateRequired, true, "deploymentCertificateRequired", "control_deployment_certificate_required",
+			"A deployment runs without an auditor's certificate.", "Refuse to start without a certificate for this manifest."},
+		{c.AgentSessionReceiptRequiredForPost, true, "agentSessionReceiptRequiredForPost", "control_agent_session_receipt_required_for_post",
+			"A post is accepted without a receipt of the agent's session.", "Demand the session receipt before a capability is given."},
+		{c.AgentSessionSignerAccessibleToAgent, false, "agentSessionSignerAccessibleToAgent", "control_agent_session_signer_accessible_to_agent",
+			"The agent can reach the session controller's key and mint receipts for itself.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
+		{c.AgentSessionSignerAccessibleToUsers, false, "agentSessionSignerAccessibleToUsers", "control_agent_session_signer_accessible_to_users",
+			"Users can reach the session controller's key and mint receipts for a run of their own.", "Keep that key where users cannot reach it, and make a new version of it."},
+		{c.AgentSessionAcceptsHumanPrompts, false, "agentSessionAcceptsHumanPrompts", "control_agent_session_accepts_human_prompts",
+			"A human can prompt the agent during its run.", "Take the session's input from its trigger event alone."},
+		{c.AgentSessionAllowsHumanOperators, false, "agentSessionAllowsHumanOperators", "control_agent_session_allows_human_operators",
+			"A human can operate the agent's run.", "Run the agent unattended: no terminal, no remote control, no approval prompt."},
+		{c.AgentSessionAllowsUserShellAccess, false, "agentSessionAllowsUserShellAccess", "control_agent_session_allows_user_shell_access",
+			"Users have a shell in the agent's run.", "Take exec and attach rights to the agent's pod away from users."},
+		{c.AgentEnvironmentAccessibleToUsers, false, "agentEnvironmentAccessibleToUsers", "control_agent_environment_accessible_to_users",
+			"Users can change the agent's files, environment or memory.", "Keep volumes, secrets and debugging of the agent's pod out of the users' reach."},
+		{c.AgentSessionCanBeMintedByRuntimeSigner, false, "agentSessionCanBeMintedByRuntimeSigner", "control_agent_session_can_be_minted_by_runtime_signer",
+			"The runtime's key can mint session receipts, so one stolen key is two witnesses.", "Give the session controller a key and an issuer of its own."},
+		{c.RequestProofRequiredForPost, true, "requestProofRequiredForPost", "control_request_proof_required_for_post",
+			"A post is accepted without a request proof, so a stolen capability can be used elsewhere.", "Demand the request proof with the post itself."},
+		{c.AccessTokenSenderConstrained, true, "accessTokenSenderConstrained", "control_access_token_sender_constrained",
+			"The access token is good for whoever holds it.", "Bind the token to the request mediator: compare the request proof's accessTokenHash."},
+		{c.RequestProofSignerAccessibleToAgent, false, "requestProofSignerAccessibleToAgent", "control_request_proof_signer_accessible_to_agent",
+			"The agent can reach the request mediator's key and sign calls that nobody mediated.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
+		{c.RequestProofSignerAccessibleToUsers, false, "requestProofSignerAccessibleToUsers", "control_request_proof_signer_accessible_to_users",
+			"Users can reach the request mediator's key and sign calls of their own.", "Keep that key where users cannot reach it, and make a new version of it."},
+		{c.RequestProofCanBeMintedByRuntimeSigner, false, "requestProofCanBeMintedByRuntimeSigner", "control_request_proof_can_be_minted_by_runtime_signer",
+			"The runtime's key can mint request proofs.", "Give the request mediator a key and an issuer of its own."},
+		{c.RequestProofCanBeMintedByGrantSigner, false, "requestProofCanBeMintedByGrantSigner", "control_request_proof_can_be_minted_by_grant_signer",
+			"The authorization service's key can mint request proofs.", "Give the request mediator a key and an issuer of its own."},
+		{c.RequestProofCanBeMintedByPolicyDecisionSigner, false, "requestProofCanBeMintedByPolicyDecisionSigner", "control_request_proof_can_be_minted_by_policy_decision_signer",
+			"The policy engine's key can mint request proofs.", "Give the request mediator a key and an issuer of its own."},
+		{c.RuntimeSignerAccessibleToAgent, false, "runtimeSignerAccessibleToAgent", "control_runtime_signer_accessible_to_agent",
+			"The agent can reach the runtime's key and attest for itself.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
+		{c.RuntimeSignerAccessibleToUsers, false, "runtimeSignerAccessibleToUsers", "control_runtime_signer_accessible_to_users",
+			"Users can reach the runtime's key and mint attestations.", "Keep that key where users cannot reach it, and make a new version of it."},
+		{c.RuntimeAcceptsInteractiveRequests, false, "runtimeAcceptsInteractiveRequests", "control_runtime_accepts_interactive_requests",
+			"The runtime acts on interactive requests.", "Let the runtime take work from verified triggers alone."},
+		{c.RuntimeCanBeInvokedByUsersForPosting, false, "runtimeCanBeInvokedByUsersForPosting", "control_runtime_can_be_invoked_by_users_for_posting",
+			"Users can have the runtime post for them.", "Refuse users' requests before the runtime signs anything."},
+		{c.TriggerSignerAccessibleToAgent, false, "triggerSignerAccessibleToAgent", "control_trigger_signer_accessible_to_agent",
+			"The agent can reach the trigger mediator's key and make its own triggers.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
+		{c.TriggerSignerAccessibleToUsers, false, "triggerSignerAccessibleToUsers", "control_trigger_signer_accessible_to_users",
+			"Users can reach the trigger mediator's key and make triggers.", "Keep that key where users cannot reach it, and make a new version of it."},
+		{c.TriggerAcceptsHumanInitiatedEvents, false, "triggerAcceptsHumanInitiatedEvents", "control_trigger_accepts_human_initiated_events",
+			"Events that a human asked for get a trigger receipt.", "List those events as human in the trigger service, so that they never get a receipt."},
+		{c.TriggerCanBeMintedByRuntimeSigner, false, "triggerCanBeMintedByRuntimeSigner", "control_trigger_can_be_minted_by_runtime_signer",
+			"The runtime's key can mint trigger receipts, so it can invent its own reasons.", "Give the trigger mediator a key and an issuer of its own."},
+		{c.OriginProofSignerAccessibleToAgent, false, "originProofSignerAccessibleToAgent", "control_origin_proof_signer_accessible_to_agent",
+			"The agent can reach the source verifier's key and vouch for events that never came.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
+		{c.OriginProofSignerAccessibleToUsers, false, "originProofSignerAccessibleToUsers", "control_origin_proof_signer_accessible_to_users",
+			"Users can reach the source verifier's key and vouch for events that never came.", "Keep that key where users cannot reach it, and make a new version of it."},
+		{c.OriginProofAcceptsManualEvents, false, "originProofAcceptsManualEvents", "control_origin_proof_accepts_manual_events",
+			"Events that somebody entered by hand get an origin proof.", "Accept only events whose origin the source verifier checks itself."},
+		{c.OriginProofCanBeMintedByTriggerSigner, false, "originProofCanBeMintedByTriggerSigner", "control_origin_proof_can_be_minted_by_trigger_signer",
+			"The trigger mediator's key can mint origin proofs, so it vouches for itself.", "Give the source verifier a key and an issuer of its own."},
+		{c.OriginProofCanBeMintedByRuntimeSigner, false, "originProofCanBeMintedByRuntimeSigner", "control_origin_proof_can_be_minted_by_runtime_signer",
+			"The runtime's key can mint origin proofs.", "Give the source verifier a key and an issuer of its own."},
+		{c.SignerCustodyCertificatesRequired, true, "signerCustodyCertificatesRequired", "control_signer_custody_certificates_required",
+			"Signing keys are believed without a custody certificate.", "Believe only keys that the pinned key registry certifies."},
+		{c.PolicyDecisionRequiredForPost, true, "policyDecisionRequiredForPost", "control_policy_decision_required_for_post",
+			"A post is accepted without a policy decision.", "Demand the decision in every envelope."},
+		{c.GrantRequiresPolicyDecision, true, "grantRequiresPolicyDecision", "control_grant_requires_policy_decision",
+			"A grant is given without a policy decision behind it.", "Scope each grant to the id and hash of one decision."},
+		{c.PolicyDecisionSignerAccessibleToAgent, false, "policyDecisionSignerAccessibleToAgent", "control_policy_decision_signer_accessible_to_agent",
+			"The agent can reach the policy engine's key and allow its own posts.", "Keep that key in a process or custody that the agent cannot reach, and make a new version of it."},
+		{c.PolicyDecisionSignerAccessibleToUsers, false, "policyDecisionSignerAccessibleToUsers", "control_policy_decision_signer_accessible_to_users",
+			"Users can reach the policy engine's key and allow posts.", "Keep that key where users cannot reach it, and make a new version of it."},
+		{c.PolicyDecisionAcceptsHumanInitiatedRequests, false, "policyDecisionAcceptsHumanInitiatedRequests", "control_policy_decision_accepts_human_initiated_requests",
+			"The policy engine allows what a human asked for.", "Deny every request whose trigger a human initiated."},
+		{c.PolicyDecisionCanBeMintedByRuntimeSigner, false, "policyDecisionCanBeMintedByRuntimeSigner", "control_policy_decision_can_be_minted_by_runtime_signer",
+			"The runtime's key can mint policy decisions.", "Give the policy engine a key and an issuer of its own."},
+		{c.PolicyDecisionCanBeMintedByTriggerSigner, false, "policyDecisionCanBeMintedByTriggerSigner", "control_policy_decision_can_be_minted_by_trigger_signer",
+			"The trigger mediator's key can mint policy decisions.", "Give the policy engine a key and an issuer of its own."},
+		{c.PolicyDecisionCanBeMintedByGrantSigner, false, "policyDecisionCanBeMintedByGrantSigner", "control_policy_decision_can_be_minted_by_grant_signer",
+			"The authorization service's key can mint policy decisions, so it authorizes itself.", "Give the policy engine a key and an issuer of its own."},
+		{c.ConsumeVerification, true, "consumeVerification", "control_consume_verification",
+			"A solved challenge and its receipts can be used again.", "Reserve their ids durably before a capability is given."},
+		{c.ConsumeCapability, true, "consumeCapability", "control_consume_capability",
+			"A capability can be used again.", "Reserve its id durably before the post."},
+		{c.AtomicConsumptionWithPost, true, "atomicConsumptionWithPost", "control_atomic_consumption_with_post",
+			"A capability is not consumed in the same transaction as the post, so a race posts twice.", "Consume it in the transaction that publishes or records the post."},
 	}
-	return strings.ToLower(b.String())
 }

@@ -1,23 +1,17 @@
-// Package policy holds the strict deployment manifest with its audit and certificate, the policy engine that decides single posts by
-// CEL rules and grants them, and the assurance report.
 package policy
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/signer"
 )
 
-// Manifest is the strict deployment manifest (seed: deployment), under the seed's names. Three policies that the seed hands to its
-// verifiers beside the manifest are part of it here, so that one certified document says all that a gate demands:
-// signerCertificatePolicy, policyDecisionPolicy and grantPolicy.
+// Manifest is the strict deployment manifest (seed: deployment), under the seed's names. Durations whose names end in Ms are in
+// milliseconds.
+//
+// Three policies that the seed's caller hands to the verifiers beside the manifest are part of it here: signerCertificatePolicy,
+// policyDecisionPolicy and grantPolicy. Left to the caller, the keys that may certify, decide and grant would be outside of what
+// the auditor signs, and the certificate would say less than it seems to.
 type Manifest struct {
-	Version                     string            `yaml:"version" json:"version"`
+	Version                     string            `yaml:"version" json:"version"` // ManifestVersion
 	DeploymentID                string            `yaml:"deploymentId" json:"deploymentId"`
 	RuntimePolicy               RuntimePolicy     `yaml:"runtimePolicy" json:"runtimePolicy"`
 	SignerCertificatePolicy     CertificatePolicy `yaml:"signerCertificatePolicy" json:"signerCertificatePolicy"`
@@ -31,6 +25,9 @@ type Manifest struct {
 	MaxCapabilityAgeMs          int64             `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
 	Controls                    Controls          `yaml:"controls" json:"controls"`
 }
+
+// ManifestVersion is the only version of the manifest that is known.
+const ManifestVersion = "1.0"
 
 // Allowed is the part that every policy has: whose artifacts, for whom, by which keys. A key id without a version accepts every
 // version that the registry certifies.
@@ -46,31 +43,36 @@ type KeyCustody struct {
 	RequireNonExportableKey bool     `yaml:"requireNonExportableKey" json:"requireNonExportableKey"`
 }
 
-// RuntimePolicy is for the runtime attestation (seed: runtimePolicy).
+// RuntimePolicy is for the runtime attestation (seed: runtimePolicy). Not settings, because strict policy knows one answer: the
+// mode is autonomous, no human interacts, and the keys of runtime, trigger mediator and source verifier are external or
+// hardware-backed and not exportable. The last two can be said again, to say less than both custody classes.
 type RuntimePolicy struct {
 	Allowed                 `yaml:",inline"`
-	KeyCustody              `yaml:",inline"`
-	AllowedRuntimeIDs       []string      `yaml:"allowedRuntimeIds" json:"allowedRuntimeIds"`
+	AllowedKeyCustody       []string      `yaml:"allowedKeyCustody,omitempty" json:"allowedKeyCustody,omitempty"`
+	RequireNonExportableKey bool          `yaml:"requireNonExportableKey,omitempty" json:"requireNonExportableKey,omitempty"`
+	AllowedRuntimeIDs       []string      `yaml:"allowedRuntimeIds,omitempty" json:"allowedRuntimeIds,omitempty"` // empty leaves it to agentSessionReceiptPolicy
 	MaxAttestationAgeMs     int64         `yaml:"maxAttestationAgeMs" json:"maxAttestationAgeMs"`
-	RequiredPolicyHash      string        `yaml:"requiredPolicyHash" json:"requiredPolicyHash"`
+	RequiredPolicyHash      string        `yaml:"requiredPolicyHash" json:"requiredPolicyHash"` // see Rules.Hash
 	RequiredEnvironmentHash string        `yaml:"requiredEnvironmentHash" json:"requiredEnvironmentHash"`
 	TriggerReceiptPolicy    ReceiptPolicy `yaml:"triggerReceiptPolicy" json:"triggerReceiptPolicy"`
 }
 
-// ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). The seed's requiredBindingHash and its like belong to one
-// request and not to a deployment: the gate always demands them of the request at hand.
+// ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). The two hashes belong to one request: engine and gate
+// always compare those of the request at hand, so a manifest leaves them out, unless it is made for one event alone.
 type ReceiptPolicy struct {
 	Allowed                    `yaml:",inline"`
 	AllowedKinds               []string     `yaml:"allowedKinds" json:"allowedKinds"`
 	AllowedSources             []string     `yaml:"allowedSources" json:"allowedSources"`
 	RequireEventID             bool         `yaml:"requireEventId" json:"requireEventId"`
+	RequiredPayloadHash        string       `yaml:"requiredPayloadHash,omitempty" json:"requiredPayloadHash,omitempty"`
+	RequiredBindingHash        string       `yaml:"requiredBindingHash,omitempty" json:"requiredBindingHash,omitempty"`
 	MaxReceiptAgeMs            int64        `yaml:"maxReceiptAgeMs" json:"maxReceiptAgeMs"`
 	RequireOriginProof         bool         `yaml:"requireOriginProof" json:"requireOriginProof"`
 	RequireVerifiedOriginProof bool         `yaml:"requireVerifiedOriginProof" json:"requireVerifiedOriginProof"`
 	OriginProofPolicy          OriginPolicy `yaml:"originProofPolicy" json:"originProofPolicy"`
 }
 
-// OriginPolicy is for the trigger origin proof (seed: originProofPolicy).
+// OriginPolicy is for the trigger origin proof (seed: originProofPolicy). For its three hashes see [ReceiptPolicy].
 type OriginPolicy struct {
 	Allowed                    `yaml:",inline"`
 	AllowedKinds               []string `yaml:"allowedKinds" json:"allowedKinds"`
@@ -78,10 +80,14 @@ type OriginPolicy struct {
 	AllowedVerificationMethods []string `yaml:"allowedVerificationMethods" json:"allowedVerificationMethods"`
 	RequireEventID             bool     `yaml:"requireEventId" json:"requireEventId"`
 	RequireEvidenceID          bool     `yaml:"requireEvidenceId" json:"requireEvidenceId"`
+	RequiredPayloadHash        string   `yaml:"requiredPayloadHash,omitempty" json:"requiredPayloadHash,omitempty"`
+	RequiredBindingHash        string   `yaml:"requiredBindingHash,omitempty" json:"requiredBindingHash,omitempty"`
+	RequiredEvidenceHash       string   `yaml:"requiredEvidenceHash,omitempty" json:"requiredEvidenceHash,omitempty"`
 	MaxProofAgeMs              int64    `yaml:"maxProofAgeMs" json:"maxProofAgeMs"`
 }
 
-// CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy).
+// CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy). The seed bounds their age by their lifetime
+// alone; here the age has its own bound, so that a certificate that was made too long is not believed for longer.
 type CertificatePolicy struct {
 	Allowed                     `yaml:",inline"`
 	KeyCustody                  `yaml:",inline"`
@@ -130,108 +136,30 @@ type RequestPolicy struct {
 	RequireCapabilityID bool `yaml:"requireCapabilityId" json:"requireCapabilityId"`
 }
 
-// ParseManifest reads a manifest, YAML or JSON, strictly: an unknown key, a missing key, a key twice, a value of another type or a
-// second document is an error, and all of them are said at once, each with its line.
+// ParseManifest reads one manifest of at most 256 KiB, YAML or JSON. An unknown key, a missing key, a key twice, a value of another
+// type (yes is no boolean) or a second document is refused as manifest_malformed; all that is wrong is said at once, each with its
+// line. Whether the manifest is safe is for [Manifest.Audit] to say.
 func ParseManifest(raw []byte) (*Manifest, error) {
 	var m Manifest
-	if err := decodeStrict(raw, &m); err != nil {
+	if _, err := decodeStrict(raw, &m); err != nil {
 		return nil, evidence.Refuse("manifest_malformed", "the manifest is malformed: %w", err)
 	}
 	return &m, nil
 }
 
-// Hash returns the hash of the manifest's canonical JSON (seed: hashStrictAutonomousDeploymentManifest). It does not depend on how
-// the file is written.
-func (m *Manifest) Hash() string { return mustHash(m) }
+// Hash returns the lowercase hex SHA-256 of the manifest's RFC 8785 canonical JSON (seed: hashStrictAutonomousDeploymentManifest).
+// How the file is written does not matter: of a manifest that is written as JSON it is the hash of that JSON.
+func (m *Manifest) Hash() string { return canonicalHash(m) }
 
-// ControlsHash returns the hash of the controls alone.
-func (m *Manifest) ControlsHash() string { return mustHash(m.Controls) }
+// ControlsHash returns the hash of the controls alone, made in the same way.
+func (m *Manifest) ControlsHash() string { return canonicalHash(m.Controls) }
 
-// mustHash hashes a value of our own types, which always have a canonical form unless a text is not valid UTF-8; such a manifest
-// hashes to nothing, and nothing verifies against it.
-func mustHash(v any) string {
+// canonicalHash hashes a value of our own types. They always have a canonical form, unless a text is not valid UTF-8: that hashes to
+// the empty text, which no certificate holds.
+func canonicalHash(v any) string {
 	h, err := evidence.HashValue(v)
 	if err != nil {
 		return ""
 	}
 	return h
-}
-
-// Strict turns a manifest that audits clean into what the gate demands (seed: createStrictAutonomousDeploymentPolicy).
-func (m *Manifest) Strict() (*Strict, error) {
-	if issues := m.Audit(); len(issues) > 0 {
-		var codes []string
-		for _, i := range issues[:min(5, len(issues))] {
-			codes = append(codes, i.Code+" ("+i.Path+")")
-		}
-		return nil, evidence.Refuse("deployment_unsafe", "the deployment manifest has %d issue(s), among them %s; mediator deployment audit explains each", len(issues), strings.Join(codes, ", "))
-	}
-	r, receipt, origin := m.RuntimePolicy, m.RuntimePolicy.TriggerReceiptPolicy, m.RuntimePolicy.TriggerReceiptPolicy.OriginProofPolicy
-	session := m.AgentSessionReceiptPolicy
-	return &Strict{
-		DeploymentID: m.DeploymentID, ManifestHash: m.Hash(), ControlsHash: m.ControlsHash(),
-		Deployment: DeploymentExpected{Expected: m.DeploymentCertificatePolicy.expected(m.DeploymentCertificatePolicy.MaxCertificateAgeMs, KeyCustody{}), DeploymentIDs: m.DeploymentCertificatePolicy.AllowedDeploymentIDs},
-		Signers: evidence.SignerPolicy{
-			Expected:            m.SignerCertificatePolicy.expected(m.SignerCertificatePolicy.MaxCertificateAgeMs, m.SignerCertificatePolicy.KeyCustody),
-			DenyAgentAccessible: m.SignerCertificatePolicy.DenyAgentAccessible, DenyUserAccessible: m.SignerCertificatePolicy.DenyUserAccessible,
-		},
-		Runtime: RuntimeExpected{Expected: r.expected(r.MaxAttestationAgeMs, r.KeyCustody), RuntimeIDs: r.AllowedRuntimeIDs, PolicyHash: r.RequiredPolicyHash, EnvironmentHash: r.RequiredEnvironmentHash},
-		Receipt: ReceiptExpected{Expected: receipt.expected(receipt.MaxReceiptAgeMs, r.KeyCustody), Kinds: receipt.AllowedKinds, Sources: receipt.AllowedSources},
-		Origin:  OriginExpected{Expected: origin.expected(origin.MaxProofAgeMs, r.KeyCustody), Kinds: origin.AllowedKinds, Sources: origin.AllowedSources, Methods: origin.AllowedVerificationMethods},
-		Session: SessionExpected{
-			Expected: session.expected(session.MaxReceiptAgeMs, session.KeyCustody), RuntimeIDs: session.AllowedRuntimeIDs, InputKinds: session.AllowedInputKinds,
-			DeniedInputKinds: session.DeniedInputKinds, PolicyHash: session.RequiredPolicyHash, EnvironmentHash: session.RequiredEnvironmentHash,
-		},
-		Decision:        m.PolicyDecisionPolicy.expected(m.PolicyDecisionPolicy.MaxProofAgeMs, m.PolicyDecisionPolicy.KeyCustody),
-		Grant:           m.GrantPolicy.expected(m.GrantPolicy.MaxProofAgeMs, m.GrantPolicy.KeyCustody),
-		RequestProof:    m.RequestProofPolicy.expected(m.RequestProofPolicy.MaxProofAgeMs, m.RequestProofPolicy.KeyCustody),
-		MaxChallengeAge: millis(m.MaxChallengeAgeMs), CapabilityTTL: millis(m.CapabilityTTLMs), MaxCapabilityAge: millis(m.MaxCapabilityAgeMs),
-	}, nil
-}
-
-func (a Allowed) expected(maxAgeMs int64, k KeyCustody) evidence.Expected {
-	return evidence.Expected{
-		Issuers: a.AllowedIssuers, Audiences: a.AllowedAudiences, KeyIDs: a.AllowedKeyIDs, MaxAge: millis(maxAgeMs),
-		Custody: k.AllowedKeyCustody, RequireNonExportable: k.RequireNonExportableKey,
-	}
-}
-
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
-
-// Certify signs the manifest with the auditor's key (seed: createStrictAutonomousDeploymentCertificate). A manifest with issues is
-// refused.
-func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options) (string, error) {
-	if _, err := m.Strict(); err != nil {
-		return "", err
-	}
-	issuer, err := signer.New(evidence.DeploymentCertificateKind, key, o)
-	if err != nil {
-		return "", err
-	}
-	token, _, err := issuer.Sign(ctx, evidence.DeploymentCertificate{
-		ControlsHash: m.ControlsHash(), DeploymentID: m.DeploymentID, ManifestHash: m.Hash(), Version: m.Version,
-	})
-	if err != nil {
-		return "", fmt.Errorf("certify the deployment: %w", err)
-	}
-	return token, nil
-}
-
-// VerifyCertificate verifies a deployment certificate against the manifest behind s (seed:
-// verifyStrictAutonomousDeploymentCertificate).
-func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.DeploymentCertificate, error) {
-	c, err := evidence.Open(v, evidence.DeploymentCertificateKind, token, s.Deployment.Expected)
-	switch {
-	case err != nil:
-	case !slices.Contains(s.Deployment.DeploymentIDs, c.DeploymentID) || c.DeploymentID != s.DeploymentID:
-		err = evidence.Refuse("deployment_id_not_allowed", "the certificate is for deployment %q, which is not this one or not allowed", c.DeploymentID)
-	case c.ManifestHash != s.ManifestHash:
-		err = evidence.Refuse("deployment_manifest_mismatch", "the certificate is for another manifest than the one in force")
-	case c.ControlsHash != s.ControlsHash:
-		err = evidence.Refuse("deployment_controls_mismatch", "the certificate is for other controls than those in force")
-	}
-	if err != nil {
-		return evidence.DeploymentCertificate{}, err
-	}
-	return c, nil
 }

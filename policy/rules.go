@@ -3,10 +3,12 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"time"
+	"regexp"
+	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -17,8 +19,17 @@ const (
 	effectDeny  = "deny"
 )
 
-// maxRuleCost bounds the evaluation of one rule, in CEL's cost units.
-const maxRuleCost = 10_000
+const (
+	rulesVersion = "1.0"
+
+	maxRules     = 256
+	maxCondition = 4096   // code points of one condition
+	maxNesting   = 64     // levels of one condition
+	maxRuleCost  = 10_000 // of one evaluation, in CEL's cost units; a comparison costs about one
+)
+
+// ruleName is what a rule may be called: the name goes into signed decisions, logs and metrics.
+var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // rulesFile is the policy file.
 type rulesFile struct {
@@ -28,129 +39,143 @@ type rulesFile struct {
 
 type ruleFile struct {
 	Name   string `yaml:"name" json:"name"`
-	Effect string `yaml:"effect" json:"effect"`
+	Effect string `yaml:"effect,omitempty" json:"effect"` // allow where it is left out
 	When   string `yaml:"when" json:"when"`
 }
 
-// Rules are the compiled rules of a policy file: CEL conditions over typed variables. A rule that denies wins; without a rule that
-// allows, the answer is no; an evaluation that fails denies.
+// Rules are the compiled rules of a policy file, conditions in the Common Expression Language (https://cel.dev). A rule that denies
+// wins; at least one rule has to allow; a condition that cannot be evaluated denies. The zero value denies everything. Rules are
+// safe for concurrent use.
 type Rules struct {
-	rules []rule
-	hash  string
+	denies, allows []rule
+	hash           string
 }
 
 type rule struct {
-	name, effect string
-	program      cel.Program
+	name    string
+	program cel.Program
 }
 
-// variables are what conditions see, each with its type, so that a misspelt name does not compile.
-var variables = map[string]*cel.Type{
-	"subject": cel.StringType, "action": cel.StringType, "resource": cel.StringType,
-	"method": cel.StringType, "scheme": cel.StringType, "host": cel.StringType, "path": cel.StringType, "rule": cel.StringType,
-	"content_kind": cel.StringType, "size": cel.IntType,
-	"trigger_kind": cel.StringType, "trigger_source": cel.StringType, "event_id": cel.StringType, "verification_method": cel.StringType,
-	"runtime": cel.StringType, "session": cel.StringType, "now": cel.TimestampType,
-}
-
-// ParseRules reads a policy file strictly, and compiles and type-checks every condition.
+// ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. A file with anything
+// wrong is refused as policy_malformed, which says all that is wrong at once, with lines.
 func ParseRules(raw []byte) (*Rules, error) {
 	var f rulesFile
-	if err := decodeStrict(raw, &f); err != nil {
-		return nil, evidence.Refuse("policy_malformed", "the policy file is malformed: %w", err)
+	root, err := decodeStrict(raw, &f)
+	if err == nil {
+		var r *Rules
+		if r, err = compile(root, &f); err == nil {
+			return r, nil
+		}
 	}
-	options := make([]cel.EnvOption, 0, len(variables))
-	for name, t := range variables {
-		options = append(options, cel.Variable(name, t))
+	return nil, evidence.Refuse("policy_malformed", "the policy file is malformed: %w", err)
+}
+
+// Hash returns the lowercase hex SHA-256 of the canonical JSON of the rules: the policyHash of artifacts and manifest. How the file
+// is written does not matter; what the conditions say, to the letter, and their order do.
+func (r *Rules) Hash() string { return r.hash }
+
+// newEnvironment has the standard functions, the variables and no macros: without all, exists and map nothing loops.
+func newEnvironment() (*cel.Env, error) {
+	options := []cel.EnvOption{
+		cel.ClearMacros(), cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(maxNesting),
+		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateHomogeneousAggregateLiterals()),
 	}
-	env, err := cel.NewEnv(options...)
+	for _, v := range variables {
+		options = append(options, cel.Variable(v.name, v.t))
+	}
+	return cel.NewEnv(options...)
+}
+
+func compile(root *yaml.Node, f *rulesFile) (*Rules, error) {
+	env, err := newEnvironment()
 	if err != nil {
 		return nil, err
 	}
-	out := &Rules{hash: mustHash(f)}
-	var found []error
-	names := make(map[string]bool)
-	allows := false
-	for i, r := range f.Rules {
-		compiled, err := compile(env, r)
+	w := &walker{}
+	if f.Version != rulesVersion {
+		w.say(root, "version", "must be %q", rulesVersion)
+	}
+	if len(f.Rules) > maxRules {
+		return nil, fmt.Errorf("there are %d rules; at most %d are taken", len(f.Rules), maxRules)
+	}
+	r, names := &Rules{}, make(map[string]bool)
+	for i := range f.Rules {
+		src, node, path := &f.Rules[i], child(root, "rules", i), fmt.Sprintf("rules[%d]", i)
+		if src.Effect == "" {
+			src.Effect = effectAllow
+		}
+		src.When = strings.TrimSpace(src.When) // a block scalar may end with a line break
+		switch {
+		case !ruleName.MatchString(src.Name):
+			w.say(node, path+".name", "must match %s, not %.80q", ruleName, src.Name)
+		case names[src.Name]:
+			w.say(node, path+".name", "is %q, like that of an earlier rule", src.Name)
+		}
+		names[src.Name] = true
+		program, err := compileCondition(env, src.When)
 		if err != nil {
-			found = append(found, fmt.Errorf("rules[%d] (%s): %w", i, r.Name, err))
+			w.say(child(node, "when", -1), path+".when", "(%s) %v", src.Name, err)
 			continue
 		}
-		if names[r.Name] {
-			found = append(found, fmt.Errorf("rules[%d]: another rule has the name %q", i, r.Name))
+		switch compiled := (rule{src.Name, program}); src.Effect {
+		case effectAllow:
+			r.allows = append(r.allows, compiled)
+		case effectDeny:
+			r.denies = append(r.denies, compiled)
+		default:
+			w.say(node, path+".effect", "must be %s or %s, not %.40q", effectAllow, effectDeny, src.Effect)
 		}
-		names[r.Name] = true
-		allows = allows || r.Effect == effectAllow
-		out.rules = append(out.rules, compiled)
 	}
-	if len(found) == 0 && !allows {
-		found = append(found, errors.New("no rule allows anything"))
-	}
-	if len(found) > 0 {
-		return nil, evidence.Refuse("policy_malformed", "the policy file is malformed: %w", errors.Join(found...))
-	}
-	return out, nil
+	r.hash = canonicalHash(f)
+	return r, w.err()
 }
 
-func compile(env *cel.Env, r ruleFile) (rule, error) {
-	if r.Name == "" || r.Effect != effectAllow && r.Effect != effectDeny {
-		return rule{}, fmt.Errorf("a rule needs a name, and an effect that is %s or %s", effectAllow, effectDeny)
+// compileCondition says of each error where in the condition it is.
+func compileCondition(env *cel.Env, condition string) (cel.Program, error) {
+	if condition == "" {
+		return nil, errors.New("is empty")
 	}
-	ast, issues := env.Compile(r.When)
+	ast, issues := env.Compile(condition)
 	if issues.Err() != nil {
-		return rule{}, issues.Err() // with line, column and a caret
+		var found []string
+		for _, e := range issues.Errors() {
+			found = append(found, fmt.Sprintf("at line %d column %d of the condition: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
+		}
+		return nil, errors.New("does not compile, " + strings.Join(found, "; "))
 	}
-	if ast.OutputType() != cel.BoolType {
-		return rule{}, fmt.Errorf("the condition is a %s, not true or false", ast.OutputType())
+	if !ast.OutputType().IsExactType(cel.BoolType) {
+		return nil, fmt.Errorf("is of type %s; it must be true or false", ast.OutputType())
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxRuleCost), cel.EvalOptions(cel.OptOptimize))
-	if err != nil {
-		return rule{}, err
-	}
-	return rule{name: r.Name, effect: r.Effect, program: program}, nil
+	return env.Program(ast, cel.CostLimit(maxRuleCost), cel.EvalOptions(cel.OptOptimize))
 }
 
-// Hash returns the hash of the policy file's canonical form: the policyHash of artifacts and manifest.
-func (r *Rules) Hash() string { return r.hash }
-
-// facts are what a decision rests on.
-type facts struct {
-	binding evidence.Binding
-	call    Call
-	origin  evidence.TriggerOriginProof
-	runtime string
-	session string
-	now     time.Time
-}
-
-// decide returns the name of the rule that allows, or why none does.
-func (r *Rules) decide(f facts) (string, error) {
-	vars := map[string]any{
-		"subject": f.binding.Subject, "action": f.binding.Action, "resource": f.binding.Resource,
-		"method": f.call.Method, "scheme": f.call.Scheme, "host": f.call.Host, "path": f.call.Path, "rule": f.call.Rule,
-		"content_kind": f.call.ContentKind, "size": f.call.Size,
-		"trigger_kind": f.origin.Kind, "trigger_source": f.origin.Source, "event_id": f.origin.EventID, "verification_method": f.origin.VerificationMethod,
-		"runtime": f.runtime, "session": f.session, "now": f.now,
-	}
-	allowed := ""
-	for _, rule := range r.rules {
-		v, _, err := rule.program.Eval(vars)
+// decide returns the name of the first rule that allows, or why nothing does: policy_denied or policy_error.
+func (r *Rules) decide(f *facts) (string, error) {
+	for _, rule := range r.denies {
+		holds, err := rule.holds(f)
 		if err != nil {
-			return "", evidence.Refuse("policy_error", "the rule %s could not be evaluated, which denies: %v", rule.name, err)
+			return "", err
 		}
-		if v != types.True {
-			continue
-		}
-		if rule.effect == effectDeny {
+		if holds {
 			return "", evidence.Refuse("policy_denied", "the rule %s denies %s on %s", rule.name, f.binding.Action, f.binding.Resource)
 		}
-		if allowed == "" {
-			allowed = rule.name
+	}
+	for _, rule := range r.allows {
+		holds, err := rule.holds(f)
+		if err != nil {
+			return "", err
+		}
+		if holds {
+			return rule.name, nil
 		}
 	}
-	if allowed == "" {
-		return "", evidence.Refuse("policy_denied", "no rule allows %s on %s", f.binding.Action, f.binding.Resource)
+	return "", evidence.Refuse("policy_denied", "no rule allows %s on %s", f.binding.Action, f.binding.Resource)
+}
+
+func (r rule) holds(f *facts) (bool, error) {
+	v, _, err := r.program.Eval(activation{f})
+	if err != nil {
+		return false, evidence.Refuse("policy_error", "the rule %s cannot be evaluated, which denies: %v", r.name, err)
 	}
-	return allowed, nil
+	return v == types.True, nil
 }

@@ -4,31 +4,29 @@ import (
 	"context"
 	"net/http"
 
+	jose "github.com/go-jose/go-jose/v4"
+
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/wire"
 )
 
-// NewServer answers the internal API, which sidecars use: POST /v1/decide. Whoever reaches it may have decisions signed, so it must
-// be out of the agent's reach.
-func NewServer(e *Engine) http.Handler {
+// NewServer answers the internal API, which sidecars use: POST /v1/decide with a [Request], and GET /v1/jwks with the public keys
+// of the given keys (RFC 7517), for a process that does not publish them itself. Whoever reaches it may have decisions signed, so
+// it must be out of the agent's reach.
+func NewServer(e *Engine, keys ...custody.Key) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/decide", wire.Handle(e.Decide))
+	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {
+		set, err := jwks(r.Context(), keys)
+		wire.Write(w, set, err)
+	})
 	return mux
 }
 
-// Client asks a control plane. It is safe for concurrent use.
-type Client struct {
-	base string
-	peer wire.Peer
-}
-
-// NewClient makes a client for the control plane at base, such as http://mediator over a unix socket that c dials.
-func NewClient(base string, c *http.Client) *Client {
-	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "control_unavailable"}}
-}
-
-// Decide asks for a decision and a grant. See [Engine.Decide].
-func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
-	var d Decision
-	err := c.peer.Call(ctx, c.base+"/v1/decide", r, &d)
-	return d, err
+func jwks(ctx context.Context, keys []custody.Key) (jose.JSONWebKeySet, error) {
+	set, err := custody.JWKS(ctx, keys...)
+	if set.Keys == nil {
+		set.Keys = []jose.JSONWebKey{} // RFC 7517 section 5: an array, and not null
+	}
+	return set, err
 }

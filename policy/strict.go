@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -42,19 +43,21 @@ type RuntimeExpected struct {
 	EnvironmentHash string
 }
 
-// ReceiptExpected is what is demanded of the trigger receipt.
+// ReceiptExpected is what is demanded of the trigger receipt. An empty hash pins nothing: see [ReceiptPolicy].
 type ReceiptExpected struct {
 	evidence.Expected
-	Kinds   []string
-	Sources []string
+	Kinds                    []string
+	Sources                  []string
+	PayloadHash, BindingHash string
 }
 
-// OriginExpected is what is demanded of the trigger origin proof.
+// OriginExpected is what is demanded of the trigger origin proof. An empty hash pins nothing: see [ReceiptPolicy].
 type OriginExpected struct {
 	evidence.Expected
-	Kinds   []string
-	Sources []string
-	Methods []string
+	Kinds                                  []string
+	Sources                                []string
+	Methods                                []string
+	PayloadHash, BindingHash, EvidenceHash string
 }
 
 // SessionExpected is what is demanded of the agent session receipt. None of its four human flags may ever be set.
@@ -66,3 +69,75 @@ type SessionExpected struct {
 	PolicyHash       string
 	EnvironmentHash  string
 }
+
+// namedIssues is how many issues a refusal names; the audit lists them all.
+const namedIssues = 5
+
+// Strict turns a manifest that audits clean into what the gate demands. One with issues is refused as deployment_unsafe.
+func (m *Manifest) Strict() (*Strict, error) {
+	if issues := m.Audit(); len(issues) > 0 {
+		var named []string
+		for _, i := range issues[:min(namedIssues, len(issues))] {
+			named = append(named, i.Code+" ("+i.Path+")")
+		}
+		return nil, evidence.Refuse("deployment_unsafe", "the deployment manifest lacks %d safeguard(s), among them %s; mediator deployment audit explains each",
+			len(issues), strings.Join(named, ", "))
+	}
+	s := m.RuntimePolicy.strict()
+	s.DeploymentID, s.ManifestHash, s.ControlsHash = m.DeploymentID, m.Hash(), m.ControlsHash()
+	s.MaxChallengeAge, s.CapabilityTTL, s.MaxCapabilityAge = millis(m.MaxChallengeAgeMs), millis(m.CapabilityTTLMs), millis(m.MaxCapabilityAgeMs)
+
+	deployment := m.DeploymentCertificatePolicy
+	s.Deployment = DeploymentExpected{
+		// The certificate's key is a pinned root: whoever pins it answers for its custody.
+		Expected: deployment.expected(deployment.MaxCertificateAgeMs, KeyCustody{}), DeploymentIDs: deployment.AllowedDeploymentIDs,
+	}
+	signers := m.SignerCertificatePolicy
+	s.Signers = evidence.SignerPolicy{
+		Expected:            signers.expected(signers.MaxCertificateAgeMs, signers.KeyCustody),
+		DenyAgentAccessible: signers.DenyAgentAccessible, DenyUserAccessible: signers.DenyUserAccessible,
+	}
+	session := m.AgentSessionReceiptPolicy
+	s.Session = SessionExpected{
+		Expected: session.expected(session.MaxReceiptAgeMs, session.KeyCustody), RuntimeIDs: session.AllowedRuntimeIDs,
+		InputKinds: session.AllowedInputKinds, DeniedInputKinds: session.DeniedInputKinds,
+		PolicyHash: session.RequiredPolicyHash, EnvironmentHash: session.RequiredEnvironmentHash,
+	}
+	s.Decision, s.Grant, s.RequestProof = m.PolicyDecisionPolicy.strict(), m.GrantPolicy.strict(), m.RequestProofPolicy.strict()
+	return s, nil
+}
+
+func (p ProofPolicy) strict() evidence.Expected { return p.expected(p.MaxProofAgeMs, p.KeyCustody) }
+
+// strict fills the three parts that a runtime policy speaks of.
+func (p RuntimePolicy) strict() *Strict {
+	custody := KeyCustody{AllowedKeyCustody: p.AllowedKeyCustody, RequireNonExportableKey: true}
+	if len(custody.AllowedKeyCustody) == 0 {
+		custody.AllowedKeyCustody = protectedCustody
+	}
+	receipt, origin := p.TriggerReceiptPolicy, p.TriggerReceiptPolicy.OriginProofPolicy
+	return &Strict{
+		Runtime: RuntimeExpected{
+			Expected: p.expected(p.MaxAttestationAgeMs, custody), RuntimeIDs: p.AllowedRuntimeIDs,
+			PolicyHash: p.RequiredPolicyHash, EnvironmentHash: p.RequiredEnvironmentHash,
+		},
+		Receipt: ReceiptExpected{
+			Expected: receipt.expected(receipt.MaxReceiptAgeMs, custody), Kinds: receipt.AllowedKinds, Sources: receipt.AllowedSources,
+			PayloadHash: receipt.RequiredPayloadHash, BindingHash: receipt.RequiredBindingHash,
+		},
+		Origin: OriginExpected{
+			Expected: origin.expected(origin.MaxProofAgeMs, custody), Kinds: origin.AllowedKinds, Sources: origin.AllowedSources,
+			Methods: origin.AllowedVerificationMethods, PayloadHash: origin.RequiredPayloadHash, BindingHash: origin.RequiredBindingHash,
+			EvidenceHash: origin.RequiredEvidenceHash,
+		},
+	}
+}
+
+func (a Allowed) expected(maxAgeMs int64, k KeyCustody) evidence.Expected {
+	return evidence.Expected{
+		Issuers: a.AllowedIssuers, Audiences: a.AllowedAudiences, KeyIDs: a.AllowedKeyIDs, MaxAge: millis(maxAgeMs),
+		Custody: k.AllowedKeyCustody, RequireNonExportable: k.RequireNonExportableKey,
+	}
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

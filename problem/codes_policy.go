@@ -24,4 +24,8 @@ var policyCodes = []Code{
 	{Name: "trigger_kind_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow triggers of this kind", Remedy: "Add the kind to allowedKinds, and certify the manifest again."},
 	{Name: "trigger_source_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow this trigger source", Remedy: "Add the source to allowedSources, and certify the manifest again."},
 	{Name: "trigger_method_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow origins verified this way", Remedy: "Add the method to allowedVerificationMethods, and certify the manifest again."},
+	{Name: "decision_request_malformed", Status: http.StatusBadRequest, Step: "decision", Title: "A request for a decision is incomplete or malformed", Remedy: "Use a sidecar of the same version as the control plane."},
+	{Name: "call_mismatch", Status: http.StatusForbidden, Step: "decision", Title: "The call is not the one that the binding names", Remedy: "Bind the method and the path that are sent."},
+	{Name: "roles_not_separated", Status: http.StatusInternalServerError, Step: "decision", Title: "The policy engine and the authorization service are not separate", Remedy: "Give keys.decision and keys.grant a key and an issuer of their own."},
+	{Name: "trigger_pin_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The trigger evidence is not the one that the manifest pins", Remedy: "Leave the required payload, binding and evidence hashes out of the manifest, unless it is for one event alone."},
 }

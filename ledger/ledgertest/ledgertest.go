@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 			t.Fatal(err)
 		}
 		wantConsumed(t, s.Consume(ctx, key("k", "a"), key("k", "b"), key("k", "c")), "b")
+		wantConsumed(t, s.Consume(ctx, key("k", "a"), key("k", "c"), key("k", "c")), "c") // twice in one call
 		if err := s.Consume(ctx, key("k", "a"), key("k", "c")); err != nil {
 			t.Errorf("a refused call consumed something: %v", err)
 		}
@@ -148,6 +149,15 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		if err != nil || len(some) != 1 || some[0].ID != "post_20" {
 			t.Errorf("got %+v, %v", some, err)
 		}
+		for before, want := range map[string]int{"post_40": 4, "post_10": 1, "post_00": 0, "post_90": 0} {
+			older, err := s.List(ctx, ledger.Query{Before: before})
+			if err != nil || len(older) != want {
+				t.Errorf("before %s: got %+v, %v", before, older, err)
+			}
+		}
+		if none, err := s.List(ctx, ledger.Query{State: ledger.StateForwarded}); err != nil || len(none) != 0 {
+			t.Errorf("got %+v, %v", none, err)
+		}
 		if p, err := s.Get(ctx, "post_3"); err != nil || p.ID != "post_30" {
 			t.Errorf("got %+v, %v", p, err)
 		}
@@ -169,25 +179,59 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		if err := s.Prune(ctx, Now().Add(48*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Consume(ctx, key("k", "a")); err != nil {
-			t.Errorf("the key of an artifact that expired long ago is still kept: %v", err)
+		wantUnavailable(t, s.Consume(ctx, key("k", "a")))
+		later := key("k", "b")
+		later.Expires = later.Expires.Add(time.Second)
+		if err := s.Consume(ctx, later); err != nil {
+			t.Errorf("a key that expires after all that were removed: %v", err)
 		}
 	})
 	t.Run("a caller that has gone consumes nothing", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := s.Consume(gone, key("k", "a")); err == nil {
-			t.Fatal("consumed for a caller that has gone")
+		err := s.Consume(gone, key("k", "a"))
+		wantUnavailable(t, err)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the cause is lost: %v", err)
 		}
 		if err := s.Consume(ctx, key("k", "a")); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("a key without an expiry is refused", func(t *testing.T) {
+	t.Run("what is incomplete is refused", func(t *testing.T) {
 		s := open(t, t.TempDir())
-		if err := s.Consume(ctx, ledger.Key{Kind: "k", ID: "a"}); err == nil {
-			t.Error("accepted")
+		whole := key("k", "a")
+		for _, k := range []ledger.Key{{Kind: whole.Kind, ID: whole.ID}, {ID: whole.ID, Expires: whole.Expires}, {Kind: whole.Kind, Expires: whole.Expires}} {
+			wantUnavailable(t, s.Consume(ctx, k))
+		}
+		wantUnavailable(t, s.Begin(ctx, ledger.Post{Started: Now()}, whole))
+		wantUnavailable(t, s.Begin(ctx, ledger.Post{ID: "post_1"}, whole))
+		for _, state := range []ledger.State{"", "invented", ledger.StateForwarding} {
+			p := post("post_1")
+			p.State = state
+			if err := s.Record(ctx, p); !errors.Is(err, ledger.ErrState) {
+				t.Errorf("record as %q: %v", state, err)
+			}
+		}
+		if err := s.Begin(ctx, post("post_1"), whole); err != nil {
+			t.Errorf("a refused call left something: %v", err)
+		}
+	})
+	t.Run("an id is used once", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		if err := s.Begin(ctx, post("post_1")); err != nil {
+			t.Fatal(err)
+		}
+		wantUnavailable(t, s.Begin(ctx, post("post_1"), key("k", "a")))
+		p := post("post_1")
+		p.State = ledger.StateRefused
+		wantUnavailable(t, s.Record(ctx, p))
+		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarding {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if err := s.Consume(ctx, key("k", "a")); err != nil {
+			t.Errorf("a refused intent consumed a key: %v", err)
 		}
 	})
 	t.Run("closed", func(t *testing.T) {
@@ -206,5 +250,13 @@ func wantConsumed(t *testing.T, err error, id string) {
 	var c *ledger.ConsumedError
 	if !errors.As(err, &c) || c.Key.ID != id || c.Code() != "replayed" {
 		t.Errorf("got %v, want key %s refused as consumed", err, id)
+	}
+}
+
+func wantUnavailable(t *testing.T, err error) {
+	t.Helper()
+	var e *ledger.Error
+	if !errors.As(err, &e) || e.Code() != "ledger_unavailable" {
+		t.Errorf("got %v, want the code ledger_unavailable", err)
 	}
 }

@@ -1,0 +1,65 @@
+package ledger
+
+import "time"
+
+// State is how a call ended.
+type State string
+
+// The states of a record.
+const (
+	StateRefused       State = "refused"       // nothing was sent
+	StateForwarding    State = "forwarding"    // the intent is durable; the outcome is not yet known
+	StateForwarded     State = "forwarded"     // the upstream answered
+	StateFailed        State = "failed"        // nothing was sent: the upstream could not be reached
+	StateIndeterminate State = "indeterminate" // it may have been sent; nobody on this side knows
+)
+
+// Post is the record of one call.
+type Post struct {
+	ID           string     `json:"id"`
+	Flow         string     `json:"flow"`
+	State        State      `json:"state"`
+	Session      string     `json:"session,omitempty"`
+	Event        string     `json:"event,omitempty"`
+	Rule         string     `json:"rule,omitempty"`
+	Subject      string     `json:"subject,omitempty"`
+	Action       string     `json:"action,omitempty"`
+	Resource     string     `json:"resource,omitempty"`
+	Method       string     `json:"method,omitempty"`
+	Host         string     `json:"host,omitempty"`
+	Path         string     `json:"path,omitempty"` // without the query
+	ContentHash  string     `json:"contentHash,omitempty"`
+	BindingHash  string     `json:"bindingHash,omitempty"`
+	CapabilityID string     `json:"capabilityId,omitempty"`
+	Started      time.Time  `json:"started"`
+	Finished     time.Time  `json:"finished,omitzero"`
+	Code         string     `json:"code,omitempty"` // of a refusal or failure
+	Step         string     `json:"step,omitempty"`
+	Reason       string     `json:"reason,omitempty"`
+	Status       int        `json:"status,omitempty"` // of the upstream
+	BytesOut     int64      `json:"bytesOut,omitempty"`
+	BytesIn      int64      `json:"bytesIn,omitempty"`
+	Artifacts    []Artifact `json:"artifacts,omitempty"`
+	Checks       []Check    `json:"checks,omitempty"`
+	Steps        []Step     `json:"steps,omitempty"`
+}
+
+// Artifact is one signed artifact of a post, as it travelled.
+type Artifact struct {
+	Name  string `json:"name"`
+	Token string `json:"token"`
+}
+
+// Check is one verification with its result.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Code   string `json:"code,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Step is one step of the way, with the time that it took.
+type Step struct {
+	Name   string `json:"name"`
+	Micros int64  `json:"micros"`
+}

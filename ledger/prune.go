@@ -1,0 +1,82 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+const (
+	// keyMargin is how long a consumed key is kept after its artifact has expired: longer than any clock is wrong by.
+	keyMargin = 24 * time.Hour
+	// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
+	pruneChunk = 256
+)
+
+const prunePosts = `
+DELETE FROM posts WHERE seq IN (
+	SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?
+)`
+
+// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It never removes a
+// post in flight. The file does not shrink: its free pages are used again. The caller decides when; ctx may end it at any point.
+//
+// A key that has been removed is not free again. Should the clock have been wrong, and an artifact live once more, [Ledger.Consume]
+// refuses every key that expires no later than one that was removed.
+func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
+	err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return l.forget(tx, now.Add(-keyMargin).Unix()) })
+	if err != nil || l.o.Retention <= 0 {
+		return err
+	}
+	oldest := now.Add(-l.o.Retention).UnixMilli()
+	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
+		return affected(tx.Exec(prunePosts, oldest, pruneChunk))
+	})
+}
+
+// inChunks runs remove in one transaction after another until it finds nothing more. Other writes come in between.
+func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, error)) error {
+	for {
+		var n int64
+		err := l.db.Write(ctx, func(tx *sql.Tx) (err error) {
+			if n, err = remove(tx); err != nil {
+				return unavailable("prune", err)
+			}
+			return nil
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// forget removes about pruneChunk of the keys that expired before the Unix second before, the oldest first, and remembers how far
+// it came.
+func (l *Ledger) forget(tx *sql.Tx, before int64) (int64, error) {
+	var until sql.NullInt64
+	err := tx.QueryRow(`SELECT max(expires) FROM (SELECT expires FROM consumed WHERE expires < ? ORDER BY expires LIMIT ?)`,
+		before, pruneChunk).Scan(&until)
+	if err != nil || !until.Valid {
+		return 0, err
+	}
+	n, err := affected(tx.Exec(`DELETE FROM consumed WHERE expires <= ?`, until.Int64))
+	if err != nil {
+		return 0, err
+	}
+	// Keys that expire earlier than this are refused from now on, so it only rises.
+	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`, until.Int64); err != nil {
+		return 0, err
+	}
+	l.forgotten = until.Int64 // too much if the commit fails: the safe side
+	return n, nil
+}
+
+// recall reads how far earlier prunings came.
+func (l *Ledger) recall(tx *sql.Tx) error {
+	err := tx.QueryRow(`SELECT expires FROM forgotten`).Scan(&l.forgotten)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return unavailable("read", err)
+	}
+	return nil
+}

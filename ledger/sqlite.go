@@ -1,0 +1,126 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	"modernc.org/sqlite"
+)
+
+// pragma is a setting that every connection gets and then has to show: SQLite ignores a misspelt one in silence.
+type pragma struct{ name, value, want string }
+
+var (
+	// writing: synchronous=2 is FULL. With less, a consumed key could live again after a power cut.
+	writing = []pragma{
+		{"busy_timeout", "5000", "5000"}, // milliseconds
+		{"journal_mode", "WAL", "wal"},
+		{"synchronous", "FULL", "2"},
+		{"foreign_keys", "ON", "1"},
+	}
+	reading = []pragma{
+		{"busy_timeout", "5000", "5000"},
+		{"query_only", "ON", "1"},
+	}
+)
+
+// create makes an empty file that only its owner may read. A file that exists is not even opened here: closing it would drop the
+// locks that SQLite holds on it for another connection of this process (https://sqlite.org/howtocorrupt.html section 2.2).
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// openSQLite returns a pool whose every connection has shown its pragmas. mode is rw or ro, as in an SQLite URI.
+func openSQLite(path, mode string, pragmas []pragma) (*sql.DB, error) {
+	q := url.Values{"mode": {mode}}
+	if mode == "rw" {
+		q.Set("_txlock", "immediate") // a transaction that first reads must not find another writer when it comes to write
+	}
+	for _, p := range pragmas {
+		q.Add("_pragma", p.name+"("+p.value+")")
+	}
+	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(checked{c, pragmas}), nil
+}
+
+// checked is a connector that hands out no connection that lacks a pragma.
+type checked struct {
+	driver.Connector
+	pragmas []pragma
+}
+
+// Connect opens one connection.
+func (c checked) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range c.pragmas {
+		if err := p.verify(ctx, conn); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
+	q, ok := conn.(driver.QueryerContext)
+	if !ok {
+		return errors.New("the driver cannot read a pragma back")
+	}
+	rows, err := q.QueryContext(ctx, "PRAGMA "+p.name, nil)
+	if err != nil {
+		return fmt.Errorf("PRAGMA %s: %w", p.name, err)
+	}
+	got := make([]driver.Value, 1)
+	if err := errors.Join(rows.Next(got), rows.Close()); err != nil {
+		return fmt.Errorf("PRAGMA %s: %w", p.name, err)
+	}
+	if s := fmt.Sprint(got[0]); s != p.want {
+		return fmt.Errorf("PRAGMA %s is %s and not %s: this file system or build cannot keep the ledger's promise", p.name, s, p.want)
+	}
+	return nil
+}
+
+// migrate applies the migrations that the file lacks, all in one transaction. PRAGMA user_version counts those that it has. The
+// transaction is begun even when there is nothing to do: a file that cannot be written is found out here.
+func migrate(ctx context.Context, db *sql.DB, migrations []string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	var version int
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if version > len(migrations) {
+		return fmt.Errorf("it has schema version %d and this program knows %d: use the newer program", version, len(migrations))
+	}
+	for i, m := range migrations[version:] {
+		if _, err := tx.ExecContext(ctx, m); err != nil {
+			return fmt.Errorf("migration %d: %w", version+i+1, err)
+		}
+	}
+	// A pragma takes no parameters.
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", len(migrations))); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

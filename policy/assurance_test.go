@@ -1,0 +1,75 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/actionproof/mediator/policy"
+)
+
+func everything() policy.Held {
+	var h policy.Held
+	v := reflect.ValueOf(&h).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetBool(true)
+	}
+	return h
+}
+
+func TestAssessClaimsOnlyTheWholeChain(t *testing.T) {
+	if a := policy.Assess(everything()); !a.OK || a.Claim != "controlled_autonomous_path" || len(a.Issues) != 0 {
+		t.Errorf("everything held: %+v", a)
+	}
+	issues := make(map[string]bool)
+	for i := range reflect.TypeFor[policy.Held]().NumField() {
+		name := reflect.TypeFor[policy.Held]().Field(i).Name
+		t.Run("without "+name, func(t *testing.T) {
+			h := everything()
+			reflect.ValueOf(&h).Elem().Field(i).SetBool(false)
+			a := policy.Assess(h)
+			if a.OK || a.Claim == policy.ClaimControlledPath || len(a.Issues) != 1 {
+				t.Fatalf("got %+v", a)
+			}
+			issues[a.Issues[0]] = true
+			if want := policy.ClaimFreshWork; h.FreshWork && h.SingleUseConsumed && a.Claim != want {
+				t.Errorf("the claim is %s, not %s", a.Claim, want)
+			}
+			if (!h.FreshWork || !h.SingleUseConsumed) && a.Claim != policy.ClaimNone {
+				t.Errorf("the claim is %s", a.Claim)
+			}
+		})
+	}
+	if len(issues) != reflect.TypeFor[policy.Held]().NumField() {
+		t.Errorf("parts share an issue: %v", issues)
+	}
+}
+
+func TestThreats(t *testing.T) {
+	nothing := policy.Assess(policy.Held{})
+	for i, covered := range policy.Assess(everything()).Threats {
+		if nothing.Threats[i].Covered {
+			t.Errorf("%s is covered by nothing", covered.Name)
+		}
+		if covered.NotCovered == "" || covered.Covered != (covered.By != "") {
+			t.Errorf("%s does not say what covers it and what does not: %+v", covered.Name, covered)
+		}
+	}
+}
+
+func TestNonHumanIdentityIsNeverProven(t *testing.T) {
+	for _, h := range []policy.Held{{}, everything()} {
+		a := policy.Assess(h)
+		var doc map[string]any
+		must(t, json.Unmarshal([]byte(jsonOf(t, a)), &doc))
+		if a.NonHumanIdentityProven() || doc["nonHumanIdentityProven"] != false {
+			t.Errorf("%+v", doc)
+		}
+		if doc["claim"] != a.Claim || doc["ok"] != a.OK || doc["threats"] == nil {
+			t.Errorf("the report lacks something: %v", doc)
+		}
+	}
+	if _, ok := reflect.TypeFor[policy.Assurance]().FieldByName("NonHumanIdentityProven"); ok {
+		t.Error("it can be set")
+	}
+}

@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// What may stand in an allowlist of a strict policy, and what has to stand in the list of denied input kinds.
+var (
+	autonomousKinds  = []string{evidence.TriggerSourceEvent, evidence.TriggerScheduled, evidence.TriggerAutonomousPolicy}
+	verifiedMethods  = []string{evidence.MethodWebhookSignature, evidence.MethodSchedulerLock, evidence.MethodPolicyEngineDecision, evidence.MethodQueueClaim, evidence.MethodExternalAttestation}
+	protectedCustody = []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}
+	deniedInputKinds = []string{evidence.InputHumanPrompt, evidence.InputManualShell, evidence.TriggerUnknown}
+)
+
+// The rows of the audit. A new field of the manifest is one more row here.
+type (
+	// role is a signer of one kind of artifact, with what all policies have in common.
+	role struct {
+		code, path, what string
+		allowed          *Allowed
+		age              int64 // milliseconds
+		ageName          string
+		bound            time.Duration
+		custody          []string // nil where the policy does not speak of it
+	}
+	list struct {
+		values, from []string // from nil: any value that is not empty
+		code, path   string
+		what         string
+	}
+	requirement struct {
+		set        bool
+		code, path string
+		sentence   string
+	}
+	hash struct {
+		value, same string // same: the hash that it has to equal, where there is one
+		optional    bool
+		code, path  string
+	}
+	duration struct {
+		ms    int64
+		bound time.Duration
+		code  string
+		path  string
+		what  string
+	}
+)
+
+const (
+	runtimePath    = "runtimePolicy"
+	receiptPath    = runtimePath + ".triggerReceiptPolicy"
+	originPath     = receiptPath + ".originProofPolicy"
+	signerPath     = "signerCertificatePolicy"
+	deploymentPath = "deploymentCertificatePolicy"
+	sessionPath    = "agentSessionReceiptPolicy"
+	decisionPath   = "policyDecisionPolicy"
+	grantPath      = "grantPolicy"
+	requestPath    = "requestProofPolicy"
+)
+
+func (p *RuntimePolicy) roles() []role {
+	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
+	return []role{
+		{"runtime", runtimePath, "runtime attestation", &p.Allowed, p.MaxAttestationAgeMs, "maxAttestationAgeMs", MaxFresh, p.AllowedKeyCustody},
+		{"trigger_receipt", receiptPath, "trigger receipt", &receipt.Allowed, receipt.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, nil},
+		{"origin_proof", originPath, "trigger origin proof", &origin.Allowed, origin.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, nil},
+	}
+}
+
+// otherRoles are those outside of the runtime policy.
+func (m *Manifest) otherRoles() []role {
+	signers, deployment, session := &m.SignerCertificatePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
+	decision, grant, request := &m.PolicyDecisionPolicy, &m.GrantPolicy, &m.RequestProofPolicy
+	return []role{
+		{"signer_certificate", signerPath, "signer custody certificate", &signers.Allowed, signers.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxSignerAge, said(signers.AllowedKeyCustody)},
+		{"deployment_certificate", deploymentPath, "deployment certificate", &deployment.Allowed, deployment.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxDeploymentAge, nil},
+		{"agent_session", sessionPath, "agent session receipt", &session.Allowed, session.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, said(session.AllowedKeyCustody)},
+		{"policy_decision", decisionPath, "policy decision", &decision.Allowed, decision.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(decision.AllowedKeyCustody)},
+		{"action_grant", grantPath, "action grant", &grant.Allowed, grant.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(grant.AllowedKeyCustody)},
+		{"request_proof", requestPath, "request proof", &request.Allowed, request.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(request.AllowedKeyCustody)},
+	}
+}
+
+// said marks a list that the policy has to speak of, so that an absent one is an empty one.
+func said(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+func (p *RuntimePolicy) lists() []list {
+	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
+	return []list{
+		{receipt.AllowedKinds, autonomousKinds, "trigger_receipt_kinds", receiptPath + ".allowedKinds", "trigger kinds"},
+		{receipt.AllowedSources, nil, "trigger_receipt_sources", receiptPath + ".allowedSources", "trigger sources"},
+		{origin.AllowedKinds, autonomousKinds, "origin_proof_kinds", originPath + ".allowedKinds", "trigger kinds"},
+		{origin.AllowedSources, nil, "origin_proof_sources", originPath + ".allowedSources", "trigger sources"},
+		{origin.AllowedVerificationMethods, verifiedMethods, "origin_proof_methods", originPath + ".allowedVerificationMethods", "verification methods"},
+	}
+}
+
+func (m *Manifest) lists() []list {
+	session := &m.AgentSessionReceiptPolicy
+	return []list{
+		{m.DeploymentCertificatePolicy.AllowedDeploymentIDs, nil, "deployment_certificate_deployment_ids", deploymentPath + ".allowedDeploymentIds", "deployments"},
+		{session.AllowedRuntimeIDs, nil, "agent_session_runtime_ids", sessionPath + ".allowedRuntimeIds", "runtimes"},
+		{session.AllowedInputKinds, autonomousKinds, "agent_session_input_kinds", sessionPath + ".allowedInputKinds", "input kinds"},
+	}
+}
+
+func (p *RuntimePolicy) requirements() []requirement {
+	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
+	return []requirement{
+		{receipt.RequireEventID, "trigger_receipt_event_id_not_required", receiptPath + ".requireEventId", "A trigger receipt may leave open which event it is for."},
+		{receipt.RequireOriginProof, "trigger_receipt_origin_proof_not_required", receiptPath + ".requireOriginProof", "A trigger receipt may rest on nothing."},
+		{receipt.RequireVerifiedOriginProof, "trigger_receipt_origin_proof_not_verified", receiptPath + ".requireVerifiedOriginProof", "A trigger receipt may rest on an origin proof that nobody has verified."},
+		{origin.RequireEventID, "origin_proof_event_id_not_required", originPath + ".requireEventId", "An origin proof may leave open which event it is for."},
+		{origin.RequireEvidenceID, "origin_proof_evidence_id_not_required", originPath + ".requireEvidenceId", "An origin proof may leave open which evidence it rests on."},
+	}
+}
+
+func (m *Manifest) requirements() []requirement {
+	signers, session, request := &m.SignerCertificatePolicy, &m.AgentSessionReceiptPolicy, &m.RequestProofPolicy
+	rows := []requirement{
+		{signers.DenyAgentAccessible, "signer_certificate_agent_access_not_denied", signerPath + ".denyAgentAccessible", "Keys that the agent can reach are believed."},
+		{signers.DenyUserAccessible, "signer_certificate_user_access_not_denied", signerPath + ".denyUserAccessible", "Keys that users can reach are believed."},
+		{signers.RequireSubjectPublicKeyHash, "signer_certificate_key_hash_not_required", signerPath + ".requireSubjectPublicKeyHash", "A custody certificate may leave open which key it is for."},
+		{session.RequireChallengeID, "agent_session_challenge_id_not_required", sessionPath + ".requireChallengeId", "A session receipt may leave open which challenge it is for."},
+		{session.RequireBindingHash, "agent_session_binding_hash_not_required", sessionPath + ".requireBindingHash", "A session receipt may leave open which content it is for."},
+		{session.RequireNoHumanPrompt, "agent_session_human_prompt_not_denied", sessionPath + ".requireNoHumanPrompt", "A session that a human has prompted is accepted."},
+		{session.RequireNoHumanOperator, "agent_session_human_operator_not_denied", sessionPath + ".requireNoHumanOperator", "A session that a human operates is accepted."},
+		{session.DenyUserShellAccess, "agent_session_user_shell_not_denied", sessionPath + ".denyUserShellAccess", "A session with a user's shell in it is accepted."},
+		{session.DenyUserAccessibleEnvironment, "agent_session_user_environment_not_denied", sessionPath + ".denyUserAccessibleAgentEnvironment", "A session whose environment users can reach is accepted."},
+		{request.RequireBindingHash, "request_proof_binding_hash_not_required", requestPath + ".requireBindingHash", "A request proof may leave open which content it is for."},
+		{request.RequireCapabilityID, "request_proof_capability_id_not_required", requestPath + ".requireCapabilityId", "A request proof may leave open which capability it is for."},
+	}
+	for _, r := range []struct {
+		custody    *KeyCustody
+		code, path string
+	}{
+		{&signers.KeyCustody, "signer_certificate", signerPath}, {&session.KeyCustody, "agent_session", sessionPath},
+		{&m.PolicyDecisionPolicy.KeyCustody, "policy_decision", decisionPath}, {&m.GrantPolicy.KeyCustody, "action_grant", grantPath},
+		{&request.KeyCustody, "request_proof", requestPath},
+	} {
+		rows = append(rows, requirement{r.custody.RequireNonExportableKey, r.code + "_key_exportable", r.path + ".requireNonExportableKey", "A key that can be exported, and so copied, is accepted."})
+	}
+	return rows
+}
+
+func (p *RuntimePolicy) hashes() []hash {
+	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
+	return []hash{
+		{value: p.RequiredPolicyHash, code: "runtime_policy_hash", path: runtimePath + ".requiredPolicyHash"},
+		{value: p.RequiredEnvironmentHash, code: "runtime_environment_hash", path: runtimePath + ".requiredEnvironmentHash"},
+		{value: receipt.RequiredPayloadHash, optional: true, code: "trigger_receipt_payload_hash", path: receiptPath + ".requiredPayloadHash"},
+		{value: receipt.RequiredBindingHash, optional: true, code: "trigger_receipt_binding_hash", path: receiptPath + ".requiredBindingHash"},
+		{value: origin.RequiredPayloadHash, optional: true, code: "origin_proof_payload_hash", path: originPath + ".requiredPayloadHash"},
+		{value: origin.RequiredBindingHash, optional: true, code: "origin_proof_binding_hash", path: originPath + ".requiredBindingHash"},
+		{value: origin.RequiredEvidenceHash, optional: true, code: "origin_proof_evidence_hash", path: originPath + ".requiredEvidenceHash"},
+	}
+}
+
+func (m *Manifest) hashes() []hash {
+	session, runtime := &m.AgentSessionReceiptPolicy, &m.RuntimePolicy
+	return []hash{
+		{value: session.RequiredPolicyHash, same: runtime.RequiredPolicyHash, code: "agent_session_policy_hash", path: sessionPath + ".requiredPolicyHash"},
+		{value: session.RequiredEnvironmentHash, same: runtime.RequiredEnvironmentHash, code: "agent_session_environment_hash", path: sessionPath + ".requiredEnvironmentHash"},
+	}
+}
+
+func (m *Manifest) durations() []duration {
+	return []duration{
+		{m.MaxChallengeAgeMs, MaxFresh, "challenge_max_age", "maxChallengeAgeMs", "the age of a challenge"},
+		{m.CapabilityTTLMs, MaxFresh, "capability_ttl", "capabilityTtlMs", "the lifetime of a capability"},
+		{m.MaxCapabilityAgeMs, MaxFresh, "capability_max_age", "maxCapabilityAgeMs", "the age of a capability"},
+	}
+}

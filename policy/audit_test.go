@@ -1,0 +1,249 @@
+package policy_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/policy"
+)
+
+// TestEachControl flips each control by itself, in the file.
+func TestEachControl(t *testing.T) {
+	controls := reflect.TypeFor[policy.Controls]()
+	if controls.NumField() != 44 {
+		t.Fatalf("there are %d controls", controls.NumField())
+	}
+	for i := range controls.NumField() {
+		name := controls.Field(i).Tag.Get("yaml")
+		t.Run(name, func(t *testing.T) {
+			m := example(t)
+			v := reflect.ValueOf(&m.Controls).Elem().Field(i)
+			v.SetBool(!v.Bool())
+			wantIssues(t, m.Audit(), "control_"+snake(name)+" controls."+name)
+			_, err := m.Strict()
+			wantCode(t, err, "deployment_unsafe", "control_"+snake(name))
+		})
+	}
+}
+
+func snake(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+		}
+		b.WriteRune(r)
+	}
+	return strings.ToLower(b.String())
+}
+
+// TestEachFieldLeftOpen empties each field that is required by itself: the audit names that field and no other, with a code of its own.
+func TestEachFieldLeftOpen(t *testing.T) {
+	codes := make(map[string]string)
+	for _, f := range leaves(reflect.TypeFor[policy.Manifest](), "", nil) {
+		if f.optional || strings.HasPrefix(f.path, "controls.") {
+			continue
+		}
+		t.Run(f.path, func(t *testing.T) {
+			m := example(t)
+			reflect.ValueOf(m).Elem().FieldByIndex(f.index).SetZero()
+			issues := m.Audit()
+			if len(issues) == 0 {
+				t.Fatal("nobody notices")
+			}
+			for _, i := range issues {
+				if i.Path != f.path {
+					t.Errorf("%s is about %s", i.Code, i.Path)
+				}
+				if other, ok := codes[i.Code]; ok && other != f.path {
+					t.Errorf("%s is also the code of %s", i.Code, other)
+				}
+				codes[i.Code] = f.path
+				if i.Sentence == "" || i.Mend == "" {
+					t.Errorf("%s does not explain itself: %+v", i.Code, i)
+				}
+			}
+		})
+	}
+	if len(codes) < 70 {
+		t.Errorf("only %d codes were seen", len(codes))
+	}
+}
+
+type leaf struct {
+	path     string
+	index    []int
+	optional bool
+}
+
+func leaves(t reflect.Type, path string, index []int) (out []leaf) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		at, to := strings.Trim(path+"."+name, "."), append(slices.Clone(index), i)
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, leaves(f.Type, at, to)...)
+			continue
+		}
+		out = append(out, leaf{at, to, option == "omitempty"})
+	}
+	return out
+}
+
+func TestWeakFields(t *testing.T) {
+	const (
+		receipt = "runtimePolicy.triggerReceiptPolicy"
+		origin  = receipt + ".originProofPolicy"
+		session = "agentSessionReceiptPolicy"
+	)
+	hash, other := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	for name, c := range map[string]struct {
+		weaken func(m *policy.Manifest)
+		want   []string // code and path
+	}{
+		"version": {func(m *policy.Manifest) { m.Version = "2.0" }, []string{"version_unknown version"}},
+		"deployment not listed": {func(m *policy.Manifest) { m.DeploymentID = "other" },
+			[]string{"deployment_id_not_listed deploymentCertificatePolicy.allowedDeploymentIds"}},
+		"an empty issuer": {func(m *policy.Manifest) { m.GrantPolicy.AllowedIssuers = []string{"a", ""} }, []string{"action_grant_issuers_missing grantPolicy.allowedIssuers"}},
+		"human trigger":   {func(m *policy.Manifest) { runtime(m).AllowedKinds = []string{"human_request"} }, []string{"trigger_receipt_kinds_unsafe " + receipt + ".allowedKinds"}},
+		"unknown trigger": {func(m *policy.Manifest) { runtime(m).OriginProofPolicy.AllowedKinds = []string{"scheduled", "unknown"} }, []string{"origin_proof_kinds_unsafe " + origin + ".allowedKinds"}},
+		"misspelt kind":   {func(m *policy.Manifest) { runtime(m).AllowedKinds = []string{"source_events"} }, []string{"trigger_receipt_kinds_unsafe " + receipt + ".allowedKinds"}},
+		"manual method":   {func(m *policy.Manifest) { runtime(m).OriginProofPolicy.AllowedVerificationMethods = []string{"manual"} }, []string{"origin_proof_methods_unsafe " + origin + ".allowedVerificationMethods"}},
+		"self-reported method": {func(m *policy.Manifest) {
+			runtime(m).OriginProofPolicy.AllowedVerificationMethods = []string{"self_reported"}
+		}, []string{"origin_proof_methods_unsafe " + origin + ".allowedVerificationMethods"}},
+		"prompt as input": {func(m *policy.Manifest) { m.AgentSessionReceiptPolicy.AllowedInputKinds = []string{"human_prompt"} }, []string{"agent_session_input_kinds_unsafe " + session + ".allowedInputKinds"}},
+		"prompt not denied": {func(m *policy.Manifest) {
+			m.AgentSessionReceiptPolicy.DeniedInputKinds = []string{"manual_shell", "unknown"}
+		}, []string{"agent_session_input_kind_human_prompt_not_denied " + session + ".deniedInputKinds"}},
+		"runtime custody": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyCustody = []string{"agent_process"} }, []string{"runtime_key_custody_weak runtimePolicy.allowedKeyCustody"}},
+		"session custody": {func(m *policy.Manifest) {
+			m.AgentSessionReceiptPolicy.AllowedKeyCustody = []string{"hardware_backed", "file"}
+		}, []string{"agent_session_key_custody_weak " + session + ".allowedKeyCustody"}},
+		"signer custody":    {func(m *policy.Manifest) { m.SignerCertificatePolicy.AllowedKeyCustody = []string{"file"} }, []string{"signer_certificate_key_custody_weak signerCertificatePolicy.allowedKeyCustody"}},
+		"decision custody":  {func(m *policy.Manifest) { m.PolicyDecisionPolicy.AllowedKeyCustody = []string{"file"} }, []string{"policy_decision_key_custody_weak policyDecisionPolicy.allowedKeyCustody"}},
+		"grant custody":     {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyCustody = []string{"file"} }, []string{"action_grant_key_custody_weak grantPolicy.allowedKeyCustody"}},
+		"request custody":   {func(m *policy.Manifest) { m.RequestProofPolicy.AllowedKeyCustody = []string{"file"} }, []string{"request_proof_key_custody_weak requestProofPolicy.allowedKeyCustody"}},
+		"old attestation":   {func(m *policy.Manifest) { m.RuntimePolicy.MaxAttestationAgeMs = 60_001 }, []string{"runtime_max_age_over_bound runtimePolicy.maxAttestationAgeMs"}},
+		"old receipt":       {func(m *policy.Manifest) { runtime(m).MaxReceiptAgeMs = 60_001 }, []string{"trigger_receipt_max_age_over_bound " + receipt + ".maxReceiptAgeMs"}},
+		"old origin proof":  {func(m *policy.Manifest) { runtime(m).OriginProofPolicy.MaxProofAgeMs = 1 << 62 }, []string{"origin_proof_max_age_over_bound " + origin + ".maxProofAgeMs"}},
+		"old session":       {func(m *policy.Manifest) { m.AgentSessionReceiptPolicy.MaxReceiptAgeMs = 60_001 }, []string{"agent_session_max_age_over_bound " + session + ".maxReceiptAgeMs"}},
+		"old decision":      {func(m *policy.Manifest) { m.PolicyDecisionPolicy.MaxProofAgeMs = 60_001 }, []string{"policy_decision_max_age_over_bound policyDecisionPolicy.maxProofAgeMs"}},
+		"old grant":         {func(m *policy.Manifest) { m.GrantPolicy.MaxProofAgeMs = 60_001 }, []string{"action_grant_max_age_over_bound grantPolicy.maxProofAgeMs"}},
+		"old request proof": {func(m *policy.Manifest) { m.RequestProofPolicy.MaxProofAgeMs = 60_001 }, []string{"request_proof_max_age_over_bound requestProofPolicy.maxProofAgeMs"}},
+		"old challenge":     {func(m *policy.Manifest) { m.MaxChallengeAgeMs = 60_001 }, []string{"challenge_max_age_over_bound maxChallengeAgeMs"}},
+		"long capability":   {func(m *policy.Manifest) { m.CapabilityTTLMs = 60_001 }, []string{"capability_ttl_over_bound capabilityTtlMs"}},
+		"old capability":    {func(m *policy.Manifest) { m.MaxCapabilityAgeMs = 60_001 }, []string{"capability_max_age_over_bound maxCapabilityAgeMs"}},
+		"under a second":    {func(m *policy.Manifest) { m.MaxChallengeAgeMs = 999 }, []string{"challenge_max_age_missing maxChallengeAgeMs"}},
+		"old deployment": {func(m *policy.Manifest) { m.DeploymentCertificatePolicy.MaxCertificateAgeMs = 8 * 86_400_000 },
+			[]string{"deployment_certificate_max_age_over_bound deploymentCertificatePolicy.maxCertificateAgeMs"}},
+		"old certificate": {func(m *policy.Manifest) { m.SignerCertificatePolicy.MaxCertificateAgeMs = 401 * 86_400_000 },
+			[]string{"signer_certificate_max_age_over_bound signerCertificatePolicy.maxCertificateAgeMs"}},
+		"malformed hash": {func(m *policy.Manifest) { m.RuntimePolicy.RequiredEnvironmentHash = strings.ToUpper(hash) },
+			[]string{"runtime_environment_hash_missing runtimePolicy.requiredEnvironmentHash", "agent_session_environment_hash_differs " + session + ".requiredEnvironmentHash"}},
+		"other policy hash": {func(m *policy.Manifest) { m.AgentSessionReceiptPolicy.RequiredPolicyHash = other },
+			[]string{"agent_session_policy_hash_differs " + session + ".requiredPolicyHash"}},
+		"malformed pins": {func(m *policy.Manifest) {
+			runtime(m).RequiredPayloadHash, runtime(m).RequiredBindingHash = "x", "x"
+			o := &runtime(m).OriginProofPolicy
+			o.RequiredPayloadHash, o.RequiredBindingHash, o.RequiredEvidenceHash = "x", "x", "x"
+		}, []string{
+			"trigger_receipt_payload_hash_missing " + receipt + ".requiredPayloadHash", "trigger_receipt_binding_hash_missing " + receipt + ".requiredBindingHash",
+			"origin_proof_payload_hash_missing " + origin + ".requiredPayloadHash", "origin_proof_binding_hash_missing " + origin + ".requiredBindingHash",
+			"origin_proof_evidence_hash_missing " + origin + ".requiredEvidenceHash",
+		}},
+		"proper pins": {func(m *policy.Manifest) {
+			runtime(m).RequiredPayloadHash, runtime(m).OriginProofPolicy.RequiredEvidenceHash = hash, hash
+		}, nil},
+		"shared issuer": {func(m *policy.Manifest) { m.GrantPolicy.AllowedIssuers = []string{"mediator-policy"} },
+			[]string{"issuer_shared grantPolicy.allowedIssuers"}},
+		"shared key": {func(m *policy.Manifest) { m.RequestProofPolicy.AllowedKeyIDs = []string{"runtime-key"} },
+			[]string{"key_shared requestProofPolicy.allowedKeyIds"}},
+		"shared key, another version": {func(m *policy.Manifest) { m.RequestProofPolicy.AllowedKeyIDs = []string{"runtime-key:v7"} },
+			[]string{"key_shared requestProofPolicy.allowedKeyIds"}},
+		"root key that signs": {func(m *policy.Manifest) { m.PolicyDecisionPolicy.AllowedKeyIDs = []string{"auditor:v1"} },
+			[]string{"key_shared policyDecisionPolicy.allowedKeyIds"}},
+		"two versions for one role": {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyIDs = []string{"g:v1", "g:v2"} }, nil},
+		"a narrower custody":        {func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyCustody = []string{"hardware_backed"} }, nil},
+		"any runtime":               {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := example(t)
+			c.weaken(m)
+			wantIssues(t, m.Audit(), c.want...)
+			if s, err := m.Strict(); len(c.want) > 0 {
+				wantCode(t, err, "deployment_unsafe", fmt.Sprintf("%d safeguard", len(c.want)))
+				if s != nil {
+					t.Error("an unsafe manifest was made strict")
+				}
+			} else {
+				must(t, err)
+			}
+		})
+	}
+}
+
+func runtime(m *policy.Manifest) *policy.ReceiptPolicy { return &m.RuntimePolicy.TriggerReceiptPolicy }
+
+func wantIssues(t *testing.T, got []policy.Issue, want ...string) {
+	t.Helper()
+	var codes []string
+	for _, i := range got {
+		codes = append(codes, i.Code+" "+i.Path)
+	}
+	slices.Sort(codes)
+	slices.Sort(want)
+	if !slices.Equal(codes, want) {
+		t.Errorf("got the issues\n%s\nwant\n%s", strings.Join(codes, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRefusalNamesTheFirstIssues(t *testing.T) {
+	_, err := (&policy.Manifest{}).Strict()
+	wantCode(t, err, "deployment_unsafe", "version_unknown (version), deployment_id_missing (deploymentId)", "mediator deployment audit")
+	if strings.Contains(err.Error(), "control_") {
+		t.Error("the refusal names everything")
+	}
+}
+
+func TestDefaultRuntimePolicy(t *testing.T) {
+	open := policy.AuditRuntimePolicy(policy.DefaultRuntimePolicy(policy.RuntimePolicy{}))
+	wantIssues(t, open,
+		"runtime_issuers_missing runtimePolicy.allowedIssuers", "runtime_audiences_missing runtimePolicy.allowedAudiences", "runtime_key_ids_missing runtimePolicy.allowedKeyIds",
+		"trigger_receipt_issuers_missing runtimePolicy.triggerReceiptPolicy.allowedIssuers", "trigger_receipt_audiences_missing runtimePolicy.triggerReceiptPolicy.allowedAudiences",
+		"trigger_receipt_key_ids_missing runtimePolicy.triggerReceiptPolicy.allowedKeyIds", "trigger_receipt_sources_missing runtimePolicy.triggerReceiptPolicy.allowedSources",
+		"origin_proof_issuers_missing runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedIssuers", "origin_proof_audiences_missing runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedAudiences",
+		"origin_proof_key_ids_missing runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedKeyIds", "origin_proof_sources_missing runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedSources",
+		"runtime_policy_hash_missing runtimePolicy.requiredPolicyHash", "runtime_environment_hash_missing runtimePolicy.requiredEnvironmentHash",
+	)
+	want := example(t).RuntimePolicy
+	p := want
+	p.MaxAttestationAgeMs = 0
+	p.TriggerReceiptPolicy.RequireOriginProof = false
+	p = policy.DefaultRuntimePolicy(p)
+	if !p.TriggerReceiptPolicy.RequireOriginProof || p.MaxAttestationAgeMs != 15_000 {
+		t.Errorf("not strict: %+v", p)
+	}
+	wantIssues(t, policy.AuditRuntimePolicy(p))
+	p.TriggerReceiptPolicy.AllowedIssuers = p.AllowedIssuers
+	wantIssues(t, policy.AuditRuntimePolicy(p), "issuer_shared runtimePolicy.triggerReceiptPolicy.allowedIssuers")
+}
+
+func TestStrictAlwaysDemandsProtectedRuntimeKeys(t *testing.T) {
+	s, err := example(t).Strict()
+	must(t, err)
+	for name, e := range map[string]struct {
+		custody       []string
+		nonExportable bool
+	}{
+		"runtime": {s.Runtime.Custody, s.Runtime.RequireNonExportable}, "receipt": {s.Receipt.Custody, s.Receipt.RequireNonExportable},
+		"origin": {s.Origin.Custody, s.Origin.RequireNonExportable},
+	} {
+		if !slices.Equal(e.custody, []string{"external_mediator", "hardware_backed"}) || !e.nonExportable {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}

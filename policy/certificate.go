@@ -1,0 +1,58 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Certify signs a manifest with the deployment auditor's key (seed: createStrictAutonomousDeploymentCertificate). A manifest with
+// issues is refused as deployment_unsafe: what an auditor signs is safe, or the signature means nothing.
+func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options) (token string, err error) {
+	if _, err := m.Strict(); err != nil {
+		return "", err
+	}
+	issuer, err := signer.New(evidence.DeploymentCertificateKind, key, o)
+	if err != nil {
+		return "", err
+	}
+	token, _, err = issuer.Sign(ctx, evidence.DeploymentCertificate{
+		ControlsHash: m.ControlsHash(), DeploymentID: m.DeploymentID, ManifestHash: m.Hash(), Version: m.Version,
+	})
+	if err != nil {
+		return "", fmt.Errorf("certify the deployment: %w", err)
+	}
+	return token, nil
+}
+
+// VerifyCertificate verifies a deployment certificate by a pinned auditor and holds it against the manifest behind s (seed:
+// verifyStrictAutonomousDeploymentCertificate).
+func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.DeploymentCertificate, error) {
+	if v == nil || s == nil {
+		return evidence.DeploymentCertificate{}, errors.New("policy: a deployment certificate is verified with a verifier, against a manifest")
+	}
+	c, err := evidence.Open(v, evidence.DeploymentCertificateKind, token, s.Deployment.Expected)
+	if err == nil {
+		err = s.certified(c)
+	}
+	if err != nil {
+		return evidence.DeploymentCertificate{}, err
+	}
+	return c, nil
+}
+
+func (s *Strict) certified(c evidence.DeploymentCertificate) error {
+	switch {
+	case c.DeploymentID != s.DeploymentID || !slices.Contains(s.Deployment.DeploymentIDs, c.DeploymentID):
+		return evidence.Refuse("deployment_id_not_allowed", "the certificate is for deployment %q; this is %q", c.DeploymentID, s.DeploymentID)
+	case c.ManifestHash != s.ManifestHash:
+		return evidence.Refuse("deployment_manifest_mismatch", "the certificate is for another manifest than the one in force, which has hash %s", s.ManifestHash)
+	case c.ControlsHash != s.ControlsHash:
+		return evidence.Refuse("deployment_controls_mismatch", "the certificate is for other controls than those in force, which have hash %s", s.ControlsHash)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+func auditor(lifetime time.Duration) signer.Options {
+	return signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: lifetime, Now: clock}
+}
+
+func TestCertificate(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
+	must(t, err)
+	c, err := policy.VerifyCertificate(w.verifier, token, w.strict)
+	must(t, err)
+	if c.ManifestHash != w.manifest.Hash() || c.ControlsHash != w.manifest.ControlsHash() || c.DeploymentID != "posting-dev" || c.Version != "1.0" {
+		t.Errorf("the certificate says %+v", c)
+	}
+}
+
+func TestCertifyRefusesAnUnsafeManifest(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	w.manifest.Controls.BearerTokenAloneCanPost = true
+	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
+	wantCode(t, err, "deployment_unsafe", "control_bearer_token_alone_can_post")
+	if token != "" {
+		t.Error("it was signed all the same")
+	}
+}
+
+func TestVerifyCertificateRefuses(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	sign := func(key signer.Key, o signer.Options, change func(*evidence.DeploymentCertificate)) string {
+		c := evidence.DeploymentCertificate{DeploymentID: w.manifest.DeploymentID, ManifestHash: w.manifest.Hash(), ControlsHash: w.manifest.ControlsHash(), Version: "1.0"}
+		if change != nil {
+			change(&c)
+		}
+		i, err := signer.New(evidence.DeploymentCertificateKind, key, o)
+		must(t, err)
+		token, _, err := i.Sign(t.Context(), c)
+		must(t, err)
+		return token
+	}
+	key, other := w.keys["auditor"], strings.Repeat("a", 64)
+	for name, c := range map[string]struct{ token, code string }{
+		"another manifest":   {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.ManifestHash = other }), "deployment_manifest_mismatch"},
+		"other controls":     {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.ControlsHash = other }), "deployment_controls_mismatch"},
+		"another deployment": {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.DeploymentID = "posting-prod" }), "deployment_id_not_allowed"},
+		"another role's key": {sign(w.keys["policy-decision-key"], auditor(time.Hour), nil), "key_purpose"},
+		"the registry's key": {sign(w.keys["registry"], auditor(time.Hour), nil), "key_purpose"},
+		"another audience":   {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "other", Lifetime: time.Hour, Now: clock}, nil), "audience_not_allowed"},
+		"another issuer":     {sign(key, signer.Options{Issuer: "other", Audience: "posting-api", Lifetime: time.Hour, Now: clock}, nil), "issuer_not_allowed"},
+		"expired": {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: time.Hour,
+			Now: func() time.Time { return start.Add(-2 * time.Hour) }}, nil), "expired"},
+		"older than the policy accepts": {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: 72 * time.Hour,
+			Now: func() time.Time { return start.Add(-25 * time.Hour) }}, nil), "too_old"},
+		"none": {"", "artifact_missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := policy.VerifyCertificate(w.verifier, c.token, w.strict)
+			wantCode(t, err, c.code)
+		})
+	}
+	_, err := policy.VerifyCertificate(w.verifier, sign(key, auditor(time.Hour), nil), w.strict)
+	must(t, err)
+}
+
+func TestManifestChangedAfterItWasCertified(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
+	must(t, err)
+	w.manifest.GrantPolicy.MaxProofAgeMs = 20_000
+	s, err := w.manifest.Strict()
+	must(t, err)
+	_, err = policy.VerifyCertificate(w.verifier, token, s)
+	wantCode(t, err, "deployment_manifest_mismatch", w.manifest.Hash())
+	if _, err := policy.VerifyCertificate(w.verifier, token, nil); err == nil {
+		t.Error("a certificate was verified against nothing")
+	}
+}

@@ -1,0 +1,33 @@
+package policy
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/wire"
+)
+
+// Client asks a control plane. It is safe for concurrent use.
+type Client struct {
+	base string
+	peer wire.Peer
+}
+
+// NewClient makes a client for the control plane at base, such as http://mediator over a unix socket that c dials.
+func NewClient(base string, c *http.Client) *Client {
+	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "control_unavailable"}}
+}
+
+// Decide asks for a decision and a grant. See [Engine.Decide]: its refusals come back with their codes. Where the control plane
+// does not answer, or not with both artifacts, the code is control_unavailable.
+func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
+	var d Decision
+	if err := c.peer.Call(ctx, c.base+"/v1/decide", r, &d); err != nil {
+		return Decision{}, err
+	}
+	if d.PolicyDecision == "" || d.Grant == "" {
+		return Decision{}, evidence.Refuse("control_unavailable", "the control plane answered without a decision or without a grant")
+	}
+	return d, nil
+}

@@ -1,0 +1,230 @@
+package policy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+func TestDecide(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	r := w.request(nil)
+	d, err := w.engine().Decide(t.Context(), r)
+	must(t, err)
+	decision, err := evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
+	must(t, err)
+	grant, err := evidence.Open(w.verifier, evidence.ActionGrantKind, d.Grant, w.strict.Grant)
+	must(t, err)
+
+	b, evidenceHash := r.Binding, evidence.HashBytes([]byte("signature"))
+	key := evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator}
+	wantEqual(t, decision, evidence.PolicyDecision{
+		Registered: decision.Registered, KeyClaims: key, Action: b.Action, BindingHash: b.Hash(), ChallengeID: "challenge-1", ContentHash: b.ContentHash, Decision: "allow",
+		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: evidenceHash, OriginEvidenceID: "delivery-1", OriginVerificationMethod: "webhook_signature",
+		PolicyHash: w.rules.Hash(), Resource: b.Resource, Rule: "verified-events", RuntimeID: "worker-1", Subject: b.Subject,
+		TriggerEventID: "event-1", TriggerKind: "source_event", TriggerSource: "github",
+	})
+	wantEqual(t, grant, evidence.ActionGrant{
+		Registered: grant.Registered, KeyClaims: key, Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
+		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHashes: []string{evidenceHash}, OriginEvidenceIDs: []string{"delivery-1"},
+		OriginVerificationMethods: []string{"webhook_signature"}, PolicyDecisionHashes: []string{evidence.HashToken(d.PolicyDecision)},
+		PolicyDecisionIDs: []string{decision.ID}, PolicyHash: w.rules.Hash(), Resources: []string{b.Resource}, RuntimeIDs: []string{"worker-1"}, Subject: b.Subject,
+		TriggerEventIDs: []string{"event-1"}, TriggerSources: []string{"github"},
+	})
+	if decision.Issuer == grant.Issuer || evidence.KeyIDOf(d.PolicyDecision) == evidence.KeyIDOf(d.Grant) {
+		t.Error("one role signed both")
+	}
+}
+
+type change = func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)
+
+func TestDecideRefuses(t *testing.T) {
+	other := strings.Repeat("a", 64)
+	ask := func(f func(*policy.Request)) change {
+		return func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { f(r) }
+	}
+	both := func(f func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt)) change {
+		return func(_ *policy.Request, o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { f(o, r) }
+	}
+	w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) { // a method that the origin policy does not allow
+		o := &m.RuntimePolicy.TriggerReceiptPolicy.OriginProofPolicy
+		o.AllowedVerificationMethods = []string{"webhook_signature", "scheduler_lock"}
+		o.AllowedKinds = []string{"source_event", "scheduled"}
+	})
+	stranger := newWorld(t, string(configs.Policy()), nil)
+	engine := w.engine()
+	for name, c := range map[string]struct {
+		change change
+		code   string
+	}{
+		"no nonce":            {ask(func(r *policy.Request) { r.Binding.Nonce = "" }), "binding_malformed"},
+		"no content hash":     {ask(func(r *policy.Request) { r.Binding.ContentHash = "" }), "binding_malformed"},
+		"no challenge":        {ask(func(r *policy.Request) { r.ChallengeID = "" }), "decision_request_malformed"},
+		"no session":          {ask(func(r *policy.Request) { r.SessionID = "" }), "decision_request_malformed"},
+		"no runtime":          {ask(func(r *policy.Request) { r.RuntimeID = "" }), "decision_request_malformed"},
+		"no host":             {ask(func(r *policy.Request) { r.Call.Host = "" }), "decision_request_malformed"},
+		"a long rule":         {ask(func(r *policy.Request) { r.Call.Rule = strings.Repeat("r", 257) }), "decision_request_malformed"},
+		"a long path":         {ask(func(r *policy.Request) { r.Call.Path = strings.Repeat("/", 2049) }), "decision_request_malformed"},
+		"a negative size":     {ask(func(r *policy.Request) { r.Call.Size = -1 }), "decision_request_malformed"},
+		"another method":      {ask(func(r *policy.Request) { r.Call.Method = "PUT" }), "call_mismatch"},
+		"another path":        {ask(func(r *policy.Request) { r.Call.Path = "/posts/" }), "call_mismatch"},
+		"another environment": {ask(func(r *policy.Request) { r.EnvironmentHash = other }), "environment_mismatch"},
+		"no environment":      {ask(func(r *policy.Request) { r.EnvironmentHash = "" }), "environment_mismatch"},
+		"another runtime":     {ask(func(r *policy.Request) { r.RuntimeID = "worker-2" }), "runtime_not_allowed"},
+
+		"another binding":   {ask(func(r *policy.Request) { r.Binding.Nonce = "other" }), "origin_binding_mismatch"},
+		"other content":     {ask(func(r *policy.Request) { r.Binding.ContentHash = other }), "origin_binding_mismatch"},
+		"receipt's binding": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.BindingHash = other }), "receipt_binding_mismatch"},
+		"receipt's origin":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.OriginProofHash = other }), "receipt_other_origin"},
+		"receipt's event":   {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.EventID = "event-2" }), "receipt_event_mismatch"},
+		"receipt's payload": {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.PayloadHash = other }), "receipt_event_mismatch"},
+		"receipt's kind":    {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Kind = "scheduled" }), "receipt_source_mismatch"},
+		"receipt's source":  {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.Source = "hooks" }), "receipt_source_mismatch"},
+		"a human":           {both(func(_ *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) { r.HumanInitiated = true }), "trigger_human"},
+		"a human's request": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			o.Kind, r.Kind = "human_request", "human_request"
+		}), "trigger_kind_not_allowed"},
+		"an unknown kind": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			o.Kind, r.Kind = "unknown", "unknown"
+		}), "trigger_kind_not_allowed"},
+		"a kind not allowed": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			o.Kind, r.Kind = "autonomous_policy", "autonomous_policy"
+		}), "trigger_kind_not_allowed"},
+		"a source not allowed": {both(func(o *evidence.TriggerOriginProof, r *evidence.TriggerReceipt) {
+			o.Source, r.Source = "gitlab", "gitlab"
+		}), "trigger_source_not_allowed"},
+		"a method not allowed": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "queue_claim" }), "trigger_method_not_allowed"},
+		"by hand":              {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) { o.VerificationMethod = "manual" }), "trigger_method_not_allowed"},
+		"self-reported": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+			o.VerificationMethod = "self_reported"
+		}), "trigger_method_not_allowed"},
+		"method of another kind": {both(func(o *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+			o.VerificationMethod = "scheduler_lock"
+		}), "policy_denied"},
+
+		"no origin proof":                 {ask(func(r *policy.Request) { r.OriginProof = "-" }), "jws_malformed"},
+		"no receipt":                      {ask(func(r *policy.Request) { r.TriggerReceipt = "-" }), "jws_malformed"},
+		"a stranger's origin proof":       {ask(func(r *policy.Request) { r.OriginProof = stranger.request(nil).OriginProof }), "signature_invalid"},
+		"a stranger's receipt":            {ask(func(r *policy.Request) { r.TriggerReceipt = stranger.request(nil).TriggerReceipt }), "signature_invalid"},
+		"the receipt as the origin proof": {ask(func(r *policy.Request) { r.OriginProof = w.request(nil).TriggerReceipt }), "jws_type"},
+		"the trigger mediator's proof": {ask(func(r *policy.Request) {
+			var err error
+			r.OriginProof, _, err = issuer(t, evidence.TriggerOriginProofKind, w.keys["trigger-receipt-key"], "mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
+				BindingHash: r.Binding.Hash(), EventID: "e", EvidenceHash: other, EvidenceID: "d", Kind: "source_event", PayloadHash: other, Source: "github", VerificationMethod: "webhook_signature",
+			})
+			must(t, err)
+		}), "key_purpose"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := engine.Decide(t.Context(), w.request(c.change))
+			wantCode(t, err, c.code)
+			if d != (policy.Decision{}) {
+				t.Error("something was signed")
+			}
+		})
+	}
+	t.Run("and not a valid one", func(t *testing.T) {
+		_, err := engine.Decide(t.Context(), w.request(nil))
+		must(t, err)
+	})
+}
+
+func TestPinnedTriggerEvidence(t *testing.T) {
+	payload, signature := evidence.HashBytes([]byte("payload")), evidence.HashBytes([]byte("signature"))
+	binding := newWorld(t, string(configs.Policy()), nil).request(nil).Binding.Hash()
+	other := strings.Repeat("a", 64)
+	receipt := func(m *policy.Manifest) *policy.ReceiptPolicy { return &m.RuntimePolicy.TriggerReceiptPolicy }
+	origin := func(m *policy.Manifest) *policy.OriginPolicy { return &receipt(m).OriginProofPolicy }
+	for name, c := range map[string]struct {
+		pin  func(m *policy.Manifest)
+		want string // in the refusal; empty allows
+	}{
+		"all that match": {func(m *policy.Manifest) {
+			receipt(m).RequiredPayloadHash, receipt(m).RequiredBindingHash = payload, binding
+			origin(m).RequiredPayloadHash, origin(m).RequiredBindingHash, origin(m).RequiredEvidenceHash = payload, binding, signature
+		}, ""},
+		"receipt's payload": {func(m *policy.Manifest) { receipt(m).RequiredPayloadHash = other }, "trigger receipt's payloadHash"},
+		"receipt's binding": {func(m *policy.Manifest) { receipt(m).RequiredBindingHash = other }, "trigger receipt's bindingHash"},
+		"proof's payload":   {func(m *policy.Manifest) { origin(m).RequiredPayloadHash = other }, "origin proof's payloadHash"},
+		"proof's binding":   {func(m *policy.Manifest) { origin(m).RequiredBindingHash = other }, "origin proof's bindingHash"},
+		"proof's evidence":  {func(m *policy.Manifest) { origin(m).RequiredEvidenceHash = other }, "origin proof's evidenceHash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, string(configs.Policy()), c.pin)
+			_, err := w.engine().Decide(t.Context(), w.request(nil))
+			if c.want == "" {
+				must(t, err)
+				return
+			}
+			wantCode(t, err, "trigger_pin_mismatch", c.want)
+		})
+	}
+}
+
+func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil })
+	_, err := w.engine().Decide(t.Context(), w.request(nil))
+	must(t, err)
+	_, err = w.engine().Decide(t.Context(), w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+		r.RuntimeID = "worker-2"
+	}))
+	wantCode(t, err, "runtime_not_allowed")
+}
+
+func TestEngineRefusesOtherRules(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	other, err := policy.ParseRules([]byte(file("yes allow true")))
+	must(t, err)
+	for _, rules := range []*policy.Rules{other, {}} {
+		_, err := policy.NewEngine(rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+		wantCode(t, err, "policy_hash_mismatch")
+	}
+	if _, err := policy.NewEngine(w.rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{}); err == nil {
+		t.Error("an engine without a clock was made")
+	}
+}
+
+func TestRolesMustBeSeparate(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	for name, grant := range map[string]*signer.Issuer[evidence.ActionGrant]{
+		"one key":    issuer(t, evidence.ActionGrantKind, w.keys["policy-decision-key"], "mediator-authorization", "posting-api", time.Minute),
+		"one issuer": issuer(t, evidence.ActionGrantKind, w.keys["action-grant-key"], "mediator-policy", "posting-api", time.Minute),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := policy.NewEngine(w.rules, w.verifier, w.strict, w.decision, grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+			must(t, err)
+			d, err := e.Decide(t.Context(), w.request(nil))
+			wantCode(t, err, "roles_not_separated")
+			if d != (policy.Decision{}) {
+				t.Error("the artifacts were given out")
+			}
+		})
+	}
+}
+
+func TestDecideStopsWithItsContext(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := w.engine().Decide(ctx, w.request(nil))
+	wantCode(t, err, "custody_unavailable")
+}
+
+func BenchmarkDecide(b *testing.B) {
+	w := newWorld(b, string(configs.Policy()), nil)
+	e, r := w.engine(), w.request(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Decide(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

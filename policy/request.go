@@ -1,0 +1,64 @@
+package policy
+
+import (
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Request asks for a decision about one post.
+type Request struct {
+	Binding         evidence.Binding `json:"binding"`
+	ChallengeID     string           `json:"challengeId"`
+	RuntimeID       string           `json:"runtimeId"`
+	SessionID       string           `json:"sessionId"`
+	EnvironmentHash string           `json:"environmentHash"`
+	OriginProof     string           `json:"originProof"`
+	TriggerReceipt  string           `json:"triggerReceipt"`
+	Call            Call             `json:"call"`
+}
+
+// Call is the call as the sidecar sees it.
+type Call struct {
+	Method      string `json:"method"`
+	Scheme      string `json:"scheme"`
+	Host        string `json:"host"`        // with the port, where it is not the scheme's
+	Path        string `json:"path"`        // as it is escaped on the wire, without the query
+	Rule        string `json:"rule"`        // the action rule that matched
+	ContentKind string `json:"contentKind"` // json or raw
+	Size        int64  `json:"size"`        // of the body, in bytes
+}
+
+// maxText bounds every text that a condition may work on, in bytes; the path may be as long as a binding's resource.
+const (
+	maxText = 256
+	maxPath = 2048
+)
+
+// check refuses a request that leaves open what is asked, or whose call is not the one that is bound: rules over request.method and
+// request.path would otherwise judge another call than the one that the decision is signed for.
+func (r *Request) check() error {
+	if err := r.Binding.CheckNonce(); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name, value string
+		max         int
+	}{
+		{"challengeId", r.ChallengeID, maxText}, {"runtimeId", r.RuntimeID, maxText}, {"sessionId", r.SessionID, maxText},
+		{"call.method", r.Call.Method, maxText}, {"call.scheme", r.Call.Scheme, maxText}, {"call.host", r.Call.Host, maxText},
+		{"call.path", r.Call.Path, maxPath}, {"call.rule", r.Call.Rule, maxText}, {"call.contentKind", r.Call.ContentKind, maxText},
+	} {
+		if f.value == "" || len(f.value) > f.max {
+			return evidence.Refuse("decision_request_malformed", "%s is missing or longer than %d bytes", f.name, f.max)
+		}
+	}
+	if r.Call.Size < 0 {
+		return evidence.Refuse("decision_request_malformed", "call.size is negative")
+	}
+	resource, _, _ := strings.Cut(r.Binding.Resource, "?")
+	if resource != r.Call.Method+" "+r.Call.Path {
+		return evidence.Refuse("call_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method, r.Call.Path, r.Binding.Resource)
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/problem"
+)
+
+func TestClientAndServer(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	s := httptest.NewServer(policy.NewServer(w.engine(), w.keys["policy-decision-key"], w.keys["action-grant-key"]))
+	defer s.Close()
+	c := policy.NewClient(s.URL, s.Client())
+
+	d, err := c.Decide(t.Context(), w.request(nil))
+	must(t, err)
+	_, err = evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
+	must(t, err)
+	_, err = evidence.Open(w.verifier, evidence.ActionGrantKind, d.Grant, w.strict.Grant)
+	must(t, err)
+
+	// A refusal keeps its code and its sentence.
+	_, err = c.Decide(t.Context(), w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
+		r.Call.Size = 5 << 20
+	}))
+	wantCode(t, err, "policy_denied", "the rule no-huge-posts denies create_post on POST /posts?draft=1")
+
+	resp, err := s.Client().Get(s.URL + "/v1/jwks")
+	must(t, err)
+	defer resp.Body.Close()
+	var set struct{ Keys []map[string]string }
+	must(t, json.NewDecoder(resp.Body).Decode(&set))
+	if len(set.Keys) != 2 || set.Keys[0]["kid"] != "policy-decision-key:v1" || set.Keys[1]["kid"] != "action-grant-key:v1" {
+		t.Errorf("the key set is %v", set.Keys)
+	}
+	for _, k := range set.Keys {
+		if k["d"] != "" {
+			t.Errorf("a private key is published: %s", k["kid"])
+		}
+	}
+}
+
+func TestServerWithoutKeysPublishesAnEmptySet(t *testing.T) {
+	w := httptest.NewRecorder()
+	policy.NewServer(newWorld(t, string(configs.Policy()), nil).engine()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/jwks", nil))
+	if got := strings.TrimSpace(w.Body.String()); got != `{"keys":[]}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestServerRefusesMalformedRequests(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	h := policy.NewServer(w.engine())
+	valid := jsonOf(t, w.request(nil))
+	for name, c := range map[string]struct {
+		body   string
+		status int
+		code   string
+	}{
+		"unknown member":   {`{"surprise": 1,` + valid[1:], http.StatusBadRequest, "query_malformed"},
+		"duplicate member": {`{"runtimeId": "worker-2",` + valid[1:], http.StatusBadRequest, "query_malformed"},
+		"two values":       {valid + valid, http.StatusBadRequest, "query_malformed"},
+		"no JSON":          {"x", http.StatusBadRequest, "query_malformed"},
+		"nothing":          {"", http.StatusBadRequest, "query_malformed"},
+		"too large":        {`{"runtimeId": "` + strings.Repeat("a", 1<<20) + `"}`, http.StatusBadRequest, "query_malformed"},
+		"empty object":     {"{}", http.StatusForbidden, "binding_malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/v1/decide", strings.NewReader(c.body)))
+			if rec.Code != c.status || rec.Header().Get("Content-Type") != problem.ContentType {
+				t.Errorf("got %d %s", rec.Code, rec.Header().Get("Content-Type"))
+			}
+			wantCode(t, problem.Read(rec.Result()), c.code)
+		})
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/decide", nil))
+	if rec.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", rec.Code)
+	}
+}
+
+func TestClientWithoutAControlPlane(t *testing.T) {
+	answer := func(status int, body string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	for name, h := range map[string]http.Handler{
+		"no problem document": answer(http.StatusBadGateway, "<html>"),
+		"no JSON":             answer(http.StatusOK, "<html>"),
+		"no grant":            answer(http.StatusOK, `{"policyDecision":"x"}`),
+		"no decision":         answer(http.StatusOK, `{"grant":"x"}`),
+		"another status":      answer(http.StatusAccepted, `{"policyDecision":"x","grant":"y"}`),
+		"broken off":          http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(h)
+			defer s.Close()
+			d, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
+			wantCode(t, err, "control_unavailable", "the control plane")
+			if d != (policy.Decision{}) {
+				t.Errorf("got %+v", d)
+			}
+		})
+	}
+	s := httptest.NewServer(nil)
+	s.Close()
+	_, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
+	wantCode(t, err, "control_unavailable", "does not answer")
+	if d := problem.From(err); d.Status != http.StatusServiceUnavailable || d.RetryAfter == 0 {
+		t.Errorf("the agent would get %+v", d)
+	}
+}
+
+// TestCodesAreInTheTable finds a code that this package gives and nobody explains.
+func TestCodesAreInTheTable(t *testing.T) {
+	for code := range strings.FieldsSeq(`manifest_malformed policy_malformed deployment_unsafe deployment_id_not_allowed deployment_manifest_mismatch
+		deployment_controls_mismatch policy_hash_mismatch environment_mismatch runtime_not_allowed policy_denied policy_error control_unavailable
+		origin_binding_mismatch receipt_binding_mismatch receipt_other_origin receipt_event_mismatch receipt_source_mismatch trigger_human
+		trigger_kind_not_allowed trigger_source_not_allowed trigger_method_not_allowed trigger_pin_mismatch decision_request_malformed call_mismatch
+		roles_not_separated`) {
+		if d := problem.From(evidence.Refuse(code, "x")); d.Code != code || d.Title == "" || d.Remedy == "" {
+			t.Errorf("%s is not in the table of codes", code)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// VerifyTrigger verifies an origin proof and the trigger receipt that rests on it completely, for one binding, and returns the
+// proof's claims.
+func VerifyTrigger(v *evidence.Verifier, s *Strict, proof, receipt, bindingHash string) (evidence.TriggerOriginProof, error) {
+	o, err := evidence.Open(v, evidence.TriggerOriginProofKind, proof, s.Origin.Expected)
+	if err != nil {
+		return evidence.TriggerOriginProof{}, err
+	}
+	r, err := evidence.Open(v, evidence.TriggerReceiptKind, receipt, s.Receipt.Expected)
+	if err != nil {
+		return evidence.TriggerOriginProof{}, err
+	}
+	if err := CheckTrigger(s, o, r, evidence.HashToken(proof), bindingHash); err != nil {
+		return evidence.TriggerOriginProof{}, err
+	}
+	return o, nil
+}
+
+// CheckTrigger holds the claims of an opened origin proof and of an opened trigger receipt against each other, against the binding
+// and against the policy. proofHash is the hash of the proof as it travelled.
+func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerReceipt, proofHash, bindingHash string) error {
+	switch {
+	case o.BindingHash != bindingHash:
+		return evidence.Refuse("origin_binding_mismatch", "the origin proof is for another binding")
+	case r.BindingHash != bindingHash:
+		return evidence.Refuse("receipt_binding_mismatch", "the trigger receipt is for another binding")
+	case r.OriginProofHash != proofHash:
+		return evidence.Refuse("receipt_other_origin", "the trigger receipt rests on another origin proof")
+	case r.EventID != o.EventID || r.PayloadHash != o.PayloadHash:
+		return evidence.Refuse("receipt_event_mismatch", "the trigger receipt and the origin proof are for different events")
+	case r.Kind != o.Kind || r.Source != o.Source:
+		return evidence.Refuse("receipt_source_mismatch", "the trigger receipt and the origin proof name different kinds or sources")
+	case r.HumanInitiated:
+		return evidence.Refuse("trigger_human", "the trigger receipt says that a human asked for it")
+	// The constant lists are asked again: whatever a manifest may come to say, a human's request is no trigger.
+	case !slices.Contains(autonomousKinds, o.Kind) || !slices.Contains(s.Origin.Kinds, o.Kind) || !slices.Contains(s.Receipt.Kinds, r.Kind):
+		return evidence.Refuse("trigger_kind_not_allowed", "the policy does not allow triggers of kind %q", o.Kind)
+	case !slices.Contains(s.Origin.Sources, o.Source) || !slices.Contains(s.Receipt.Sources, r.Source):
+		return evidence.Refuse("trigger_source_not_allowed", "the policy does not allow the trigger source %q", o.Source)
+	case !slices.Contains(verifiedMethods, o.VerificationMethod) || !slices.Contains(s.Origin.Methods, o.VerificationMethod):
+		return evidence.Refuse("trigger_method_not_allowed", "the policy does not allow origins verified by %q", o.VerificationMethod)
+	}
+	for _, pin := range []struct{ what, want, got string }{
+		{"trigger receipt's payloadHash", s.Receipt.PayloadHash, r.PayloadHash},
+		{"trigger receipt's bindingHash", s.Receipt.BindingHash, r.BindingHash},
+		{"origin proof's payloadHash", s.Origin.PayloadHash, o.PayloadHash},
+		{"origin proof's bindingHash", s.Origin.BindingHash, o.BindingHash},
+		{"origin proof's evidenceHash", s.Origin.EvidenceHash, o.EvidenceHash},
+	} {
+		if pin.want != "" && pin.want != pin.got {
+			return evidence.Refuse("trigger_pin_mismatch", "the %s is not the one that the manifest requires", pin.what)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"time"
+
+	"cel.dev/cel-go/cel"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// facts are what a decision rests on. The binding and the origin proof are verified; the call is what the sidecar says of it.
+type facts struct {
+	binding   evidence.Binding
+	call      Call
+	origin    evidence.TriggerOriginProof
+	runtimeID string
+	sessionID string
+	now       time.Time
+}
+
+// variable is one name that a condition may use.
+type variable struct {
+	name string
+	t    *cel.Type
+	of   func(*facts) any
+}
+
+// variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does not compile.
+// They are scalars, so a condition has nothing to loop over.
+var variables = []variable{
+	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
+	{"request.scheme", cel.StringType, func(f *facts) any { return f.call.Scheme }},
+	{"request.host", cel.StringType, func(f *facts) any { return f.call.Host }},
+	{"request.path", cel.StringType, func(f *facts) any { return f.call.Path }},
+	{"request.rule", cel.StringType, func(f *facts) any { return f.call.Rule }},
+	{"request.contentKind", cel.StringType, func(f *facts) any { return f.call.ContentKind }},
+	{"request.size", cel.IntType, func(f *facts) any { return f.call.Size }},
+	{"binding.subject", cel.StringType, func(f *facts) any { return f.binding.Subject }},
+	{"binding.action", cel.StringType, func(f *facts) any { return f.binding.Action }},
+	{"binding.resource", cel.StringType, func(f *facts) any { return f.binding.Resource }},
+	{"binding.contentHash", cel.StringType, func(f *facts) any { return f.binding.ContentHash }},
+	{"trigger.kind", cel.StringType, func(f *facts) any { return f.origin.Kind }},
+	{"trigger.source", cel.StringType, func(f *facts) any { return f.origin.Source }},
+	{"trigger.eventId", cel.StringType, func(f *facts) any { return f.origin.EventID }},
+	{"trigger.method", cel.StringType, func(f *facts) any { return f.origin.VerificationMethod }},
+	{"runtime.id", cel.StringType, func(f *facts) any { return f.runtimeID }},
+	{"session.id", cel.StringType, func(f *facts) any { return f.sessionID }},
+	{"now", cel.TimestampType, func(f *facts) any { return f.now }},
+}
+
+// activation gives a program the values of the variables that it asks for, and computes no other.
+type activation struct{ facts *facts }
+
+var _ cel.Activation = activation{}
+
+// ResolveName returns the value of a variable.
+func (a activation) ResolveName(name string) (any, bool) {
+	for i := range variables {
+		if variables[i].name == name {
+			return variables[i].of(a.facts), true
+		}
+	}
+	return nil, false
+}
+
+// Parent returns nil: there is nothing else to ask.
+func (activation) Parent() cel.Activation { return nil }
