@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 
 	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
@@ -94,7 +95,11 @@ func (p *Pipeline) readPost(w http.ResponseWriter, t *posting) error {
 		}
 		resource += "?" + t.r.URL.RawQuery
 	}
+	// A context does not end a read; a deadline does. Where a connection has none, the server's own limits hold.
+	reading := http.NewResponseController(w)
+	_ = reading.SetReadDeadline(p.o.Now().Add(p.o.Timeouts.Step))
 	body, err := readContent(w, t.r, t.action, p.o.SpoolDir)
+	_ = reading.SetReadDeadline(time.Time{})
 	if err != nil {
 		return err
 	}

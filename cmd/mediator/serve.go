@@ -283,6 +283,7 @@ func (s *sidecar) run(ctx context.Context) error {
 		}
 		group.Go(func() error { trust.watch(ctx, roles); return nil })
 		group.Go(func() error { prune(ctx, record, s.log); return nil })
+		group.Go(func() error { warnOfExpiry(ctx, ca, s.log); return nil })
 		listener, err := net.Listen("tcp", c.Listen)
 		if err != nil {
 			return err
@@ -432,6 +433,19 @@ func (s *sidecar) hosts() []string {
 		hosts = append(hosts, e.Match.Host)
 	}
 	return hosts
+}
+
+// warnOfExpiry says in the log, once a day, that the CA is about to expire: after that no agent's handshake succeeds.
+func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
+	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
+	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init", zap.Time("expires", ca.Expires()))
+		}
+	}
 }
 
 // prunePeriod is how often the ledger is rid of what can never be replayed.
