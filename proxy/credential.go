@@ -24,6 +24,9 @@ func NewCredential(header, prefix, secret string) (*Credential, error) {
 // Format prints REDACTED whatever the verb.
 func (*Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
+// MarshalJSON writes "REDACTED".
+func (*Credential) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
+
 // inject replaces the agent's own credentials in h by this one. A nil credential only removes.
 func (c *Credential) inject(h http.Header) {
 	for _, name := range agentCredentials {
