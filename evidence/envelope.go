@@ -1,12 +1,5 @@
 package evidence
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
-)
-
 // Envelope carries the whole chain of one post side by side, before the capability exists (seed:
 // createStrictGrantedAutonomousPostingProof). The request proof is no part of it: it is signed over the capability.
 type Envelope struct {
@@ -41,25 +34,4 @@ func ParseEnvelope(raw []byte) (Envelope, error) {
 		return Envelope{}, Refuse("envelope_malformed", "the envelope is malformed: %v", err)
 	}
 	return e, nil
-}
-
-// ParseStrict decodes one JSON text into v, refusing unknown members, duplicate members, text after the value, and what
-// [Canonical] refuses.
-func ParseStrict(raw []byte, v any) error {
-	if _, err := Canonical(raw); err != nil { // finds duplicate members, which encoding/json would let through
-		return err
-	}
-	return decodeJSON(raw, v)
-}
-
-func decodeJSON(raw []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is text after the JSON value")
-	}
-	return nil
 }

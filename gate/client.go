@@ -51,7 +51,7 @@ type Admitted struct {
 	Capability, CapabilityID string
 }
 
-// Admit has the API verify a chain.
+// Admit has the API verify a chain. The binding must hold the nonce of the API's challenge: the answer is held against it.
 func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admitted, error) {
 	var a verifyAnswer
 	if err := c.peer.Call(ctx, c.o.VerifyURL, verifyRequest(r), &a); err != nil {

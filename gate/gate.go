@@ -55,11 +55,12 @@ func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Cha
 // AdmitRequest is a chain and the operation that it is for.
 type AdmitRequest struct {
 	Envelope evidence.Envelope
-	// Binding is the operation as the caller sees it, without a nonce.
+	// Binding is the operation as the caller sees it. A nonce in it does not count: the challenge's own does.
 	Binding evidence.Binding
 }
 
-// Consume records keys as used, all or none, durably; a key that was used before is an error. [ledger.Ledger.Consume] is one.
+// Consume records keys as used, all or none, durably; a key that was used before is an error.
+// [ledger.Ledger.Consume] does it.
 type Consume func(ctx context.Context, keys []ledger.Key) error
 
 // Admission is what a chain that holds has earned.

@@ -68,7 +68,7 @@ func (s *Server) Verify() http.Handler {
 
 // Protect says how the middleware reads a request.
 type Protect struct {
-	// Bind names subject and action of a request. The resource is its method, path and query, the content hash that of its body.
+	// Bind names subject and action of a request; without it everything is refused. The resource is its method, path and query, the content hash that of its body.
 	Bind func(r *http.Request) (subject, action string)
 	// Raw hashes the body's bytes as they are; otherwise it is JSON, hashed in its canonical form.
 	Raw bool
@@ -118,6 +118,9 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 
 // authorize recomputes the binding from the request itself.
 func (s *Server) authorize(r *http.Request, body []byte, p Protect) (Authorization, error) {
+	if p.Bind == nil {
+		return Authorization{}, errors.New("gate: the middleware was given no Bind")
+	}
 	capability, err := once(r.Header, CapabilityHeader)
 	if err != nil {
 		return Authorization{}, err

@@ -1,0 +1,55 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/policy"
+)
+
+// decided makes a chain whose decision and grant are those of the policy engine itself.
+func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+	t.Helper()
+	r := k.Chain(t)
+	work, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, r.Envelope.ChallengeToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := k.Engine(t).Decide(context.Background(), policy.Request{
+		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1", EnvironmentHash: k.Strict.Runtime.EnvironmentHash,
+		OriginProof: r.Envelope.OriginProof, TriggerReceipt: r.Envelope.TriggerReceipt,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example", Path: "/posts", Rule: "posts", ContentKind: "json", Size: int64(len(gatetest.Content))},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Envelope.PolicyDecision, r.Envelope.Grant = d.PolicyDecision, d.Grant
+	return r
+}
+
+// TestEngineSatisfiesGate has the gate admit what the engine signs, and refuse it for any other chain.
+func TestEngineSatisfiesGate(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	var used gatetest.Used
+	first, second := decided(t, k), decided(t, k)
+	mixed := first
+	mixed.Envelope.Grant = second.Envelope.Grant
+	_, err := k.Gate.Admit(context.Background(), mixed, used.Consume)
+	gatetest.WantCode(t, err, "grant_other_decision")
+	mixed = first
+	mixed.Envelope.PolicyDecision, mixed.Envelope.Grant = second.Envelope.PolicyDecision, second.Envelope.Grant
+	_, err = k.Gate.Admit(context.Background(), mixed, used.Consume)
+	gatetest.WantCode(t, err, "decision_binding_mismatch")
+	if used.Calls() != 0 {
+		t.Error("a refused chain has consumed something")
+	}
+	for _, r := range []gate.AdmitRequest{first, second} {
+		if _, err := k.Gate.Admit(context.Background(), r, used.Consume); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package gatetest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Content is the content of a chain that asks for no other, and Token the access token of its post.
+const (
+	Content = `{"text":"hello","to":"world"}`
+	Token   = "Bearer upstream"
+)
+
+// Binding returns the operation of a chain that asks for no other, without a nonce.
+func Binding() evidence.Binding {
+	hash, _ := evidence.HashJSON([]byte(Content))
+	return evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts", ContentHash: hash}
+}
+
+// Event is the event behind a chain.
+type Event struct{ ID, Kind, Source, Method string }
+
+// Plan says how a chain differs from a valid one. Each function changes the claims of one artifact before it is signed; the artifacts
+// that rest on it are made for the changed one, but their own claims stay as they are.
+type Plan struct {
+	Binding    evidence.Binding // Binding() where it is zero
+	Event      Event            // each empty field has a valid default
+	RuntimeID  string           // worker-1 where it is empty
+	PolicyHash string           // the manifest's where it is empty
+	EnvHash    string           // the manifest's where it is empty
+
+	Origin      func(*evidence.TriggerOriginProof)
+	Receipt     func(*evidence.TriggerReceipt)
+	Decision    func(*evidence.PolicyDecision)
+	Grant       func(*evidence.ActionGrant)
+	Attestation func(*evidence.RuntimeAttestation)
+	Session     func(*evidence.SessionReceipt)
+
+	// Signers replaces the keys of some purposes.
+	Signers map[string]evidence.Key
+}
+
+func (p Plan) complete(k *Kit) Plan {
+	if p.Binding == (evidence.Binding{}) {
+		p.Binding = Binding()
+	}
+	for _, d := range []struct {
+		to   *string
+		want string
+	}{
+		{&p.Event.ID, "evt_1"}, {&p.Event.Kind, evidence.TriggerSourceEvent}, {&p.Event.Source, "github"}, {&p.Event.Method, evidence.MethodWebhookSignature},
+		{&p.RuntimeID, "worker-1"}, {&p.PolicyHash, k.Strict.Runtime.PolicyHash}, {&p.EnvHash, k.Strict.Runtime.EnvironmentHash},
+	} {
+		if *d.to == "" {
+			*d.to = d.want
+		}
+	}
+	return p
+}
+
+// Chain makes a valid chain with its own challenge.
+func (k *Kit) Chain(t testing.TB) gate.AdmitRequest {
+	t.Helper()
+	return k.Build(t, Plan{})
+}
+
+// Build makes a chain with its own challenge.
+func (k *Kit) Build(t testing.TB, p Plan) gate.AdmitRequest {
+	t.Helper()
+	p = p.complete(k)
+	return k.Over(t, p, must(k.Gate.Challenge(context.Background(), p.Binding))(t))
+}
+
+// Over makes a chain over a challenge that was issued before: it solves it, and signs every artifact.
+func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitRequest {
+	t.Helper()
+	p = p.complete(k)
+	b := *ch.Binding
+	e := evidence.Envelope{ChallengeToken: ch.Token, DeploymentCertificate: k.Deployment}
+	e.Response = evidence.Response{ChallengeID: ch.ID, Answers: must(challenge.Solve(context.Background(), ch.Tasks))(t)}
+	e.OriginProof, e.TriggerReceipt = k.trigger(t, p, b)
+
+	var decision evidence.PolicyDecision
+	proofID, proofHash := "delivery_1", evidence.HashBytes([]byte("delivery"))
+	e.PolicyDecision, decision = sign(t, k, p, evidence.PolicyDecisionKind, evidence.PolicyDecision{
+		Action: b.Action, BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow,
+		EnvironmentHash: p.EnvHash, OriginEvidenceHash: proofHash, OriginEvidenceID: proofID, OriginVerificationMethod: p.Event.Method,
+		PolicyHash: p.PolicyHash, Resource: b.Resource, Rule: "posts", RuntimeID: p.RuntimeID, Subject: b.Subject,
+		TriggerEventID: p.Event.ID, TriggerKind: p.Event.Kind, TriggerSource: p.Event.Source,
+	}, p.Decision)
+	e.Grant, _ = sign(t, k, p, evidence.ActionGrantKind, evidence.ActionGrant{
+		Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash}, EnvironmentHash: p.EnvHash,
+		OriginEvidenceHashes: []string{proofHash}, OriginEvidenceIDs: []string{proofID}, OriginVerificationMethods: []string{p.Event.Method},
+		PolicyDecisionHashes: []string{evidence.HashToken(e.PolicyDecision)}, PolicyDecisionIDs: []string{decision.ID}, PolicyHash: p.PolicyHash,
+		Resources: []string{b.Resource}, RuntimeIDs: []string{p.RuntimeID}, Subject: b.Subject,
+		TriggerEventIDs: []string{p.Event.ID}, TriggerSources: []string{p.Event.Source},
+	}, p.Grant)
+	e.Attestation, _ = sign(t, k, p, evidence.RuntimeAttestationKind, evidence.RuntimeAttestation{
+		BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash, EnvironmentHash: p.EnvHash, Mode: evidence.ModeAutonomous,
+		PolicyHash: p.PolicyHash, RuntimeID: p.RuntimeID, Trigger: evidence.Trigger{ID: p.Event.ID, Kind: p.Event.Kind, Source: p.Event.Source},
+		TriggerReceiptHash: evidence.HashToken(e.TriggerReceipt),
+	}, p.Attestation)
+	e.SessionReceipt, _ = sign(t, k, p, evidence.SessionReceiptKind, evidence.SessionReceipt{
+		BindingHash: b.Hash(), ChallengeID: ch.ID, EnvironmentHash: p.EnvHash, EventID: p.Event.ID, InputKind: p.Event.Kind, InputSource: p.Event.Source,
+		PolicyHash: p.PolicyHash, RuntimeID: p.RuntimeID, SessionID: "ses_1", TranscriptHash: evidence.HashBytes(nil),
+	}, p.Session)
+	return gate.AdmitRequest{Envelope: e, Binding: p.Binding}
+}
+
+// Trigger makes an origin proof and a trigger receipt for b, whose nonce counts.
+func (k *Kit) Trigger(t testing.TB, p Plan, b evidence.Binding) (proof, receipt string) {
+	t.Helper()
+	return k.trigger(t, p.complete(k), b)
+}
+
+func (k *Kit) trigger(t testing.TB, p Plan, b evidence.Binding) (proof, receipt string) {
+	t.Helper()
+	payload := evidence.HashBytes([]byte("payload"))
+	proof, _ = sign(t, k, p, evidence.TriggerOriginProofKind, evidence.TriggerOriginProof{
+		BindingHash: b.Hash(), EventID: p.Event.ID, EvidenceHash: evidence.HashBytes([]byte("delivery")), EvidenceID: "delivery_1", Kind: p.Event.Kind,
+		PayloadHash: payload, Source: p.Event.Source, VerificationMethod: p.Event.Method,
+	}, p.Origin)
+	receipt, _ = sign(t, k, p, evidence.TriggerReceiptKind, evidence.TriggerReceipt{
+		BindingHash: b.Hash(), EventID: p.Event.ID, Kind: p.Event.Kind, OriginProofHash: evidence.HashToken(proof), PayloadHash: payload, Source: p.Event.Source,
+	}, p.Receipt)
+	return proof, receipt
+}
+
+// sign stamps the claims as the role does, changes them, and signs them.
+func sign[C any](t testing.TB, k *Kit, p Plan, kind evidence.Kind[C], c C, change func(*C)) (string, C) {
+	t.Helper()
+	r := k.roles[kind.Purpose]
+	kind.Stamp(&c, evidence.NewRegistered(r.issuer, r.audience, k.Clock.Now(), r.lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	if change != nil {
+		change(&c)
+	}
+	var key evidence.Key = k.Key(t, kind.Purpose)
+	if other, ok := p.Signers[kind.Purpose]; ok {
+		key = other
+	}
+	return must(evidence.Sign(context.Background(), key, kind, c))(t), c
+}
+
+// Proof makes the request proof of a post with a capability and an Authorization value. change may be nil.
+func (k *Kit) Proof(t testing.TB, capability, authorization string, change func(*evidence.RequestProof)) string {
+	t.Helper()
+	c := must(evidence.UnverifiedClaims(evidence.CapabilityKind, capability))(t)
+	b := c.Binding
+	token, _ := sign(t, k, Plan{}, evidence.RequestProofKind, evidence.RequestProof{
+		AccessTokenHash: evidence.HashBytes([]byte(authorization)), Action: b.Action, BindingHash: b.Hash(), CapabilityID: c.ID,
+		ContentHash: b.ContentHash, Resource: b.Resource, Subject: b.Subject,
+	}, change)
+	return token
+}
+
+// Used is a set of single-use keys in memory, with the promise of a ledger within one process. Its zero value is empty.
+type Used struct {
+	// Fail, where set, is what Consume answers, and nothing is kept.
+	Fail error
+
+	mu    sync.Mutex // guards what follows
+	keys  map[ledger.Key]bool
+	calls int
+}
+
+// Consume is a [gate.Consume].
+func (u *Used) Consume(_ context.Context, keys []ledger.Key) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.calls++
+	if u.Fail != nil {
+		return u.Fail
+	}
+	if u.keys == nil {
+		u.keys = make(map[ledger.Key]bool)
+	}
+	fresh := make(map[ledger.Key]bool)
+	for _, k := range keys {
+		if k.ID == "" || k.Kind == "" || k.Expires.IsZero() {
+			return errors.New("gatetest: a key lacks its kind, its id or its expiry")
+		}
+		k.Expires = k.Expires.UTC()
+		name := ledger.Key{Kind: k.Kind, ID: k.ID}
+		if u.keys[name] || fresh[name] {
+			return &ledger.ConsumedError{Key: k}
+		}
+		fresh[name] = true
+	}
+	maps.Copy(u.keys, fresh)
+	return nil
+}
+
+// Calls returns how often Consume was called.
+func (u *Used) Calls() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.calls
+}
+
+// Kinds returns the kinds of the keys that are consumed, sorted.
+func (u *Used) Kinds() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var out []string
+	for k := range u.keys {
+		out = append(out, k.Kind)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// WantCode demands that err carries a code.
+func WantCode(t testing.TB, err error, code string) {
+	t.Helper()
+	var coded interface {
+		error
+		Code() string
+	}
+	switch {
+	case err == nil:
+		t.Errorf("nothing was refused; want code %s", code)
+	case !errors.As(err, &coded):
+		t.Errorf("got %v, which has no code; want %s", err, code)
+	case coded.Code() != code:
+		t.Errorf("got code %s (%v), want %s", coded.Code(), err, code)
+	}
+}

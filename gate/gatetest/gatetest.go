@@ -1,0 +1,257 @@
+// Package gatetest builds whole chains of evidence with real keys, and lets a test change exactly one thing of them.
+//
+// A chain is changed in one of two ways: a [Plan] changes an artifact before the artifacts that rest on it are made, so that every
+// hash still fits; [Resign] changes it afterwards, so that the others still rest on what it was.
+package gatetest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Start is what every kit's clock shows at first.
+var Start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// Clock is a clock that stands still until it is set. It is safe for concurrent use.
+type Clock struct{ at atomic.Int64 }
+
+// Now returns what the clock shows.
+func (c *Clock) Now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
+
+// Set sets it.
+func (c *Clock) Set(t time.Time) { c.at.Store(t.UnixNano()) }
+
+// Advance moves it.
+func (c *Clock) Advance(d time.Duration) { c.at.Add(int64(d)) }
+
+// Roles are the purposes of the seven keys that sign a chain.
+var Roles = []string{
+	evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, evidence.PurposePolicyDecision, evidence.PurposeActionGrant,
+	evidence.PurposeRuntimeAttestation, evidence.PurposeAgentSession, evidence.PurposeRequestProof,
+}
+
+// role is what the manifest says of one signer.
+type role struct {
+	key              *custody.Memory
+	issuer, audience string
+	lifetime         time.Duration
+}
+
+// Kit is one deployment: its manifest, its keys with their certificates, and a gate. Its methods end the test when they fail.
+type Kit struct {
+	Clock      *Clock
+	Manifest   *policy.Manifest
+	Strict     *policy.Strict
+	Rules      *policy.Rules
+	Secret     evidence.Secret
+	Challenges *challenge.Issuer
+	Verifier   *evidence.Verifier
+	Gate       *gate.Gate
+	// Certificates holds the custody certificate of each role, by purpose.
+	Certificates map[string]string
+	// Deployment is the deployment certificate.
+	Deployment string
+
+	roles map[string]role // by purpose, the two roots' included
+}
+
+// New makes a deployment from the example manifest, which each edit may change before it is certified.
+func New(t testing.TB, edits ...func(*policy.Manifest)) *Kit {
+	t.Helper()
+	k := &Kit{Clock: &Clock{}, Certificates: make(map[string]string)}
+	k.Clock.Set(Start)
+	k.Rules = must(policy.ParseRules(configs.Policy()))(t)
+	k.Manifest = must(policy.ParseManifest(configs.Manifest()))(t)
+	environment := evidence.HashBytes([]byte("environment"))
+	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredPolicyHash, &k.Manifest.AgentSessionReceiptPolicy.RequiredPolicyHash} {
+		*h = k.Rules.Hash()
+	}
+	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredEnvironmentHash, &k.Manifest.AgentSessionReceiptPolicy.RequiredEnvironmentHash} {
+		*h = environment
+	}
+	for _, edit := range edits {
+		edit(k.Manifest)
+	}
+	k.Strict = must(k.Manifest.Strict())(t)
+	k.makeRoles(t)
+	k.Secret = must(evidence.NewSecret([]byte("a secret of the gate, 32 bytes or more")))(t)
+	for _, purpose := range Roles {
+		k.Certificates[purpose] = k.certificate(t, purpose)
+	}
+	k.Verifier = must(evidence.NewVerifier(k.Trust(t), evidence.VerifierOptions{Now: k.Clock.Now}))(t)
+	k.Deployment = k.Certify(t, k.Manifest)
+	k.Challenges = must(challenge.NewIssuer(k.Secret, challenge.Options{Issuer: "gate", Audience: "gate", Difficulty: challenge.Lite, Tasks: 2, Now: k.Clock.Now}))(t)
+	k.Gate = must(gate.New(gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: k.Verifier, Strict: k.Strict}))(t)
+	return k
+}
+
+func (k *Kit) makeRoles(t testing.TB) {
+	t.Helper()
+	m := k.Manifest
+	receipt := &m.RuntimePolicy.TriggerReceiptPolicy
+	k.roles = make(map[string]role)
+	for purpose, a := range map[string]policy.Allowed{
+		evidence.PurposeTriggerOriginProof: receipt.OriginProofPolicy.Allowed, evidence.PurposeTriggerReceipt: receipt.Allowed,
+		evidence.PurposeRuntimeAttestation: m.RuntimePolicy.Allowed, evidence.PurposeAgentSession: m.AgentSessionReceiptPolicy.Allowed,
+		evidence.PurposePolicyDecision: m.PolicyDecisionPolicy.Allowed, evidence.PurposeActionGrant: m.GrantPolicy.Allowed,
+		evidence.PurposeRequestProof: m.RequestProofPolicy.Allowed, evidence.PurposeSignerCertificate: m.SignerCertificatePolicy.Allowed,
+		evidence.PurposeDeploymentCertificate: m.DeploymentCertificatePolicy.Allowed,
+	} {
+		r := role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: time.Minute}
+		switch purpose {
+		case evidence.PurposeSignerCertificate:
+			r.lifetime = 30 * 24 * time.Hour
+		case evidence.PurposeDeploymentCertificate:
+			r.lifetime = 24 * time.Hour
+		}
+		k.roles[purpose] = r
+	}
+}
+
+func (k *Kit) options(purpose string) signer.Options {
+	r := k.roles[purpose]
+	return signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: k.Clock.Now}
+}
+
+// Signer makes the issuer of one role, whose purpose is the kind's.
+func Signer[C any](t testing.TB, k *Kit, kind evidence.Kind[C]) *signer.Issuer[C] {
+	t.Helper()
+	return must(signer.New(kind, k.roles[kind.Purpose].key, k.options(kind.Purpose)))(t)
+}
+
+func (k *Kit) certificate(t testing.TB, purpose string) string {
+	t.Helper()
+	return k.Vouch(t, k.Key(t, purpose), purpose, k.roles[purpose].issuer)
+}
+
+// Vouch has the registry certify a key for a purpose and an issuer.
+func (k *Kit) Vouch(t testing.TB, key custody.Version, purpose, issuer string) string {
+	t.Helper()
+	token, _, err := Signer(t, k, evidence.SignerCertificateKind).Sign(context.Background(), evidence.SignerCertificate{
+		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuer, SubjectKeyID: key.KeyID(),
+		SubjectPublicKey: evidence.EncodePublicKey(key.Public()), SubjectPublicKeyHash: evidence.HashBytes(key.Public()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// Certify has the auditor certify a manifest.
+func (k *Kit) Certify(t testing.TB, m *policy.Manifest) string {
+	t.Helper()
+	const purpose = evidence.PurposeDeploymentCertificate
+	return must(policy.Certify(context.Background(), k.roles[purpose].key, m, k.options(purpose)))(t)
+}
+
+// Key returns the key version that signs for a purpose.
+func (k *Kit) Key(t testing.TB, purpose string) custody.Version {
+	t.Helper()
+	return must(k.roles[purpose].key.Current(context.Background()))(t)
+}
+
+// Issuer returns the issuer name of a purpose.
+func (k *Kit) Issuer(purpose string) string { return k.roles[purpose].issuer }
+
+// Rotate gives a purpose a further key version, which is not certified yet.
+func (k *Kit) Rotate(t testing.TB, purpose string) {
+	t.Helper()
+	if err := k.roles[purpose].key.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Trust makes a trust bundle from the kit's certificates and further ones.
+func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
+	t.Helper()
+	var roots []evidence.Root
+	for _, purpose := range []string{evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate} {
+		key := k.Key(t, purpose)
+		roots = append(roots, evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: purpose})
+	}
+	for _, purpose := range Roles {
+		if c := k.Certificates[purpose]; c != "" {
+			more = append(more, c)
+		}
+	}
+	return must(evidence.NewTrust(roots, more, k.Strict.Signers))(t)
+}
+
+// TrustWithout makes a trust bundle that lacks the certificate of one purpose, and holds further ones.
+func (k *Kit) TrustWithout(t testing.TB, purpose string, more ...string) *evidence.Trust {
+	t.Helper()
+	kept := k.Certificates[purpose]
+	k.Certificates[purpose] = ""
+	defer func() { k.Certificates[purpose] = kept }()
+	return k.Trust(t, more...)
+}
+
+// Engine makes the policy engine of the deployment.
+func (k *Kit) Engine(t testing.TB) *policy.Engine {
+	t.Helper()
+	return must(policy.NewEngine(k.Rules, k.Verifier, k.Strict, Signer(t, k, evidence.PolicyDecisionKind), Signer(t, k, evidence.ActionGrantKind),
+		policy.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()}))(t)
+}
+
+// Resign changes the claims of an artifact and signs it again with its role's key. What rests on the artifact still rests on what it
+// was before.
+func Resign[C any](t testing.TB, k *Kit, kind evidence.Kind[C], token string, change func(*C)) string {
+	t.Helper()
+	c := must(evidence.UnverifiedClaims(kind, token))(t)
+	change(&c)
+	return must(evidence.Sign(context.Background(), k.Key(t, kind.Purpose), kind, c))(t)
+}
+
+// Forge signs any header and payload with a key, whatever they say.
+func Forge(t testing.TB, key evidence.Key, header string, payload []byte) string {
+	t.Helper()
+	b64 := base64.RawURLEncoding
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString(payload)
+	return input + "." + b64.EncodeToString(must(key.Sign(context.Background(), []byte(input)))(t))
+}
+
+// StrangerKey is a key that nobody has certified, under the name of one that may be.
+func StrangerKey(t testing.TB, kid string) evidence.Key {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stranger{kid, private}
+}
+
+type stranger struct {
+	kid     string
+	private ed25519.PrivateKey
+}
+
+func (s stranger) KeyID() string { return s.kid }
+
+func (s stranger) Sign(_ context.Context, message []byte) ([]byte, error) {
+	return ed25519.Sign(s.private, message), nil
+}
+
+// must ends the test with err, or returns v.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

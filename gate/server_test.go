@@ -1,0 +1,507 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+)
+
+// api is an API that takes part, over TLS.
+type api struct {
+	kit    *gatetest.Kit
+	used   gatetest.Used
+	server *httptest.Server
+	client *gate.Client
+	posts  atomic.Int32 // what its protected endpoint has made
+	bodies sync.Map     // what it saw
+}
+
+func bind(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" }
+
+func newAPI(t testing.TB) *api {
+	t.Helper()
+	a := &api{kit: gatetest.New(t)}
+	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		a.bodies.Store(string(body), true)
+		a.posts.Add(1)
+		w.WriteHeader(http.StatusCreated)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /challenge", s.Challenge())
+	mux.Handle("POST /verify", s.Verify())
+	mux.Handle("/posts", s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(gate.KeysFrom(r.Context())) != 0 {
+			t.Error("keys that are consumed were handed on")
+		}
+		made(w, r)
+	}), gate.Protect{Bind: bind, MaxBody: 4096}))
+	mux.Handle("/raw", s.Middleware(http.HandlerFunc(made), gate.Protect{Bind: bind, Raw: true}))
+	mux.Handle("/transaction", s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.used.Consume(r.Context(), gate.KeysFrom(r.Context())); err != nil {
+			problem.Write(w, err)
+			return
+		}
+		made(w, r)
+	}), gate.Protect{Bind: bind, InTransaction: true}))
+	a.server = httptest.NewUnstartedServer(mux)
+	a.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that the client did not need after all
+	a.server.StartTLS()
+	t.Cleanup(a.server.Close)
+	a.client, err = gate.NewClient(gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify", HTTP: a.server.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// earn goes the whole way to a capability: challenge, solution, chain, verification.
+func (a *api) earn(t testing.TB, b evidence.Binding) string {
+	t.Helper()
+	ch, err := a.client.Challenge(context.Background(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
+	r.Binding = *ch.Binding
+	admitted, err := a.client.Admit(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admitted.Capability
+}
+
+func bound(resource, content string) evidence.Binding {
+	b := gatetest.Binding()
+	b.Resource, b.ContentHash = resource, evidence.HashBytes([]byte(content))
+	if hash, err := evidence.HashJSON([]byte(content)); err == nil {
+		b.ContentHash = hash
+	}
+	return b
+}
+
+// request is a post with everything that it needs.
+func (a *api) request(t testing.TB, capability, target, content string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+target, strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", gatetest.Token)
+	r.Header.Set(gate.CapabilityHeader, capability)
+	r.Header.Set(gate.RequestProofHeader, a.kit.Proof(t, capability, gatetest.Token, nil))
+	return r
+}
+
+// do makes a request and returns its status and the code of a refusal.
+func (a *api) do(t testing.TB, r *http.Request) (status int, code string) {
+	t.Helper()
+	resp, err := a.server.Client().Do(r)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	var d problem.Details
+	if resp.StatusCode >= 400 {
+		if resp.Header.Get("Content-Type") != problem.ContentType {
+			t.Errorf("a refusal came as %s", resp.Header.Get("Content-Type"))
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
+			t.Error(err)
+		}
+	}
+	return resp.StatusCode, d.Code
+}
+
+func TestMiddleware(t *testing.T) {
+	t.Parallel()
+	header := func(name string, values ...string) func(*http.Request) {
+		return func(r *http.Request) { r.Header[name] = values }
+	}
+	content := func(s string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Body, r.ContentLength, r.GetBody = io.NopCloser(strings.NewReader(s)), int64(len(s)), nil
+		}
+	}
+	const capability, proof = gate.CapabilityHeader, gate.RequestProofHeader
+	for _, row := range []struct {
+		name   string
+		status int
+		code   string
+		change func(*http.Request)
+	}{
+		{"as it was verified", 201, "", func(*http.Request) {}},
+		{"JSON keys in another order", 201, "", content(`{"to":"world","text":"hello"}`)},
+		{"JSON with other white space", 201, "", content("{\n  \"text\": \"hello\",\n  \"to\": \"world\"\n}\n")},
+		{"JSON with escapes of equal value", 201, "", content(`{"text":"\u0068ello","to":"world"}`)},
+		{"content changed by one byte", 403, "capability_binding_mismatch", content(`{"text":"hellp","to":"world"}`)},
+		{"a member added", 403, "capability_binding_mismatch", content(`{"text":"hello","to":"world","x":null}`)},
+		{"a member twice", 422, "content_malformed", content(`{"text":"hello","to":"world","to":"world"}`)},
+		{"a second value", 422, "content_malformed", content(gatetest.Content + gatetest.Content)},
+		{"no JSON", 422, "content_malformed", content(`text=hello`)},
+		{"nothing", 422, "content_malformed", content(``)},
+		{"content too large", 413, "content_too_large", content(`"` + strings.Repeat("x", 5000) + `"`)},
+		{"a number that a double cannot hold", 422, "content_number_lossy", content(`{"text":9007199254740993}`)},
+		{"a bearer token alone", 401, "proof_missing", func(r *http.Request) { r.Header.Del(capability); r.Header.Del(proof) }},
+		{"no capability", 401, "proof_missing", func(r *http.Request) { r.Header.Del(capability) }},
+		{"no request proof", 401, "proof_missing", func(r *http.Request) { r.Header.Del(proof) }},
+		{"an empty request proof", 401, "proof_missing", header(http.CanonicalHeaderKey(proof), "")},
+		{"two capabilities", 401, "proof_missing", header(http.CanonicalHeaderKey(capability), "a", "b")},
+		{"two request proofs", 401, "proof_missing", header(http.CanonicalHeaderKey(proof), "a", "b")},
+		{"another access token", 403, "proof_access_token", header("Authorization", "Bearer stolen")},
+		{"another scheme of authorization", 403, "proof_access_token", header("Authorization", strings.ToLower(gatetest.Token))},
+		{"no access token", 403, "proof_access_token", header("Authorization")},
+		{"two access tokens", 403, "proof_access_token", header("Authorization", gatetest.Token, "Bearer stolen")},
+		{"a query", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.RawQuery = "draft=1" }},
+		{"an empty query", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.ForceQuery = true }},
+		{"another method", 403, "capability_binding_mismatch", func(r *http.Request) { r.Method = http.MethodPut }},
+		{"another spelling of the path", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.RawPath = "/%70osts" }},
+		{"proof and capability exchanged", 403, "jws_algorithm", func(r *http.Request) {
+			c, p := r.Header.Get(capability), r.Header.Get(proof)
+			r.Header.Set(capability, p)
+			r.Header.Set(proof, c)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(t)
+			token := a.earn(t, bound("POST /posts", gatetest.Content))
+			consumed := a.used.Calls()
+			r := a.request(t, token, "/posts", gatetest.Content)
+			row.change(r)
+			status, code := a.do(t, r)
+			if status != row.status || code != row.code {
+				t.Errorf("got %d %s, want %d %s", status, code, row.status, row.code)
+			}
+			if row.status == http.StatusCreated {
+				if a.posts.Load() != 1 {
+					t.Error("the post was not made")
+				}
+				return
+			}
+			if a.posts.Load() != 0 || a.used.Calls() != consumed {
+				t.Error("a refused post has been made or has consumed something")
+			}
+			if status, code := a.do(t, a.request(t, token, "/posts", gatetest.Content)); status != http.StatusCreated {
+				t.Errorf("the valid post is refused afterwards: %d %s", status, code)
+			}
+		})
+	}
+}
+
+// TestBodyArrives holds what the protected handler reads against what was sent, byte for byte.
+func TestBodyArrives(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	const spelt = `{ "to":"world", "text":"hello" }`
+	if status, code := a.do(t, a.request(t, a.earn(t, bound("POST /posts", gatetest.Content)), "/posts", spelt)); status != http.StatusCreated {
+		t.Fatal(status, code)
+	}
+	if _, ok := a.bodies.Load(spelt); !ok {
+		t.Error("the handler read another body than was sent")
+	}
+}
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/posts", "/transaction"} {
+		a := newAPI(t)
+		token := a.earn(t, bound("POST "+path, gatetest.Content))
+		first := a.request(t, token, path, gatetest.Content)
+		for i, want := range []struct {
+			status int
+			code   string
+		}{{201, ""}, {409, "replayed"}} {
+			r := first.Clone(context.Background())
+			r.Body = io.NopCloser(strings.NewReader(gatetest.Content))
+			if status, code := a.do(t, r); status != want.status || code != want.code {
+				t.Errorf("%s, post %d: got %d %s, want %d %s", path, i+1, status, code, want.status, want.code)
+			}
+		}
+		// A fresh proof over the same capability helps no more.
+		if status, code := a.do(t, a.request(t, token, path, gatetest.Content)); status != 409 || code != "replayed" {
+			t.Errorf("%s with a fresh proof: got %d %s", path, status, code)
+		}
+		if a.posts.Load() != 1 {
+			t.Errorf("%d posts were made", a.posts.Load())
+		}
+	}
+}
+
+// TestProofOnce has one request proof stand behind two capabilities: it names one of them.
+func TestProofOnce(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	b := bound("POST /posts", gatetest.Content)
+	first, second := a.earn(t, b), a.earn(t, b)
+	r := a.request(t, second, "/posts", gatetest.Content)
+	r.Header.Set(gate.RequestProofHeader, a.kit.Proof(t, first, gatetest.Token, nil))
+	if status, code := a.do(t, r); status != 403 || code != "proof_other_capability" {
+		t.Errorf("got %d %s", status, code)
+	}
+}
+
+// TestConcurrent makes 64 posts with one capability at once, each with a request proof of its own: one is made.
+func TestConcurrent(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/posts", "/transaction"} {
+		a := newAPI(t)
+		token := a.earn(t, bound("POST "+path, gatetest.Content))
+		var made, replayed atomic.Int32
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for range 64 {
+			r := a.request(t, token, path, gatetest.Content)
+			all.Go(func() {
+				<-start
+				switch status, code := a.do(t, r); {
+				case status == http.StatusCreated:
+					made.Add(1)
+				case status == http.StatusConflict && code == "replayed":
+					replayed.Add(1)
+				default:
+					t.Errorf("got %d %s", status, code)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		if made.Load() != 1 || replayed.Load() != 63 || a.posts.Load() != 1 {
+			t.Errorf("%s: %d made, %d replayed, %d in the endpoint", path, made.Load(), replayed.Load(), a.posts.Load())
+		}
+	}
+}
+
+// TestConcurrentVerify gives one chain to the verify endpoint 16 times at once: one capability is minted.
+func TestConcurrentVerify(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	b := bound("POST /posts", gatetest.Content)
+	ch, err := a.client.Challenge(context.Background(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
+	r.Binding = *ch.Binding
+	var minted atomic.Int32
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if _, err := a.client.Admit(context.Background(), r); err == nil {
+				minted.Add(1)
+			} else {
+				gatetest.WantCode(t, err, "replayed")
+			}
+		})
+	}
+	all.Wait()
+	if minted.Load() != 1 {
+		t.Errorf("%d capabilities were minted", minted.Load())
+	}
+}
+
+func TestInTransaction(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := a.earn(t, bound("POST /own", gatetest.Content))
+	consumed := a.used.Calls()
+	var keys []ledger.Key
+	h := s.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys = gate.KeysFrom(r.Context()) }), gate.Protect{Bind: bind, InTransaction: true})
+	r := a.request(t, token, "/own", gatetest.Content)
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if len(keys) != 2 || keys[0].Kind != "capability" || keys[1].Kind != "request_proof" || keys[0].ID == "" || !keys[1].Expires.After(gatetest.Start) {
+		t.Errorf("the handler was handed %v", keys)
+	}
+	if a.used.Calls() != consumed {
+		t.Error("the middleware has consumed what it left to the handler")
+	}
+	if gate.KeysFrom(context.Background()) != nil {
+		t.Error("there are keys without a middleware")
+	}
+}
+
+func TestRaw(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	const form = "text=hello&to=world"
+	if status, code := a.do(t, a.request(t, a.earn(t, bound("POST /raw", form)), "/raw", form)); status != http.StatusCreated {
+		t.Errorf("got %d %s", status, code)
+	}
+	b := bound("POST /raw", form)
+	b.ContentHash = evidence.HashBytes([]byte(gatetest.Content))
+	token := a.earn(t, b)
+	if status, code := a.do(t, a.request(t, token, "/raw", `{"to":"world","text":"hello"}`)); status != 403 || code != "capability_binding_mismatch" {
+		t.Errorf("reordered JSON, hashed as it is: got %d %s", status, code)
+	}
+	if status, code := a.do(t, a.request(t, token, "/raw", gatetest.Content)); status != http.StatusCreated {
+		t.Errorf("got %d %s", status, code)
+	}
+}
+
+// TestConsumeFails has nothing posted when what is used once cannot be recorded, and nothing told of why.
+func TestConsumeFails(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	token := a.earn(t, bound("POST /posts", gatetest.Content))
+	a.used.Fail = errors.New("password of the database: hunter2")
+	if status, code := a.do(t, a.request(t, token, "/posts", gatetest.Content)); status != 500 || code != "internal" {
+		t.Errorf("got %d %s", status, code)
+	}
+	if a.posts.Load() != 0 {
+		t.Error("a post was made although nothing was consumed")
+	}
+}
+
+func TestClientKeepsCodes(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	_, err := a.client.Challenge(context.Background(), evidence.Binding{Subject: "agent:worker-1"})
+	gatetest.WantCode(t, err, "binding_malformed")
+	r := a.kit.Build(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }})
+	_, err = a.client.Admit(context.Background(), r)
+	gatetest.WantCode(t, err, "session_human_prompt")
+	if a.used.Calls() != 0 {
+		t.Error("a refused chain has consumed something")
+	}
+	_, err = a.client.Admit(context.Background(), gate.AdmitRequest{})
+	gatetest.WantCode(t, err, "artifact_missing")
+	a.server.Close()
+	_, err = a.client.Challenge(context.Background(), gatetest.Binding())
+	gatetest.WantCode(t, err, "gate_unavailable")
+}
+
+// TestClientDistrusts gives the client answers of an API that does not do what it should.
+func TestClientDistrusts(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	r := k.Chain(t)
+	for _, row := range []struct{ name, answer, code string }{
+		{"no capability", `{}`, "gate_answer"},
+		{"no capability id", `{"capability":"c","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
+		{"another binding", `{"capability":"c","capabilityId":"i","bindingHash":"` + other + `"}`, "gate_answer"},
+		{"no JSON", `<html>`, "gate_unavailable"},
+	} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, row.answer) }))
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := c.Admit(context.Background(), r)
+		gatetest.WantCode(t, err, row.code)
+		if a.Capability != "" {
+			t.Errorf("%s: there is a capability", row.name)
+		}
+		server.Close()
+	}
+	for _, raw := range []string{"http://api.example/challenge", "api.example", "https://", "://"} {
+		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: raw, VerifyURL: "https://api.example/verify", HTTP: http.DefaultClient}); err == nil {
+			t.Errorf("a client was made for %q", raw)
+		}
+	}
+	if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: "https://api.example/v"}); err == nil {
+		t.Error("a client was made without an HTTP client")
+	}
+	if _, err := gate.NewServer(k.Gate, nil); err == nil {
+		t.Error("a server was made that consumes nothing")
+	}
+}
+
+// TestVerifyIsStrict gives the verify endpoint requests that are not of its form.
+func TestVerifyIsStrict(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	whole := verifyRequest(t, a.kit)
+	for _, row := range []struct{ name, body, code string }{
+		{"nothing", ``, "query_malformed"},
+		{"an unknown member", `{"x":1,` + whole[1:], "query_malformed"},
+		{"a member twice", `{"binding":{},` + whole[1:], "query_malformed"},
+		{"two values", whole + whole, "query_malformed"},
+		{"too large", `"` + strings.Repeat("x", 300<<10) + `"`, "query_malformed"},
+		{"an empty envelope", `{"envelope":{},"binding":{}}`, "artifact_missing"},
+		{"null", `null`, "artifact_missing"},
+	} {
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+"/verify", strings.NewReader(row.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, code := a.do(t, r); code != row.code {
+			t.Errorf("%s: got %s, want %s", row.name, code, row.code)
+		}
+	}
+	if a.used.Calls() != 0 {
+		t.Error("something was consumed")
+	}
+}
+
+// verifyRequest is a valid request to the verify endpoint.
+func verifyRequest(t testing.TB, k *gatetest.Kit) string {
+	t.Helper()
+	r := k.Chain(t)
+	raw, err := json.Marshal(map[string]any{"envelope": r.Envelope, "binding": r.Binding})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// FuzzVerify gives the verify handler any body: it never panics, answers a problem document or a capability, and consumes nothing
+// unless it gives one.
+func FuzzVerify(f *testing.F) {
+	k := gatetest.New(f)
+	var used gatetest.Used
+	s, err := gate.NewServer(k.Gate, used.Consume)
+	if err != nil {
+		f.Fatal(err)
+	}
+	h := s.Verify()
+	whole := verifyRequest(f, k)
+	f.Add([]byte(whole))
+	f.Add([]byte(whole[:len(whole)/2]))
+	f.Add([]byte(`{"envelope":{"response":{"answers":null}},"binding":{}}`))
+	f.Add([]byte(`{"Envelope":{},"envelope":{}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := used.Calls()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/verify", bytes.NewReader(body)))
+		if w.Code == http.StatusOK {
+			if !strings.Contains(w.Body.String(), `"capability"`) {
+				t.Errorf("a success without a capability: %s", w.Body)
+			}
+			return
+		}
+		var d problem.Details
+		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || d.Code == "" || d.Code == "internal" {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if used.Calls() != before && d.Code != "replayed" {
+			t.Error("a refused request has consumed something")
+		}
+	})
+}
