@@ -2,10 +2,9 @@ package challenge
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -15,146 +14,206 @@ type mutation struct{}
 
 type mutationInput struct {
 	Document   map[string][]int `json:"document"`
-	Operations []operation      `json:"operations"`
+	Operations []string         `json:"operations"`
 }
 
-type operation struct {
-	Op  string `json:"op"`
-	Key string `json:"key"`
-	To  string `json:"to,omitempty"`
-	Num int    `json:"num,omitempty"`
-}
-
+// Bounds on a document and on the operations done to it.
 const (
-	maxMutationKeys = 64
-	maxMutationList = 1024
-	maxOperations   = 512
-	maxMutationNum  = 1 << 30
+	lists         = 26  // one for each letter
+	maxElements   = 512 // of all lists together
+	maxOperations = 256
+	maxElement    = 1 << 30 // either way
 )
+
+const mutationInstructions = `Input: do "operations" to "document" in order. x and y name lists of the document, n is a number. "push x n": append n to x. "add x n": add n to every element of x. "reverse x". "sort x": ascending. "rotate x n": n times, move the first element of x to its end. "copy x y": append the elements of x in order to y, which begins empty if there is none. "move x y": the same, then remove x. "drop x": remove x. The answer text is the final document as JSON, its members sorted by name, without white space, such as {"a":[7,-1],"c":[]}.` + hashIt
 
 func (mutation) Kind() string { return "json" }
 
-func (mutation) Instructions() string {
-	return `The input is a "document", an object whose members are lists of integers, and a list of "operations" to do to it in order. push: append num (0 if absent) to the list at key. add: add num to every element of the list at key. reverse: reverse the list at key. sort: sort the list at key in ascending order. rotate: move the first element of the list at key to its end, num times. move: take the list at key out of the document and append its elements, in order, to the list at to. copy: append the elements of the list at key, in order, to the list at to. drop: take the list at key out of the document. A list at to that is not there begins as an empty one. The answer text is the final document as JSON with its members sorted by name and without any white space, for example {"k0":[1,2],"k1":[]}. Submit the lowercase hex SHA-256 of the answer text.`
-}
-
-func (p mutation) Generate(r io.Reader, d Difficulty) (any, string, error) {
+func (p mutation) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	rnd := &random{r: r}
-	in := mutationInput{Document: make(map[string][]int)}
-	count := pick(d, 2, 4, 6)
-	for k := range count {
-		list := make([]int, rnd.between(2, 4))
-		for i := range list {
-			list[i] = rnd.between(1, 99)
+	width := pick(d, 3, 5, 7)
+	in := mutationInput{Document: make(map[string][]int, width)}
+	var doc document
+	for x := range width {
+		doc[x] = make([]int, rnd.between(2, 4), 16)
+		for i := range doc[x] {
+			doc[x][i] = rnd.between(-99, 99)
 		}
-		in.Document[fmt.Sprintf("k%d", k)] = list
+		in.Document[name(x)] = slices.Clone(doc[x])
 	}
-	doc := clone(in.Document)
-	ops := []string{"push", "add", "reverse", "sort", "rotate", "copy", "move", "drop"}
-	for want := pick(d, 4, 8, 20); len(in.Operations) < want && rnd.err == nil; {
-		o := operation{Op: ops[rnd.below(len(ops))], Key: fmt.Sprintf("k%d", rnd.below(count))}
-		switch o.Op {
-		case "push", "add":
-			o.Num = rnd.between(1, 99)
-		case "rotate":
-			o.Num = rnd.between(1, 3)
-		case "copy", "move":
-			o.To = fmt.Sprintf("k%d", rnd.below(count))
+	for range pick(d, 5, 9, 24) {
+		line := doc.draw(rnd, width)
+		if !doc.apply(line) && rnd.err == nil {
+			return Task{}, "", errUnsolvable(p.Kind())
 		}
-		// An operation that could not be done, or would empty the document, is drawn again.
-		next := clone(doc)
-		if o.apply(next) && len(next) > 1 && size(next) <= 64 {
-			doc, in.Operations = next, append(in.Operations, o)
-		}
+		in.Operations = append(in.Operations, line)
 	}
 	if rnd.err != nil {
-		return nil, "", rnd.err
+		return Task{}, "", rnd.err
 	}
-	answer, err := json.Marshal(doc) // Go sorts the members of a map
-	return in, string(answer), err
+	t, err := newTask(mutationInstructions, in)
+	return t, doc.text(), err
 }
 
-func (p mutation) Solve(_ context.Context, raw json.RawMessage) (string, error) {
+func (p mutation) Solve(_ context.Context, t Task) (string, error) {
 	var in mutationInput
-	if err := evidence.ParseStrict(raw, &in); err != nil || len(in.Operations) > maxOperations || len(in.Document) > maxMutationKeys {
-		return "", malformed(p.Kind())
+	if err := evidence.ParseStrict(t.Input, &in); err != nil || len(in.Operations) > maxOperations {
+		return "", errUnsolvable(p.Kind())
 	}
-	for name, list := range in.Document {
-		if list == nil || len(name) > 32 || slices.ContainsFunc(list, func(n int) bool { return n < -maxMutationNum || n > maxMutationNum }) {
-			return "", malformed(p.Kind())
+	var doc document
+	for key, list := range in.Document {
+		x, ok := letter(key, lists)
+		if !ok || list == nil || slices.ContainsFunc(list, outOfRange) {
+			return "", errUnsolvable(p.Kind())
+		}
+		doc[x] = list
+	}
+	for i := -1; i < len(in.Operations); i++ {
+		if i >= 0 && !doc.apply(in.Operations[i]) || doc.size() > maxElements {
+			return "", errUnsolvable(p.Kind())
 		}
 	}
-	for _, o := range in.Operations {
-		if !o.apply(in.Document) || len(in.Document) > maxMutationKeys || size(in.Document) > maxMutationList {
-			return "", malformed(p.Kind())
-		}
-	}
-	answer, err := json.Marshal(in.Document)
-	if err != nil {
-		return "", malformed(p.Kind())
-	}
-	return string(answer), nil
+	return doc.text(), nil
 }
 
-// apply does o to doc; false means that it cannot be done.
-func (o operation) apply(doc map[string][]int) bool {
-	list, ok := doc[o.Key]
-	if !ok || o.Num < -maxMutationNum || o.Num > maxMutationNum || len(o.To) > 32 {
+func outOfRange(n int) bool { return n < -maxElement || n > maxElement }
+
+// document holds the lists by their letter. What is not in the document is nil.
+type document [lists][]int
+
+// draw returns a random operation that can be done to d, keeps at least two lists and does not let them grow without end.
+func (d *document) draw(rnd *random, width int) string {
+	const mostElements = 40
+	present := make([]int, 0, lists)
+	for x := range width {
+		if d[x] != nil {
+			present = append(present, x)
+		}
+	}
+	x := present[rnd.below(len(present))]
+	ops := []string{"push", "add", "rotate", "reverse", "sort", "copy"}
+	if len(present) > 2 {
+		ops = append(ops, "move", "drop")
+	}
+	op := ops[rnd.below(len(ops))]
+	if op == "copy" && d.size()+len(d[x]) > mostElements {
+		op = "reverse"
+	}
+	line := op + " " + name(x)
+	switch op {
+	case "push":
+		line += " " + strconv.Itoa(rnd.between(-99, 99))
+	case "add":
+		line += " " + strconv.Itoa(rnd.between(2, 99))
+	case "rotate":
+		line += " " + strconv.Itoa(rnd.between(1, 3))
+	case "copy", "move":
+		line += " " + name((x+1+rnd.below(width-1))%width)
+	}
+	return line
+}
+
+// apply does one operation; false means that it is none, or cannot be done.
+func (d *document) apply(line string) bool {
+	w, n := words(line)
+	x, ok := letter(w[1], lists)
+	if !ok || d[x] == nil {
 		return false
 	}
-	switch o.Op {
-	case "push":
-		doc[o.Key] = append(list, o.Num)
-	case "add":
-		for i := range list {
-			if list[i] += o.Num; list[i] < -maxMutationNum || list[i] > maxMutationNum {
-				return false
-			}
+	switch n {
+	case 2:
+		return d.whole(w[0], x)
+	case 3:
+		if w[0] == "copy" || w[0] == "move" {
+			return d.transfer(w[0] == "move", x, w[2])
 		}
+		return d.numeric(w[0], x, w[2])
+	}
+	return false
+}
+
+// whole does the operations that need nothing but a list.
+func (d *document) whole(op string, x int) bool {
+	switch op {
 	case "reverse":
-		slices.Reverse(list)
+		slices.Reverse(d[x])
 	case "sort":
-		slices.Sort(list)
-	case "rotate":
-		if o.Num < 0 {
-			return false
-		}
-		if len(list) > 0 {
-			n := o.Num % len(list)
-			doc[o.Key] = append(slices.Clone(list[n:]), list[:n]...)
-		}
-	case "move":
-		if o.To == "" || o.To == o.Key {
-			return false
-		}
-		delete(doc, o.Key)
-		doc[o.To] = append(slices.Clip(doc[o.To]), list...)
-	case "copy":
-		if o.To == "" {
-			return false
-		}
-		doc[o.To] = append(slices.Clip(doc[o.To]), list...)
+		slices.Sort(d[x])
 	case "drop":
-		delete(doc, o.Key)
+		d[x] = nil
 	default:
 		return false
 	}
 	return true
 }
 
-func clone(doc map[string][]int) map[string][]int {
-	out := make(map[string][]int, len(doc))
-	for k, v := range doc {
-		out[k] = slices.Clone(v)
+// numeric does the operations on a list and a number.
+func (d *document) numeric(op string, x int, operand string) bool {
+	n, ok := number(operand, -maxElement, maxElement)
+	if !ok {
+		return false
 	}
-	return out
+	list := d[x]
+	switch op {
+	case "push":
+		d[x] = append(list, n)
+	case "add":
+		for i := range list {
+			if list[i] += n; outOfRange(list[i]) {
+				return false
+			}
+		}
+	case "rotate":
+		if n < 0 {
+			return false
+		}
+		if len(list) > 0 { // rotating is reversing both parts, then the whole
+			k := n % len(list)
+			slices.Reverse(list[:k])
+			slices.Reverse(list[k:])
+			slices.Reverse(list)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// transfer appends list x to another one, and removes it where it is moved.
+func (d *document) transfer(move bool, x int, to string) bool {
+	y, ok := letter(to, lists)
+	if !ok || y == x {
+		return false
+	}
+	if d[y] = append(d[y], d[x]...); d[y] == nil {
+		d[y] = []int{} // nothing was copied to a new list, which is there all the same
+	}
+	if move {
+		d[x] = nil
+	}
+	return true
 }
 
 // size counts the elements of all lists.
-func size(doc map[string][]int) int {
-	n := 0
-	for _, v := range doc {
-		n += len(v)
+func (d *document) size() (n int) {
+	for _, list := range d {
+		n += len(list)
 	}
 	return n
+}
+
+// text is d as canonical JSON.
+func (d *document) text() string {
+	b := append(make([]byte, 0, 256), '{')
+	for x, list := range d {
+		if list == nil {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(b, '"', 'a'+byte(x), '"', ':', '[')
+		b = append(appendList(b, list), ']')
+	}
+	return string(append(b, '}'))
 }

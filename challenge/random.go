@@ -1,38 +1,67 @@
 package challenge
 
 import (
+	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"io"
 )
 
-// random draws unbiased numbers from a source of random bytes. The first failure of the source sticks.
+// maxDraws bounds the numbers that one task or challenge is made of, so that a source that repeats itself ends in an error instead of
+// a loop. Thousands are drawn at most.
+const maxDraws = 1 << 18
+
+var errStuck = errors.New("challenge: the source of randomness repeats itself")
+
+// random draws unbiased numbers from a source of random bytes. Its first error sticks, and every draw after it is 0.
 type random struct {
-	r   io.Reader
-	err error
+	r     io.Reader
+	err   error
+	drawn int
+	buf   [16]byte // here rather than on the stack, from where it would escape with every draw
+}
+
+// bytes returns n <= 16 random bytes, good until the next draw.
+func (r *random) bytes(n int) []byte {
+	if r.drawn++; r.drawn > maxDraws && r.err == nil {
+		r.err = errStuck
+	}
+	if r.err == nil {
+		_, r.err = io.ReadFull(r.r, r.buf[:n])
+	}
+	if r.err != nil {
+		clear(r.buf[:])
+	}
+	return r.buf[:n]
 }
 
 // below returns a number in [0, n), n > 0.
 func (r *random) below(n int) int {
 	bound := uint32(n)
 	limit := ^uint32(0) - ^uint32(0)%bound // rejection keeps the draw unbiased
-	for r.err == nil {
-		var b [4]byte
-		if _, r.err = io.ReadFull(r.r, b[:]); r.err != nil {
-			break
-		}
-		if v := binary.LittleEndian.Uint32(b[:]); v < limit {
+	for {
+		if v := binary.LittleEndian.Uint32(r.bytes(4)); v < limit {
 			return int(v % bound)
 		}
 	}
-	return 0
 }
 
 // between returns a number in [low, high].
 func (r *random) between(low, high int) int { return low + r.below(high-low+1) }
 
-// shuffle orders n elements at random (Fisher-Yates).
-func (r *random) shuffle(n int, swap func(i, j int)) {
-	for i := n - 1; i > 0; i-- {
-		swap(i, r.below(i+1))
+// two returns two different numbers in [0, n), n > 1.
+func (r *random) two(n int) (int, int) {
+	a := r.below(n)
+	return a, (a + 1 + r.below(n-1)) % n
+}
+
+// shuffle orders s at random (Fisher-Yates).
+func shuffle[T any](r *random, s []T) {
+	for i := len(s) - 1; i > 0; i-- {
+		j := r.below(i + 1)
+		s[i], s[j] = s[j], s[i]
 	}
 }
+
+// id returns a fresh 128-bit identifier as base64url, like [evidence.NewID] but from r.
+func (r *random) id() string { return base64.RawURLEncoding.EncodeToString(r.bytes(16)) }

@@ -2,10 +2,8 @@ package challenge
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
-	"strings"
+	"strconv"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -22,105 +20,151 @@ type routeInput struct {
 // edge is [node, node, cost], good in both directions.
 type edge [3]int
 
+// Bounds on a graph, and with them on the work: nodes * (nodes + edges) steps.
 const (
-	maxRouteNode = 256
-	maxRouteEdge = 2048
-	maxRouteCost = 1 << 20
+	maxNodes = 64
+	maxEdges = 512
+	maxCost  = 1 << 20
 )
+
+const routeInstructions = `Input: an undirected weighted graph. Each of "edges" is [node,node,cost] and can be used in both directions. Find the route from node "from" to node "to" with the least total cost; there is exactly one. The answer text is the route's nodes in order, joined by "-", then ":" and the total cost, such as 3-0-7:19.` + hashIt
 
 func (route) Kind() string { return "route" }
 
-func (route) Instructions() string {
-	return `The input is an undirected weighted graph: "edges" lists [node, node, cost], each usable in both directions. Find the route from node "from" to node "to" whose costs add up to the least; there is exactly one. The answer text is the route's nodes in order, separated by ">", then ":" and its total cost, for example 3>0>7:19. Submit the lowercase hex SHA-256 of the answer text.`
-}
-
-func (p route) Generate(r io.Reader, d Difficulty) (any, string, error) {
+func (route) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	rnd := &random{r: r}
-	nodes, extra := pick(d, 6, 9, 16), pick(d, 4, 9, 24)
+	nodes, edges, hops := pick(d, 6, 10, 20), pick(d, 9, 20, 44), pick(d, 2, 3, 4)
 	for rnd.err == nil {
-		in := routeInput{From: 0, To: nodes - 1}
-		for n := 1; n < nodes; n++ { // a tree first, so that every node can be reached
-			in.Edges = append(in.Edges, edge{rnd.below(n), n, rnd.between(2, 40)})
+		in := routeInput{Edges: drawGraph(rnd, nodes, edges), From: rnd.below(nodes)}
+		s := search(in.Edges, in.From)
+		if in.To = s.farthest(in.From); s.hops[in.To] < hops {
+			continue
 		}
-		for range extra {
-			a, b := rnd.below(nodes), rnd.below(nodes)
-			if a != b {
-				in.Edges = append(in.Edges, edge{a, b, rnd.between(2, 40)})
-			}
+		if rnd.err != nil {
+			break
 		}
-		rnd.shuffle(len(in.Edges), func(i, j int) { in.Edges[i], in.Edges[j] = in.Edges[j], in.Edges[i] })
-		if answer, unique := cheapest(in); unique && strings.Count(answer, ">") > 1 {
-			return in, answer, rnd.err
-		}
+		t, err := newTask(routeInstructions, in)
+		return t, s.text(in.To), err
 	}
-	return nil, "", rnd.err
+	return Task{}, "", rnd.err
 }
 
-func (p route) Solve(_ context.Context, raw json.RawMessage) (string, error) {
+// drawGraph draws a connected graph without loops and parallel edges.
+func drawGraph(rnd *random, nodes, edges int) []edge {
+	graph := make([]edge, 0, edges)
+	var joined [maxNodes]uint64 // bit b of joined[a]: there is an edge between a and b
+	join := func(a, b int) {
+		if joined[a]&(1<<b) == 0 {
+			joined[a] |= 1 << b
+			joined[b] |= 1 << a
+			graph = append(graph, edge{a, b, rnd.between(2, 60)})
+		}
+	}
+	for n := 1; n < nodes; n++ { // a tree first, which reaches every node
+		join(n, rnd.below(n))
+	}
+	for len(graph) < edges && rnd.err == nil {
+		join(rnd.two(nodes))
+	}
+	shuffle(rnd, graph)
+	return graph
+}
+
+func (p route) Solve(_ context.Context, t Task) (string, error) {
 	var in routeInput
-	if err := evidence.ParseStrict(raw, &in); err != nil || len(in.Edges) > maxRouteEdge || in.From == in.To {
-		return "", malformed(p.Kind())
+	if err := evidence.ParseStrict(t.Input, &in); err != nil || !in.valid() {
+		return "", errUnsolvable(p.Kind())
 	}
-	for _, e := range append([]edge{{in.From, in.To, 1}}, in.Edges...) {
-		if min(e[0], e[1]) < 0 || max(e[0], e[1]) >= maxRouteNode || e[2] < 1 || e[2] > maxRouteCost {
-			return "", malformed(p.Kind())
-		}
+	s := search(in.Edges, in.From)
+	if s.ways[in.To] != 1 {
+		return "", errUnsolvable(p.Kind())
 	}
-	answer, unique := cheapest(in)
-	if !unique {
-		return "", malformed(p.Kind())
-	}
-	return answer, nil
+	return s.text(in.To), nil
 }
 
-// cheapest finds the cheapest route (Dijkstra's algorithm, counting the ways to each node) and whether it is the only one.
-func cheapest(in routeInput) (answer string, unique bool) {
-	n := max(in.From, in.To) + 1
+func (in *routeInput) valid() bool {
+	if len(in.Edges) > maxEdges || in.From == in.To || !node(in.From) || !node(in.To) {
+		return false
+	}
 	for _, e := range in.Edges {
-		n = max(n, e[0]+1, e[1]+1)
+		if !node(e[0]) || !node(e[1]) || e[2] < 1 || e[2] > maxCost {
+			return false
+		}
 	}
-	const far = 1 << 40
-	cost, ways, before, done := make([]int, n), make([]int, n), make([]int, n), make([]bool, n)
-	for i := range cost {
-		cost[i] = far
-	}
-	cost[in.From], ways[in.From], before[in.From] = 0, 1, -1
+	return true
+}
+
+func node(n int) bool { return n >= 0 && n < maxNodes }
+
+// routes are the cheapest routes from one node to every other.
+type routes struct {
+	cost, before, hops [maxNodes]int
+	ways               [maxNodes]int // cheapest routes to a node: 0, 1, or 2 for more than one
+}
+
+// search finds the cheapest routes and counts them: Dijkstra's algorithm. Costs are positive, so the routes to a node are all known
+// when it is settled.
+func search(graph []edge, from int) (s routes) {
+	var settled [maxNodes]bool
+	s.ways[from], s.before[from] = 1, -1
 	for {
 		at := -1
-		for i := range n {
-			if !done[i] && cost[i] < far && (at < 0 || cost[i] < cost[at]) {
-				at = i
+		for n := range maxNodes {
+			if s.ways[n] > 0 && !settled[n] && (at < 0 || s.cost[n] < s.cost[at]) {
+				at = n
 			}
 		}
 		if at < 0 {
-			break
+			return s
 		}
-		done[at] = true
-		for _, e := range in.Edges {
-			next := -1
+		settled[at] = true
+		for _, e := range graph {
 			switch at {
 			case e[0]:
-				next = e[1]
+				s.extend(at, e[1], e[2])
 			case e[1]:
-				next = e[0]
-			}
-			if next < 0 || next == at {
-				continue
-			}
-			switch c := cost[at] + e[2]; {
-			case c < cost[next]:
-				cost[next], ways[next], before[next] = c, ways[at], at
-			case c == cost[next]:
-				ways[next] = min(ways[next]+ways[at], 2) // two are as good as many
+				s.extend(at, e[0], e[2])
 			}
 		}
 	}
-	if ways[in.To] != 1 {
-		return "", false
+}
+
+// extend takes the routes to node at further to node to.
+func (s *routes) extend(at, to, cost int) {
+	cost += s.cost[at]
+	switch {
+	case s.ways[to] == 0 || cost < s.cost[to]:
+		s.cost[to], s.before[to], s.hops[to], s.ways[to] = cost, at, s.hops[at]+1, s.ways[at]
+	case cost == s.cost[to]:
+		s.ways[to] = 2
 	}
-	var path []string
-	for at := in.To; at >= 0; at = before[at] {
-		path = append([]string{fmt.Sprint(at)}, path...)
+}
+
+// farthest returns the node with the most hops among those that exactly one cheapest route leads to; from itself if there is none.
+func (s *routes) farthest(from int) (to int) {
+	to = from
+	for n := range maxNodes {
+		if s.ways[n] == 1 && s.hops[n] > s.hops[to] {
+			to = n
+		}
 	}
-	return fmt.Sprintf("%s:%d", strings.Join(path, ">"), cost[in.To]), true
+	return to
+}
+
+// text is the answer text for the route to a node.
+func (s *routes) text(to int) string {
+	var path [maxNodes]int
+	i := len(path)
+	for at := to; at >= 0; at = s.before[at] {
+		i--
+		path[i] = at
+	}
+	b := make([]byte, 0, 64)
+	for k, n := range path[i:] {
+		if k > 0 {
+			b = append(b, '-')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return string(strconv.AppendInt(append(b, ':'), int64(s.cost[to]), 10))
 }

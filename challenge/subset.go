@@ -2,11 +2,8 @@ package challenge
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -15,108 +12,167 @@ import (
 type subset struct{}
 
 type subsetInput struct {
-	Numbers []int `json:"numbers"`
-	Size    int   `json:"size"`
-	Sum     int   `json:"sum"`
-	Even    int   `json:"even"`
+	Apart   []pair `json:"apart"`
+	Even    int    `json:"even"`
+	Numbers []int  `json:"numbers"`
+	Size    int    `json:"size"`
+	Sum     int    `json:"sum"`
 }
 
+type pair [2]int
+
+// Bounds on the numbers, and with maxVisits on the work.
 const (
-	maxSubsetNumbers = 24
-	maxSubsetNumber  = 1 << 20
+	maxNumbers = 24
+	maxNumber  = 1 << 20
+	maxApart   = 64
+	maxVisits  = 1 << 18 // partial choices; an honest task stays far below
 )
+
+const subsetInstructions = `Input: distinct numbers. Choose exactly "size" of "numbers" so that they add up to "sum", exactly "even" of them are even, and no pair in "apart" is chosen with both its numbers. There is exactly one such choice. The answer text is the chosen numbers in ascending order with commas, such as 12,57,301.` + hashIt
 
 func (subset) Kind() string { return "subset" }
 
-func (subset) Instructions() string {
-	return `The input has distinct "numbers". Choose exactly "size" of them that add up to "sum" and of which exactly "even" are even numbers; there is exactly one such choice. The answer text is the chosen numbers in ascending order, separated by commas, for example 12,57,301. Submit the lowercase hex SHA-256 of the answer text.`
-}
-
-func (p subset) Generate(r io.Reader, d Difficulty) (any, string, error) {
+func (subset) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	rnd := &random{r: r}
-	n, k := pick(d, 8, 12, 18), pick(d, 3, 4, 6)
 	for rnd.err == nil {
-		seen := make(map[int]bool, n)
-		var in subsetInput
-		for len(in.Numbers) < n && rnd.err == nil {
-			if v := rnd.between(10, 9999); !seen[v] {
-				seen[v] = true
-				in.Numbers = append(in.Numbers, v)
-			}
+		in := drawSubset(rnd, d)
+		s := newChooser(&in)
+		if s.run(); s.found != 1 || s.visits > maxVisits/2 {
+			continue // drawn again: a second choice, or close to what a solver refuses
 		}
 		if rnd.err != nil {
 			break
 		}
-		in.Size = k
-		for _, v := range in.Numbers[:k] { // the numbers are in random order, so the first k are a random choice
-			in.Sum += v
-			in.Even += 1 - v%2
-		}
-		rnd.shuffle(n, func(i, j int) { in.Numbers[i], in.Numbers[j] = in.Numbers[j], in.Numbers[i] })
-		if answer, unique := choose(in); unique {
-			return in, answer, rnd.err
-		}
+		t, err := newTask(subsetInstructions, in)
+		return t, s.text(), err
 	}
-	return nil, "", rnd.err
+	return Task{}, "", rnd.err
 }
 
-func (p subset) Solve(_ context.Context, raw json.RawMessage) (string, error) {
+// drawSubset draws a task that has at least one answer.
+func drawSubset(rnd *random, d Difficulty) subsetInput {
+	count, high := pick(d, 10, 16, 20), pick(d, 999, 9_999, 99_999)
+	in := subsetInput{Size: pick(d, 4, 6, 8), Numbers: make([]int, 0, count)}
+	for len(in.Numbers) < count && rnd.err == nil {
+		if n := rnd.between(10, high); !slices.Contains(in.Numbers, n) {
+			in.Numbers = append(in.Numbers, n)
+		}
+	}
+	if rnd.err != nil {
+		return subsetInput{}
+	}
+	for _, n := range in.Numbers[:in.Size] { // they are in random order, so the first ones are a random choice
+		in.Sum += n
+		in.Even += 1 - n%2
+	}
+	for want := pick(d, 1, 3, 4); len(in.Apart) < want && rnd.err == nil; {
+		i, k := rnd.two(count)
+		p := pair{min(in.Numbers[i], in.Numbers[k]), max(in.Numbers[i], in.Numbers[k])}
+		if (i >= in.Size || k >= in.Size) && !slices.Contains(in.Apart, p) {
+			in.Apart = append(in.Apart, p)
+		}
+	}
+	shuffle(rnd, in.Numbers)
+	return in
+}
+
+func (p subset) Solve(_ context.Context, t Task) (string, error) {
 	var in subsetInput
-	err := evidence.ParseStrict(raw, &in)
-	bad := slices.ContainsFunc(in.Numbers, func(v int) bool { return v < 0 || v > maxSubsetNumber })
-	if err != nil || bad || len(in.Numbers) > maxSubsetNumbers || in.Size < 1 || in.Size > len(in.Numbers) {
-		return "", malformed(p.Kind())
+	if err := evidence.ParseStrict(t.Input, &in); err != nil || !in.valid() {
+		return "", errUnsolvable(p.Kind())
 	}
-	answer, unique := choose(in)
-	if !unique {
-		return "", malformed(p.Kind())
+	s := newChooser(&in)
+	if s.run(); s.found != 1 || s.visits > maxVisits {
+		return "", errUnsolvable(p.Kind())
 	}
-	return answer, nil
+	return s.text(), nil
 }
 
-// choose finds the choice that meets the constraints and whether it is the only one. It goes through at most all choices of
-// Size among maxSubsetNumbers numbers, and cuts off what can no longer reach the sum.
-func choose(in subsetInput) (answer string, unique bool) {
-	numbers := slices.Clone(in.Numbers)
+func (in *subsetInput) valid() bool {
+	if len(in.Numbers) > maxNumbers || in.Size < 1 || in.Size > len(in.Numbers) || len(in.Apart) > maxApart {
+		return false
+	}
+	for i, n := range in.Numbers {
+		if n < 0 || n > maxNumber || slices.Contains(in.Numbers[:i], n) {
+			return false
+		}
+	}
+	for _, p := range in.Apart {
+		if p[0] == p[1] || !slices.Contains(in.Numbers, p[0]) || !slices.Contains(in.Numbers, p[1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// chooser goes through the choices in depth-first order and cuts off those that can no longer reach the sum.
+type chooser struct {
+	numbers [maxNumbers]int // ascending
+	reach   [maxNumbers + 1]int
+	apart   [maxNumbers]uint32 // bit k of apart[i]: i and k must not be chosen together
+	count   int
+	even    int
+	sum     int
+	size    int
+
+	visits int    // partial choices seen so far
+	found  int    // choices that meet the constraints; the search ends with the second
+	choice uint32 // the first of them
+}
+
+func newChooser(in *subsetInput) *chooser {
+	s := &chooser{count: len(in.Numbers), even: in.Even, sum: in.Sum, size: in.Size}
+	numbers := s.numbers[:copy(s.numbers[:], in.Numbers)]
 	slices.Sort(numbers)
-	// The sums of the first i numbers: the reach of any number of further picks follows from them.
-	prefix := make([]int, len(numbers)+1)
-	for i, v := range numbers {
-		prefix[i+1] = prefix[i] + v
+	for i, n := range numbers { // reach[i] is the sum of the first i numbers: what further picks can add follows from it
+		s.reach[i+1] = s.reach[i] + n
 	}
-	picked := make([]int, 0, in.Size)
-	var found []int
-	count := 0
-	var search func(from, sum, even int)
-	search = func(from, sum, even int) {
-		left := in.Size - len(picked)
-		if left == 0 {
-			if sum == in.Sum && even == in.Even {
-				if count++; count == 1 {
-					found = slices.Clone(picked)
-				}
+	for _, p := range in.Apart {
+		i, k := slices.Index(numbers, p[0]), slices.Index(numbers, p[1])
+		s.apart[i] |= 1 << k
+		s.apart[k] |= 1 << i
+	}
+	return s
+}
+
+func (s *chooser) run() { s.visit(0, s.size, s.sum, s.even, 0) }
+
+// visit completes a choice by left more of the numbers from index from on, which must add sum and even.
+func (s *chooser) visit(from, left, sum, even int, choice uint32) {
+	if s.visits++; s.visits > maxVisits || even < 0 || even > left {
+		return
+	}
+	if left == 0 {
+		if sum == 0 { // even is 0 too, by the check above
+			if s.found++; s.found == 1 {
+				s.choice = choice
 			}
-			return
 		}
-		for i := from; i+left <= len(numbers) && count < 2; i++ {
-			if sum+prefix[i+left]-prefix[i] > in.Sum {
-				return // the smallest further picks are already too much
-			}
-			if sum+numbers[i]+prefix[len(numbers)]-prefix[len(numbers)-left+1] < in.Sum {
-				continue // the largest further picks are not enough
-			}
-			picked = append(picked, numbers[i])
-			search(i+1, sum+numbers[i], even+1-numbers[i]%2)
-			picked = picked[:len(picked)-1]
+		return
+	}
+	most := s.reach[s.count] - s.reach[s.count-left+1] // by the largest picks after the next one
+	for i := from; i+left <= s.count && s.found < 2; i++ {
+		n := s.numbers[i]
+		if s.reach[i+left]-s.reach[i] > sum {
+			return // the smallest picks from here on are already too much
+		}
+		if n+most < sum || s.apart[i]&choice != 0 {
+			continue
+		}
+		s.visit(i+1, left-1, sum-n, even-1+n%2, choice|1<<i)
+	}
+}
+
+// text is the answer text of the choice that was found.
+func (s *chooser) text() string {
+	var chosen [maxNumbers]int
+	k := 0
+	for i := range s.count {
+		if s.choice&(1<<i) != 0 {
+			chosen[k] = s.numbers[i]
+			k++
 		}
 	}
-	search(0, 0, 0)
-	if count != 1 {
-		return "", false
-	}
-	texts := make([]string, len(found))
-	for i, v := range found {
-		texts[i] = fmt.Sprint(v)
-	}
-	return strings.Join(texts, ","), true
+	return string(appendList(make([]byte, 0, 96), chosen[:k]))
 }

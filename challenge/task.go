@@ -10,25 +10,27 @@ import (
 
 // Task is one public task: all that a solver sees of it.
 type Task struct {
-	ID   string `json:"id"`
+	ID   string `json:"id"` // unique in its challenge
 	Kind string `json:"kind"`
-	// Instructions are complete: whoever reads them and Input can find the answer text. The answer is its lowercase hex SHA-256.
+	// Instructions are complete: they and Input define the answer text. The answer is the lowercase hex SHA-256 of that text.
 	Instructions string          `json:"instructions"`
 	Input        json.RawMessage `json:"input"`
 }
 
-// Pack is one kind of task. A deployment can add packs of its own, which its clients have never seen.
+// Pack is one kind of task. Implementations must be safe for concurrent use.
 type Pack interface {
-	// Kind names the kind; it is part of the token.
+	// Kind names the kind: 1 to 32 characters of a-z, 0-9 and _. It is part of the token.
 	Kind() string
-	// Instructions describe every task of the kind completely.
-	Instructions() string
-	// Generate makes a task's input with randomness from r, and the one correct answer text.
-	Generate(r io.Reader, d Difficulty) (input any, answer string, err error)
-	// Solve finds the answer text from the input alone. Its work is bounded whatever the input; an input that is malformed or too
-	// large is an error.
-	Solve(ctx context.Context, input json.RawMessage) (answer string, err error)
+	// Generate makes a task with randomness from r and nothing else, and finds the one correct answer text. It proves that there
+	// is no other. The issuer fills in ID and Kind.
+	Generate(r io.Reader, d Difficulty) (t Task, answer string, err error)
+	// Solve finds the answer text from the public task alone. The task may come from an adversary: Solve bounds its work and
+	// memory whatever the task says, and returns an error for one that is malformed, too large, or has not exactly one answer.
+	Solve(ctx context.Context, t Task) (answer string, err error)
 }
+
+// Builtin returns the four kinds of the seed: route, vm, json and subset.
+func Builtin() []Pack { return []Pack{route{}, vm{}, mutation{}, subset{}} }
 
 // Difficulty is how much work a challenge asks for.
 type Difficulty string
@@ -37,31 +39,47 @@ type Difficulty string
 const (
 	Lite     Difficulty = "lite"     // fewer, smaller tasks for quick local checks
 	Standard Difficulty = "standard" // the default
-	Gauntlet Difficulty = "gauntlet" // larger randomised work for stricter gates
+	Gauntlet Difficulty = "gauntlet" // a larger work set for stricter gates
 )
 
-// defaultTasks is how many tasks each difficulty has.
-var defaultTasks = map[Difficulty]int{Lite: 2, Standard: 4, Gauntlet: 6}
+// tasks is how many tasks a challenge of difficulty d has unless its issuer is told otherwise; zero for what is no difficulty.
+func (d Difficulty) tasks() int {
+	switch d {
+	case Lite:
+		return 2
+	case Standard:
+		return 4
+	case Gauntlet:
+		return 6
+	}
+	return 0
+}
 
-// pick returns the value for a difficulty.
+// pick returns the value for a difficulty. What is none gets the hardest.
 func pick[T any](d Difficulty, lite, standard, gauntlet T) T {
 	switch d {
 	case Lite:
 		return lite
-	case Gauntlet:
-		return gauntlet
-	default:
+	case Standard:
 		return standard
+	default:
+		return gauntlet
 	}
 }
 
-// Builtin returns the four kinds of the seed.
-func Builtin() []Pack { return []Pack{route{}, vm{}, mutation{}, subset{}} }
+// hashIt ends the instructions of every built-in kind.
+const hashIt = " The answer is the lowercase hex SHA-256 of the answer text."
 
-// answerHash is the answer that a solver sends: the hash of the answer text.
-func answerHash(text string) string { return evidence.HashBytes([]byte(text)) }
+// answerOf is the answer to a task whose answer text is text.
+func answerOf(text string) string { return evidence.HashBytes([]byte(text)) }
 
-// malformed is the refusal of a task that cannot be solved.
-func malformed(kind string) error {
-	return evidence.Refuse("challenge_malformed", "a %s task of the challenge is malformed, too large or has no answer", kind)
+// newTask makes the public form of a built-in task.
+func newTask(instructions string, input any) (Task, error) {
+	raw, err := json.Marshal(input)
+	return Task{Instructions: instructions, Input: raw}, err
+}
+
+// errUnsolvable is the refusal of a task that no honest issuer makes.
+func errUnsolvable(kind string) error {
+	return evidence.Refuse("challenge_malformed", "a %s task of the challenge is malformed, too large, or has not exactly one answer", kind)
 }

@@ -2,9 +2,8 @@ package challenge
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -13,116 +12,173 @@ import (
 type vm struct{}
 
 type vmInput struct {
-	Program []instruction `json:"program"`
+	Modulus   int      `json:"modulus"`
+	Program   []string `json:"program"`
+	Registers []int    `json:"registers"`
 }
 
-// instruction is an operation, a register, and either a register or a number.
-type instruction struct {
-	Op  string `json:"op"`
-	Reg string `json:"reg"`
-	Src string `json:"src,omitempty"` // a register; Num counts where it is absent
-	Num int    `json:"num,omitempty"`
-}
-
+// Bounds on a program, and with maxSteps on the work.
 const (
+	registers  = 4
+	counter    = registers - 1 // the register that counts the rounds of a loop
 	maxProgram = 256
-	maxSteps   = 20_000
-	wordMask   = 0xFFFF
-	maxOperand = 1 << 16
+	maxModulus = 1 << 20
+	maxSteps   = 1 << 16
 )
 
-var registers = []string{"a", "b", "c", "d"}
+const vmInstructions = `Input: a program for a machine with the registers a, b, c, d, whose first values are "registers". Run it from its first line until it has passed its last. x is a register, y a register or a number, k a number. "set x y": x becomes y. "add x y", "sub x y", "mul x y": x becomes x+y, x-y, x*y modulo "modulus", never negative. "jnz x k": unless x is 0, go on k lines from here (back if k is negative), otherwise with the next line. "jlt x y k": the same, if x is less than y. The answer text is the last values of a, b, c, d with commas, such as 5,0,71,8.` + hashIt
 
 func (vm) Kind() string { return "vm" }
 
-func (vm) Instructions() string {
-	return `The input is the "program" of a machine with four registers a, b, c, d, all 0 at the start. Run it from its first instruction; it ends after the last. Each instruction has "op", a register "reg" and an operand: the value of register "src" if there is one, else the number "num" (0 if absent). set: reg = operand. add, sub, mul, xor: reg = reg op operand, modulo 65536 (never negative). jnz: if reg is not 0, go on num instructions further (negative: back), otherwise with the next one. The answer text is the final registers as a=1,b=2,c=3,d=4. Submit the lowercase hex SHA-256 of the answer text.`
-}
-
-func (p vm) Generate(r io.Reader, d Difficulty) (any, string, error) {
+func (p vm) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	rnd := &random{r: r}
-	ops := []string{"add", "sub", "mul", "xor"}
-	var in vmInput
-	for _, reg := range registers {
-		in.Program = append(in.Program, instruction{Op: "set", Reg: reg, Num: rnd.between(1, 999)})
+	in := vmInput{Modulus: rnd.between(20_000, 65_000), Registers: make([]int, registers)}
+	for i := range in.Registers {
+		in.Registers[i] = rnd.below(in.Modulus)
 	}
-	for range pick(d, 1, 2, 4) { // loops over d, which counts down and is touched by nothing else
-		in.Program = append(in.Program, instruction{Op: "set", Reg: "d", Num: rnd.between(3, pick(d, 5, 9, 30))})
-		body := rnd.between(2, pick(d, 2, 3, 6))
-		for range body {
-			i := instruction{Op: ops[rnd.below(len(ops))], Reg: registers[rnd.below(3)]}
-			if rnd.below(2) == 0 {
-				i.Src = registers[rnd.below(4)]
-			} else {
-				i.Num = rnd.between(1, 999)
-			}
-			in.Program = append(in.Program, i)
-		}
-		in.Program = append(in.Program, instruction{Op: "sub", Reg: "d", Num: 1}, instruction{Op: "jnz", Reg: "d", Num: -(body + 1)})
+	low, high := pick(d, 3, 5, 20), pick(d, 6, 12, 60)
+	for range pick(d, 1, 2, 3) {
+		in.Program = append(in.Program, drawLoop(rnd, rnd.between(low, high), pick(d, 3, 4, 7))...)
 	}
-	answer, ok := execute(in.Program)
-	if rnd.err == nil && !ok {
-		return nil, "", malformed(p.Kind())
+	if rnd.err != nil {
+		return Task{}, "", rnd.err
 	}
-	return in, answer, rnd.err
+	answer, ok := in.run()
+	if !ok {
+		return Task{}, "", errUnsolvable(p.Kind())
+	}
+	t, err := newTask(vmInstructions, in)
+	return t, answer, err
 }
 
-func (p vm) Solve(_ context.Context, raw json.RawMessage) (string, error) {
-	var in vmInput
-	if err := evidence.ParseStrict(raw, &in); err != nil || len(in.Program) > maxProgram {
-		return "", malformed(p.Kind())
+// drawLoop draws a loop over a body of size lines. Its counter is touched by nothing in the body, so it ends. One comparison in the
+// body may skip the line after it, so what is computed cannot be read off the program.
+func drawLoop(rnd *random, rounds, size int) []string {
+	ops := [...]string{"add", "sub", "mul"}
+	lines := make([]string, 0, size+3)
+	lines = append(lines, "set "+name(counter)+" "+strconv.Itoa(rounds))
+	skip := rnd.below(size - 1)
+	for i := range size {
+		x, y := rnd.two(counter)
+		switch {
+		case i == skip:
+			lines = append(lines, "jlt "+name(x)+" "+name(y)+" 2")
+		case rnd.below(2) == 0:
+			lines = append(lines, ops[rnd.below(3)]+" "+name(x)+" "+strconv.Itoa(rnd.between(2, 999)))
+		default:
+			lines = append(lines, ops[rnd.below(3)]+" "+name(x)+" "+name(y))
+		}
 	}
-	answer, ok := execute(in.Program)
+	return append(lines, "sub "+name(counter)+" 1", "jnz "+name(counter)+" -"+strconv.Itoa(size+1))
+}
+
+func (p vm) Solve(_ context.Context, t Task) (string, error) {
+	var in vmInput
+	if err := evidence.ParseStrict(t.Input, &in); err != nil {
+		return "", errUnsolvable(p.Kind())
+	}
+	answer, ok := in.run()
 	if !ok {
-		return "", malformed(p.Kind())
+		return "", errUnsolvable(p.Kind())
 	}
 	return answer, nil
 }
 
-// execute runs a program, at most maxSteps instructions of it.
-func execute(program []instruction) (string, bool) {
-	var reg [4]int
-	at := 0
-	for steps := 0; at >= 0 && at < len(program); steps++ {
-		i := program[at]
-		r, ok := register(i.Reg)
-		if !ok || steps == maxSteps || i.Num > maxOperand || i.Num < -maxOperand {
+// run returns the answer text. It is false for what is no program, for one that goes on for more than maxSteps lines, and for one
+// that jumps out of itself.
+func (in *vmInput) run() (string, bool) {
+	if in.Modulus < 2 || in.Modulus > maxModulus || len(in.Registers) != registers || len(in.Program) > maxProgram {
+		return "", false
+	}
+	m := machine{modulus: in.Modulus}
+	for i, v := range in.Registers {
+		if v < 0 || v >= in.Modulus {
 			return "", false
 		}
-		operand := i.Num
-		if i.Src != "" {
-			src, ok := register(i.Src)
-			if !ok {
-				return "", false
-			}
-			operand = reg[src]
-		}
-		at++
-		switch i.Op {
-		case "set":
-			reg[r] = operand & wordMask
-		case "add":
-			reg[r] = (reg[r] + operand) & wordMask
-		case "sub":
-			reg[r] = (reg[r] - operand) & wordMask
-		case "mul":
-			reg[r] = reg[r] * operand & wordMask
-		case "xor":
-			reg[r] = (reg[r] ^ operand) & wordMask
-		case "jnz":
-			if reg[r] != 0 {
-				at += i.Num - 1
-			}
-		default:
+		m.reg[i] = v
+	}
+	program := make([]instruction, len(in.Program))
+	for i, line := range in.Program {
+		var ok bool
+		if program[i], ok = compile(line, in.Modulus); !ok {
 			return "", false
 		}
 	}
-	return fmt.Sprintf("a=%d,b=%d,c=%d,d=%d", reg[0], reg[1], reg[2], reg[3]), true
+	for steps := 0; m.at != len(program); steps++ {
+		if steps == maxSteps || m.at < 0 || m.at > len(program) {
+			return "", false
+		}
+		m.step(program[m.at])
+	}
+	return string(appendList(make([]byte, 0, 32), m.reg[:])), true
 }
 
-func register(name string) (int, bool) {
-	if len(name) != 1 || name[0] < 'a' || name[0] > 'd' {
-		return 0, false
+// instruction is one line of a program.
+type instruction struct {
+	op   string
+	x, y int
+	yReg bool // y is a register
+	k    int
+}
+
+// arity is how many words an instruction has.
+var arity = map[string]int{"set": 3, "add": 3, "sub": 3, "mul": 3, "jnz": 3, "jlt": 4}
+
+func compile(line string, modulus int) (i instruction, ok bool) {
+	w, n := words(line)
+	if n == 0 || n != arity[w[0]] {
+		return i, false
 	}
-	return int(name[0] - 'a'), true
+	i.op = w[0]
+	if i.x, ok = letter(w[1], registers); !ok {
+		return i, false
+	}
+	if i.op == "jnz" {
+		i.k, ok = number(w[2], -maxProgram, maxProgram)
+		return i, ok
+	}
+	if i.y, i.yReg = letter(w[2], registers); !i.yReg {
+		if i.y, ok = number(w[2], 0, modulus-1); !ok {
+			return i, false
+		}
+	}
+	if i.op == "jlt" {
+		i.k, ok = number(w[3], -maxProgram, maxProgram)
+	}
+	return i, ok
+}
+
+// machine is the state of a run.
+type machine struct {
+	reg     [registers]int
+	modulus int
+	at      int
+}
+
+// step executes one instruction.
+func (m *machine) step(i instruction) {
+	x, y := m.reg[i.x], i.y
+	if i.yReg {
+		y = m.reg[i.y]
+	}
+	next := 1
+	switch i.op {
+	case "set":
+		m.reg[i.x] = y
+	case "add":
+		m.reg[i.x] = (x + y) % m.modulus
+	case "sub":
+		m.reg[i.x] = (x - y + m.modulus) % m.modulus
+	case "mul":
+		m.reg[i.x] = x * y % m.modulus
+	case "jnz":
+		if x != 0 {
+			next = i.k
+		}
+	case "jlt":
+		if x < y {
+			next = i.k
+		}
+	}
+	m.at += next
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/actionproof/mediator/wire"
 )
 
-// Client asks a trigger service. It is safe for concurrent use.
+// Client asks a trigger service. Refusals keep their codes; trigger_unavailable means that there was no proper answer, and then
+// what was asked for may have been done. It is safe for concurrent use.
 type Client struct {
 	base string
 	peer wire.Peer
@@ -31,4 +32,25 @@ func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
 	var e Event
 	err := c.peer.Call(ctx, c.base+"/v1/events/claim", claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()}, &e)
 	return e, err
+}
+
+// Release gives a claimed event back. See [Service.Release].
+func (c *Client) Release(ctx context.Context, eventID, runtime string) (Event, error) {
+	var e Event
+	err := c.peer.Call(ctx, c.base+"/v1/events/release", finishRequest{EventID: eventID, Runtime: runtime}, &e)
+	return e, err
+}
+
+// Done says that the session of an event has ended. See [Service.Done].
+func (c *Client) Done(ctx context.Context, eventID, runtime string) (Event, error) {
+	var e Event
+	err := c.peer.Call(ctx, c.base+"/v1/events/done", finishRequest{EventID: eventID, Runtime: runtime}, &e)
+	return e, err
+}
+
+// Report puts an event on record that nobody verified, and returns its id. See [Service.Report].
+func (c *Client) Report(ctx context.Context, kind, method, source string, payload []byte) (string, error) {
+	var kept accepted
+	err := c.peer.Call(ctx, c.base+"/v1/events", reportRequest{Kind: kind, Method: method, Source: source, Payload: payload}, &kept)
+	return kept.EventID, err
 }

@@ -1,11 +1,10 @@
-// Package trigger keeps the events that start agents, each with an origin that the service verified itself, and signs for one
-// event and one binding the two artifacts that say so: the trigger origin proof and the trigger receipt (seed:
-// createTriggerOriginProof, createTriggerReceipt).
 package trigger
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -14,19 +13,23 @@ import (
 type Event struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind"`   // evidence.TriggerSourceEvent and its like
-	Source string `json:"source"` // the configured source's name
+	Source string `json:"source"` // the configured source's name, or who reported it
 	Method string `json:"method"` // how the origin was verified: evidence.MethodWebhookSignature and its like
 	// EvidenceID names the evidence at its origin: a delivery id, a fire time, a message id. It is good for one event.
 	EvidenceID string `json:"evidenceId"`
-	// EvidenceHash is the hash of what was verified; PayloadHash that of the payload's bytes.
-	EvidenceHash string          `json:"evidenceHash"`
-	PayloadHash  string          `json:"payloadHash"`
-	Type         string          `json:"type,omitempty"` // the source's own name for what happened, such as release.published
-	Payload      json.RawMessage `json:"payload,omitempty"`
-	ReceivedAt   time.Time       `json:"receivedAt"`
-	ExpiresAt    time.Time       `json:"expiresAt"`
-	State        State           `json:"state"`
-	ClaimedBy    string          `json:"claimedBy,omitempty"` // the runtime
+	// EvidenceHash is the hash of the canonical JSON of what was verified, such as {deliveryId, payload, signature}.
+	EvidenceHash string `json:"evidenceHash"`
+	// PayloadHash is the hash of the payload's RFC 8785 canonical form or, where it has none (it is no JSON, names a member twice, or
+	// holds a number that no double can), of its bytes as they came.
+	PayloadHash    string `json:"payloadHash"`
+	HumanInitiated bool   `json:"humanInitiated"`
+	Type           string `json:"type,omitempty"` // the source's own name for what happened, such as release.published
+	// Payload is the payload; one that is no JSON is a JSON string here. Lists leave it out.
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	ReceivedAt time.Time       `json:"receivedAt"`
+	ExpiresAt  time.Time       `json:"expiresAt"`
+	State      State           `json:"state"`
+	ClaimedBy  string          `json:"claimedBy,omitempty"` // the runtime
 }
 
 // State is where an event is on its way.
@@ -35,43 +38,105 @@ type State string
 // The states of an event.
 const (
 	Received State = "received" // waits for a runtime
-	Claimed  State = "claimed"  // opened a session
+	Claimed  State = "claimed"  // has opened a session
+	Done     State = "done"     // its session has ended
+	Expired  State = "expired"  // grew too old before it was done
 )
 
-// Verified reports whether the event can be the reason of a post: not asked for by a human, and verified by something other than
-// somebody's word.
-func (e Event) Verified() error {
-	switch e.Kind {
-	case evidence.TriggerSourceEvent, evidence.TriggerScheduled, evidence.TriggerAutonomousPolicy:
-	case evidence.TriggerHumanRequest:
-		return evidence.Refuse("trigger_human", "the event %s was asked for by a human, so it stands behind no post", e.ID)
-	default:
-		return evidence.Refuse("trigger_unverified", "nobody knows what the event %s is", e.ID)
-	}
-	switch e.Method {
-	case evidence.MethodWebhookSignature, evidence.MethodSchedulerLock, evidence.MethodPolicyEngineDecision, evidence.MethodQueueClaim, evidence.MethodExternalAttestation:
-		return nil
-	default:
-		return evidence.Refuse("trigger_unverified", "the origin of the event %s was not verified: its method is %s", e.ID, e.Method)
-	}
+// origins says which kind of event each method of verification can stand behind. A method that no source of this package uses is
+// not here: nothing that it names was verified by this service.
+var origins = map[string]string{
+	evidence.MethodWebhookSignature:     evidence.TriggerSourceEvent,
+	evidence.MethodQueueClaim:           evidence.TriggerSourceEvent,
+	evidence.MethodSchedulerLock:        evidence.TriggerScheduled,
+	evidence.MethodPolicyEngineDecision: evidence.TriggerAutonomousPolicy,
 }
 
-// newEvent makes an event of a payload. evidenceOf is what was verified, as a value whose canonical JSON is hashed.
-func newEvent(kind, source, method, evidenceID, eventType string, payload []byte, evidenceOf any) (Event, error) {
-	hash, err := evidence.HashValue(evidenceOf)
+// Verified refuses an event that cannot be the reason of a post: one that a human asked for (trigger_human), or whose origin rests
+// on somebody's word (trigger_unverified).
+func (e Event) Verified() error {
+	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
+		return evidence.Refuse("trigger_human", "the event %s was asked for by a human, so it stands behind no post", e.ID)
+	}
+	if kind, ok := origins[e.Method]; !ok || kind != e.Kind {
+		return evidence.Refuse("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind, e.Method)
+	}
+	return nil
+}
+
+// Bounds of what an event says of its origin, in bytes.
+const (
+	maxID   = 200
+	maxType = 128
+)
+
+// arrival is what a source has brought in and verified, before it is an event.
+type arrival struct {
+	kind, source, method string
+	evidenceID, typ      string
+	payload              []byte
+	// verified is what was verified, as a value whose canonical JSON is hashed.
+	verified map[string]string
+	// keys are good for one event of the source; empty means the evidence id alone.
+	keys []string
+}
+
+// event makes an event. It refuses what could not be signed or shown later: by then a post would have been paid for.
+func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Event, error) {
+	switch {
+	case len(a.payload) > maxPayload:
+		return Event{}, evidence.Refuse("event_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
+	case !utf8.Valid(a.payload):
+		return Event{}, evidence.Refuse("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
+	case !isID(a.evidenceID) || !isID(a.source):
+		return Event{}, evidence.Refuse("event_malformed", "the event's id at its origin, or its source, is not 1 to %d printable ASCII characters without spaces", maxID)
+	case len(a.typ) > maxType || !utf8.ValidString(a.typ):
+		return Event{}, evidence.Refuse("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
+	}
+	hash, err := evidence.HashValue(a.verified)
 	if err != nil {
 		return Event{}, err
 	}
-	e := Event{
-		ID: "evt_" + evidence.NewID(), Kind: kind, Source: source, Method: method, EvidenceID: evidenceID, EvidenceHash: hash,
-		PayloadHash: evidence.HashBytes(payload), Type: eventType, State: Received,
+	return Event{
+		ID: "evt_" + evidence.NewID(), Kind: a.kind, Source: a.source, Method: a.method, EvidenceID: a.evidenceID, EvidenceHash: hash,
+		PayloadHash: payloadHash(a.payload), HumanInitiated: a.kind == evidence.TriggerHumanRequest, Type: a.typ, Payload: asJSON(a.payload),
+		ReceivedAt: now, ExpiresAt: now.Add(maxAge), State: Received,
+	}, nil
+}
+
+// singleUse returns the keys that are good for one event of the source.
+func (a arrival) singleUse() []string {
+	return slices.Concat([]string{"id:" + a.evidenceID}, a.keys)
+}
+
+func payloadHash(payload []byte) string {
+	if h, err := evidence.HashJSON(payload); err == nil {
+		return h
 	}
-	if json.Valid(payload) {
-		e.Payload = payload
-	} else if len(payload) > 0 {
-		if e.Payload, err = json.Marshal(string(payload)); err != nil { // what is no JSON reaches the agent as a JSON string
-			return Event{}, err
+	return evidence.HashBytes(payload)
+}
+
+// asJSON returns a payload as JSON: itself, or a string of it.
+func asJSON(payload []byte) json.RawMessage {
+	if len(payload) == 0 || json.Valid(payload) {
+		return payload
+	}
+	s, err := json.Marshal(string(payload))
+	if err != nil { // a string always marshals
+		return nil
+	}
+	return s
+}
+
+// isID reports whether s can stand in claims, in logs and in a file name's place without being anything else than a name.
+func isID(s string) bool {
+	if s == "" || len(s) > maxID {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' {
+			return false
 		}
 	}
-	return e, nil
+	return true
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,30 +17,68 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
+const (
+	// maxMessages bounds the messages of a folder that are taken in one round.
+	maxMessages = 1024
+	// doneEvery is how often old messages are removed from the folder done.
+	doneEvery = time.Hour
+)
+
+// The folders of a queue.
+const (
+	folderNew     = "new"     // producers move finished files into it
+	folderClaimed = "claimed" // this service's; no event yet
+	folderDone    = "done"    // an event
+	folderRefused = "refused" // no event, ever
+)
+
 // Queue is a source that claims messages from a spool directory, as a mail directory is used: a producer writes a file elsewhere
-// on the same file system and moves it into new; the service claims it by moving it into claimed, which the file system lets one
-// process do, and into done once the event is durable. The file's name is the message's id.
+// on the same file system and moves it into new; the service claims it by moving it into claimed, and into done once the event is
+// durable. The file's name is the message's id, good for one event; names that begin with a full stop are left alone. What is no
+// plain file of the right size and owner goes to refused.
+//
+// Whoever can move a file into new can start an agent. One service at a time works on the directory; a further one waits for it.
 type Queue struct {
+	// Owners are the users whose messages are taken, besides the service's own user and the owner of the directory. It is set before
+	// Run.
+	Owners []uint32
+
 	name string
 	dir  string
 	poll time.Duration
 }
 
-// NewQueue makes a queue over a directory and makes its folders new, claimed and done.
+// NewQueue makes a queue over a directory, which is looked at every poll (zero means 1 s), and makes its folders. It refuses a folder
+// that every user may write.
 func NewQueue(name, dir string, poll time.Duration) (*Queue, error) {
 	if poll <= 0 {
 		poll = time.Second
 	}
 	q := &Queue{name: name, dir: dir, poll: poll}
-	for _, sub := range []string{"new", "claimed", "done"} {
-		if err := os.MkdirAll(q.in(sub, ""), 0o700); err != nil {
+	for _, folder := range []string{"", folderNew, folderClaimed, folderDone, folderRefused} {
+		if err := q.prepare(folder); err != nil {
 			return nil, fmt.Errorf("trigger: queue %s: %w", name, err)
 		}
 	}
 	return q, nil
 }
 
-func (q *Queue) in(sub, id string) string { return filepath.Join(q.dir, sub, id) }
+func (q *Queue) prepare(folder string) error {
+	path := q.in(folder, "")
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("%s is not a directory that only some may write", path)
+	}
+	return nil
+}
+
+func (q *Queue) in(folder, id string) string { return filepath.Join(q.dir, folder, id) }
 
 // Name returns the source's name.
 func (q *Queue) Name() string { return q.name }
@@ -46,12 +86,24 @@ func (q *Queue) Name() string { return q.name }
 // Run claims messages until ctx ends. A message that was claimed but not yet an event when an earlier process ended is taken
 // first: its id makes sure that it becomes one event and no more.
 func (q *Queue) Run(ctx context.Context, s *Service) error {
+	directory, err := os.Open(q.dir)
+	if err != nil {
+		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
+	}
+	defer directory.Close() // and with it the lock
+	owners, err := q.owners(directory)
+	if err != nil {
+		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
+	}
 	tick := time.NewTicker(q.poll)
 	defer tick.Stop()
+	var swept time.Time
 	for {
-		for _, sub := range []string{"claimed", "new"} {
-			if err := q.take(ctx, s, sub); err != nil && ctx.Err() == nil {
-				s.o.Log.Error("the queue could not be read", zap.String("source", q.name), zap.Error(err))
+		if syscall.Flock(int(directory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			q.round(ctx, s, owners)
+			if now := s.o.Now(); now.Sub(swept) >= doneEvery {
+				q.sweep(s, now.Add(-s.o.Retention))
+				swept = now
 			}
 		}
 		select {
@@ -62,51 +114,91 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 	}
 }
 
-// take makes an event of each message in a folder.
-func (q *Queue) take(ctx context.Context, s *Service, sub string) error {
-	entries, err := os.ReadDir(q.in(sub, ""))
+// owners are the users whose messages are taken.
+func (q *Queue) owners(directory *os.File) ([]uint32, error) {
+	info, err := directory.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var failed error
-	for _, entry := range entries {
-		if sub == "new" {
-			err := os.Rename(q.in("new", entry.Name()), q.in("claimed", entry.Name()))
-			if errors.Is(err, os.ErrNotExist) {
-				continue // another process has claimed it
-			}
-			if err != nil {
-				failed = errors.Join(failed, err)
-				continue
-			}
-		}
-		if err := q.event(ctx, s, entry.Name()); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("message %s: %w", entry.Name(), err))
-		}
-	}
-	return failed
+	owner, _, err := ownerOf(info)
+	return append([]uint32{uint32(os.Geteuid()), owner}, q.Owners...), err
 }
 
-func (q *Queue) event(ctx context.Context, s *Service, id string) error {
-	payload, err := readMessage(q.in("claimed", id))
-	if err != nil {
-		return err
+// round takes what is there. What fails is in the log, and tried again in the next round.
+func (q *Queue) round(ctx context.Context, s *Service, owners []uint32) {
+	for _, folder := range []string{folderClaimed, folderNew} {
+		ids, err := q.messages(folder)
+		if err != nil {
+			s.o.Log.Error("the queue cannot be read", zap.String("source", q.name), zap.Error(err))
+		}
+		for _, id := range ids {
+			if ctx.Err() != nil {
+				return
+			}
+			if err := q.take(ctx, s, folder, id, owners); err != nil && ctx.Err() == nil {
+				s.o.Log.Error("a message was not taken", zap.String("source", q.name), zap.String("message", id), zap.Error(err))
+			}
+		}
 	}
-	e, err := newEvent(evidence.TriggerSourceEvent, q.name, evidence.MethodQueueClaim, id, "", payload, map[string]string{
-		"queue": q.name, "messageId": id, "payload": evidence.HashBytes(payload),
-	})
-	if err != nil {
-		return err
-	}
-	if _, _, err := s.add(ctx, e); err != nil {
-		return err
-	}
-	return os.Rename(q.in("claimed", id), q.in("done", id))
 }
 
-// readMessage reads a bounded, regular file. A link could make any file that the service can read into a message.
-func readMessage(path string) ([]byte, error) {
+// messages returns the names in a folder, in order, but not more than maxMessages of them.
+func (q *Queue) messages(folder string) ([]string, error) {
+	d, err := os.Open(q.in(folder, ""))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(maxMessages)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") })
+	slices.Sort(names)
+	return names, err
+}
+
+// take makes an event of one message.
+func (q *Queue) take(ctx context.Context, s *Service, folder, id string, owners []uint32) error {
+	claimed := q.in(folderClaimed, id)
+	if folder == folderNew {
+		if _, err := os.Lstat(claimed); err == nil {
+			return errors.New("a message of this name is being worked on") // moving would put this one in its place
+		}
+		if err := os.Rename(q.in(folderNew, id), claimed); err != nil {
+			return err
+		}
+	}
+	payload, err := readMessage(claimed, s.o.MaxPayload, owners)
+	if err == nil {
+		hash := evidence.HashBytes(payload)
+		_, _, err = s.add(ctx, arrival{
+			kind: evidence.TriggerSourceEvent, source: q.name, method: evidence.MethodQueueClaim, evidenceID: id, payload: payload,
+			verified: map[string]string{"queue": q.name, "messageId": id, "payload": hash, "claimedAt": s.o.Now().UTC().Format(time.RFC3339Nano)},
+		})
+	}
+	if refused := new(evidence.Refusal); errors.As(err, &refused) { // it will not get better
+		s.o.Log.Warn("message refused", zap.String("source", q.name), zap.String("message", id), zap.String("code", refused.Code()), zap.Error(refused))
+		return os.Rename(claimed, q.in(folderRefused, id))
+	}
+	if err != nil {
+		return err
+	}
+	done := q.in(folderDone, id)
+	if _, err := os.Lstat(done); err == nil {
+		s.o.Log.Warn("message refused: its id has been used before", zap.String("source", q.name), zap.String("message", id))
+		return os.Rename(claimed, q.in(folderRefused, id))
+	}
+	return os.Rename(claimed, done)
+}
+
+// readMessage reads a bounded, plain file of a known owner. A symbolic or a hard link could make any file that the service can read,
+// or that one of the owners has written for something else, into a message.
+func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
+		return nil, evidence.Refuse("event_malformed", "the message is not a plain file")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +207,43 @@ func readMessage(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxPayload {
-		return nil, fmt.Errorf("it is not a regular file of at most %d bytes", maxPayload)
+	owner, links, err := ownerOf(info)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || links != 1:
+		return nil, evidence.Refuse("event_malformed", "the message is not a plain file with one name")
+	case !slices.Contains(owners, owner):
+		return nil, evidence.Refuse("event_malformed", "the message belongs to the user %d, whose messages are not taken", owner)
 	}
-	return io.ReadAll(io.LimitReader(f, maxPayload))
+	raw, err := io.ReadAll(io.LimitReader(f, int64(maxSize)+1))
+	if err == nil && len(raw) > maxSize {
+		err = evidence.Refuse("event_too_large", "the message is larger than %d bytes", maxSize)
+	}
+	return raw, err
+}
+
+func ownerOf(info os.FileInfo) (uid uint32, links uint64, err error) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0, errors.New("the file system tells no owner")
+	}
+	return st.Uid, uint64(st.Nlink), nil
+}
+
+// sweep removes messages that have long been events.
+func (q *Queue) sweep(s *Service, before time.Time) {
+	entries, err := os.ReadDir(q.in(folderDone, ""))
+	for _, entry := range entries {
+		info, e := entry.Info()
+		if e == nil && info.ModTime().Before(before) {
+			e = os.Remove(q.in(folderDone, entry.Name()))
+		}
+		if !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		s.o.Log.Error("old messages were not removed", zap.String("source", q.name), zap.Error(err))
+	}
 }

@@ -3,7 +3,9 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -12,10 +14,32 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Schedule is a source that makes an event at each time of a cron expression. The lock is durable: the fire time is the event's
-// evidence id, and each is good for one event, whatever the number of schedulers. Times that passed while no scheduler ran are not
-// made up for.
+const (
+	// maxSpec bounds a cron expression, in bytes.
+	maxSpec = 256
+	// maxSleep bounds a timer: it does not see that the clock was set, or that the machine slept.
+	maxSleep = time.Minute
+	// maxBack is how far back missed fire times are looked for.
+	maxBack = 10 * 365 * 24 * time.Hour
+	// lateness is how late a fire time is still fired at; later ones are missed.
+	lateness = 2 * maxSleep
+)
+
+// Missed says what becomes of fire times that pass while no scheduler runs.
+type Missed int
+
+// The policies for missed fire times.
+const (
+	SkipMissed Missed = iota // they do not come again
+	FireLatest               // the latest of them is fired, once, as soon as a scheduler runs again
+)
+
+// Schedule is a source that makes an event at each time of a cron expression. The lock is durable: the fire time is good for one
+// event of the schedule, whatever the number of schedulers on one store, and wherever the clock is set.
 type Schedule struct {
+	// Missed is the policy for missed fire times. It is set before Run.
+	Missed Missed
+
 	name    string
 	spec    string
 	times   cron.Schedule
@@ -23,52 +47,159 @@ type Schedule struct {
 	payload []byte
 }
 
-// NewSchedule reads a cron expression of five fields, or a descriptor such as @hourly or "@every 30s", in a time zone.
+// NewSchedule reads a cron expression of five fields, or a descriptor such as @hourly, in a time zone (an IANA name; empty is UTC).
+// "@every 30s" fires at the multiples of its period since the year 1, so that all schedulers agree. payload is handed to the agent
+// with each event.
 func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
-	location, err := time.LoadLocation(zone) // the empty name is UTC
+	fail := func(err error) (*Schedule, error) { return nil, fmt.Errorf("trigger: schedule %s: %w", name, err) }
+	location, err := time.LoadLocation(zone)
 	if err != nil {
-		return nil, fmt.Errorf("trigger: schedule %s: %w", name, err)
+		return fail(err)
 	}
-	times, err := cron.ParseStandard(spec)
+	if location == time.Local {
+		return fail(errors.New("the zone Local is another one on another machine; name it"))
+	}
+	times, err := parseCron(spec)
 	if err != nil {
-		return nil, fmt.Errorf("trigger: schedule %s: %w", name, err)
+		return fail(err)
 	}
 	raw, err := json.Marshal(payload)
 	if err != nil {
-		return nil, fmt.Errorf("trigger: schedule %s: %w", name, err)
+		return fail(err)
 	}
 	return &Schedule{name: name, spec: spec, times: times, zone: location, payload: raw}, nil
+}
+
+func parseCron(spec string) (cron.Schedule, error) {
+	if len(spec) > maxSpec {
+		return nil, fmt.Errorf("the cron expression is longer than %d bytes", maxSpec)
+	}
+	if strings.HasPrefix(spec, "TZ=") || strings.HasPrefix(spec, "CRON_TZ=") {
+		return nil, errors.New("the time zone has a setting of its own") // and the parser panics on some
+	}
+	times, err := cron.ParseStandard(spec)
+	if err != nil {
+		return nil, err
+	}
+	if every, ok := times.(cron.ConstantDelaySchedule); ok {
+		return multiples(every.Delay), nil
+	}
+	if times.Next(time.Unix(0, 0).UTC()).IsZero() {
+		return nil, errors.New("the cron expression never comes true")
+	}
+	return times, nil
+}
+
+// multiples fires at the multiples of a period. The parser's own schedule would count from its start, which differs between schedulers.
+type multiples time.Duration
+
+// Next returns the first multiple after t.
+func (m multiples) Next(t time.Time) time.Time {
+	d := time.Duration(m)
+	return t.Truncate(d).Add(d)
 }
 
 // Name returns the source's name.
 func (c *Schedule) Name() string { return c.name }
 
-// Run makes events until ctx ends. An event that could not be kept is said in the log; its time does not come again.
+// Run makes events until ctx ends. A fire time whose event could not be kept is in the log; it does not come again.
 func (c *Schedule) Run(ctx context.Context, s *Service) error {
-	for {
-		now := s.o.Now()
-		next := c.times.Next(now.In(c.zone))
-		timer := time.NewTimer(next.Sub(now))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-		if err := c.fire(ctx, s, next); err != nil && ctx.Err() == nil {
-			s.o.Log.Error("a scheduled event was not kept", zap.String("source", c.name), zap.Error(err))
-		}
-	}
-}
-
-func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) error {
-	stamp := at.UTC().Format(time.RFC3339)
-	e, err := newEvent(evidence.TriggerScheduled, c.name, evidence.MethodSchedulerLock, stamp, c.spec, c.payload, map[string]string{
-		"schedule": c.name, "cron": c.spec, "zone": c.zone.String(), "fireTime": stamp,
-	})
+	after, err := c.start(ctx, s)
 	if err != nil {
 		return err
 	}
-	_, _, err = s.add(ctx, e)
-	return err
+	for {
+		next := c.next(after)
+		if next.IsZero() {
+			s.o.Log.Error("the schedule does not come true any more", zap.String("source", c.name))
+			<-ctx.Done()
+			return nil
+		}
+		if !sleepUntil(ctx, s.o.Now, next) {
+			return nil
+		}
+		if now := s.o.Now(); now.Sub(next) > lateness {
+			after = now
+			if c.Missed != FireLatest {
+				s.o.Log.Warn("fire times were missed", zap.String("source", c.name), zap.Time("since", next))
+				continue
+			}
+			next = c.latest(next.Add(-1), now)
+		} else {
+			after = next
+		}
+		c.fire(ctx, s, next)
+	}
+}
+
+// start returns the time after which the next fire time is looked for, and fires what an earlier process missed where that is the
+// policy. A schedule that has never fired has missed nothing.
+func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
+	now := s.o.Now()
+	if c.Missed != FireLatest {
+		return now, nil
+	}
+	key, err := s.store.last(ctx, c.name)
+	if err != nil {
+		return now, err
+	}
+	last, err := time.Parse(time.RFC3339, strings.TrimPrefix(key, "id:"))
+	if err != nil {
+		return now, nil
+	}
+	if at := c.latest(last, now); !at.IsZero() {
+		c.fire(ctx, s, at)
+	}
+	return now, nil
+}
+
+func (c *Schedule) next(after time.Time) time.Time { return c.times.Next(after.In(c.zone)) }
+
+// latest returns the latest fire time after one time and not after another, or the zero time. It looks back in growing steps: the
+// times of a long pause are not all counted.
+func (c *Schedule) latest(after, until time.Time) time.Time {
+	for back := time.Minute; back < maxBack; back *= 2 {
+		from := until.Add(-back)
+		whole := !from.After(after)
+		if whole {
+			from = after
+		}
+		var found time.Time
+		for t := c.next(from); !t.IsZero() && !t.After(until); t = c.next(t) {
+			found = t
+		}
+		if whole || !found.IsZero() {
+			return found
+		}
+	}
+	return time.Time{}
+}
+
+// fire makes the event of one fire time, unless it is there already.
+func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
+	stamp := at.UTC().Format(time.RFC3339)
+	_, _, err := s.add(ctx, arrival{
+		kind: evidence.TriggerScheduled, source: c.name, method: evidence.MethodSchedulerLock, evidenceID: stamp, typ: c.spec, payload: c.payload,
+		verified: map[string]string{"schedule": c.name, "cron": c.spec, "zone": c.zone.String(), "fireTime": stamp},
+	})
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Error("a scheduled event was not kept", zap.String("source", c.name), zap.Time("at", at), zap.Error(err))
+	}
+}
+
+// sleepUntil reports whether the clock has come to t; if not, ctx has ended.
+func sleepUntil(ctx context.Context, now func() time.Time, t time.Time) bool {
+	for {
+		left := t.Sub(now())
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		timer := time.NewTimer(min(left, maxSleep))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+	}
 }

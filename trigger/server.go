@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -20,23 +21,42 @@ type (
 		Runtime    string `json:"runtime"`
 		WaitMillis int64  `json:"waitMillis"`
 	}
+	finishRequest struct {
+		EventID string `json:"eventId"`
+		Runtime string `json:"runtime"`
+	}
+	reportRequest struct {
+		Kind    string          `json:"kind"`
+		Method  string          `json:"method"`
+		Source  string          `json:"source"`
+		Payload json.RawMessage `json:"payload,omitempty"`
+	}
 )
 
-const (
-	maxWait   = time.Minute
-	listLimit = 100
-)
+// listLimit bounds a list of events.
+const listLimit = 100
 
-// NewServer answers the internal API, which sidecars use: POST /v1/evidence, POST /v1/events/claim, GET /v1/events and
-// GET /v1/events/{id}. Whoever reaches it may have evidence signed, so it must be out of the agent's reach.
+// NewServer answers the internal API, which sidecars and operators use: POST /v1/evidence, POST /v1/events/claim, .../release and
+// .../done, POST /v1/events (a report), GET /v1/events and GET /v1/events/{id}. Whoever reaches it may have evidence signed, so it
+// must be out of the agent's reach.
 func NewServer(s *Service) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/evidence", wire.Handle(func(ctx context.Context, ask evidenceRequest) (Evidence, error) {
 		return s.Evidence(ctx, ask.EventID, ask.Binding)
 	}))
 	mux.Handle("POST /v1/events/claim", wire.Handle(func(ctx context.Context, ask claimRequest) (Event, error) {
-		wait := min(max(0, time.Duration(ask.WaitMillis)*time.Millisecond), maxWait)
+		wait := time.Duration(min(max(0, ask.WaitMillis), maxWait.Milliseconds())) * time.Millisecond
 		return s.Claim(ctx, Claim{EventID: ask.EventID, Runtime: ask.Runtime, Wait: wait})
+	}))
+	mux.Handle("POST /v1/events/release", wire.Handle(func(ctx context.Context, ask finishRequest) (Event, error) {
+		return s.Release(ctx, ask.EventID, ask.Runtime)
+	}))
+	mux.Handle("POST /v1/events/done", wire.Handle(func(ctx context.Context, ask finishRequest) (Event, error) {
+		return s.Done(ctx, ask.EventID, ask.Runtime)
+	}))
+	mux.Handle("POST /v1/events", wire.Handle(func(ctx context.Context, ask reportRequest) (accepted, error) {
+		id, err := s.Report(ctx, ask.Kind, ask.Method, ask.Source, ask.Payload)
+		return accepted{EventID: id}, err
 	}))
 	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
 		events, err := s.List(r.Context(), listLimit)

@@ -11,76 +11,116 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-var migrations = []string{`
-CREATE TABLE events (
-	seq      INTEGER PRIMARY KEY,
-	id       TEXT NOT NULL UNIQUE,
-	source   TEXT NOT NULL,
-	evidence TEXT NOT NULL,      -- good for one event of its source
-	state    TEXT NOT NULL,
-	expires  INTEGER NOT NULL,   -- Unix milliseconds
-	event    TEXT NOT NULL,      -- the whole Event, JSON
-	UNIQUE (source, evidence)
-);
-CREATE INDEX events_waiting ON events (seq) WHERE state = 'received';
-CREATE TABLE spent (
-	event  TEXT NOT NULL,
-	action TEXT NOT NULL,
-	number INTEGER NOT NULL,
-	PRIMARY KEY (event, action, number)
-) WITHOUT ROWID;
-`}
-
 // store keeps events durably in an SQLite file of its own.
 type store struct{ db *ledger.DB }
 
-// add keeps an event. The second event with the same evidence of the same source is not kept; known is then the first one's id.
-func (s store) add(ctx context.Context, e Event) (known string, err error) {
+// add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the event that the
+// key was used for, or empty where it was used for none.
+func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
+	e.Payload = nil // has a column of its own
 	raw, err := json.Marshal(e)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	err = s.db.Write(ctx, func(tx *sql.Tx) error {
-		r, err := tx.Exec(`INSERT INTO events (id, source, evidence, state, expires, event) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (source, evidence) DO NOTHING`,
-			e.ID, e.Source, e.EvidenceID, e.State, e.ExpiresAt.UnixMilli(), string(raw))
-		if err != nil {
+	claimable := e.Verified() == nil
+	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		if known, fresh, err = see(tx, e.Source, e.ID, keys); err != nil || !fresh {
 			return err
 		}
-		if n, err := r.RowsAffected(); err != nil || n == 1 {
-			return err
-		}
-		return tx.QueryRow(`SELECT id FROM events WHERE source = ? AND evidence = ?`, e.Source, e.EvidenceID).Scan(&known)
+		_, err = tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			e.ID, e.Source, e.EvidenceID, e.State, claimable, e.ExpiresAt.UnixMilli(), string(raw), payload)
+		return err
 	})
-	return known, err
+	return known, fresh && err == nil, err
 }
 
-func (s store) get(ctx context.Context, id string) (Event, error) {
-	return scanEvent(s.db.Read().QueryRowContext(ctx, `SELECT event FROM events WHERE id = ?`, id), id)
+// see uses keys up for an event, or for nothing where id is empty.
+func (s store) see(ctx context.Context, source, id string, keys []string) (known string, fresh bool, err error) {
+	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		known, fresh, err = see(tx, source, id, keys)
+		return err
+	})
+	return known, fresh && err == nil, err
 }
 
-func scanEvent(row *sql.Row, id string) (Event, error) {
+// see is all or nothing: once one key is known, the others stay free. They may be an attacker's, who has put a fresh delivery id
+// before an old body.
+func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool, err error) {
+	for _, key := range keys {
+		switch err := tx.QueryRow(`SELECT event FROM seen WHERE source = ? AND key = ?`, source, key).Scan(&known); {
+		case err == nil:
+			return known, false, nil
+		case !errors.Is(err, sql.ErrNoRows):
+			return "", false, err
+		}
+	}
+	for _, key := range keys {
+		if _, err := tx.Exec(`INSERT INTO seen (source, key, event) VALUES (?, ?, ?)`, source, key, id); err != nil {
+			return "", false, err
+		}
+	}
+	return "", true, nil
+}
+
+// last returns the greatest key of a source.
+func (s store) last(ctx context.Context, source string) (string, error) {
+	var key sql.NullString
+	err := s.db.Read().QueryRowContext(ctx, `SELECT max(key) FROM seen WHERE source = ?`, source).Scan(&key)
+	return key.String, err
+}
+
+const (
+	selectEvent = `SELECT event, state, claimed_by, payload FROM events `
+	selectFacts = `SELECT event, state, claimed_by, NULL FROM events ` // without the payload
+)
+
+// scan reads one event. What can change has a column of its own.
+func scan(scan func(...any) error, now time.Time) (Event, error) {
 	var e Event
-	var raw []byte
-	if err := row.Scan(&raw); errors.Is(err, sql.ErrNoRows) {
-		return e, evidence.Refuse("event_unknown", "no event has the id %.80q", id)
-	} else if err != nil {
+	var raw, payload []byte
+	var state State
+	var runtime string
+	if err := scan(&raw, &state, &runtime, &payload); err != nil {
 		return e, err
 	}
-	return e, json.Unmarshal(raw, &e)
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return e, err
+	}
+	e.State, e.ClaimedBy, e.Payload = state, runtime, asJSON(payload)
+	if (state == Received || state == Claimed) && !now.Before(e.ExpiresAt) {
+		e.State = Expired // the next sweep will write it down
+	}
+	return e, nil
 }
 
-// list returns the newest events.
-func (s store) list(ctx context.Context, limit int) ([]Event, error) {
-	rows, err := s.db.Read().QueryContext(ctx, `SELECT event FROM events ORDER BY seq DESC LIMIT ?`, limit)
+// one reads the event with this id.
+func one(row *sql.Row, id string, now time.Time) (Event, error) {
+	e, err := scan(row.Scan, now)
+	if errors.Is(err, sql.ErrNoRows) {
+		return e, evidence.Refuse("event_unknown", "no event has the id %.80q", id)
+	}
+	return e, err
+}
+
+func (s store) get(ctx context.Context, id string, now time.Time) (Event, error) {
+	return one(s.db.Read().QueryRowContext(ctx, selectEvent+`WHERE id = ?`, id), id, now)
+}
+
+func (s store) facts(ctx context.Context, id string, now time.Time) (Event, error) {
+	return one(s.db.Read().QueryRowContext(ctx, selectFacts+`WHERE id = ?`, id), id, now)
+}
+
+// list returns the newest events, without their payloads.
+func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
+	rows, err := s.db.Read().QueryContext(ctx, selectFacts+`ORDER BY seq DESC LIMIT ?`, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	events := []Event{}
 	for rows.Next() {
-		var raw []byte
-		var e Event
-		if err := errors.Join(rows.Scan(&raw), json.Unmarshal(raw, &e)); err != nil {
+		e, err := scan(rows.Scan, now)
+		if err != nil {
 			return nil, err
 		}
 		events = append(events, e)
@@ -88,77 +128,166 @@ func (s store) list(ctx context.Context, limit int) ([]Event, error) {
 	return events, rows.Err()
 }
 
+// waiting is the condition of the events that a session can be opened for now.
+const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY seq LIMIT 1`
+
 // errNothing means that no event waits.
 var errNothing = errors.New("trigger: no event waits")
 
-// claim gives the event with this id, or the oldest that waits and can stand behind a post where id is empty, to a runtime. Each
-// event is given once.
+// claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
+	if id == "" {
+		// Many runtimes wake up for one event: those that come too late need no transaction to find that out.
+		var seq int64
+		err := s.db.Read().QueryRowContext(ctx, `SELECT seq FROM events `+waiting, now.UnixMilli()).Scan(&seq)
+		if errors.Is(err, sql.ErrNoRows) {
+			return Event{}, errNothing
+		} else if err != nil {
+			return Event{}, err
+		}
+	}
 	var e Event
-	err := s.db.Write(ctx, func(tx *sql.Tx) error {
-		var err error
+	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		if id != "" {
-			e, err = scanEvent(tx.QueryRow(`SELECT event FROM events WHERE id = ?`, id), id)
-		} else {
-			e, err = oldest(tx, now)
+			e, err = one(tx.QueryRow(selectEvent+`WHERE id = ?`, id), id, now)
+		} else if e, err = scan(tx.QueryRow(selectEvent+waiting, now.UnixMilli()).Scan, now); errors.Is(err, sql.ErrNoRows) {
+			err = errNothing
 		}
-		switch {
-		case err != nil:
-			return err
-		case !now.Before(e.ExpiresAt):
-			return expired(e)
-		case e.State != Received:
-			return evidence.Refuse("event_claimed", "the event %s has opened a session already", e.ID)
-		}
-		if err := e.Verified(); err != nil {
-			return err
-		}
-		e.State, e.ClaimedBy = Claimed, runtime
-		raw, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(`UPDATE events SET state = ?, event = ? WHERE id = ?`, e.State, string(raw), e.ID)
+		if err := e.claimable(); err != nil {
+			return err
+		}
+		e.State, e.ClaimedBy = Claimed, runtime
+		_, err = tx.Exec(`UPDATE events SET state = ?, claimed_by = ? WHERE id = ?`, e.State, runtime, e.ID)
+		return err
+	})
+	if err != nil {
+		return Event{}, err
+	}
+	return e, nil
+}
+
+// claimable refuses an event that opens no session, or no further one.
+func (e Event) claimable() error {
+	if err := e.Verified(); err != nil {
+		return err
+	}
+	switch e.State {
+	case Received:
+		return nil
+	case Expired:
+		return tooOld(e)
+	default:
+		return evidence.Refuse("event_claimed", "the event %s has opened a session already", e.ID)
+	}
+}
+
+// payable refuses an event that pays for nothing.
+func (e Event) payable() error {
+	if err := e.Verified(); err != nil {
+		return err
+	}
+	switch e.State {
+	case Claimed:
+		return nil
+	case Expired:
+		return tooOld(e)
+	case Done:
+		return evidence.Refuse("event_done", "the session of the event %s has ended", e.ID)
+	default:
+		return evidence.Refuse("event_unclaimed", "the event %s has opened no session", e.ID)
+	}
+}
+
+func tooOld(e Event) error {
+	return evidence.Refuse("event_expired", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
+}
+
+// spend takes one post of an action from an event's budget. It is durable when it returns. The statement asks once more for all that
+// can change, so that what the caller knows of the event may be old.
+func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) error {
+	return s.db.Write(ctx, func(tx *sql.Tx) error {
+		n, err := affected(tx.Exec(`INSERT INTO uses (event, action, binding)
+			SELECT id, ?2, ?3 FROM events
+			WHERE id = ?1 AND state = 'claimed' AND claimable AND expires > ?5 AND (SELECT count(*) FROM uses WHERE event = ?1 AND action = ?2) < ?4
+			ON CONFLICT DO NOTHING`, id, action, binding, budget, now.UnixMilli()))
+		if err != nil || n == 1 {
+			return err
+		}
+		e, err := one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now)
+		if err != nil {
+			return err
+		}
+		if err := e.payable(); err != nil {
+			return err
+		}
+		return evidence.Refuse("event_budget_spent", "the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
+	})
+}
+
+// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), which only an event
+// that has paid for nothing can.
+func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
+	var e Event
+	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		if e, err = one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now); err != nil {
+			return err
+		}
+		switch {
+		case e.ClaimedBy == "":
+			return evidence.Refuse("event_unclaimed", "the event %s has opened no session", id)
+		case e.ClaimedBy != runtime:
+			return evidence.Refuse("event_claimed", "another runtime has claimed the event %s", id)
+		case e.State == to || e.State == Expired:
+			return nil
+		case e.State != Claimed:
+			return evidence.Refuse("event_done", "the session of the event %s has ended", id)
+		}
+		e.State = to
+		if to == Received {
+			var paid bool
+			if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM uses WHERE event = ?)`, id).Scan(&paid); err != nil {
+				return err
+			}
+			if paid {
+				return evidence.Refuse("event_budget_spent", "the event %s has paid for a post, so no other session opens for it", id)
+			}
+			e.ClaimedBy = ""
+		}
+		_, err = tx.Exec(`UPDATE events SET state = ?, claimed_by = ? WHERE id = ?`, e.State, e.ClaimedBy, id)
 		return err
 	})
 	return e, err
 }
 
-// oldest finds the oldest event that waits and that a session may be opened for.
-func oldest(tx *sql.Tx, now time.Time) (Event, error) {
-	rows, err := tx.Query(`SELECT event FROM events WHERE state = 'received' AND expires > ? ORDER BY seq`, now.UnixMilli())
-	if err != nil {
-		return Event{}, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var raw []byte
-		var e Event
-		if err := errors.Join(rows.Scan(&raw), json.Unmarshal(raw, &e)); err != nil {
-			return Event{}, err
-		}
-		if e.Verified() == nil {
-			return e, nil
-		}
-	}
-	return Event{}, errors.Join(rows.Err(), errNothing)
-}
+// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
+const pruneChunk = 256
 
-func expired(e Event) error {
-	return evidence.Refuse("event_expired", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
-}
-
-// spend takes one post of an action from an event's budget. It is durable when it returns.
-func (s store) spend(ctx context.Context, id, action string, budget int) error {
-	return s.db.Write(ctx, func(tx *sql.Tx) error {
-		var used int
-		if err := tx.QueryRow(`SELECT count(*) FROM spent WHERE event = ? AND action = ?`, id, action).Scan(&used); err != nil {
-			return err
-		}
-		if used >= budget {
-			return evidence.Refuse("event_budget_spent", "the event %s has paid for its %d post(s) of the action %.80q", id, budget, action)
-		}
-		_, err := tx.Exec(`INSERT INTO spent (event, action, number) VALUES (?, ?, ?)`, id, action, used+1)
+// sweep writes down which events have grown too old, and forgets those that did so before the time given. Their single-use keys are
+// kept.
+func (s store) sweep(ctx context.Context, now, before time.Time) error {
+	err := s.db.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`, now.UnixMilli())
 		return err
 	})
+	for n := int64(1); err == nil && n > 0; {
+		err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+			const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`
+			if _, err = tx.Exec(`DELETE FROM uses WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(), pruneChunk); err != nil {
+				return err
+			}
+			n, err = affected(tx.Exec(`DELETE FROM events WHERE seq IN (SELECT seq `+oldest+`)`, before.UnixMilli(), pruneChunk))
+			return err
+		})
+	}
+	return err
+}
+
+func affected(r sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
 }

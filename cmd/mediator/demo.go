@@ -175,6 +175,13 @@ func (d *demo) scenarios() []scenario {
 			}
 			return d.openSession(ctx, event)
 		}},
+		{"an event that the agent's side reported itself", "trigger_unverified", func(ctx context.Context) (string, error) {
+			event, err := d.report(ctx)
+			if err != nil {
+				return "", err
+			}
+			return d.openSession(ctx, event)
+		}},
 		{"a second post on the same event", "event_budget_spent", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "POST", plain, "--times", "2", "--body", body("five"))
 			return r.outcome(), err

@@ -176,7 +176,7 @@ func (d *demo) webhook(ctx context.Context, event, payload string) (string, erro
 		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted {
+	if resp.StatusCode != http.StatusAccepted { // a delivery that is known already is no new event
 		return "", problem.Read(resp)
 	}
 	var answer struct {
@@ -186,9 +186,16 @@ func (d *demo) webhook(ctx context.Context, event, payload string) (string, erro
 	return answer.EventID, err
 }
 
-// release delivers the event that a release was published.
+// release delivers the event that a release was published, each time another one: the same delivery again is no new event.
 func (d *demo) release(ctx context.Context) (string, error) {
-	return d.webhook(ctx, "release", `{"action":"published","release":{"id":42,"tag_name":"v1.0.0","name":"First release"},"repository":{"full_name":"acme/site"}}`)
+	return d.webhook(ctx, "release", fmt.Sprintf(`{"action":"published","release":{"id":%d,"tag_name":"v1.0.%[1]d"},"repository":{"full_name":"acme/site"}}`, d.deliveries))
+}
+
+// report puts an event on record that nobody verified.
+func (d *demo) report(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, d.self, "events", "report", "--kind", evidence.TriggerUnknown, "--method", evidence.MethodSelfReported, //nolint:gosec // this program itself
+		"--trigger", "unix:"+d.stack.socket("trigger")).Output()
+	return strings.TrimSpace(string(out)), err
 }
 
 // scheduled waits for an event of the schedule.

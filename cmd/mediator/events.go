@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -31,7 +34,40 @@ func eventsCommand() *cobra.Command {
 			return t.Flush()
 		},
 	}
-	list.Flags().StringVar(&at, "trigger", "unix:/run/mediator/trigger.sock", "the trigger service's internal endpoint, unix:PATH")
 	list.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return group("events", "Events that start agents", list)
+	var report struct {
+		Kind    string          `json:"kind"`
+		Method  string          `json:"method"`
+		Source  string          `json:"source"`
+		Payload json.RawMessage `json:"payload,omitempty"`
+	}
+	var payload string
+	add := &cobra.Command{
+		Use: "report", Short: "Put an event on record that nobody verified; it is seen, and stands behind no post", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if payload != "" {
+				raw, err := readInput(c, payload)
+				if err != nil {
+					return err
+				}
+				report.Payload = raw
+			}
+			var kept struct {
+				EventID string `json:"eventId"`
+			}
+			if err := callJSON(c.Context(), at, http.MethodPost, "/v1/events", report, &kept); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.OutOrStdout(), kept.EventID)
+			return err
+		},
+	}
+	add.Flags().StringVar(&report.Kind, "kind", evidence.TriggerHumanRequest, "human_request or unknown")
+	add.Flags().StringVar(&report.Method, "method", evidence.MethodManual, "manual or self_reported")
+	add.Flags().StringVar(&report.Source, "source", "cli", "who reports it")
+	add.Flags().StringVar(&payload, "payload", "", "file with a JSON payload, or - for standard input")
+	for _, c := range []*cobra.Command{list, add} {
+		c.Flags().StringVar(&at, "trigger", "unix:/run/mediator/trigger.sock", "the trigger service's internal endpoint, unix:PATH")
+	}
+	return group("events", "Events that start agents", list, add)
 }

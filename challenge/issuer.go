@@ -1,0 +1,150 @@
+package challenge
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// DefaultLifetime is how long a challenge is good unless its issuer is told otherwise.
+const DefaultLifetime = 30 * time.Second
+
+// Options configure an [Issuer].
+type Options struct {
+	// Issuer and Audience are iss and aud of the token, which only the issuer itself reads. Required.
+	Issuer, Audience string
+	// Now is the clock. Required.
+	Now func() time.Time
+	// Lifetime of a challenge, from 1 s to the 10 min that a token may live; zero means [DefaultLifetime].
+	Lifetime time.Duration
+	// Difficulty; empty means Standard.
+	Difficulty Difficulty
+	// Tasks is how many tasks a challenge has, 32 at most; zero takes the difficulty's own number: 2, 4 or 6.
+	Tasks int
+	// Packs are the kinds of tasks; nil means [Builtin].
+	Packs []Pack
+	// Random is where ids, nonces, salts and tasks come from; nil means crypto/rand. Anything else is for tests.
+	Random io.Reader
+}
+
+// Issuer issues challenges and verifies responses to them. It keeps nothing. It is safe for concurrent use if Options.Random is.
+type Issuer struct {
+	secret evidence.Secret
+	o      Options
+}
+
+// NewIssuer makes an Issuer that authenticates its tokens with secret.
+func NewIssuer(secret evidence.Secret, o Options) (*Issuer, error) {
+	if o.Lifetime == 0 {
+		o.Lifetime = DefaultLifetime
+	}
+	if o.Difficulty == "" {
+		o.Difficulty = Standard
+	}
+	if o.Tasks == 0 {
+		o.Tasks = o.Difficulty.tasks()
+	}
+	if o.Packs == nil {
+		o.Packs = Builtin()
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if err := o.valid(); err != nil {
+		return nil, err
+	}
+	o.Packs = slices.Clone(o.Packs)
+	return &Issuer{secret: secret, o: o}, nil
+}
+
+func (o Options) valid() error {
+	longest := evidence.ChallengeTokenKind.MaxLifetime
+	switch {
+	case o.Issuer == "" || o.Audience == "" || o.Now == nil:
+		return errors.New("challenge: Issuer, Audience and Now are required")
+	case o.Difficulty.tasks() == 0:
+		return fmt.Errorf("challenge: Difficulty %q is none of lite, standard, gauntlet", o.Difficulty)
+	case o.Tasks < 1 || o.Tasks > maxTasks:
+		return fmt.Errorf("challenge: Tasks is %d, not between 1 and %d", o.Tasks, maxTasks)
+	case o.Lifetime < time.Second || o.Lifetime > longest:
+		return fmt.Errorf("challenge: Lifetime is %s, not between 1s and %s", o.Lifetime, longest)
+	case len(o.Packs) == 0:
+		return errors.New("challenge: Packs holds no kind of task")
+	}
+	seen := make(map[string]bool)
+	for _, p := range o.Packs {
+		kind := p.Kind()
+		if kind == "" || len(kind) > maxKind || strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" || seen[kind] {
+			return fmt.Errorf("challenge: Packs holds the kind %.40q, which is malformed or there twice", kind)
+		}
+		seen[kind] = true
+	}
+	return nil
+}
+
+// Create issues a challenge bound to b, whose nonce it chooses. The zero binding makes a challenge that is bound to nothing and
+// never earns a capability.
+func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, error) {
+	if err := ctx.Err(); err != nil {
+		return Challenge{}, err
+	}
+	source := bufio.NewReaderSize(i.o.Random, 1<<10) // a challenge takes hundreds of small draws
+	rnd := &random{r: source}
+	reg := evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
+	reg.ID = rnd.id()
+	ch := Challenge{
+		ID: reg.ID, Difficulty: i.o.Difficulty, Instructions: instructions, ExpiresAt: reg.Expires,
+		Tasks: make([]Task, i.o.Tasks),
+	}
+	token := evidence.ChallengeToken{Difficulty: string(i.o.Difficulty), Answers: make([]evidence.SaltedAnswer, i.o.Tasks)}
+	if b != (evidence.Binding{}) {
+		b.Nonce = rnd.id()
+		if err := b.Check(); err != nil {
+			return Challenge{}, err
+		}
+		ch.Binding, token.Binding, token.BindingHash = &b, &b, b.Hash()
+	}
+	packs := slices.Clone(i.o.Packs)
+	shuffle(rnd, packs) // as many different kinds as there are, in random order; then the same again
+	for n := range ch.Tasks {
+		p, id := packs[n%len(packs)], "t"+strconv.Itoa(n+1)
+		t, text, err := p.Generate(source, i.o.Difficulty)
+		if err != nil {
+			return Challenge{}, fmt.Errorf("challenge: generate a task of kind %s: %w", p.Kind(), err)
+		}
+		t.ID, t.Kind = id, p.Kind()
+		if len(t.Input) > maxInput {
+			return Challenge{}, fmt.Errorf("challenge: a task of kind %s has an input of %d bytes; solvers read %d at most", t.Kind, len(t.Input), maxInput)
+		}
+		salt := rnd.id()
+		ch.Tasks[n] = t
+		token.Answers[n] = evidence.SaltedAnswer{ID: id, Kind: t.Kind, Salt: salt, Hash: salted(salt, ch.ID, id, answerOf(text))}
+	}
+	if rnd.err != nil {
+		return Challenge{}, fmt.Errorf("challenge: no randomness: %w", rnd.err)
+	}
+	var err error
+	if token.TasksHash, err = hashTasks(ch.Tasks); err != nil {
+		return Challenge{}, err
+	}
+	evidence.ChallengeTokenKind.Stamp(&token, reg, evidence.KeyClaims{})
+	ch.Token, err = evidence.SignMAC(i.secret, evidence.ChallengeTokenKind, token)
+	if err != nil {
+		return Challenge{}, err
+	}
+	return ch, nil
+}
+
+// salted is what the token keeps of an answer.
+func salted(salt, challengeID, taskID, answer string) string {
+	return evidence.HashBytes([]byte(salt + "\x00" + challengeID + "\x00" + taskID + "\x00" + answer))
+}

@@ -1,0 +1,48 @@
+package challenge
+
+import (
+	"strconv"
+	"strings"
+)
+
+// words takes a line of a program or of a list of operations apart: one to four words with single spaces between them. What is no
+// such line has 0 words.
+func words(line string) (w [4]string, n int) {
+	for rest, more := line, true; more; n++ {
+		if n == len(w) {
+			return w, 0
+		}
+		if w[n], rest, more = strings.Cut(rest, " "); w[n] == "" {
+			return w, 0
+		}
+	}
+	return w, n
+}
+
+// number reads a decimal number in [low, high].
+func number(s string, low, high int) (int, bool) {
+	n, err := strconv.Atoi(s)
+	return n, err == nil && n >= low && n <= high
+}
+
+// letter reads a name of one letter, from a to the n-th, as an index.
+func letter(s string, n int) (int, bool) {
+	if len(s) != 1 || s[0] < 'a' || int(s[0]-'a') >= n {
+		return 0, false
+	}
+	return int(s[0] - 'a'), true
+}
+
+// name is the inverse of letter.
+func name(i int) string { return string(rune('a' + i)) }
+
+// appendList appends numbers in decimal with commas between them.
+func appendList(b []byte, numbers []int) []byte {
+	for i, n := range numbers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return b
+}

@@ -1,0 +1,91 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// maxWait bounds how long a claim waits.
+const maxWait = time.Minute
+
+// Claim asks for an event to open a session with.
+type Claim struct {
+	EventID string        // empty takes the oldest that waits and can be the reason of a post
+	Runtime string        // who asks
+	Wait    time.Duration // how long to wait for one, at most a minute, where EventID is empty
+}
+
+// Claim gives an event to a runtime, once, durably. It is refused with event_unknown, trigger_human, trigger_unverified,
+// event_expired or event_claimed, and with event_none where none came in time, or the service is ending.
+func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
+	if !isID(c.Runtime) {
+		return Event{}, evidence.Refuse("query_malformed", "a claim names its runtime, in at most %d printable characters", maxID)
+	}
+	deadline := time.NewTimer(min(c.Wait, maxWait))
+	defer deadline.Stop()
+	for {
+		arrived := s.arrival() // taken first, so that no event slips in between
+		e, err := s.store.claim(ctx, c.EventID, c.Runtime, s.o.Now())
+		if err == nil {
+			return s.claimed(ctx, e)
+		}
+		if !errors.Is(err, errNothing) {
+			return Event{}, err
+		}
+		select {
+		case <-arrived:
+		case <-deadline.C:
+			return Event{}, evidence.Refuse("event_none", "no event waits for a runtime")
+		case <-s.ending:
+			return Event{}, evidence.Refuse("event_none", "the trigger service is ending")
+		case <-ctx.Done():
+			return Event{}, evidence.Refuse("event_none", "no event came while the caller waited")
+		}
+	}
+}
+
+// arrival returns a channel that is closed when the next event comes in.
+func (s *Service) arrival() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrived
+}
+
+// claimed hands an event out. A caller that has gone away in the meantime would never know of it: it is given back.
+func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
+	if ctx.Err() != nil {
+		if _, err := s.Release(context.WithoutCancel(ctx), e.ID, e.ClaimedBy); err != nil {
+			s.o.Log.Error("an event was claimed by a caller that has gone away, and not given back", zap.String("event", e.ID), zap.Error(err))
+		}
+		return Event{}, evidence.Refuse("event_none", "the caller went away")
+	}
+	s.o.Log.Info("event claimed", zap.String("event", e.ID), zap.String("runtime", e.ClaimedBy))
+	s.known.put(e)
+	return e, nil
+}
+
+// Release gives an event back that its runtime has opened no session with after all: another claim may take it. An event that has
+// paid for a post already is refused with event_budget_spent, another runtime's with event_claimed.
+func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error) {
+	e, err := s.store.finish(ctx, id, runtime, Received, s.o.Now())
+	if err == nil {
+		s.o.Log.Info("event released", zap.String("event", id), zap.String("runtime", runtime))
+		s.wake()
+	}
+	return e, err
+}
+
+// Done says that the session of an event has ended: it pays for nothing more. Saying so twice is no error; another runtime's event is
+// refused with event_claimed.
+func (s *Service) Done(ctx context.Context, id, runtime string) (Event, error) {
+	e, err := s.store.finish(ctx, id, runtime, Done, s.o.Now())
+	if err == nil {
+		s.o.Log.Info("event done", zap.String("event", id), zap.String("runtime", runtime))
+	}
+	return e, err
+}

@@ -1,0 +1,199 @@
+package trigger_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/trigger"
+)
+
+func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
+	k := newKit(t)
+	k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`))
+	must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
+	old := k.release(t)
+	k.clock.advance(trigger.DefaultMaxAge)
+	first, second := k.release(t), k.release(t)
+	for _, want := range []string{first, second} {
+		if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); e.ID != want || len(e.Payload) == 0 {
+			t.Errorf("claimed %+v, want %s", e, want)
+		}
+	}
+	_, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime})
+	wantCode(t, err, "event_none")
+	if e := must(k.Get(t.Context(), old))(t); e.State != trigger.Expired {
+		t.Errorf("the old event is %s", e.State)
+	}
+}
+
+func TestClaimRefused(t *testing.T) {
+	k := newKit(t)
+	for _, c := range []struct {
+		name, code string
+		claim      trigger.Claim
+	}{
+		{"no runtime", "query_malformed", trigger.Claim{}},
+		{"a runtime with a line break", "query_malformed", trigger.Claim{Runtime: "a\nb"}},
+		{"unknown", "event_unknown", trigger.Claim{EventID: "evt_none", Runtime: runtime}},
+		{"human", "trigger_human", trigger.Claim{EventID: k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`)).EventID, Runtime: runtime}},
+		{"reported", "trigger_unverified", trigger.Claim{EventID: must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil))(t), Runtime: runtime}},
+		{"claimed", "event_claimed", trigger.Claim{EventID: k.claimed(t), Runtime: runtime}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := k.Claim(t.Context(), c.claim)
+			wantCode(t, err, c.code)
+		})
+	}
+	id := k.release(t)
+	k.clock.advance(trigger.DefaultMaxAge)
+	_, err := k.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime})
+	wantCode(t, err, "event_expired")
+}
+
+// bubble is a service in a synctest bubble, with the bubble's clock.
+func bubble(t *testing.T, change ...func(*trigger.Options)) *kit {
+	t.Helper()
+	return newKit(t, append([]func(*trigger.Options){func(o *trigger.Options) { o.Now = time.Now }}, change...)...)
+}
+
+func TestClaimWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t)
+		defer k.Close()
+		type result struct {
+			event trigger.Event
+			err   error
+		}
+		results := make(chan result, 2)
+		for range 2 {
+			go func() {
+				e, err := k.Claim(context.Background(), trigger.Claim{Runtime: runtime, Wait: 30 * time.Second})
+				results <- result{e, err}
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		id := k.release(t)
+		if r := <-results; r.err != nil || r.event.ID != id {
+			t.Errorf("the event went to %+v", r)
+		}
+		at := time.Now()
+		r := <-results
+		wantCode(t, r.err, "event_none")
+		if waited := time.Since(at); waited != 20*time.Second {
+			t.Errorf("the second claim waited %s more, want 20s", waited)
+		}
+	})
+}
+
+func TestClaimWaitsNoLongerThanTheServiceOrItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t)
+		defer k.Close()
+		at := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := k.Claim(ctx, trigger.Claim{Runtime: runtime, Wait: time.Hour})
+		wantCode(t, err, "event_none")
+		if time.Since(at) != time.Second {
+			t.Errorf("the claim outlived its caller by %s", time.Since(at)-time.Second)
+		}
+		_, err = k.Claim(t.Context(), trigger.Claim{Runtime: runtime, Wait: 1000 * time.Hour})
+		wantCode(t, err, "event_none")
+		if time.Since(at) != time.Second+time.Minute {
+			t.Errorf("the claim waited %s, longer than a minute", time.Since(at))
+		}
+
+		running, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(running) }()
+		time.AfterFunc(time.Second, stop)
+		at = time.Now()
+		_, err = k.Claim(t.Context(), trigger.Claim{Runtime: runtime, Wait: time.Hour})
+		wantCode(t, err, "event_none")
+		if time.Since(at) != time.Second {
+			t.Errorf("the claim outlived the service by %s", time.Since(at)-time.Second)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReleaseAndDone(t *testing.T) {
+	k := newKit(t)
+	const other = "worker-2"
+	id := k.release(t)
+	_, err := k.Release(t.Context(), id, runtime)
+	wantCode(t, err, "event_unclaimed")
+	_, err = k.Done(t.Context(), "evt_none", runtime)
+	wantCode(t, err, "event_unknown")
+	k.claim(t, id)
+	_, err = k.Release(t.Context(), id, other)
+	wantCode(t, err, "event_claimed")
+	_, err = k.Done(t.Context(), id, other)
+	wantCode(t, err, "event_claimed")
+	if e := must(k.Release(t.Context(), id, runtime))(t); e.State != trigger.Received || e.ClaimedBy != "" {
+		t.Errorf("released: %+v", e)
+	}
+	if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: other}))(t); e.ID != id {
+		t.Errorf("after its release %s was not given again, but %s", id, e.ID)
+	}
+	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+	_, err = k.Release(t.Context(), id, other)
+	wantCode(t, err, "event_budget_spent")
+	for range 2 { // the second time says nothing new
+		if e := must(k.Done(t.Context(), id, other))(t); e.State != trigger.Done {
+			t.Errorf("done: %+v", e)
+		}
+	}
+	_, err = k.Release(t.Context(), id, other)
+	wantCode(t, err, "event_done")
+	_, err = k.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime})
+	wantCode(t, err, "event_claimed")
+}
+
+// TestReleaseWakes has a released event go to a runtime that waits.
+func TestReleaseWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t)
+		defer k.Close()
+		id := k.claimed(t)
+		time.AfterFunc(time.Second, func() { _, _ = k.Release(context.Background(), id, runtime) })
+		e := must(k.Claim(t.Context(), trigger.Claim{Runtime: "worker-2", Wait: time.Minute}))(t)
+		if e.ID != id {
+			t.Errorf("claimed %s, want %s", e.ID, id)
+		}
+	})
+}
+
+// TestSweep follows an event until nothing but its delivery's id is left of it.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t, func(o *trigger.Options) { o.MaxAge, o.Retention, o.Log = time.Minute, time.Hour, zap.NewNop() })
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		sent := fromGitHub("push", "once", `{"ref":"main"}`)
+		id := k.claim(t, k.deliver(t, sent).EventID)
+		time.Sleep(30 * time.Minute)
+		if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Expired || e.ClaimedBy != runtime {
+			t.Errorf("the event is %+v", e)
+		}
+		time.Sleep(time.Hour)
+		_, err := k.Get(t.Context(), id)
+		wantCode(t, err, "event_unknown")
+		if a := k.deliver(t, sent); !a.Duplicate || a.EventID != id {
+			t.Errorf("the delivery was answered with %+v", a)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		k.Close()
+	})
+}

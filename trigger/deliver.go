@@ -1,0 +1,73 @@
+package trigger
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+)
+
+// accepted is the answer to a delivery.
+type accepted struct {
+	EventID   string `json:"eventId,omitempty"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	Ignored   bool   `json:"ignored,omitempty"`
+}
+
+// Webhooks answers POST /hooks/{source}: 202 once the delivery is durable, 202 and {"ignored":true} for one of no interest, and 200
+// and {"duplicate":true} for one that is known, for senders repeat what they are not sure of, and would repeat a failure for ever.
+// Refusals are problem documents: webhook_unknown 404, webhook_malformed and webhook_payload 400, webhook_signature and
+// webhook_timestamp 401, webhook_too_large 413.
+func (s *Service) Webhooks() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /hooks/{source}", func(w http.ResponseWriter, r *http.Request) {
+		answer, err := s.deliver(w, r)
+		if err != nil {
+			s.o.Log.Warn("delivery refused", zap.String("code", problem.From(err).Code), zap.Error(err))
+			problem.Write(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if answer.Duplicate {
+			w.WriteHeader(http.StatusOK)
+		} else {
+			w.WriteHeader(http.StatusAccepted)
+		}
+		_ = json.NewEncoder(w).Encode(answer) // a sender that has gone away delivers again
+	})
+	return mux
+}
+
+func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, error) {
+	hook, ok := s.hooks[r.PathValue("source")]
+	if !ok {
+		return accepted{}, evidence.Refuse("webhook_unknown", "no webhook has the name %.80q", r.PathValue("source"))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.o.MaxPayload)))
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return accepted{}, evidence.Refuse("webhook_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
+	} else if err != nil {
+		return accepted{}, evidence.Refuse("webhook_malformed", "the delivery broke off")
+	}
+	a, class, err := hook.accept(r.Header, body, s.o.Now())
+	if err != nil {
+		return accepted{}, err
+	}
+	var id string
+	var fresh bool
+	if class == ignored {
+		// Used up all the same: under another event's name, in a header that nobody signed, it would be of interest.
+		id, fresh, err = s.store.see(r.Context(), a.source, "", a.singleUse())
+	} else {
+		id, fresh, err = s.add(r.Context(), a)
+	}
+	if err != nil {
+		return accepted{}, err
+	}
+	return accepted{EventID: id, Duplicate: !fresh, Ignored: id == ""}, nil
+}

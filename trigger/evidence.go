@@ -1,0 +1,98 @@
+package trigger
+
+import (
+	"context"
+	"sync"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Evidence are the two artifacts for one event and one binding.
+type Evidence struct {
+	OriginProof    string `json:"originProof"`
+	TriggerReceipt string `json:"triggerReceipt"`
+}
+
+// Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that no human
+// asked for, inside its age and its budget; the budget is spent, durably, before anything is signed. Whoever loses the answer has
+// lost one post: the same binding is paid for once.
+//
+// Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired, event_done,
+// event_budget_spent.
+func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
+	if err := b.CheckNonce(); err != nil {
+		return Evidence{}, err
+	}
+	binding := b.Hash()
+	if !evidence.IsHash(binding) {
+		return Evidence{}, evidence.Refuse("binding_malformed", "the binding has no canonical form")
+	}
+	now := s.o.Now()
+	e, ok := s.known.get(eventID)
+	if !ok {
+		var err error
+		if e, err = s.store.facts(ctx, eventID, now); err != nil {
+			return Evidence{}, err
+		}
+		if err := e.payable(); err != nil {
+			return Evidence{}, err
+		}
+		s.known.put(e)
+	}
+	if err := s.store.spend(ctx, e.ID, b.Action, binding, s.o.Budget, now); err != nil {
+		return Evidence{}, err
+	}
+	return s.sign(ctx, e, binding)
+}
+
+// sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it again.
+func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {
+	proof, _, err := s.o.Origin.Sign(ctx, evidence.TriggerOriginProof{
+		Kind: e.Kind, Source: e.Source, VerificationMethod: e.Method, EventID: e.ID, EvidenceID: e.EvidenceID,
+		PayloadHash: e.PayloadHash, BindingHash: binding, EvidenceHash: e.EvidenceHash,
+	})
+	if err != nil {
+		return Evidence{}, err
+	}
+	receipt, _, err := s.o.Receipt.Sign(ctx, evidence.TriggerReceipt{
+		Kind: e.Kind, Source: e.Source, EventID: e.ID, PayloadHash: e.PayloadHash, BindingHash: binding,
+		HumanInitiated: e.HumanInitiated, OriginProofHash: evidence.HashToken(proof),
+	})
+	if err != nil {
+		return Evidence{}, err
+	}
+	return Evidence{OriginProof: proof, TriggerReceipt: receipt}, nil
+}
+
+// maxFacts bounds the events whose facts are kept in memory.
+const maxFacts = 1024
+
+// facts keeps in memory what never changes of the events that pay for posts, so that a post costs no read. Whether an event still
+// pays is not among it: the store is asked for that each time. Its zero value is empty.
+type facts struct {
+	mu     sync.Mutex // guards events
+	events map[string]Event
+}
+
+func (f *facts) get(id string) (Event, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, ok := f.events[id]
+	return e, ok
+}
+
+func (f *facts) put(e Event) {
+	e.Payload = nil // nothing that is signed needs it
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.events == nil {
+		f.events = make(map[string]Event)
+	}
+	if len(f.events) >= maxFacts {
+		for id := range f.events { // any: the next use reads it again
+			delete(f.events, id)
+			break
+		}
+	}
+	f.events[e.ID] = e
+}

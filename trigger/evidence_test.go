@@ -1,0 +1,190 @@
+package trigger_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// TestEvidence opens both artifacts as a verifier does, with the two roles' own keys, issuers and audiences.
+func TestEvidence(t *testing.T) {
+	k := newKit(t)
+	id := k.claimed(t)
+	event := must(k.Get(t.Context(), id))(t)
+	b := binding("create_post")
+	got := must(k.Evidence(t.Context(), id, b))(t)
+
+	proof := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof, expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t)
+	want := evidence.TriggerOriginProof{
+		Registered: proof.Registered, BindingHash: b.Hash(), EventID: id, EvidenceHash: event.EvidenceHash, EvidenceID: event.EvidenceID,
+		Kind: evidence.TriggerSourceEvent, PayloadHash: event.PayloadHash, Source: "github", VerificationMethod: evidence.MethodWebhookSignature,
+	}
+	if proof != want {
+		t.Errorf("origin proof:\n%+v, want\n%+v", proof, want)
+	}
+	receipt := must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt, expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t)
+	if want := (evidence.TriggerReceipt{
+		Registered: receipt.Registered, BindingHash: b.Hash(), EventID: id, Kind: evidence.TriggerSourceEvent,
+		OriginProofHash: evidence.HashToken(got.OriginProof), PayloadHash: event.PayloadHash, Source: "github",
+	}); receipt != want {
+		t.Errorf("receipt:\n%+v, want\n%+v", receipt, want)
+	}
+	if h := must(evidence.HashJSON(event.Payload))(t); h != event.PayloadHash {
+		t.Errorf("the payload has the hash %s, the artifacts say %s", h, event.PayloadHash)
+	}
+}
+
+func TestEvidenceRefused(t *testing.T) {
+	long := strings.Repeat("a", 300)
+	for _, c := range []struct {
+		name, code string
+		event      func(t *testing.T, k *kit) string
+		binding    func(*evidence.Binding)
+	}{
+		{name: "unknown event", code: "event_unknown", event: func(*testing.T, *kit) string { return "evt_none" }},
+		{name: "unclaimed", code: "event_unclaimed", event: func(t *testing.T, k *kit) string { return k.release(t) }},
+		{name: "human", code: "trigger_human", event: func(t *testing.T, k *kit) string {
+			return k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`)).EventID
+		}},
+		{name: "reported by an operator", code: "trigger_human", event: func(t *testing.T, k *kit) string {
+			return must(k.Report(t.Context(), evidence.TriggerHumanRequest, evidence.MethodManual, "cli", nil))(t)
+		}},
+		{name: "reported by the agent", code: "trigger_unverified", event: func(t *testing.T, k *kit) string {
+			return must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", []byte("text")))(t)
+		}},
+		{name: "too old", code: "event_expired", event: func(t *testing.T, k *kit) string {
+			id := k.claimed(t)
+			k.clock.advance(trigger.DefaultMaxAge)
+			return id
+		}},
+		{name: "too old, after a restart", code: "event_expired", event: func(t *testing.T, k *kit) string {
+			id := k.claimed(t)
+			k.clock.advance(trigger.DefaultMaxAge)
+			k.restart(t)
+			return id
+		}},
+		{name: "done", code: "event_done", event: func(t *testing.T, k *kit) string {
+			id := k.claimed(t)
+			must(k.Done(t.Context(), id, runtime))(t)
+			return id
+		}},
+		{name: "given back", code: "event_unclaimed", event: func(t *testing.T, k *kit) string {
+			id := k.claimed(t)
+			must(k.Release(t.Context(), id, runtime))(t)
+			return id
+		}},
+		{name: "no nonce", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Nonce = "" }},
+		{name: "no action", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Action = "" }},
+		{name: "action too long", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Action = long }},
+		{name: "content hash in capitals", code: "binding_malformed", binding: func(b *evidence.Binding) { b.ContentHash = strings.ToUpper(b.ContentHash) }},
+		{name: "no canonical form", code: "binding_malformed", binding: func(b *evidence.Binding) { b.Subject = "a\u2028b" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newKit(t)
+			b := binding("create_post")
+			if c.event == nil {
+				c.event = func(t *testing.T, k *kit) string { return k.claimed(t) }
+				c.binding(&b)
+			}
+			id := c.event(t, k)
+			got, err := k.Evidence(t.Context(), id, b)
+			wantCode(t, err, c.code)
+			if got != (trigger.Evidence{}) {
+				t.Error("there is evidence in spite of the refusal")
+			}
+			must(k.Evidence(t.Context(), k.claimed(t), binding("create_post")))(t) // the guard is not simply shut
+		})
+	}
+}
+
+// TestBudgetRace has many posts ask at once: one an action gets evidence.
+func TestBudgetRace(t *testing.T) {
+	k := newKit(t)
+	id := k.claimed(t)
+	var paid [2]atomic.Int32
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			_, err := k.Evidence(context.Background(), id, binding(fmt.Sprint("action-", i%2)))
+			if err == nil {
+				paid[i%2].Add(1)
+			} else if code := problem.From(err).Code; code != "event_budget_spent" {
+				t.Errorf("refused with %s: %v", code, err)
+			}
+		})
+	}
+	group.Wait()
+	if paid[0].Load() != 1 || paid[1].Load() != 1 {
+		t.Errorf("%d and %d posts were paid for, want one each", paid[0].Load(), paid[1].Load())
+	}
+}
+
+// TestBudget asks what an event pays for, across restarts.
+func TestBudget(t *testing.T) {
+	k := newKit(t, func(o *trigger.Options) { o.Budget = 2 })
+	id, b := k.claimed(t), binding("create_post")
+	must(k.Evidence(t.Context(), id, b))(t)
+	_, err := k.Evidence(t.Context(), id, b)
+	wantCode(t, err, "event_budget_spent") // the same post, although there is something left
+	k.restart(t)
+	_, err = k.Evidence(t.Context(), id, b)
+	wantCode(t, err, "event_budget_spent")
+	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+	_, err = k.Evidence(t.Context(), id, binding("create_post"))
+	wantCode(t, err, "event_budget_spent")
+	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
+}
+
+// TestBudgetBeforeSignature has the signing fail: what was paid stays paid.
+func TestBudgetBeforeSignature(t *testing.T) {
+	k := newKit(t)
+	id := k.claimed(t)
+	failing := issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", k.clock.now)
+	working := k.options.Receipt
+	k.options.Receipt = failing
+	k.restart(t)
+	_, err := k.Evidence(t.Context(), id, binding("create_post"))
+	wantCode(t, err, "custody_unavailable")
+	k.options.Receipt = working
+	k.restart(t)
+	_, err = k.Evidence(t.Context(), id, binding("create_post"))
+	wantCode(t, err, "event_budget_spent")
+}
+
+func TestNewRefused(t *testing.T) {
+	k := newKit(t)
+	for name, change := range map[string]func(*trigger.Options){
+		"no origin signer":  func(o *trigger.Options) { o.Origin = nil },
+		"no receipt signer": func(o *trigger.Options) { o.Receipt = nil },
+		"no clock":          func(o *trigger.Options) { o.Now = nil },
+		"no log":            func(o *trigger.Options) { o.Log = nil },
+		"negative age":      func(o *trigger.Options) { o.MaxAge = -time.Second },
+		"negative budget":   func(o *trigger.Options) { o.Budget = -1 },
+		"huge payload":      func(o *trigger.Options) { o.MaxPayload = 1 << 30 },
+		"two of one name":   func(o *trigger.Options) { o.Sources = []trigger.Source{github(t), github(t)} },
+		"a name with a space": func(o *trigger.Options) {
+			o.Sources = []trigger.Source{must(trigger.NewSchedule("a b", "@hourly", "", nil))(t)}
+		},
+		"no name": func(o *trigger.Options) {
+			o.Sources = []trigger.Source{must(trigger.NewSchedule("", "@hourly", "", nil))(t)}
+		},
+		"open already": func(*trigger.Options) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := k.options
+			change(&o)
+			if s, err := trigger.New(t.Context(), o); err == nil {
+				s.Close()
+				t.Error("no error")
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package trigger
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// github is GitHub's scheme: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. The older header
+// X-Hub-Signature (SHA-1) is never read.
+var github = scheme{
+	idHeader: "X-GitHub-Delivery", signatureHeader: "X-Hub-Signature-256", unsignedID: true,
+	signatures: func(header string) []candidate {
+		digits, ok := strings.CutPrefix(header, "sha256=")
+		mac, err := hex.DecodeString(digits)
+		if !ok || err != nil {
+			return nil
+		}
+		return []candidate{{text: header, mac: mac}}
+	},
+	signed: func(_ delivery, body []byte) []byte { return body },
+}
+
+// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events are those that start a run, humans those
+// that a human asked for, each named as GitHub names it, alone or with its action: push, release.published. All others are of no
+// interest. secrets have at least 16 bytes each; several are for a rotation.
+//
+// GitHub signs neither the delivery's id nor the event's name, which are headers, but the body alone. So a body is good for one
+// event, whatever its headers say, and stays used up even when its event was of no interest: only the first delivery counts.
+func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook, error) {
+	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: github}
+	for _, s := range secrets {
+		w.secrets = append(w.secrets, []byte(s))
+	}
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		return nil, fmt.Errorf("trigger: webhook %s names no event that starts a run", name)
+	}
+	events, humans = slices.Clone(events), slices.Clone(humans)
+	w.classify = func(h http.Header, payload map[string]json.RawMessage) (string, class, error) {
+		event, err := only(h, "X-GitHub-Event")
+		if err != nil {
+			return "", ignored, err
+		}
+		full := event
+		if action := text(payload, "action"); action != "" {
+			full = event + "." + action
+		}
+		named := func(list []string) bool { return slices.Contains(list, event) || slices.Contains(list, full) }
+		switch {
+		case named(humans):
+			return full, human, nil
+		case named(events):
+			return full, wanted, nil
+		}
+		return full, ignored, nil
+	}
+	return w, nil
+}

@@ -1,0 +1,206 @@
+package trigger_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// run runs the service until the function that it returns is called.
+func (k *kit) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// fireTimes are the evidence ids of all events, oldest first.
+func (k *kit) fireTimes(t *testing.T) []string {
+	t.Helper()
+	var times []string
+	for _, e := range slices.Backward(must(k.List(t.Context(), 1000))(t)) {
+		times = append(times, e.EvidenceID)
+	}
+	return times
+}
+
+func wantTimes(t *testing.T, k *kit, want ...string) {
+	t.Helper()
+	if got := k.fireTimes(t); !slices.Equal(got, want) {
+		t.Errorf("fired at %v, want %v", got, want)
+	}
+}
+
+// A bubble's clock starts at midnight, 1 January 2000, UTC.
+
+func TestScheduleFires(t *testing.T) {
+	for _, c := range []struct {
+		spec, zone string
+		wait       time.Duration
+		want       []string
+	}{
+		{"*/20 * * * *", "", 50 * time.Minute, []string{"2000-01-01T00:20:00Z", "2000-01-01T00:40:00Z"}},
+		{"@hourly", "UTC", 90 * time.Minute, []string{"2000-01-01T01:00:00Z"}},
+		{"30 2 * * *", "Europe/Berlin", 30 * time.Hour, []string{"2000-01-01T01:30:00Z", "2000-01-02T01:30:00Z"}},
+		{"@every 45s", "", 2 * time.Minute, []string{"2000-01-01T00:00:45Z", "2000-01-01T00:01:30Z"}},
+	} {
+		t.Run(c.spec, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := bubble(t, func(o *trigger.Options) {
+					o.Sources = []trigger.Source{must(trigger.NewSchedule("s", c.spec, c.zone, map[string]any{"task": "report"}))(t)}
+				})
+				defer k.Close()
+				stop := k.run(t)
+				time.Sleep(c.wait)
+				stop()
+				wantTimes(t, k, c.want...)
+			})
+		})
+	}
+}
+
+// TestScheduleEvidence follows a fire time into the artifacts.
+func TestScheduleEvidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t, func(o *trigger.Options) {
+			o.Sources = []trigger.Source{must(trigger.NewSchedule("nightly", "15 2 * * *", "", map[string]any{"task": "report"}))(t)}
+			o.Origin = issuer(t, evidence.TriggerOriginProofKind, memoryKey(t, "o"), "source-verifier", "trigger-mediator", time.Now)
+			o.Receipt = issuer(t, evidence.TriggerReceiptKind, memoryKey(t, "r"), "trigger-mediator", "runtime", time.Now)
+		})
+		defer k.Close()
+		stop := k.run(t)
+		defer stop()
+		time.Sleep(2*time.Hour + 20*time.Minute)
+		e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t)
+		if string(e.Payload) != `{"task":"report"}` || e.Source != "nightly" || e.EvidenceID != "2000-01-01T02:15:00Z" {
+			t.Errorf("claimed %+v", e)
+		}
+		got := must(k.Evidence(t.Context(), e.ID, binding("create_post")))(t)
+		c := must(evidence.UnverifiedClaims(evidence.TriggerOriginProofKind, got.OriginProof))(t)
+		if c.Kind != evidence.TriggerScheduled || c.VerificationMethod != evidence.MethodSchedulerLock {
+			t.Errorf("the origin proof says %+v", c)
+		}
+	})
+}
+
+// TestTwoSchedulers has two schedulers of one name work on one store, and their process start anew in between.
+func TestTwoSchedulers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t, func(o *trigger.Options) { o.Sources = nil })
+		defer func() { k.Close() }()
+		for range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 4)
+			for _, spec := range []string{"*/10 * * * *", "*/10 * * * *", "@every 10m"} {
+				go func() { done <- must(trigger.NewSchedule("s", spec, "", nil))(t).Run(ctx, k.Service) }()
+				time.Sleep(time.Second) // they do not start together
+			}
+			time.Sleep(10*time.Minute + 30*time.Second)
+			cancel()
+			for range 3 {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			k.restart(t)
+		}
+		wantTimes(t, k, "2000-01-01T00:10:00Z", "2000-01-01T00:20:00Z")
+	})
+}
+
+// TestMissed has fire times pass while no scheduler runs.
+func TestMissed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		missed trigger.Missed
+		want   []string
+	}{
+		{"skip", trigger.SkipMissed, []string{"2000-01-01T01:00:00Z", "2000-01-01T07:00:00Z"}},
+		{"fire the latest", trigger.FireLatest, []string{"2000-01-01T01:00:00Z", "2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t)
+				s.Missed = c.missed
+				k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{s} })
+				defer k.Close()
+				stop := k.run(t) // never fired: nothing was missed
+				time.Sleep(90 * time.Minute)
+				stop()
+				time.Sleep(5 * time.Hour)
+				stop = k.run(t)
+				time.Sleep(time.Hour)
+				stop()
+				wantTimes(t, k, c.want...)
+			})
+		})
+	}
+}
+
+// TestMachineSlept has the clock jump while a scheduler waits, as it does when a machine sleeps.
+func TestMachineSlept(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		missed trigger.Missed
+		want   []string
+	}{
+		{"skip", trigger.SkipMissed, []string{"2000-01-01T07:00:00Z"}},
+		{"fire the latest", trigger.FireLatest, []string{"2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t)
+				s.Missed = c.missed
+				k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{s} })
+				defer k.Close()
+				var slept atomic.Int64
+				k.options.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+				k.restart(t)
+				stop := k.run(t)
+				time.Sleep(30 * time.Minute)
+				slept.Store(int64(6 * time.Hour))
+				time.Sleep(time.Hour)
+				stop()
+				wantTimes(t, k, c.want...)
+			})
+		})
+	}
+}
+
+func TestScheduleNotMade(t *testing.T) {
+	for _, c := range []struct {
+		name, spec, zone string
+		payload          any
+	}{
+		{name: "nothing", spec: ""},
+		{name: "four fields", spec: "* * * *"},
+		{name: "six fields", spec: "* * * * * *"},
+		{name: "minute 60", spec: "60 * * * *"},
+		{name: "30 February", spec: "0 0 30 2 *"},
+		{name: "a zone of its own", spec: "TZ=Europe/Berlin 0 0 * * *"},
+		{name: "a zone that panics in the parser", spec: "TZ=0"},
+		{name: "endless", spec: strings.Repeat("1,", 200) + "1 * * * *"},
+		{name: "an unknown zone", spec: "@hourly", zone: "Europe/Nowhere"},
+		{name: "this machine's zone", spec: "@hourly", zone: "Local"},
+		{name: "a payload that is no JSON", spec: "@hourly", payload: make(chan int)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := trigger.NewSchedule("s", c.spec, c.zone, c.payload); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}

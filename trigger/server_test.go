@@ -1,0 +1,125 @@
+package trigger_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// serve runs the internal API and returns a client of it.
+func (k *kit) serve(t *testing.T) (*trigger.Client, *httptest.Server) {
+	t.Helper()
+	server := httptest.NewServer(trigger.NewServer(k.Service))
+	t.Cleanup(server.Close)
+	return trigger.NewClient(server.URL, server.Client()), server
+}
+
+func TestClient(t *testing.T) {
+	k := newKit(t)
+	c, _ := k.serve(t)
+	id := k.release(t)
+	e := must(c.Claim(t.Context(), trigger.Claim{Runtime: runtime, Wait: time.Second}))(t)
+	if e.ID != id || e.State != trigger.Claimed || e.ClaimedBy != runtime || len(e.Payload) == 0 {
+		t.Errorf("claimed %+v", e)
+	}
+	if e := must(c.Release(t.Context(), id, runtime))(t); e.State != trigger.Received {
+		t.Errorf("released %+v", e)
+	}
+	must(c.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime}))(t)
+	got := must(c.Evidence(t.Context(), id, binding("create_post")))(t)
+	must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt, expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t)
+	if e := must(c.Done(t.Context(), id, runtime))(t); e.State != trigger.Done {
+		t.Errorf("done %+v", e)
+	}
+	reported := must(c.Report(t.Context(), evidence.TriggerHumanRequest, evidence.MethodManual, "cli", []byte(`{"why":"<b>"}`)))(t)
+	if e := must(k.Get(t.Context(), reported))(t); !e.HumanInitiated || e.Method != evidence.MethodManual || e.Source != "cli" {
+		t.Errorf("reported %+v", e)
+	}
+	must(c.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
+}
+
+// TestClientRefusals asks whether a refusal keeps its code on its way.
+func TestClientRefusals(t *testing.T) {
+	k := newKit(t)
+	c, server := k.serve(t)
+	id := k.claimed(t)
+	b := binding("create_post")
+	must(c.Evidence(t.Context(), id, b))(t)
+	other := binding("create_post")
+	other.Nonce = ""
+	report := func(kind, method, source string, payload []byte) error {
+		return second(c.Report(t.Context(), kind, method, source, payload))
+	}
+	for code, err := range map[string]error{
+		"event_budget_spent": second(c.Evidence(t.Context(), id, b)),
+		"binding_malformed":  second(c.Evidence(t.Context(), id, other)),
+		"event_unknown":      second(c.Evidence(t.Context(), "evt_none", b)),
+		"event_none":         second(c.Claim(t.Context(), trigger.Claim{Runtime: runtime})),
+		"event_claimed":      second(c.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime})),
+		"query_malformed":    second(c.Claim(t.Context(), trigger.Claim{})),
+		"event_unclaimed":    second(c.Done(t.Context(), k.release(t), runtime)),
+		"trigger_unverified": report(evidence.TriggerSourceEvent, evidence.MethodManual, "cli", nil),
+		"event_malformed":    report(evidence.TriggerUnknown, evidence.MethodManual, "", nil),
+	} {
+		wantCode(t, err, code)
+	}
+	wantCode(t, report(evidence.TriggerUnknown, evidence.MethodWebhookSignature, "cli", nil), "trigger_unverified")
+	server.Close()
+	wantCode(t, second(c.Evidence(t.Context(), id, b)), "trigger_unavailable")
+}
+
+// TestServerRefuses sends what no client would.
+func TestServerRefuses(t *testing.T) {
+	k := newKit(t)
+	_, server := k.serve(t)
+	id := k.claimed(t)
+	bind := `{"action":"a","contentHash":"` + evidence.HashBytes(nil) + `","nonce":"n","resource":"r","subject":"s"}`
+	for _, c := range []struct{ name, method, path, body, code string }{
+		{"nothing", "POST", "/v1/evidence", "", "query_malformed"},
+		{"no JSON", "POST", "/v1/evidence", "{", "query_malformed"},
+		{"an unknown member", "POST", "/v1/evidence", `{"eventId":"` + id + `","binding":` + bind + `,"budget":9}`, "query_malformed"},
+		{"a member twice", "POST", "/v1/evidence", `{"eventId":"` + id + `","eventId":"` + id + `","binding":` + bind + `}`, "query_malformed"},
+		{"a second value", "POST", "/v1/evidence", `{"eventId":"` + id + `","binding":` + bind + `}{}`, "query_malformed"},
+		{"no binding", "POST", "/v1/evidence", `{"eventId":"` + id + `"}`, "binding_malformed"},
+		{"too much", "POST", "/v1/evidence", `{"eventId":"` + strings.Repeat("x", 1<<20) + `"}`, "query_malformed"},
+		{"a claim for years", "POST", "/v1/events/claim", `{"eventId":"` + id + `","runtime":"w","waitMillis":9007199254740991}`, "event_claimed"},
+		{"an unknown event", "GET", "/v1/events/evt_none", "", "event_unknown"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := must(http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, strings.NewReader(c.body)))(t)
+			resp := must(server.Client().Do(r))(t)
+			defer resp.Body.Close()
+			wantCode(t, problem.Read(resp), c.code)
+		})
+	}
+	must(k.Evidence(t.Context(), id, binding("a")))(t) // nothing was spent
+}
+
+// TestList reads the newest events, which come without their payloads.
+func TestList(t *testing.T) {
+	k := newKit(t)
+	_, server := k.serve(t)
+	first, second := k.claimed(t), k.release(t)
+	events := must(k.List(t.Context(), 10))(t)
+	if len(events) != 2 || events[0].ID != second || events[1].ID != first || events[1].State != trigger.Claimed || events[0].Payload != nil {
+		t.Errorf("listed %+v", events)
+	}
+	if events := must(k.List(t.Context(), 1))(t); len(events) != 1 || events[0].ID != second {
+		t.Errorf("of one, listed %+v", events)
+	}
+	for _, path := range []string{"/v1/events", "/v1/events/" + first} {
+		resp := must(server.Client().Get(server.URL + path))(t)
+		body := string(must(io.ReadAll(resp.Body))(t))
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || !strings.Contains(body, first) || strings.Contains(body, `"payload"`) != (path != "/v1/events") {
+			t.Errorf("GET %s: %d %s", path, resp.StatusCode, body)
+		}
+	}
+}

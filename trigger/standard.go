@@ -1,0 +1,66 @@
+package trigger
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// standard is the scheme of https://www.standardwebhooks.com. Only v1, which is symmetric, is read.
+var standard = scheme{
+	idHeader: "Webhook-Id", timestampHeader: "Webhook-Timestamp", signatureHeader: "Webhook-Signature",
+	signatures: func(header string) []candidate {
+		var list []candidate
+		for field := range strings.FieldsSeq(header) {
+			digits, ok := strings.CutPrefix(field, "v1,")
+			if !ok {
+				continue // another version is for another kind of secret
+			}
+			if mac, err := base64.StdEncoding.DecodeString(digits); err == nil {
+				list = append(list, candidate{text: field, mac: mac})
+			}
+		}
+		return list
+	},
+	// An id may hold a full stop. No second reading of the same bytes has a body that is a JSON object, though.
+	signed: func(d delivery, body []byte) []byte { return append([]byte(d.id+"."+d.timestamp+"."), body...) },
+}
+
+// NewStandard makes a source of Standard Webhooks. Each delivery of the endpoint starts a run; its type is the payload's member type.
+// secrets are whsec_ and base64, or plain text, of at least 16 bytes each; several are for a rotation.
+func NewStandard(name string, secrets []string) (*Webhook, error) {
+	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: standard}
+	for _, s := range secrets {
+		key := []byte(s)
+		if encoded, ok := strings.CutPrefix(s, "whsec_"); ok {
+			var err error
+			if key, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+				return nil, fmt.Errorf("trigger: a secret of webhook %s is not base64 after whsec_", name)
+			}
+		}
+		w.secrets = append(w.secrets, key)
+	}
+	w.classify = func(_ http.Header, payload map[string]json.RawMessage) (string, class, error) {
+		return text(payload, "type"), wanted, nil
+	}
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// NewEngine makes a source of a policy engine's decisions to act: events of kind autonomous_policy, verified by
+// policy_engine_decision. The engine signs each as a Standard Webhook with a secret of its own, so whoever verifies a decision could
+// also have made it: the secret must be the engine's and this service's alone.
+func NewEngine(name string, secrets []string) (*Webhook, error) {
+	w, err := NewStandard(name, secrets)
+	if err != nil {
+		return nil, err
+	}
+	w.kind, w.method = evidence.TriggerAutonomousPolicy, evidence.MethodPolicyEngineDecision
+	return w, nil
+}

@@ -1,0 +1,371 @@
+package trigger_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// TestGitHubExample is the example of GitHub's documentation. Its payload is no JSON, which is found out only behind the signature.
+func TestGitHubExample(t *testing.T) {
+	k := newKit(t)
+	const signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+	d := fromGitHub("push", "d", "Hello, World!")
+	if d.header.Get("X-Hub-Signature-256") != signature {
+		t.Errorf("the test signs with %s", d.header.Get("X-Hub-Signature-256"))
+	}
+	d.header.Set("X-Hub-Signature-256", signature)
+	if a := k.deliver(t, d); a.Code != "webhook_payload" || a.Status != http.StatusBadRequest {
+		t.Errorf("answered with %+v", a)
+	}
+	d.header.Set("X-Hub-Signature-256", strings.Replace(signature, "757", "758", 1))
+	if a := k.deliver(t, d); a.Code != "webhook_signature" || a.Status != http.StatusUnauthorized {
+		t.Errorf("altered, it was answered with %+v", a)
+	}
+}
+
+func TestGitHub(t *testing.T) {
+	k := newKit(t)
+	for _, c := range []struct {
+		name, event, body string
+		kind, typ         string
+		ignored           bool
+	}{
+		{name: "event and action", event: "release", body: `{"action":"published"}`, kind: evidence.TriggerSourceEvent, typ: "release.published"},
+		{name: "event alone", event: "push", body: `{"ref":"main"}`, kind: evidence.TriggerSourceEvent, typ: "push"},
+		{name: "event with any action", event: "push", body: `{"action":"other"}`, kind: evidence.TriggerSourceEvent, typ: "push.other"},
+		{name: "human", event: "workflow_dispatch", body: `{"ref":"main","inputs":{}}`, kind: evidence.TriggerHumanRequest, typ: "workflow_dispatch"},
+		{name: "another action", event: "release", body: `{"action":"deleted"}`, ignored: true},
+		{name: "an action in capitals", event: "release", body: `{"Action":"published"}`, ignored: true},
+		{name: "an action that is no text", event: "release", body: `{"action":["published"]}`, ignored: true},
+		{name: "another event", event: "star", body: `{"starred_at":null}`, ignored: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := k.deliver(t, fromGitHub(c.event, "delivery-of-"+strings.ReplaceAll(c.name, " ", "-"), c.body))
+			if a.Status != http.StatusAccepted || a.Ignored != c.ignored || (a.EventID == "") != c.ignored || a.Duplicate {
+				t.Fatalf("answered with %+v", a)
+			}
+			if c.ignored {
+				return
+			}
+			e := must(k.Get(t.Context(), a.EventID))(t)
+			if e.Kind != c.kind || e.Type != c.typ || e.Method != evidence.MethodWebhookSignature || e.HumanInitiated != (c.kind == evidence.TriggerHumanRequest) {
+				t.Errorf("kept %+v", e)
+			}
+			if string(e.Payload) != c.body || e.PayloadHash != must(evidence.HashJSON([]byte(c.body)))(t) {
+				t.Errorf("kept the payload %s with the hash %s", e.Payload, e.PayloadHash)
+			}
+		})
+	}
+}
+
+// TestPayloadHash asks for the hash of payloads that have no canonical form.
+func TestPayloadHash(t *testing.T) {
+	k := newKit(t)
+	for i, body := range []string{`{"a":1,"a":2}`, `{"id":123456789012345678901}`} {
+		a := k.deliver(t, fromGitHub("push", fmt.Sprint("d", i), body))
+		if e := must(k.Get(t.Context(), a.EventID))(t); e.PayloadHash != evidence.HashBytes([]byte(body)) {
+			t.Errorf("the hash of %s is %s", body, e.PayloadHash)
+		}
+	}
+}
+
+func TestDeliveryRefused(t *testing.T) {
+	const body = `{"ref":"main"}`
+	for _, c := range []struct {
+		name, code string
+		status     int
+		change     func(d *delivery)
+	}{
+		{"unknown webhook", "webhook_unknown", 404, func(d *delivery) { d.source = "nobody" }},
+		{"a source that is no webhook", "webhook_unknown", 404, func(d *delivery) { d.source = "hourly" }},
+		{"no signature", "webhook_signature", 401, func(d *delivery) { d.header.Del("X-Hub-Signature-256") }},
+		{"an empty signature", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "") }},
+		{"SHA-1", "webhook_signature", 401, func(d *delivery) {
+			d.header.Set("X-Hub-Signature", "sha1=0000")
+			d.header.Del("X-Hub-Signature-256")
+		}},
+		{"two signatures", "webhook_malformed", 400, func(d *delivery) {
+			d.header.Add("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256"))
+		}},
+		{"another prefix", "webhook_signature", 401, func(d *delivery) {
+			d.header.Set("X-Hub-Signature-256", strings.Replace(d.header.Get("X-Hub-Signature-256"), "sha256", "sha512", 1))
+		}},
+		{"half a signature", "webhook_signature", 401, func(d *delivery) {
+			d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")[:39])
+		}},
+		{"no hex", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "sha256=zz") }},
+		{"another body", "webhook_signature", 401, func(d *delivery) { d.body = `{"ref":"main" }` }},
+		{"an endless header", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", strings.Repeat("a", 1<<16)) }},
+		{"no delivery id", "webhook_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Delivery") }},
+		{"two delivery ids", "webhook_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Delivery", "other") }},
+		{"a delivery id with a space", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "a b") }},
+		{"a delivery id of bytes", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "\xff") }},
+		{"no event name", "webhook_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Event") }},
+		{"two event names", "webhook_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Event", "push") }},
+		{"a form", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "payload=%7B%7D") }},
+		{"a list", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "[]") }},
+		{"null", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "null") }},
+		{"nothing", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "") }},
+		{"not UTF-8", "event_malformed", 400, func(d *delivery) { *d = fromGitHub("push", "d", "{\"a\":\"\xff\"}") }},
+		{"too large", "webhook_too_large", 413, func(d *delivery) {
+			*d = fromGitHub("push", "d", `{"a":"`+strings.Repeat("x", trigger.DefaultMaxPayload)+`"}`)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newKit(t, func(o *trigger.Options) {
+				o.Sources = append(o.Sources, must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t))
+			})
+			d := fromGitHub("push", "d", body)
+			c.change(&d)
+			if a := k.deliver(t, d); a.Code != c.code || a.Status != c.status {
+				t.Errorf("answered with %+v, want %d %s", a, c.status, c.code)
+			}
+			if events := must(k.List(t.Context(), 10))(t); len(events) != 0 {
+				t.Errorf("kept %+v", events)
+			}
+			if a := k.deliver(t, fromGitHub("push", "d", body)); a.Status != http.StatusAccepted || a.EventID == "" {
+				t.Errorf("the proper delivery was answered with %+v", a) // its id was not used up by the refusal
+			}
+		})
+	}
+}
+
+// TestReplay delivers what was delivered before, across a restart.
+func TestReplay(t *testing.T) {
+	k := newKit(t)
+	sent := fromGitHub("push", "once", `{"ref":"main"}`)
+	first := k.deliver(t, sent)
+	freshID := fromGitHub("push", "twice", sent.body) // the signature does not cover the id
+	for range 2 {
+		for _, d := range []delivery{sent, freshID} {
+			if a := k.deliver(t, d); a != (answer{Status: http.StatusOK, EventID: first.EventID, Duplicate: true}) {
+				t.Errorf("answered with %+v", a)
+			}
+		}
+		k.restart(t)
+	}
+	// An id that came with an old body is not used up: it may be a proper one that somebody has copied.
+	if a := k.deliver(t, fromGitHub("push", "twice", `{"ref":"next"}`)); a.Status != http.StatusAccepted {
+		t.Errorf("answered with %+v", a)
+	}
+	if events := must(k.List(t.Context(), 10))(t); len(events) != 2 {
+		t.Errorf("there are %d events", len(events))
+	}
+}
+
+// TestReplayUnderAnotherName delivers what was of no interest, and what a human asked for, under the name of an event that starts a
+// run: the name is in a header that nobody signs.
+func TestReplayUnderAnotherName(t *testing.T) {
+	k := newKit(t)
+	if a := k.deliver(t, fromGitHub("fork", "a", `{"forkee":1}`)); !a.Ignored {
+		t.Fatalf("answered with %+v", a)
+	}
+	asked := k.deliver(t, fromGitHub("workflow_dispatch", "b", `{"inputs":1}`))
+	k.restart(t)
+	if a := k.deliver(t, fromGitHub("push", "c", `{"forkee":1}`)); a != (answer{Status: http.StatusOK, Duplicate: true, Ignored: true}) {
+		t.Errorf("answered with %+v", a)
+	}
+	if a := k.deliver(t, fromGitHub("push", "d", `{"inputs":1}`)); a.EventID != asked.EventID || !a.Duplicate {
+		t.Errorf("answered with %+v", a)
+	}
+}
+
+// TestDeliveryRace delivers the same many times at once.
+func TestDeliveryRace(t *testing.T) {
+	k := newKit(t)
+	var group sync.WaitGroup
+	answers := make(chan answer, 32)
+	for i := range 32 {
+		group.Go(func() { answers <- k.deliver(t, fromGitHub("push", fmt.Sprint("d", i%2), `{}`)) })
+	}
+	group.Wait()
+	close(answers)
+	fresh, ids := 0, map[string]bool{}
+	for a := range answers {
+		ids[a.EventID] = true
+		if !a.Duplicate {
+			fresh++
+		}
+	}
+	if fresh != 1 || len(ids) != 1 {
+		t.Errorf("%d deliveries were new, and there are %d events", fresh, len(ids))
+	}
+}
+
+// The test vector of the Standard Webhooks specification.
+const (
+	vectorSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	vectorID        = "msg_p5jXN8AQM9LWM0D4loKWxJek"
+	vectorTime      = 1614265330
+	vectorBody      = `{"test": 2432232314}`
+	vectorSignature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+)
+
+func standardVector() delivery {
+	return delivery{source: "hooks", body: vectorBody, header: http.Header{
+		"Webhook-Id": {vectorID}, "Webhook-Timestamp": {strconv.Itoa(vectorTime)}, "Webhook-Signature": {vectorSignature},
+	}}
+}
+
+func newStandardKit(t testing.TB, secrets ...string) *kit {
+	t.Helper()
+	k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{must(trigger.NewStandard("hooks", secrets))(t)} })
+	k.clock.advance(time.Unix(vectorTime, 0).Sub(start))
+	return k
+}
+
+func TestStandardWebhooks(t *testing.T) {
+	otherMAC := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	for _, c := range []struct {
+		name, code string
+		status     int
+		change     func(k *kit, d *delivery)
+	}{
+		{"the vector", "", 202, func(*kit, *delivery) {}},
+		{"several signatures", "", 202, func(_ *kit, d *delivery) {
+			d.header.Set("Webhook-Signature", "v1a,abc v1,"+otherMAC+" v1,not*base64 "+vectorSignature)
+		}},
+		{"at the edge, early", "", 202, func(k *kit, _ *delivery) { k.clock.advance(-5 * time.Minute) }},
+		{"at the edge, late", "", 202, func(k *kit, _ *delivery) { k.clock.advance(5 * time.Minute) }},
+		{"too early", "webhook_timestamp", 401, func(k *kit, _ *delivery) { k.clock.advance(-5*time.Minute - time.Second) }},
+		{"too late", "webhook_timestamp", 401, func(k *kit, _ *delivery) { k.clock.advance(5*time.Minute + time.Second) }},
+		{"another time", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Timestamp", strconv.Itoa(vectorTime+1)) }},
+		{"another id", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Id", "msg_other") }},
+		{"another body", "webhook_signature", 401, func(_ *kit, d *delivery) { d.body = `{"test": 2432232315}` }},
+		{"another signature", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Signature", "v1,"+otherMAC) }},
+		{"another version", "webhook_signature", 401, func(_ *kit, d *delivery) {
+			d.header.Set("Webhook-Signature", strings.Replace(vectorSignature, "v1", "v2", 1))
+		}},
+		{"no signature", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Del("Webhook-Signature") }},
+		{"two signature headers", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.header.Add("Webhook-Signature", vectorSignature) }},
+		{"no timestamp", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Timestamp") }},
+		{"no id", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.header.Del("Webhook-Id") }},
+		{"signed, but no time", "webhook_malformed", 400, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "soon") }},
+		{"signed, but an absurd time", "webhook_timestamp", 401, func(_ *kit, d *delivery) { d.sign(vectorSecret, "id", "-9223372036854775808") }},
+		{"signed, but no object", "webhook_payload", 400, func(_ *kit, d *delivery) {
+			d.body = `7`
+			d.sign(vectorSecret, "id", strconv.Itoa(vectorTime))
+		}},
+		{"a type without end", "event_malformed", 400, func(_ *kit, d *delivery) {
+			d.body = `{"type":"` + strings.Repeat("x", 4096) + `"}`
+			d.sign(vectorSecret, "id", strconv.Itoa(vectorTime))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newStandardKit(t, vectorSecret)
+			d := standardVector()
+			c.change(k, &d)
+			if a := k.deliver(t, d); a.Status != c.status || a.Code != c.code || (a.EventID == "") != (c.code != "") {
+				t.Errorf("answered with %+v, want %d %s", a, c.status, c.code)
+			}
+		})
+	}
+}
+
+// sign signs a delivery as a Standard Webhook.
+func (d *delivery) sign(secret, id, timestamp string) {
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	mac := sha256MAC(string(key), id+"."+timestamp+"."+d.body)
+	d.header = http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(mac)}}
+}
+
+// TestStandardWebhooksRetry has a sender repeat a message, with a new time and signature as the specification says.
+func TestStandardWebhooksRetry(t *testing.T) {
+	k := newStandardKit(t, vectorSecret)
+	first := k.deliver(t, standardVector())
+	k.restart(t)
+	k.clock.advance(time.Minute)
+	again := delivery{source: "hooks", body: vectorBody}
+	again.sign(vectorSecret, vectorID, strconv.Itoa(vectorTime+60))
+	if a := k.deliver(t, again); a != (answer{Status: http.StatusOK, EventID: first.EventID, Duplicate: true}) {
+		t.Errorf("answered with %+v", a)
+	}
+	again.sign(vectorSecret, "msg_next", strconv.Itoa(vectorTime+60)) // here the id is signed: an equal body is another event
+	if a := k.deliver(t, again); a.Status != http.StatusAccepted || a.EventID == first.EventID {
+		t.Errorf("answered with %+v", a)
+	}
+}
+
+// TestRotation accepts the old secret and the new one.
+func TestRotation(t *testing.T) {
+	next := "whsec_" + base64.StdEncoding.EncodeToString([]byte("the next secret, 24 bytes"))
+	k := newStandardKit(t, next, vectorSecret)
+	if a := k.deliver(t, standardVector()); a.Status != http.StatusAccepted {
+		t.Errorf("the old secret: %+v", a)
+	}
+	d := delivery{source: "hooks", body: `{}`}
+	d.sign(next, "id", strconv.Itoa(vectorTime))
+	if a := k.deliver(t, d); a.Status != http.StatusAccepted {
+		t.Errorf("the new secret: %+v", a)
+	}
+}
+
+// TestEngine follows a policy engine's decision into the artifacts.
+func TestEngine(t *testing.T) {
+	k := newKit(t, func(o *trigger.Options) {
+		o.Sources = []trigger.Source{must(trigger.NewEngine("hooks", []string{vectorSecret}))(t)}
+	})
+	d := delivery{source: "hooks", body: `{"type":"rebalance.due","data":{"decision":"act"}}`}
+	d.sign(vectorSecret, "decision-1", strconv.FormatInt(start.Unix(), 10))
+	id := k.claim(t, k.deliver(t, d).EventID)
+	got := must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+	c := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof, expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t)
+	if c.Kind != evidence.TriggerAutonomousPolicy || c.VerificationMethod != evidence.MethodPolicyEngineDecision || c.EvidenceID != "decision-1" {
+		t.Errorf("the origin proof says %+v", c)
+	}
+}
+
+func TestWebhookNotMade(t *testing.T) {
+	events := []string{"push"}
+	short := "whsec_" + base64.StdEncoding.EncodeToString([]byte("fifteen bytes.."))
+	for name, err := range map[string]error{
+		"no secret":               second(trigger.NewGitHub("n", nil, events, nil)),
+		"an empty secret":         second(trigger.NewGitHub("n", []string{""}, events, nil)),
+		"one empty secret of two": second(trigger.NewGitHub("n", []string{secret, ""}, events, nil)),
+		"a short secret":          second(trigger.NewGitHub("n", []string{"fifteen bytes.."}, events, nil)),
+		"no events":               second(trigger.NewGitHub("n", []string{secret}, nil, []string{"push"})),
+		"standard, none":          second(trigger.NewStandard("n", nil)),
+		"standard, only a prefix": second(trigger.NewStandard("n", []string{"whsec_"})),
+		"standard, short":         second(trigger.NewStandard("n", []string{short})),
+		"standard, no base64":     second(trigger.NewStandard("n", []string{"whsec_not*base64*not*base64*not*base64"})),
+		"engine, none":            second(trigger.NewEngine("n", nil)),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		} else if strings.Contains(err.Error(), "fifteen") || strings.Contains(err.Error(), "not*base64") {
+			t.Errorf("%s: the error shows the secret: %v", name, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestLogShowsNoPayload reads the log of deliveries that came in and that were refused.
+func TestLogShowsNoPayload(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	k := newKit(t, func(o *trigger.Options) { o.Log = zap.New(core) })
+	d := fromGitHub("push", "d", `{"secret":"payload"}`)
+	k.claim(t, k.deliver(t, d).EventID)
+	d.header.Set("X-Hub-Signature-256", "sha256=00")
+	k.deliver(t, d)
+	if logs.Len() < 3 {
+		t.Errorf("only %d lines", logs.Len())
+	}
+	for _, line := range logs.All() {
+		if s := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(s, "payload") || strings.Contains(s, "sha256") {
+			t.Errorf("the log says %s", s)
+		}
+	}
+}
