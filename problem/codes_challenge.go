@@ -16,4 +16,9 @@ var challengeCodes = []Code{
 	{Name: "capability_binding_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "A capability is for another operation", Remedy: "Send exactly the content that was verified, to the same resource."},
 	{Name: "capability_unconsumed", Status: http.StatusForbidden, Step: "gate", Title: "A capability rests on a verification that was not consumed", Remedy: "Consume the verification's keys before minting capabilities."},
 	{Name: "capability_without_evidence", Status: http.StatusForbidden, Step: "gate", Title: "A capability carries no runtime evidence", Remedy: "Verify the whole chain, not the challenge alone."},
+	{Name: "challenge_altered", Status: http.StatusForbidden, Step: "challenge", Title: "A challenge was altered", Remedy: "Give the challenge back unchanged."},
+	{Name: "capability_without_grant", Status: http.StatusForbidden, Step: "gate", Title: "A capability carries no decision or no grant", Remedy: "Verify the whole chain, with its decision and grant."},
+	{Name: "capability_human_session", Status: http.StatusForbidden, Step: "gate", Title: "A capability rests on a session that humans could reach", Remedy: "Only runs without a human stand behind a post; session.access declares it."},
+	{Name: "capability_runtime_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "A capability rests on a runtime that the policy does not allow", Remedy: "Check the runtime against runtimePolicy of the manifest."},
+	{Name: "capability_attestation_too_old", Status: http.StatusForbidden, Step: "gate", Title: "A capability rests on an attestation that is too old", Remedy: "Make the call again; fresh artifacts are issued for it."},
 }

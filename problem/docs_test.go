@@ -1,9 +1,16 @@
 package problem_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,5 +59,63 @@ func TestFromTellsNothingOfWhatNobodyClassified(t *testing.T) {
 	d := problem.From(fmt.Errorf("dial 10.0.0.1: password hunter2"))
 	if d.Code != "internal" || strings.Contains(d.Detail, "hunter2") || strings.Contains(d.Detail, "10.0.0.1") {
 		t.Errorf("got %+v", d)
+	}
+}
+
+// TestEveryCodeIsInTheTable finds codes in the source that the table lacks, and rows that nobody uses.
+func TestEveryCodeIsInTheTable(t *testing.T) {
+	used := make(map[string]bool)
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/problem/codes") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range refusals.FindAllStringSubmatch(string(raw), -1) {
+			if !known(m[1]) {
+				t.Errorf("%s: the code %s is not in the table", path, m[1])
+			}
+		}
+		for _, m := range literals.FindAllStringSubmatch(string(raw), -1) {
+			used[m[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range problem.Codes() {
+		if !used[c.Name] {
+			t.Errorf("nobody uses the code %s", c.Name)
+		}
+		if c.Title == "" || c.Remedy == "" || c.Step == "" || c.Status < 400 {
+			t.Errorf("the row of %s is incomplete", c.Name)
+		}
+	}
+}
+
+var (
+	refusals = regexp.MustCompile(`Refuse\("([a-z_]+)"`)
+	literals = regexp.MustCompile(`"([a-z]+(?:_[a-z]+)*)"`)
+)
+
+func known(code string) bool {
+	return slices.ContainsFunc(problem.Codes(), func(c problem.Code) bool { return c.Name == code })
+}
+
+func TestWrite(t *testing.T) {
+	w := httptest.NewRecorder()
+	problem.Details{Status: http.StatusProxyAuthRequired, Code: "session_required", RetryAfter: 3}.Write(w)
+	for name, want := range map[string]string{"Content-Type": problem.ContentType, "Proxy-Authenticate": `Basic realm="mediator"`, "Retry-After": "3", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	err := problem.Read(w.Result())
+	var p *problem.Error
+	if !errors.As(err, &p) || p.Code() != "session_required" {
+		t.Errorf("got %v", err)
 	}
 }
