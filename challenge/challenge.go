@@ -1,7 +1,6 @@
 package challenge
 
 import (
-	"bytes"
 	"crypto/subtle"
 	"encoding/json"
 
@@ -36,11 +35,19 @@ const (
 // after the value and a challenge over 256 KiB are refused.
 func ParseChallenge(raw []byte) (Challenge, error) {
 	var ch Challenge
-	if err := parse(raw, maxChallenge, &ch); err != nil {
+	if len(raw) > maxChallenge {
+		return Challenge{}, evidence.Refuse("challenge_malformed", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
+	}
+	if err := evidence.ParseStrict(raw, &ch); err != nil {
 		return Challenge{}, evidence.Refuse("challenge_malformed", "the challenge is malformed: %w", err)
 	}
 	if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
 		return Challenge{}, evidence.Refuse("challenge_malformed", "the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
+	}
+	for _, t := range ch.Tasks {
+		if t.ID == "" || t.Kind == "" || len(t.Input) == 0 {
+			return Challenge{}, evidence.Refuse("challenge_malformed", "a task of the challenge lacks its id, its kind or its input")
+		}
 	}
 	return ch, nil
 }
@@ -48,40 +55,21 @@ func ParseChallenge(raw []byte) (Challenge, error) {
 // ParseResponse reads a response as it travels, up to 16 KiB, as strictly as [ParseChallenge].
 func ParseResponse(raw []byte) (evidence.Response, error) {
 	var r evidence.Response
-	if err := parse(raw, maxResponse, &r); err != nil {
+	if len(raw) > maxResponse {
+		return evidence.Response{}, evidence.Refuse("response_malformed", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
+	}
+	if err := evidence.ParseStrict(raw, &r); err != nil {
 		return evidence.Response{}, evidence.Refuse("response_malformed", "the response is malformed: %w", err)
 	}
 	if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
 		return evidence.Response{}, evidence.Refuse("response_malformed", "the response lacks its challengeId or its answers, or has more than %d", maxTasks)
 	}
+	for id, answer := range r.Answers {
+		if !evidence.IsHash(answer) {
+			return evidence.Response{}, evidence.Refuse("response_malformed", "the answer for task %.64q is not 64 lowercase hex characters", id)
+		}
+	}
 	return r, nil
-}
-
-// parse decodes one strict JSON text of at most limit bytes. encoding/json matches names without regard to case and lets members be
-// absent; comparing canonical forms rules out both, so that nobody else can read the text differently.
-func parse(raw []byte, limit int, v any) error {
-	if len(raw) > limit {
-		return evidence.Refuse("content_malformed", "it has %d bytes; at most %d are read", len(raw), limit)
-	}
-	if err := evidence.ParseStrict(raw, v); err != nil {
-		return err
-	}
-	was, err := evidence.Canonical(raw)
-	if err != nil {
-		return err
-	}
-	again, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	is, err := evidence.Canonical(again)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(was, is) {
-		return evidence.Refuse("content_malformed", "a member is missing, or its name is not spelled as it should be")
-	}
-	return nil
 }
 
 // hashTasks is the hash of the public tasks as canonical JSON, so that they can be re-encoded on their way.
@@ -91,6 +79,12 @@ func hashTasks(tasks []Task) (string, error) {
 		return "", evidence.Refuse("challenge_malformed", "the challenge's tasks are malformed: %w", err)
 	}
 	return hash, nil
+}
+
+// hashCanonical is [hashTasks] of tasks of built-in kinds alone.
+func hashCanonical(tasks []Task) (string, error) {
+	raw, err := json.Marshal(tasks)
+	return evidence.HashBytes(raw), err
 }
 
 // intact refuses a challenge that is not the one that its token was issued with.

@@ -113,6 +113,7 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 		}
 		ch.Binding, token.Binding, token.BindingHash = &b, &b, b.Hash()
 	}
+	hash := hashCanonical
 	packs := slices.Clone(i.o.Packs)
 	shuffle(rnd, packs) // as many different kinds as there are, in random order; then the same again
 	for n := range ch.Tasks {
@@ -125,6 +126,9 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 		if len(t.Input) > maxInput {
 			return Challenge{}, fmt.Errorf("challenge: a task of kind %s has an input of %d bytes; solvers read %d at most", t.Kind, len(t.Input), maxInput)
 		}
+		if _, ok := p.(interface{ canonical() }); !ok {
+			hash = hashTasks
+		}
 		salt := rnd.id()
 		ch.Tasks[n] = t
 		token.Answers[n] = evidence.SaltedAnswer{ID: id, Kind: t.Kind, Salt: salt, Hash: salted(salt, ch.ID, id, answerOf(text))}
@@ -133,7 +137,7 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 		return Challenge{}, fmt.Errorf("challenge: no randomness: %w", rnd.err)
 	}
 	var err error
-	if token.TasksHash, err = hashTasks(ch.Tasks); err != nil {
+	if token.TasksHash, err = hash(ch.Tasks); err != nil {
 		return Challenge{}, err
 	}
 	evidence.ChallengeTokenKind.Stamp(&token, reg, evidence.KeyClaims{})

@@ -5,12 +5,10 @@ import (
 	"io"
 	"slices"
 	"strconv"
-
-	"github.com/actionproof/mediator/evidence"
 )
 
 // mutation asks for the final state of a JSON document after a list of operations.
-type mutation struct{}
+type mutation struct{ builtin }
 
 type mutationInput struct {
 	Document   map[string][]int `json:"document"`
@@ -57,7 +55,7 @@ func (p mutation) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 
 func (p mutation) Solve(_ context.Context, t Task) (string, error) {
 	var in mutationInput
-	if err := evidence.ParseStrict(t.Input, &in); err != nil || len(in.Operations) > maxOperations {
+	if !decodeInput(t.Input, &in) || len(in.Operations) > maxOperations {
 		return "", errUnsolvable(p.Kind())
 	}
 	var doc document

@@ -4,12 +4,10 @@ import (
 	"context"
 	"io"
 	"strconv"
-
-	"github.com/actionproof/mediator/evidence"
 )
 
 // route asks for the cheapest route through a weighted graph.
-type route struct{}
+type route struct{ builtin }
 
 type routeInput struct {
 	Edges []edge `json:"edges"`
@@ -72,7 +70,7 @@ func drawGraph(rnd *random, nodes, edges int) []edge {
 
 func (p route) Solve(_ context.Context, t Task) (string, error) {
 	var in routeInput
-	if err := evidence.ParseStrict(t.Input, &in); err != nil || !in.valid() {
+	if !decodeInput(t.Input, &in) || !in.valid() {
 		return "", errUnsolvable(p.Kind())
 	}
 	s := search(in.Edges, in.From)

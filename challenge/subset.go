@@ -4,12 +4,10 @@ import (
 	"context"
 	"io"
 	"slices"
-
-	"github.com/actionproof/mediator/evidence"
 )
 
 // subset asks for the one subset of numbers that meets several constraints.
-type subset struct{}
+type subset struct{ builtin }
 
 type subsetInput struct {
 	Apart   []pair `json:"apart"`
@@ -79,7 +77,7 @@ func drawSubset(rnd *random, d Difficulty) subsetInput {
 
 func (p subset) Solve(_ context.Context, t Task) (string, error) {
 	var in subsetInput
-	if err := evidence.ParseStrict(t.Input, &in); err != nil || !in.valid() {
+	if !decodeInput(t.Input, &in) || !in.valid() {
 		return "", errUnsolvable(p.Kind())
 	}
 	s := newChooser(&in)

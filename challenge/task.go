@@ -1,20 +1,22 @@
 package challenge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Task is one public task: all that a solver sees of it.
+// Task is one public task: all that a solver sees of it. Its members are in canonical order.
 type Task struct {
-	ID   string `json:"id"` // unique in its challenge
-	Kind string `json:"kind"`
+	ID    string          `json:"id"` // unique in its challenge
+	Input json.RawMessage `json:"input"`
 	// Instructions are complete: they and Input define the answer text. The answer is the lowercase hex SHA-256 of that text.
-	Instructions string          `json:"instructions"`
-	Input        json.RawMessage `json:"input"`
+	Instructions string `json:"instructions"`
+	Kind         string `json:"kind"`
 }
 
 // Pack is one kind of task. Implementations must be safe for concurrent use.
@@ -31,6 +33,12 @@ type Pack interface {
 
 // Builtin returns the four kinds of the seed: route, vm, json and subset.
 func Builtin() []Pack { return []Pack{route{}, vm{}, mutation{}, subset{}} }
+
+// builtin marks the kinds whose tasks are canonical JSON (RFC 8785) when they are marshalled: plain ASCII, whole numbers, members in
+// order. Hashing them needs no canonicaliser, which would cost more than all the rest of making a challenge.
+type builtin struct{}
+
+func (builtin) canonical() {}
 
 // Difficulty is how much work a challenge asks for.
 type Difficulty string
@@ -77,6 +85,17 @@ func answerOf(text string) string { return evidence.HashBytes([]byte(text)) }
 func newTask(instructions string, input any) (Task, error) {
 	raw, err := json.Marshal(input)
 	return Task{Instructions: instructions, Input: raw}, err
+}
+
+// decodeInput reads the input of a built-in task. Duplicate members are [ParseChallenge]'s to refuse: here they do no harm.
+func decodeInput(raw []byte, v any) bool {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if dec.Decode(v) != nil {
+		return false
+	}
+	_, err := dec.Token()
+	return errors.Is(err, io.EOF)
 }
 
 // errUnsolvable is the refusal of a task that no honest issuer makes.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"io"
 	"strconv"
-
-	"github.com/actionproof/mediator/evidence"
 )
 
 // vm asks for the final state of a small register machine.
-type vm struct{}
+type vm struct{ builtin }
 
 type vmInput struct {
 	Modulus   int      `json:"modulus"`
@@ -74,7 +72,7 @@ func drawLoop(rnd *random, rounds, size int) []string {
 
 func (p vm) Solve(_ context.Context, t Task) (string, error) {
 	var in vmInput
-	if err := evidence.ParseStrict(t.Input, &in); err != nil {
+	if !decodeInput(t.Input, &in) {
 		return "", errUnsolvable(p.Kind())
 	}
 	answer, ok := in.run()
@@ -121,12 +119,20 @@ type instruction struct {
 	k    int
 }
 
-// arity is how many words an instruction has.
-var arity = map[string]int{"set": 3, "add": 3, "sub": 3, "mul": 3, "jnz": 3, "jlt": 4}
+// arity is how many words an instruction has; zero for what is none.
+func arity(op string) int {
+	switch op {
+	case "set", "add", "sub", "mul", "jnz":
+		return 3
+	case "jlt":
+		return 4
+	}
+	return 0
+}
 
 func compile(line string, modulus int) (i instruction, ok bool) {
 	w, n := words(line)
-	if n == 0 || n != arity[w[0]] {
+	if n == 0 || n != arity(w[0]) {
 		return i, false
 	}
 	i.op = w[0]

@@ -197,3 +197,22 @@ func TestSweep(t *testing.T) {
 		k.Close()
 	})
 }
+
+// TestClaimByCallerThatLeaves has callers go away at any moment: the event is theirs, or it waits for the next one.
+func TestClaimByCallerThatLeaves(t *testing.T) {
+	k := newKit(t)
+	for range 100 {
+		id := k.release(t)
+		ctx, leave := context.WithCancel(t.Context())
+		go leave()
+		_, err := k.Claim(ctx, trigger.Claim{EventID: id, Runtime: runtime})
+		leave()
+		want := trigger.Claimed
+		if err != nil {
+			want = trigger.Received
+		}
+		if e := must(k.Get(t.Context(), id))(t); e.State != want {
+			t.Fatalf("after %v the event is %s", err, e.State)
+		}
+	}
+}
