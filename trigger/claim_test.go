@@ -2,6 +2,9 @@ package trigger_test
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -196,6 +200,35 @@ func TestSweep(t *testing.T) {
 		}
 		k.Close()
 	})
+}
+
+// TestClaimRace has many runtimes ask for few events: each event goes to one.
+func TestClaimRace(t *testing.T) {
+	k := newKit(t)
+	for range 4 {
+		k.release(t)
+	}
+	var group sync.WaitGroup
+	claims := make(chan string, 32)
+	for range 32 {
+		group.Go(func() {
+			e, err := k.Claim(context.Background(), trigger.Claim{Runtime: runtime})
+			if err == nil {
+				claims <- e.ID
+			} else if code := problem.From(err).Code; code != "event_none" {
+				t.Errorf("refused with %s: %v", code, err)
+			}
+		})
+	}
+	group.Wait()
+	close(claims)
+	ids := map[string]int{}
+	for id := range claims {
+		ids[id]++
+	}
+	if len(ids) != 4 || !slices.Equal(slices.Collect(maps.Values(ids)), []int{1, 1, 1, 1}) {
+		t.Errorf("claimed %v", ids)
+	}
 }
 
 // TestClaimByCallerThatLeaves has callers go away at any moment: the event is theirs, or it waits for the next one.

@@ -35,7 +35,7 @@ const (
 // Queue is a source that claims messages from a spool directory, as a mail directory is used: a producer writes a file elsewhere
 // on the same file system and moves it into new; the service claims it by moving it into claimed, and into done once the event is
 // durable. The file's name is the message's id, good for one event; names that begin with a full stop are left alone. What is no
-// plain file of the right size and owner goes to refused.
+// plain file of the right size and owner goes to refused. What lies in done is removed after the service's retention.
 //
 // Whoever can move a file into new can start an agent. One service at a time works on the directory; a further one waits for it.
 type Queue struct {

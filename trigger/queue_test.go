@@ -75,10 +75,10 @@ func inQueue(t *testing.T, do func(t *testing.T, s *spool, q *trigger.Queue, k *
 
 func TestQueue(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
-		stop := k.run(t)
 		s.put("b.json", `{"job": 2}`)
 		s.put("a.txt", "plain text")
 		s.put(".hidden", "not finished")
+		stop := k.run(t)
 		time.Sleep(2 * time.Second)
 		stop()
 		s.want("done", "a.txt", "b.json")

@@ -1,0 +1,346 @@
+package evidence_test
+
+import (
+	"bytes"
+	"context"
+	stded25519 "crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+	"github.com/gowebpki/jcs"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// world is one certified key, for request proofs, and a verifier that believes it.
+type world struct {
+	key      *custody.Memory
+	verifier *evidence.Verifier
+	want     evidence.Expected
+	token    string // a valid request proof
+}
+
+func newWorld(t testing.TB) world {
+	t.Helper()
+	ctx := context.Background()
+	registry, err := custody.NewMemory("registry")
+	must(t, err)
+	key, err := custody.NewMemory("proof-key")
+	must(t, err)
+	version, err := key.Current(ctx)
+	must(t, err)
+	clock := func() time.Time { return noon }
+	certify, err := signer.New(evidence.SignerCertificateKind, registry, signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: clock})
+	must(t, err)
+	cert, _, err := certify.Sign(ctx, evidence.SignerCertificate{
+		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator", SubjectKeyID: version.KeyID(),
+		SubjectPublicKey: evidence.EncodePublicKey(version.Public()), SubjectPublicKeyHash: evidence.HashBytes(version.Public()),
+	})
+	must(t, err)
+	root, err := registry.Current(ctx)
+	must(t, err)
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, []string{cert},
+		evidence.SignerPolicy{Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}})
+	must(t, err)
+	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
+	must(t, err)
+	issuer, err := signer.New(evidence.RequestProofKind, key, signer.Options{Issuer: "mediator", Audience: "api", Lifetime: time.Minute, Now: clock})
+	must(t, err)
+	h := evidence.HashBytes(nil)
+	token, _, err := issuer.Sign(ctx, evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"})
+	must(t, err)
+	return world{key, verifier, evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute}, token}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w world) open(token string) error {
+	_, err := evidence.Open(w.verifier, evidence.RequestProofKind, token, w.want)
+	return err
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var refusal *evidence.Refusal
+	if !errors.As(err, &refusal) || refusal.Code() != code {
+		t.Errorf("got %v, want code %s", err, code)
+	}
+}
+
+var b64 = base64.RawURLEncoding
+
+// forge signs any header and payload with the certified key.
+func (w world) forge(t testing.TB, header, payload string) string {
+	t.Helper()
+	v, err := w.key.Current(context.Background())
+	must(t, err)
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
+	sig, err := v.Sign(context.Background(), []byte(input))
+	must(t, err)
+	return input + "." + b64.EncodeToString(sig)
+}
+
+// parts returns the header and payload of a token as text.
+func parts(t testing.TB, token string) (header, payload string) {
+	t.Helper()
+	p := strings.Split(token, ".")
+	h, err := b64.DecodeString(p[0])
+	must(t, err)
+	c, err := b64.DecodeString(p[1])
+	must(t, err)
+	return string(h), string(c)
+}
+
+// TestHostileTokens changes one thing about a valid token whose signature stays right, or makes it otherwise malleable.
+func TestHostileTokens(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.open(w.token))
+	header, payload := parts(t, w.token)
+	replace := func(s, old, with string) string {
+		if !strings.Contains(s, old) {
+			t.Fatalf("%s is not in %s", old, s)
+		}
+		return strings.Replace(s, old, with, 1)
+	}
+	withHeader := func(h string) string { return w.forge(t, h, payload) }
+	withPayload := func(p string) string { return w.forge(t, header, p) }
+	v, err := w.key.Current(context.Background())
+	must(t, err)
+	hs := func() string { // the public key as a shared secret
+		input := b64.EncodeToString([]byte(replace(header, "EdDSA", "HS256"))) + "." + b64.EncodeToString([]byte(payload))
+		m := hmac.New(sha256.New, v.Public())
+		m.Write([]byte(input))
+		return input + "." + b64.EncodeToString(m.Sum(nil))
+	}
+	last := w.token[len(w.token)-1]
+	stray := string("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", last)|1])
+	for name, tt := range map[string]struct{ token, code string }{
+		"nothing":                     {"", "artifact_missing"},
+		"100 KB":                      {strings.Repeat("a", 100<<10), "artifact_too_large"},
+		"two parts":                   {w.token[:strings.LastIndex(w.token, ".")], "jws_malformed"},
+		"four parts":                  {w.token + ".x", "jws_malformed"},
+		"padding":                     {w.token + "==", "jws_malformed"},
+		"a line break":                {w.token[:len(w.token)-4] + "\n" + w.token[len(w.token)-4:], "jws_malformed"},
+		"stray bits":                  {w.token[:len(w.token)-1] + stray, "jws_malformed"},
+		"no signature":                {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid"},
+		"alg none":                    {withHeader(replace(header, "EdDSA", "none")), "jws_algorithm"},
+		"alg Ed25519":                 {withHeader(replace(header, "EdDSA", "Ed25519")), "jws_algorithm"},
+		"HS256 with the public key":   {hs(), "jws_algorithm"},
+		"another typ":                 {withHeader(replace(header, "request-proof+jwt", "trigger-receipt+jwt")), "jws_type"},
+		"an unknown crit":             {withHeader(replace(header, `{"alg"`, `{"crit":["x"],"alg"`)), "jws_header"},
+		"an empty crit":               {withHeader(replace(header, `"typ"`, `"crit":[],"typ"`)), "jws_header"},
+		"an embedded jwk":             {withHeader(replace(header, `"kid"`, `"jwk":{},"kid"`)), "jws_header"},
+		"b64 false":                   {withHeader(replace(header, `"kid"`, `"b64":false,"kid"`)), "jws_header"},
+		"alg twice":                   {withHeader(replace(header, `"alg":"EdDSA"`, `"alg":"none","alg":"EdDSA"`)), "jws_header"},
+		"ALG":                         {withHeader(replace(header, `"alg"`, `"ALG"`)), "jws_header"},
+		"a space":                     {withHeader(replace(header, `","`, `", "`)), "jws_header"},
+		"another order":               {withHeader(`{"typ":"request-proof+jwt","alg":"EdDSA","kid":"proof-key:v1"}`), "jws_header"},
+		"no object":                   {withHeader(`[]`), "jws_malformed"},
+		"no kid":                      {withHeader(`{"alg":"EdDSA","kid":"","typ":"request-proof+jwt"}`), "jws_malformed"},
+		"a long kid":                  {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 300))), "jws_malformed"},
+		"a kid that is a path":        {withHeader(replace(header, "proof-key:v1", "../proof-key:v1")), "key_unknown"},
+		"another version":             {withHeader(replace(header, "proof-key:v1", "proof-key:v2")), "key_unknown"},
+		"a root's kid":                {withHeader(replace(header, "proof-key:v1", "registry:v1")), "key_purpose"},
+		"claims reordered":            {withPayload(replace(payload, `"action":"a","aud":"api"`, `"aud":"api","action":"a"`)), "claims_not_canonical"},
+		"a claim twice":               {withPayload(replace(payload, `"action":"a"`, `"action":"b","action":"a"`)), "claims_not_canonical"},
+		"a claim in another case":     {withPayload(replace(payload, `"action"`, `"Action"`)), "claims_not_canonical"},
+		"an unknown claim":            {withPayload(replace(payload, `"action":"a"`, `"action":"a","admin":true`)), "claims_malformed"},
+		"a missing claim":             {withPayload(replace(payload, `"action":"a",`, ``)), "claims_not_canonical"},
+		"an empty claim":              {withPayload(replace(payload, `"action":"a"`, `"action":""`)), "claims_malformed"},
+		"a hash that is none":         {withPayload(replace(payload, evidence.HashBytes(nil), strings.Repeat("Z", 64))), "claims_malformed"},
+		"text after the claims":       {withPayload(payload + " "), "claims_not_canonical"},
+		"an escape of equal value":    {withPayload(replace(payload, `"action":"a"`, `"action":"\u0061"`)), "claims_not_canonical"},
+		"a number in another form":    {withPayload(replace(payload, `"iat":1`, `"iat":1e0`)), "claims_malformed"},
+		"exp before iat":              {withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()-1))), "lifetime_invalid"},
+		"a long lifetime":             {withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()+3600))), "lifetime_too_long"},
+		"no claims":                   {withPayload(`null`), "claims_not_canonical"},
+		"claims that are no object":   {withPayload(`[]`), "claims_malformed"},
+		"a signature that is another": {w.token[:len(w.token)-10] + "AAAAAAAAAA", "signature_invalid"},
+	} {
+		t.Run(name, func(t *testing.T) { wantCode(t, w.open(tt.token), tt.code) })
+	}
+	must(t, w.open(w.token))
+}
+
+func TestExpectationsHaveNoDefault(t *testing.T) {
+	for name, tt := range map[string]struct {
+		code   string
+		change func(*evidence.Expected)
+	}{
+		"issuers":         {"expectation_missing", func(e *evidence.Expected) { e.Issuers = nil }},
+		"audiences":       {"expectation_missing", func(e *evidence.Expected) { e.Audiences = nil }},
+		"key ids":         {"expectation_missing", func(e *evidence.Expected) { e.KeyIDs = nil }},
+		"age":             {"expectation_missing", func(e *evidence.Expected) { e.MaxAge = 0 }},
+		"another issuer":  {"issuer_not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
+		"another api":     {"audience_not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
+		"another key":     {"key_not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof"} }},
+		"another version": {"key_not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key:v2"} }},
+		"another custody": {"key_custody", func(e *evidence.Expected) { e.Custody = []string{evidence.CustodyHardwareBacked} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			must(t, w.open(w.token))
+			tt.change(&w.want)
+			wantCode(t, w.open(w.token), tt.code)
+		})
+	}
+}
+
+// TestAnotherLibraryVerifies opens one of our tokens with go-jose, and one of go-jose's own signatures with ours.
+func TestAnotherLibraryVerifies(t *testing.T) {
+	w := newWorld(t)
+	v, err := w.key.Current(context.Background())
+	must(t, err)
+	parsed, err := jose.ParseSignedCompact(w.token, []jose.SignatureAlgorithm{jose.EdDSA})
+	must(t, err)
+	_, payload := parts(t, w.token)
+	got, err := parsed.Verify(stded25519.PublicKey(v.Public()))
+	must(t, err)
+	if string(got) != payload {
+		t.Errorf("go-jose reads %s", got)
+	}
+}
+
+func TestSmallOrderAndUnreducedKeysAreRefused(t *testing.T) {
+	for _, text := range []string{ // the eight points of small order in every encoding that a decoder might take, and keys of other sizes
+		"0000000000000000000000000000000000000000000000000000000000000000", "0000000000000000000000000000000000000000000000000000000000000080",
+		"0100000000000000000000000000000000000000000000000000000000000000", "0100000000000000000000000000000000000000000000000000000000000080",
+		"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a", "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05", "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+		"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "", "01",
+	} {
+		raw, err := hex.DecodeString(text)
+		must(t, err)
+		if _, err := evidence.NewPublicKey(raw); err == nil {
+			t.Errorf("%s was accepted", text)
+		}
+	}
+	// RFC 8032 section 7.1, test 1: a proper key.
+	raw, err := hex.DecodeString("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+	must(t, err)
+	if _, err := evidence.NewPublicKey(raw); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParseJWK(t *testing.T) {
+	// RFC 8037 appendix A.2, with a kid.
+	const public = `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`
+	if kid, key, err := evidence.ParseJWK([]byte(public)); err != nil || kid != "k:v1" || evidence.EncodePublicKey(key) != "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" {
+		t.Errorf("%s %v", kid, err)
+	}
+	for name, text := range map[string]string{
+		"a private key": `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
+		"no kid":        strings.Replace(public, `"kid":"k:v1",`, "", 1),
+		"another kind":  `{"kty":"oct","k":"AAAA","kid":"k"}`,
+		"no JSON":       `x`,
+	} {
+		if _, _, err := evidence.ParseJWK([]byte(text)); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+func TestHashJSON(t *testing.T) {
+	equal := func(a, b string) {
+		t.Helper()
+		x, err := evidence.HashJSON([]byte(a))
+		must(t, err)
+		y, err := evidence.HashJSON([]byte(b))
+		must(t, err)
+		if x != y {
+			t.Errorf("%s and %s have different hashes", a, b)
+		}
+	}
+	equal(`{"a":1,"b":"x"}`, "{ \"b\" : \"\\u0078\",\n\"a\":1.0 }")
+	equal(`[1e2,0.5,-0]`, `[100, 5e-1, 0]`)
+	equal(`"\u20ac"`, `"€"`)
+	equal(`9007199254740992`, `9007199254740992.0`)
+	for text, code := range map[string]string{
+		`{"a":1,"a":2}`: "content_malformed", `{"a":1,"\u0061":2}`: "content_malformed", `"\ud800"`: "content_malformed", `"\udc00\ud800"`: "content_malformed",
+		"\"\xff\"": "content_malformed", ``: "content_malformed", `{`: "content_malformed", `{} {}`: "content_malformed", `{"a":1,}`: "content_malformed",
+		`01`: "content_malformed", `NaN`: "content_malformed",
+		`1e400`: "content_number_lossy", `9007199254740993`: "content_number_lossy", `-9007199254740995`: "content_number_lossy", `1e-400`: "content_number_lossy",
+		`123456789012345678901234567890`: "content_number_lossy", strings.Repeat("1", 1000): "content_number_lossy",
+		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_too_deep", strings.Repeat("[", 100_000): "content_too_deep",
+	} {
+		_, err := evidence.HashJSON([]byte(text))
+		var refusal *evidence.Refusal
+		if !errors.As(err, &refusal) || refusal.Code() != code {
+			t.Errorf("%.40q: got %v, want %s", text, err, code)
+		}
+	}
+}
+
+func FuzzCanonical(f *testing.F) {
+	for _, s := range []string{`{"b":1,"a":[true,null,"\u00e9"]}`, `1e21`, `"\ud83d\ude00"`, `{"":0}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		once, err := evidence.Canonical(raw)
+		if err != nil {
+			return
+		}
+		again, err := evidence.Canonical(once)
+		if err != nil || !bytes.Equal(once, again) {
+			t.Errorf("%q becomes %q and then %q, %v", raw, once, again, err)
+		}
+		if want, err := jcs.Transform(raw); err != nil || !bytes.Equal(once, want) {
+			t.Errorf("%q: %q, %v", once, want, err)
+		}
+	})
+}
+
+func FuzzOpen(f *testing.F) {
+	w := newWorld(f)
+	f.Add(w.token)
+	header, payload := parts(f, w.token)
+	f.Add(w.forge(f, header, strings.Replace(payload, `"a"`, `"b"`, 1)))
+	f.Fuzz(func(t *testing.T, token string) {
+		c, err := evidence.Open(w.verifier, evidence.RequestProofKind, token, w.want)
+		if err != nil {
+			return
+		}
+		_, payload := parts(t, token)
+		var got map[string]any
+		must(t, json.Unmarshal([]byte(payload), &got))
+		if fmt.Sprint(got["subject"]) != c.Subject || len(got) != 14 {
+			t.Errorf("%q opens as %+v", token, c)
+		}
+	})
+}
+
+func FuzzParseEnvelope(f *testing.F) {
+	f.Add([]byte(`{"challengeToken":"t","response":{"challengeId":"c","answers":{}}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e, err := evidence.ParseEnvelope(raw)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(e)
+		must(t, err)
+		if _, err := evidence.ParseEnvelope(again); err != nil && len(again) <= evidence.MaxEnvelope {
+			t.Errorf("what was parsed is refused when written again: %v", err)
+		}
+	})
+}
