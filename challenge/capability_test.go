@@ -63,8 +63,8 @@ func TestVerifyCapability(t *testing.T) {
 			a.claims = evidence.Capability{Binding: a.claims.Binding, ChallengeID: "c", VerificationConsumed: true}
 			a.want.RequireEvidence, a.want.RequireGrant, a.want.Runtime = false, false, nil
 		}},
-		{"no token", "artifact_missing", func(a *args) { a.token = "x"; a.token = a.token[1:]; a.want.Issuer = "gate" }},
-		{"another secret", "signature_invalid", func(a *args) { a.want.Issuer = "gate"; a.secret = newSecret(t, []byte(strings.Repeat("x", 32))) }},
+		{"no token", "artifact_missing", func(a *args) { a.token = "" }},
+		{"another secret", "signature_invalid", func(a *args) { a.secret = newSecret(t, []byte(strings.Repeat("x", 32))) }},
 		{"no secret", "secret_too_short", func(a *args) { a.secret = evidence.Secret{} }},
 		{"a challenge token", "jws_type", func(a *args) { a.token = create(t, newIssuer(t, challenge.Options{}), binding).Token }},
 		{"another gate's", "issuer_not_allowed", func(a *args) { a.want.Issuer = "other" }},

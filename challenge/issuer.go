@@ -97,8 +97,7 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 	if err := ctx.Err(); err != nil {
 		return Challenge{}, err
 	}
-	source := bufio.NewReaderSize(i.o.Random, 1<<10) // a challenge takes hundreds of small draws
-	rnd := &random{r: source}
+	rnd := &random{r: bufio.NewReaderSize(i.o.Random, 1<<10)} // a challenge takes hundreds of small draws
 	reg := evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
 	reg.ID = rnd.id()
 	ch := Challenge{
@@ -113,18 +112,31 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 		}
 		ch.Binding, token.Binding, token.BindingHash = &b, &b, b.Hash()
 	}
+	if err := i.fill(&ch, &token, rnd); err != nil {
+		return Challenge{}, err
+	}
+	evidence.ChallengeTokenKind.Stamp(&token, reg, evidence.KeyClaims{})
+	var err error
+	if ch.Token, err = evidence.SignMAC(i.secret, evidence.ChallengeTokenKind, token); err != nil {
+		return Challenge{}, err
+	}
+	return ch, nil
+}
+
+// fill generates the tasks of ch, and what token keeps of them.
+func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random) error {
 	hash := hashCanonical
 	packs := slices.Clone(i.o.Packs)
 	shuffle(rnd, packs) // as many different kinds as there are, in random order; then the same again
 	for n := range ch.Tasks {
 		p, id := packs[n%len(packs)], "t"+strconv.Itoa(n+1)
-		t, text, err := p.Generate(source, i.o.Difficulty)
+		t, text, err := p.Generate(rnd.r, i.o.Difficulty)
 		if err != nil {
-			return Challenge{}, fmt.Errorf("challenge: generate a task of kind %s: %w", p.Kind(), err)
+			return fmt.Errorf("challenge: generate a task of kind %s: %w", p.Kind(), err)
 		}
 		t.ID, t.Kind = id, p.Kind()
 		if len(t.Input) > maxInput {
-			return Challenge{}, fmt.Errorf("challenge: a task of kind %s has an input of %d bytes; solvers read %d at most", t.Kind, len(t.Input), maxInput)
+			return fmt.Errorf("challenge: a task of kind %s has an input of %d bytes; solvers read %d at most", t.Kind, len(t.Input), maxInput)
 		}
 		if _, ok := p.(interface{ canonical() }); !ok {
 			hash = hashTasks
@@ -134,18 +146,11 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 		token.Answers[n] = evidence.SaltedAnswer{ID: id, Kind: t.Kind, Salt: salt, Hash: salted(salt, ch.ID, id, answerOf(text))}
 	}
 	if rnd.err != nil {
-		return Challenge{}, fmt.Errorf("challenge: no randomness: %w", rnd.err)
+		return fmt.Errorf("challenge: no randomness: %w", rnd.err)
 	}
 	var err error
-	if token.TasksHash, err = hash(ch.Tasks); err != nil {
-		return Challenge{}, err
-	}
-	evidence.ChallengeTokenKind.Stamp(&token, reg, evidence.KeyClaims{})
-	ch.Token, err = evidence.SignMAC(i.secret, evidence.ChallengeTokenKind, token)
-	if err != nil {
-		return Challenge{}, err
-	}
-	return ch, nil
+	token.TasksHash, err = hash(ch.Tasks)
+	return err
 }
 
 // salted is what the token keeps of an answer.

@@ -276,11 +276,13 @@ func TestHashJSON(t *testing.T) {
 	equal(`[1e2,0.5,-0]`, `[100, 5e-1, 0]`)
 	equal(`"\u20ac"`, `"€"`)
 	equal(`9007199254740992`, `9007199254740992.0`)
+	equal(`1e20`, `100000000000000000000`)
+	equal(`1e23`, `1.0e+23`)
 	for text, code := range map[string]string{
 		`{"a":1,"a":2}`: "content_malformed", `{"a":1,"\u0061":2}`: "content_malformed", `"\ud800"`: "content_malformed", `"\udc00\ud800"`: "content_malformed",
 		"\"\xff\"": "content_malformed", ``: "content_malformed", `{`: "content_malformed", `{} {}`: "content_malformed", `{"a":1,}`: "content_malformed",
 		`01`: "content_malformed", `NaN`: "content_malformed",
-		`1e400`: "content_number_lossy", `9007199254740993`: "content_number_lossy", `-9007199254740995`: "content_number_lossy", `1e-400`: "content_number_lossy",
+		`1e400`: "content_number_lossy", `9007199254740993`: "content_number_lossy", `-9007199254740995`: "content_number_lossy", `1e-400`: "content_number_lossy", `1152921504606846976`: "content_number_lossy",
 		`123456789012345678901234567890`: "content_number_lossy", strings.Repeat("1", 1000): "content_number_lossy",
 		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_too_deep", strings.Repeat("[", 100_000): "content_too_deep",
 	} {
