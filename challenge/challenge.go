@@ -31,8 +31,8 @@ const (
 	maxResponse  = 16 << 10  // as it travels
 )
 
-// ParseChallenge reads a challenge as it travels. It is strict: unknown, duplicate and missing members, names in another case, text
-// after the value and a challenge over 256 KiB are refused.
+// ParseChallenge reads a challenge as it travels, up to 256 KiB. It is strict: unknown and duplicate members, names in another case and
+// text after the value are refused, and so is a challenge without its id, its token or its tasks. Nothing in it is verified.
 func ParseChallenge(raw []byte) (Challenge, error) {
 	var ch Challenge
 	if len(raw) > maxChallenge {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/trigger"
@@ -72,7 +74,11 @@ func (p *Pipeline) nextEvent(r *http.Request, route Route) (any, error) {
 		}
 		wait = d
 	}
-	p.o.Sessions.CloseStanding()
+	if ended := p.o.Sessions.CloseStanding(); ended != nil {
+		if _, err := p.o.Triggers.Done(r.Context(), ended.Event.ID, ended.Runtime); err != nil {
+			p.o.Log.Warn("the ended session's event is not marked as done; it stands behind no post without a session", zap.String("event", ended.Event.ID), zap.Error(err))
+		}
+	}
 	event, err := p.o.Triggers.Claim(r.Context(), trigger.Claim{Runtime: p.o.RuntimeID, Wait: wait})
 	if err != nil {
 		return nil, err

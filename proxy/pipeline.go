@@ -62,6 +62,7 @@ type Authorization struct {
 type Triggers interface {
 	Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error)
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
+	Done(ctx context.Context, eventID, runtime string) (trigger.Event, error)
 }
 
 // Control is the control plane.

@@ -115,6 +115,7 @@ type fakeRoles struct {
 	decision   *signer.Issuer[evidence.PolicyDecision]
 	grant      *signer.Issuer[evidence.ActionGrant]
 	otherEvent bool
+	done       []string // events whose sessions have ended
 }
 
 func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
@@ -138,6 +139,11 @@ func (f *fakeRoles) Claim(_ context.Context, c trigger.Claim) (trigger.Event, er
 		return trigger.Event{}, err
 	}
 	return trigger.Event{ID: "evt_next", Kind: evidence.TriggerScheduled, Source: "hourly", ClaimedBy: c.Runtime}, nil
+}
+
+func (f *fakeRoles) Done(_ context.Context, id, _ string) (trigger.Event, error) {
+	f.done = append(f.done, id)
+	return trigger.Event{}, nil
 }
 
 func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
@@ -646,6 +652,9 @@ func TestInternalPages(t *testing.T) {
 	}
 	if _, open := p.sessions.Get(p.session.ID); open {
 		t.Error("the earlier session is still open")
+	}
+	if len(p.roles.done) != 1 || p.roles.done[0] != "evt_1" {
+		t.Errorf("ended events: %v", p.roles.done)
 	}
 	p.roles.fail["claim"] = evidence.Refuse("event_none", "none")
 	p.wantRefused("event_none", "GET", at+"/v1/event/next?wait=0s", "")

@@ -104,14 +104,16 @@ func (s *Sessions) Close(id string) bool {
 	return ok
 }
 
-// CloseStanding ends the pod's one open session, if there is one.
-func (s *Sessions) CloseStanding() {
+// CloseStanding ends the pod's one open session and returns it, or nil if there is none.
+func (s *Sessions) CloseStanding() *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.standing != nil {
-		delete(s.byID, s.standing.ID)
+	ended := s.standing
+	if ended != nil {
+		delete(s.byID, ended.ID)
 		s.standing = nil
 	}
+	return ended
 }
 
 // Get returns the open session with this id.

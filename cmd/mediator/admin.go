@@ -46,13 +46,7 @@ func (a *adminServer) handler(roles []role) http.Handler {
 	healthHandlers(mux, a.ready.Load)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("POST /v1/sessions", a.openSession)
-	mux.HandleFunc("DELETE /v1/sessions/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if !a.sessions.Close(r.PathValue("id")) {
-			problem.Write(w, evidence.Refuse("session_unknown", "no session %.80q is open", r.PathValue("id")))
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
-	})
+	mux.HandleFunc("DELETE /v1/sessions/{id}", a.closeSession)
 	mux.HandleFunc("GET /v1/posts", a.listPosts)
 	mux.HandleFunc("GET /v1/posts/{id}", func(w http.ResponseWriter, r *http.Request) {
 		p, err := a.record.Get(r.Context(), r.PathValue("id"))
@@ -82,10 +76,27 @@ func (a *adminServer) openSession(w http.ResponseWriter, r *http.Request) {
 	}
 	s, password, err := a.sessions.Open(event, a.runtime)
 	if err != nil {
+		if _, back := a.triggers.Release(ctx, event.ID, a.runtime); back != nil {
+			err = errors.Join(err, back)
+		}
 		problem.Write(w, err)
 		return
 	}
 	wire.Write(w, sessionOpened{Session: s.ID, Event: event.ID, ProxyURL: "http://" + s.ID + ":" + password + "@" + a.proxy, CAFile: a.caFile}, nil)
+}
+
+// closeSession ends a session; its event stands behind nothing any more.
+func (a *adminServer) closeSession(w http.ResponseWriter, r *http.Request) {
+	s, open := a.sessions.Get(r.PathValue("id"))
+	if !open || !a.sessions.Close(s.ID) {
+		problem.Write(w, evidence.Refuse("session_unknown", "no session %.80q is open", r.PathValue("id")))
+		return
+	}
+	if _, err := a.triggers.Done(r.Context(), s.Event.ID, s.Runtime); err != nil {
+		problem.Write(w, err) // the session has ended all the same
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 func (a *adminServer) listPosts(w http.ResponseWriter, r *http.Request) {

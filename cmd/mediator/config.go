@@ -324,6 +324,8 @@ type scheduleConfig struct {
 	Cron string `yaml:"cron"`
 	// Timezone is an IANA name. Default UTC.
 	Timezone string `yaml:"timezone"`
+	// Missed says what becomes of times that passed while no scheduler ran: skip, or latest to make up for the last one. Default skip.
+	Missed string `yaml:"missed"`
 	// Payload is handed to the agent with each event. Default none.
 	Payload map[string]any `yaml:"payload"`
 }
@@ -332,6 +334,8 @@ type scheduleConfig struct {
 type queueConfig struct {
 	// Dir is the directory; producers move finished files into its folder new. Required.
 	Dir string `yaml:"dir"`
+	// Owners are the users, besides the service's own and the directory's owner, whose files are taken. Default none.
+	Owners []uint32 `yaml:"owners"`
 	// Poll is how often it is looked at. Default 1s.
 	Poll duration `yaml:"poll"`
 }

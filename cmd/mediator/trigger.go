@@ -92,10 +92,28 @@ func (t *triggerService) source(s sourceConfig) (trigger.Source, error) {
 		}
 		return trigger.NewEngine(s.Name, secrets)
 	case s.Schedule != nil:
-		return trigger.NewSchedule(s.Name, s.Schedule.Cron, s.Schedule.Timezone, s.Schedule.Payload)
+		return newSchedule(s.Name, s.Schedule)
 	default:
-		return trigger.NewQueue(s.Name, t.file(s.Queue.Dir), time.Duration(s.Queue.Poll))
+		q, err := trigger.NewQueue(s.Name, t.file(s.Queue.Dir), time.Duration(s.Queue.Poll))
+		if err != nil {
+			return nil, err
+		}
+		q.Owners = s.Queue.Owners
+		return q, nil
 	}
+}
+
+func newSchedule(name string, c *scheduleConfig) (*trigger.Schedule, error) {
+	s, err := trigger.NewSchedule(name, c.Cron, c.Timezone, c.Payload)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Missed == "latest":
+		s.Missed = trigger.FireLatest
+	case c.Missed != "" && c.Missed != "skip":
+		return nil, fmt.Errorf("missed: %q is neither skip nor latest", c.Missed)
+	}
+	return s, nil
 }
 
 func (t *triggerService) secrets(files []string) ([]string, error) {
