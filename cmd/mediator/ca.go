@@ -56,7 +56,7 @@ With --config its certificate is good for the hosts that the configuration's rul
 	}
 	for _, c := range []*cobra.Command{create, show} {
 		c.Flags().StringVar(&dir, "dir", "", "the CA's folder (required)")
-		_ = c.MarkFlagRequired("dir")
+		required(c, "dir")
 	}
 	return group("ca", "The interception CA", create, show)
 }

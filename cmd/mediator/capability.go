@@ -78,8 +78,8 @@ capability says that its verification was not consumed; mediator capability veri
 	c.Flags().StringVar(&challengeFile, "challenge", "", "the challenge file (required)")
 	c.Flags().StringVar(&responseFile, "response", "", "the response file (required)")
 	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
-	_ = c.MarkFlagRequired("challenge")
-	_ = c.MarkFlagRequired("response")
+	required(c, "challenge")
+	required(c, "response")
 	return c
 }
 
@@ -180,6 +180,6 @@ func capabilityVerify() *cobra.Command {
 	c.Flags().StringVar(&file, "capability", "", "the output of mediator challenge verify (required)")
 	c.Flags().BoolVar(&unconsumed, "allow-unconsumed", false, "accept a capability whose verification was not consumed, for experiments")
 	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
-	_ = c.MarkFlagRequired("capability")
+	required(c, "capability")
 	return c
 }

@@ -150,6 +150,6 @@ func challengeSolve() *cobra.Command {
 	}
 	c.Flags().StringVar(&file, "challenge", "", "the challenge file, or - for standard input (required)")
 	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
-	_ = c.MarkFlagRequired("challenge")
+	required(c, "challenge")
 	return c
 }

@@ -94,8 +94,8 @@ func deploymentCertify() *cobra.Command {
 	f.StringVar(&audience, "audience", "", "aud of the certificate: the APIs that verify (required)")
 	f.StringVar(&bundleFile, "bundle", "trust.json", "the trust bundle to write")
 	f.DurationVar(&lifetime, "lifetime", 24*time.Hour, "how long the certificate is good for")
-	_ = c.MarkFlagRequired("auditor-key")
-	_ = c.MarkFlagRequired("audience")
+	required(c, "auditor-key")
+	required(c, "audience")
 	return c
 }
 

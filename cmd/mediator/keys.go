@@ -159,7 +159,7 @@ func keysCommand() *cobra.Command {
 
 func fromFlag(c *cobra.Command, from *[]string) {
 	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, unix:PATH; once for each process (required)")
-	_ = c.MarkFlagRequired("from")
+	required(c, "from")
 }
 
 func keysListCommand() *cobra.Command {
@@ -239,7 +239,7 @@ where agents run) and DIR/NAME.jwk (public, which every process and every API pi
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the key, such as registry or auditor (required)")
 	c.Flags().StringVar(&out, "out", ".", "folder for the two files")
-	_ = c.MarkFlagRequired("name")
+	required(c, "name")
 	return c
 }
 
@@ -282,8 +282,8 @@ custody is what the process says of it; who can reach the key is what you declar
 	f.DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "how long the certificates are good for")
 	f.BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
 	f.BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")
-	_ = c.MarkFlagRequired("registry-key")
-	_ = c.MarkFlagRequired("audience")
+	required(c, "registry-key")
+	required(c, "audience")
 	return c
 }
 

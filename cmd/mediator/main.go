@@ -122,3 +122,19 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	g.AddCommand(commands...)
 	return g
 }
+
+// required makes a flag's absence wrong usage.
+func required(c *cobra.Command, flag string) {
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(c, args); err != nil {
+				return err
+			}
+		}
+		if !c.Flags().Changed(flag) {
+			return usagef("%s needs --%s", c.CommandPath(), flag)
+		}
+		return nil
+	}
+}

@@ -41,7 +41,7 @@ func serveCommand() *cobra.Command {
 
 func configFlag(c *cobra.Command, path *string, name string) {
 	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
-	_ = c.MarkFlagRequired("config")
+	required(c, "config")
 }
 
 // sidecar is the validated form of serveConfig.
