@@ -85,10 +85,8 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest, consume Consume) (Admi
 	if err := consume(ctx, c.keys()); err != nil {
 		return Admission{Checks: append(checks, result("single use of the evidence", err))}, err
 	}
-	capability := c.capability()
-	evidence.CapabilityKind.Stamp(&capability, evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), evidence.KeyClaims{})
-	token, err := evidence.SignMAC(g.secret, evidence.CapabilityKind, capability)
-	return Admission{Capability: token, Claims: capability, Checks: checks}, err
+	token, claims, err := challenge.Mint(g.secret, evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), c.capability())
+	return Admission{Capability: token, Claims: claims, Checks: checks}, err
 }
 
 // keys are all the ids in the chain that are good once, each kept until its artifact is refused by itself.
@@ -141,7 +139,8 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	var out Authorization
 	r.Binding.Nonce = ""
 	claims, key, err := challenge.VerifyCapability(g.secret, r.Capability, challenge.WantCapability{
-		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, Now: g.verifier.Now(), Skew: g.verifier.Skew(),
+		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, RequireGrant: true, Runtime: g.runtime(),
+		Now: g.verifier.Now(), Skew: g.verifier.Skew(),
 	})
 	out.Checks = append(out.Checks, result("capability", err))
 	if err != nil {
@@ -155,6 +154,19 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	out.Claims = claims
 	out.Keys = []ledger.Key{key, {Kind: "request_proof", ID: proof.Issuer + " " + proof.ID, Expires: time.Unix(proof.Expires, 0)}}
 	return out, nil
+}
+
+// runtime is what the manifest demands of the runtime behind a capability: it may have changed since the capability was minted.
+func (g *Gate) runtime() *challenge.WantRuntime {
+	r := g.strict.Runtime
+	ids := r.RuntimeIDs
+	if len(ids) == 0 {
+		ids = g.strict.Session.RuntimeIDs
+	}
+	return &challenge.WantRuntime{
+		Issuers: r.Issuers, KeyIDs: r.KeyIDs, RuntimeIDs: ids, TriggerKinds: g.strict.Receipt.Kinds, TriggerSources: g.strict.Receipt.Sources,
+		PolicyHash: r.PolicyHash, EnvironmentHash: r.EnvironmentHash, MaxAge: r.MaxAge,
+	}
 }
 
 func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (evidence.RequestProof, error) {

@@ -142,10 +142,9 @@ func verifyResponse(c *cobra.Command, s evidence.Secret, rawChallenge, rawRespon
 	if token.Binding == nil {
 		return v, nil
 	}
-	claims := evidence.Capability{Binding: *token.Binding, ChallengeID: token.ID}
-	evidence.CapabilityKind.Stamp(&claims, evidence.NewRegistered(cliIssuer, cliIssuer, time.Now(), cliCapabilityTTL), evidence.KeyClaims{})
-	v.Capability, err = evidence.SignMAC(s, evidence.CapabilityKind, claims)
-	v.CapabilityID, v.ExpiresAt = claims.ID, claims.Expires
+	registered := evidence.NewRegistered(cliIssuer, cliIssuer, time.Now(), cliCapabilityTTL)
+	v.CapabilityID, v.ExpiresAt = registered.ID, registered.Expires
+	v.Capability, _, err = challenge.Mint(s, registered, evidence.Capability{Binding: *token.Binding, ChallengeID: token.ID})
 	return v, err
 }
 
