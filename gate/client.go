@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 
 	"github.com/actionproof/mediator/challenge"
@@ -11,12 +12,15 @@ import (
 	"github.com/actionproof/mediator/wire"
 )
 
-// ClientOptions configure a [Client]; all are required.
+// ClientOptions configure a [Client].
 type ClientOptions struct {
-	// ChallengeURL and VerifyURL are the API's two endpoints; https.
+	// ChallengeURL and VerifyURL are the API's two endpoints; https. Required.
 	ChallengeURL, VerifyURL string
-	// HTTP makes the calls; it must bound their time.
+	// HTTP makes the calls; it must bound their time. The client follows no redirect, whatever HTTP does: an envelope is for the
+	// endpoint that was configured. Required.
 	HTTP *http.Client
+	// Loopback also takes http, to a loopback address (no name): for an API under development on the same machine.
+	Loopback bool
 }
 
 // Client asks an API that takes part. It is safe for concurrent use.
@@ -31,19 +35,37 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, errors.New("gate: a client needs an HTTP client")
 	}
 	for _, raw := range []string{o.ChallengeURL, o.VerifyURL} {
-		u, err := url.Parse(raw)
-		if err != nil || u.Scheme != "https" || u.Host == "" {
+		if !o.takes(raw) {
 			return nil, errors.New("gate: the API's endpoints must be https URLs")
 		}
 	}
-	return &Client{o: o, peer: wire.Peer{HTTP: o.HTTP, Name: "the API's gate", Unavailable: "gate_unavailable"}}, nil
+	direct := *o.HTTP
+	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{o: o, peer: wire.Peer{HTTP: &direct, Name: "the API's gate", Unavailable: "gate_unavailable"}}, nil
 }
 
-// Challenge asks for a challenge bound to b.
+func (o ClientOptions) takes(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return false
+	}
+	if u.Scheme == "http" && o.Loopback {
+		a, err := netip.ParseAddr(u.Hostname()) // a name could resolve to anything
+		return err == nil && a.IsLoopback()
+	}
+	return u.Scheme == "https"
+}
+
+// Challenge asks for a challenge bound to b. One that is bound to anything else is refused: every artifact would be made for that.
 func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	var ch challenge.Challenge
-	err := c.peer.Call(ctx, c.o.ChallengeURL, b, &ch)
-	return ch, err
+	if err := c.peer.Call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
+		return challenge.Challenge{}, err
+	}
+	if ch.Token == "" || ch.Binding == nil || ch.Binding.CheckNonce() != nil || !ch.Binding.SameAction(b) {
+		return challenge.Challenge{}, evidence.Refuse("gate_answer", "the API gave no challenge for this binding")
+	}
+	return ch, nil
 }
 
 // Admitted is what the API gives for a chain that holds. The capability itself means something to the API alone.

@@ -34,6 +34,7 @@ type Gate struct {
 	issuer     string
 	verifier   *evidence.Verifier
 	strict     *policy.Strict
+	deployment deployment
 }
 
 // New makes a Gate.
@@ -59,8 +60,13 @@ type AdmitRequest struct {
 	Binding evidence.Binding
 }
 
-// Consume records keys as used, all or none, durably; a key that was used before is an error.
+// Consume records keys as used, all or none, durably, and for all replicas of the gate; a key that was used before is an error.
 // [ledger.Ledger.Consume] does it.
+//
+// One that only keeps the keys for later is sound in a single case: whoever calls Admit also makes the post, the capability does not
+// leave the process before, and the keys are consumed together with the capability's, in one durable transaction, before the first
+// byte goes out. The mediator does so where the gate is its own. Every other caller consumes at once: a capability that is out
+// says that its chain is used up.
 type Consume func(ctx context.Context, keys []ledger.Key) error
 
 // Admission is what a chain that holds has earned.
@@ -83,7 +89,7 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest, consume Consume) (Admi
 		return Admission{Checks: checks}, err
 	}
 	if err := consume(ctx, c.keys()); err != nil {
-		return Admission{Checks: append(checks, result("single use of the evidence", err))}, err
+		return Admission{Checks: append(checks, result(checkSingleUse, err))}, err
 	}
 	token, claims, err := challenge.Mint(g.secret, evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), c.capability())
 	return Admission{Capability: token, Claims: claims, Checks: checks}, err
@@ -91,14 +97,22 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest, consume Consume) (Admi
 
 // keys are all the ids in the chain that are good once, each kept until its artifact is refused by itself.
 func (c *chain) keys() []ledger.Key {
-	key := func(kind string, r evidence.Registered) ledger.Key {
-		return ledger.Key{Kind: kind, ID: r.Issuer + " " + r.ID, Expires: time.Unix(r.Expires, 0)}
-	}
+	key := c.g.key
 	return []ledger.Key{
 		key("challenge", c.work.Registered), key("origin_proof", c.origin.Registered), key("trigger_receipt", c.receipt.Registered),
 		key("policy_decision", c.decision.Registered), key("action_grant", c.grant.Registered),
 		key("runtime_attestation", c.runtime.Registered), key("session_receipt", c.session.Registered),
 	}
+}
+
+func (g *Gate) key(kind string, r evidence.Registered) ledger.Key {
+	return ledger.Key{Kind: kind, ID: r.Issuer + " " + r.ID, Expires: g.until(time.Unix(r.Expires, 0))}
+}
+
+// until is how long a key has to be kept whose artifact expires at exp: the artifact is accepted for as long again as clocks may
+// differ.
+func (g *Gate) until(exp time.Time) time.Time {
+	return exp.Add(max(g.verifier.Skew(), evidence.DefaultSkew)) // the latter is what challenges tolerate
 }
 
 func (c *chain) capability() evidence.Capability {
@@ -142,17 +156,18 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, RequireGrant: true, Runtime: g.runtime(),
 		Now: g.verifier.Now(), Skew: g.verifier.Skew(),
 	})
-	out.Checks = append(out.Checks, result("capability", err))
+	out.Checks = append(out.Checks, result(checkCapability, err))
 	if err != nil {
 		return out, err
 	}
 	proof, err := g.verifyProof(r, claims)
-	out.Checks = append(out.Checks, result("request proof", err))
+	out.Checks = append(out.Checks, result(checkProof, err))
 	if err != nil {
 		return out, err
 	}
 	out.Claims = claims
-	out.Keys = []ledger.Key{key, {Kind: "request_proof", ID: proof.Issuer + " " + proof.ID, Expires: time.Unix(proof.Expires, 0)}}
+	key.Expires = g.until(key.Expires)
+	out.Keys = []ledger.Key{key, g.key("request_proof", proof.Registered)}
 	return out, nil
 }
 

@@ -68,14 +68,17 @@ func (s *Server) Verify() http.Handler {
 
 // Protect says how the middleware reads a request.
 type Protect struct {
-	// Bind names subject and action of a request; without it everything is refused. The resource is its method, path and query, the content hash that of its body.
+	// Bind names subject and action of a request; without it everything is refused. The content hash is that of its body.
 	Bind func(r *http.Request) (subject, action string)
+	// Resource names the resource where the mediator sees the API under another path than the API itself, as behind a proxy that
+	// takes a prefix away. Nil means the method, and the path with its query as they were sent.
+	Resource func(r *http.Request) string
 	// Raw hashes the body's bytes as they are; otherwise it is JSON, hashed in its canonical form.
 	Raw bool
 	// MaxBody bounds the body, in bytes; zero means 1 MiB.
 	MaxBody int64
-	// InTransaction leaves it to the protected handler to consume the keys ([KeysFrom]) in the transaction that makes the post.
-	// Otherwise they are consumed before the handler is called.
+	// InTransaction leaves it to the protected handler to consume the keys ([KeysFrom]) in the transaction that makes the post: one
+	// that does not can be made to post twice. Otherwise they are consumed before the handler is called.
 	InTransaction bool
 }
 
@@ -94,13 +97,11 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 	if p.MaxBody == 0 {
 		p.MaxBody = 1 << 20
 	}
+	if p.Resource == nil {
+		p.Resource = resource
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, p.MaxBody))
-		if err != nil {
-			problem.Write(w, evidence.Refuse("content_too_large", "the body is larger than %d bytes, or broke off", p.MaxBody))
-			return
-		}
-		a, err := s.authorize(r, body, p)
+		a, body, err := s.authorize(w, r, p)
 		if err == nil && !p.InTransaction {
 			err = s.consume(r.Context(), a.Keys)
 		}
@@ -116,38 +117,60 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 	})
 }
 
-// authorize recomputes the binding from the request itself.
-func (s *Server) authorize(r *http.Request, body []byte, p Protect) (Authorization, error) {
+// authorize recomputes the binding from the request itself. What the headers lack is refused before the body is read.
+func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte, err error) {
 	if p.Bind == nil {
-		return Authorization{}, errors.New("gate: the middleware was given no Bind")
+		return a, nil, errors.New("gate: the middleware was given no Bind")
 	}
-	capability, err := once(r.Header, CapabilityHeader)
-	if err != nil {
-		return Authorization{}, err
+	var ask AuthorizeRequest
+	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {
+		return a, nil, err
 	}
-	proof, err := once(r.Header, RequestProofHeader)
-	if err != nil {
-		return Authorization{}, err
+	if ask.RequestProof, err = once(r.Header, RequestProofHeader); err != nil {
+		return a, nil, err
 	}
-	tokens := r.Header.Values("Authorization")
-	if len(tokens) > 1 {
-		return Authorization{}, evidence.Refuse("proof_access_token", "the request has more than one Authorization header")
+	if len(r.Header.Values("Authorization")) > 1 {
+		return a, nil, evidence.Refuse("proof_access_token", "the request has more than one Authorization header")
 	}
-	hash := evidence.HashBytes(body)
-	if !p.Raw {
-		if hash, err = evidence.HashJSON(body); err != nil {
-			return Authorization{}, err
-		}
+	ask.AccessTokenHash = evidence.HashBytes([]byte(r.Header.Get("Authorization")))
+	ask.Binding.Subject, ask.Binding.Action = p.Bind(r)
+	ask.Binding.Resource = p.Resource(r)
+	if body, err = read(w, r, p.MaxBody); err != nil {
+		return a, nil, err
 	}
-	subject, action := p.Bind(r)
-	resource := r.Method + " " + r.URL.EscapedPath()
+	if ask.Binding.ContentHash, err = contentHash(body, p.Raw); err != nil {
+		return a, nil, err
+	}
+	a, err = s.gate.Authorize(r.Context(), ask)
+	return a, body, err
+}
+
+// resource is what the mediator binds a post to.
+func resource(r *http.Request) string {
+	s := r.Method + " " + r.URL.EscapedPath()
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
-		resource += "?" + r.URL.RawQuery
+		s += "?" + r.URL.RawQuery
 	}
-	return s.gate.Authorize(r.Context(), AuthorizeRequest{
-		Capability: capability, RequestProof: proof, AccessTokenHash: evidence.HashBytes([]byte(r.Header.Get("Authorization"))),
-		Binding: evidence.Binding{Subject: subject, Action: action, Resource: resource, ContentHash: hash},
-	})
+	return s
+}
+
+func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, evidence.Refuse("content_too_large", "the body is larger than the %d bytes that are read here", limit)
+	case err != nil:
+		return nil, evidence.Refuse("content_incomplete", "the body ended early or could not be read")
+	}
+	return body, nil
+}
+
+func contentHash(body []byte, raw bool) (string, error) {
+	if raw {
+		return evidence.HashBytes(body), nil
+	}
+	return evidence.HashJSON(body)
 }
 
 func once(h http.Header, name string) (string, error) {

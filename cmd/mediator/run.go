@@ -73,15 +73,9 @@ func runAgent(ctx context.Context, r agentRun) error {
 	if r.uid < 0 {
 		fmt.Fprintln(r.stderr, "mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as root, or as a user of its own")
 	}
-	cmd := exec.CommandContext(ctx, r.args[0], r.args[1:]...) //nolint:gosec // running the operator's command is what run is for
+	cmd := agentCommand(ctx, r.args, r.uid)
 	cmd.Env = proxyEnvironment(os.Environ(), s.ProxyURL, s.CAFile)
-	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr // standard input is /dev/null
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
-	if r.uid >= 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(r.uid), Gid: uint32(r.uid)}
-	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
+	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -91,6 +85,19 @@ func runAgent(ctx context.Context, r agentRun) error {
 		return errRefused // ended by a signal
 	}
 	return err
+}
+
+// agentCommand makes the command of an agent: in a session of its own without a terminal, its standard input empty, as the given user
+// (-1 keeps the user) and without any other group.
+func agentCommand(ctx context.Context, args []string, uid int) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // running the operator's command is what run is for
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	if uid >= 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
 }
 
 // caVariables are what the usual clients read their trusted CAs from.

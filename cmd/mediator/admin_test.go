@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// TestAdminRefusals asks the admin endpoint, over a TCP endpoint with a token, for what it does not have.
+func TestAdminRefusals(t *testing.T) {
+	record, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	a := &adminServer{sessions: proxy.NewSessions(time.Now), record: record, registry: prometheus.NewRegistry()}
+	const token = "a-token-of-at-least-thirty-two-bytes"
+	s := httptest.NewServer(endpoint{tcp: "x", token: token}.guard(a.handler(nil)))
+	defer s.Close()
+	for _, tt := range []struct{ method, path, token, code string }{
+		{"GET", "/readyz", token, "not_ready"},
+		{"GET", "/v1/posts/post_absent", token, "post_unknown"},
+		{"GET", "/v1/posts?limit=x", token, "query_malformed"},
+		{"DELETE", "/v1/sessions/ses_absent", token, "session_unknown"},
+		{"POST", "/v1/sessions", token, "query_malformed"},
+		{"GET", "/healthz", "", "endpoint_token"},
+		{"GET", "/healthz", token + "x", "endpoint_token"},
+		{"GET", "/healthz", token, ""},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, s.URL+tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.token != "" {
+			req.Header.Set("Authorization", "Bearer "+tt.token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p *problem.Error
+		if err := problem.Read(resp); tt.code != "" && (!errors.As(err, &p) || p.Code() != tt.code) {
+			t.Errorf("%s %s: %v, want %s", tt.method, tt.path, err, tt.code)
+		}
+		resp.Body.Close()
+		if tt.code == "" && resp.StatusCode != http.StatusOK {
+			t.Errorf("%s %s: %d", tt.method, tt.path, resp.StatusCode)
+		}
+	}
+}
+
+// TestSocketsAdmitByUser connects as another user to a socket that the file system would let it reach.
+func TestSocketsAdmitByUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("run the tests as root: this one starts a process of another user")
+	}
+	dir, err := os.MkdirTemp("", "sockets-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		uids []uint32
+		ok   bool
+	}{"named": {[]uint32{nobody}, true}, "not named": {[]uint32{1}, false}, "nobody named": {nil, false}} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+			l, err := endpoint{unix: path, uids: tt.uids}.listen(zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- serveHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), time.Second, zap.NewNop())
+			}()
+			out := asNobody(t, need(t, "curl"), "-sS", "--unix-socket", path, "http://x/")
+			if got := out == "in"; got != tt.ok {
+				t.Errorf("curl says %q", out)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// asNobody runs a command as a user without rights and returns its output.
+func asNobody(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := agentCommand(t.Context(), args, nobody)
+	cmd.Stdout = &out
+	_ = cmd.Run() // a refusal is what some callers expect
+	return out.String()
+}
+
+// TestAgentCannotReachTheMediator starts an agent as mediator run does for root, and lets it reach for what is not its own.
+func TestAgentCannotReachTheMediator(t *testing.T) {
+	r := newRig(t)
+	for _, path := range []string{r.stack.socket("serve"), r.stack.socket("trigger"), r.stack.socket("control")} {
+		if out := asNobody(t, need(t, "curl"), "-sS", "--unix-socket", path, "http://x/healthz"); out != "" {
+			t.Errorf("the agent reaches %s: %s", path, out)
+		}
+	}
+	for _, name := range []string{"secrets/api-token", "secrets/webhook", "state/ledger.db", "mediator.yaml", "serve.log"} {
+		if out := asNobody(t, "/bin/cat", filepath.Join(r.dir, name)); out != "" {
+			t.Errorf("the agent reads %s", name)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/trigger"
+)
+
+func TestSessionsAreBounded(t *testing.T) {
+	s := NewSessions(time.Now)
+	for range maxSessions {
+		_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1")
+		must(t, err)
+	}
+	_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1")
+	wantCode(t, err, "sessions_exhausted")
+}
+
+// TestBodiesThatTheHashWouldNotCover sends, byte by byte, what no HTTP client would.
+func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	const head = "POST /posts HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\nContent-Type: application/json\r\n"
+	for _, tt := range []struct{ name, request, code string }{
+		{"trailers that are announced", head + "Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\n{}\r\n0\r\nX-A: b\r\n\r\n", "content_trailers"},
+		{"a body that breaks off", head + "Content-Length: 10\r\n\r\n{}", "content_incomplete"},
+		{"a chunk that is none", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", "content_incomplete"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := p.mustTunnel(at(0, p.upstream))
+			defer c.Close()
+			_, err := io.WriteString(c, strings.ReplaceAll(tt.request, "HOST", at(0, p.upstream)))
+			must(t, err)
+			if tt.code == "content_incomplete" {
+				must(t, c.CloseWrite())
+			}
+			_, _ = io.ReadAll(c)
+			deadline := time.Now().Add(10 * time.Second)
+			for {
+				if rec, _ := p.record.last(); rec.Code == tt.code {
+					break
+				}
+				if time.Now().After(deadline) {
+					rec, _ := p.record.last()
+					t.Fatalf("got %+v", rec)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if len(p.sent) != 0 {
+				t.Error("the upstream saw the call")
+			}
+		})
+	}
+}
+
+func TestNoPlaceToSpool(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.SpoolDir += "/absent" })
+	p.wantRefused("content_spool", "POST", "/raw", strings.Repeat("x", 2<<20))
+	// A body that needs no spooling is not concerned.
+	if resp, _ := p.send("POST", "/raw", "small"); resp.StatusCode != http.StatusCreated {
+		t.Errorf("got %d", resp.StatusCode)
+	}
+}
+
+// TestSpoolLeavesNoFile looks for spooled bodies that somebody else could read.
+func TestSpoolLeavesNoFile(t *testing.T) {
+	var dir string
+	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+			t.Errorf("while the body is forwarded the folder holds %v, %v", files, err)
+		}
+		created(w, r)
+	}, func(o *PipelineOptions, _ []Action) { dir = o.SpoolDir })
+	p.send("POST", "/raw", strings.Repeat("x", 2<<20))
+	if len(p.sent) != 1 {
+		t.Error("the body was not forwarded")
+	}
+}
+
+// TestConnectDuringShutdown decides a CONNECT once the proxy has begun to shut down.
+func TestConnectDuringShutdown(t *testing.T) {
+	asked, decide := make(chan struct{}), make(chan struct{})
+	r := newRig(t, func(o *Options) {
+		o.Connect = func(r *http.Request, _ Target) (context.Context, error) {
+			close(asked)
+			<-decide
+			return r.Context(), nil
+		}
+	})
+	c := r.dial()
+	defer c.Close()
+	_, err := io.WriteString(c, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
+	must(t, err)
+	<-asked
+	done := make(chan error, 1)
+	go func() { done <- r.proxy.Shutdown(context.Background()) }()
+	for { // until the listener is gone
+		probe, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			break
+		}
+		probe.Close()
+	}
+	close(decide)
+	answer, _ := io.ReadAll(c)
+	if !strings.Contains(string(answer), "shutting_down") {
+		t.Errorf("got %q", answer)
+	}
+	<-done
+}
