@@ -22,8 +22,6 @@ const (
 // Held says which parts of the chain the checks of one post's [Admission] and [Authorization], in this order, show to have held; for
 // [policy.Assess]. What comes after a check that failed does not count. Held never says that the single use was seen to: whoever
 // has consumed the keys of both sets SingleUseConsumed.
-//
-// An API judges the two at different times. It keeps the first's checks, or goes by the capability, which is given for a whole chain only.
 func Held(checks []ledger.Check) policy.Held {
 	var h policy.Held
 	parts := map[string]*bool{

@@ -758,6 +758,40 @@ func TestReplayOfOneArtifact(t *testing.T) {
 	}
 }
 
+// TestKeysOutlast holds the expiry of every key against the last moment at which its artifact is accepted.
+func TestKeysOutlast(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	var keys []ledger.Key
+	a, err := k.Gate.Admit(context.Background(), k.Chain(t), func(_ context.Context, admitted []ledger.Key) error {
+		keys = admitted
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	post, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
+		Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token, nil),
+		Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := map[string]time.Duration{"challenge": challenge.DefaultLifetime, challenge.CapabilityKey: k.Strict.CapabilityTTL} // the others: see gatetest
+	for _, key := range append(keys, post.Keys...) {
+		end, ok := ends[key.Kind]
+		if !ok {
+			end = time.Minute
+		}
+		if want := gatetest.Start.Add(end + evidence.DefaultSkew); !key.Expires.Equal(want) {
+			t.Errorf("the %s is kept until %s; it is accepted until %s", key.Kind, key.Expires.UTC(), want)
+		}
+	}
+	if n := len(keys) + len(post.Keys); n != 9 {
+		t.Errorf("%d keys, want 9", n)
+	}
+}
+
 func TestTimesAtTheEdge(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -865,6 +899,20 @@ func TestAuthorizeRefusals(t *testing.T) {
 		{"capability that rests on nothing consumed", "capability_unconsumed", capability(func(c *evidence.Capability) { c.VerificationConsumed = false })},
 		{"capability without a runtime", "capability_without_evidence", capability(func(c *evidence.Capability) { c.Runtime = nil })},
 		{"capability without a session", "capability_without_evidence", capability(func(c *evidence.Capability) { c.Session = nil })},
+		{"capability without a decision", "capability_without_grant", capability(func(c *evidence.Capability) { c.DecisionID = "" })},
+		{"capability without a grant", "capability_without_grant", capability(func(c *evidence.Capability) { c.GrantID = "" })},
+		{"capability of a session with a human prompt", "capability_human_session", capability(func(c *evidence.Capability) { c.Session.HumanPromptPresent = true })},
+		{"capability of a session with a human operator", "capability_human_session", capability(func(c *evidence.Capability) { c.Session.HumanOperatorPresent = true })},
+		{"capability of a session with a shell", "capability_human_session", capability(func(c *evidence.Capability) { c.Session.UserShellAccess = true })},
+		{"capability of a session that users reach", "capability_human_session", capability(func(c *evidence.Capability) { c.Session.AgentEnvironmentUserAccessible = true })},
+		{"capability of another runtime", "capability_runtime_not_allowed", capability(func(c *evidence.Capability) { c.Runtime.RuntimeID = "worker-3" })},
+		{"capability of another runtime issuer", "capability_runtime_not_allowed", capability(func(c *evidence.Capability) { c.Runtime.Issuer = "other" })},
+		{"capability of another runtime key", "capability_runtime_not_allowed", capability(func(c *evidence.Capability) { c.Runtime.KeyID = "spare-key:v1" })},
+		{"capability of a human's request", "capability_runtime_not_allowed", capability(func(c *evidence.Capability) { c.Runtime.Trigger.Kind = evidence.TriggerHumanRequest })},
+		{"capability of another source", "capability_runtime_not_allowed", capability(func(c *evidence.Capability) { c.Runtime.Trigger.Source = "gitlab" })},
+		{"capability under another policy", "capability_runtime_not_allowed", capability(func(c *evidence.Capability) { c.Runtime.PolicyHash = other })},
+		{"capability in another environment", "capability_runtime_not_allowed", capability(func(c *evidence.Capability) { c.Runtime.EnvironmentHash = other })},
+		{"capability on an old attestation", "capability_attestation_too_old", capability(func(c *evidence.Capability) { c.Runtime.IssuedAt -= 18 })},
 		{"no proof", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) { r.RequestProof = "" }},
 		{"another access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.AccessTokenHash = evidence.HashBytes([]byte("Bearer stolen"))

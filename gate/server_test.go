@@ -14,11 +14,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/wire"
 )
 
 // api is an API that takes part, over TLS.
@@ -347,6 +349,61 @@ func TestInTransaction(t *testing.T) {
 	}
 }
 
+// TestResource has an API name the resource itself, as behind a proxy that takes a prefix away.
+func TestResource(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }), gate.Protect{
+		Bind: bind, Resource: func(r *http.Request) string { return r.Method + " /v1" + r.URL.EscapedPath() },
+	})
+	for resource, want := range map[string]int{"POST /v1/posts": http.StatusCreated, "POST /posts": http.StatusForbidden} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, a.request(t, a.earn(t, bound(resource, gatetest.Content)), "/posts", gatetest.Content))
+		if w.Code != want {
+			t.Errorf("%s: got %d, want %d", resource, w.Code, want)
+		}
+	}
+}
+
+// broken is a body that ends before its end.
+type broken struct{ read *bool }
+
+func (b broken) Read([]byte) (int, error) { *b.read = true; return 0, io.ErrUnexpectedEOF }
+
+// TestBodyBreaksOff refuses half a body; and does not read one at all for a request that lacks its evidence.
+func TestBodyBreaksOff(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := a.earn(t, bound("POST /posts", gatetest.Content))
+	consumed := a.used.Calls()
+	h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the post was made") }), gate.Protect{Bind: bind})
+	for name, want := range map[string]struct {
+		code string
+		read bool
+	}{gate.CapabilityHeader: {"proof_missing", false}, gate.RequestProofHeader: {"proof_missing", false}, "": {"content_incomplete", true}} {
+		r, read := a.request(t, token, "/posts", gatetest.Content), false
+		r.Body = io.NopCloser(broken{&read})
+		r.Header.Del(name)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		var d problem.Details
+		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || d.Code != want.code || read != want.read {
+			t.Errorf("without %q: got %d %s, and whether the body was read: %t", name, w.Code, w.Body, read)
+		}
+	}
+	if a.used.Calls() != consumed {
+		t.Error("a refused post has consumed something")
+	}
+}
+
 func TestRaw(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -420,16 +477,84 @@ func TestClientDistrusts(t *testing.T) {
 		}
 		server.Close()
 	}
-	for _, raw := range []string{"http://api.example/challenge", "api.example", "https://", "://"} {
-		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: raw, VerifyURL: "https://api.example/verify", HTTP: http.DefaultClient}); err == nil {
-			t.Errorf("a client was made for %q", raw)
-		}
-	}
 	if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: "https://api.example/v"}); err == nil {
 		t.Error("a client was made without an HTTP client")
 	}
 	if _, err := gate.NewServer(k.Gate, nil); err == nil {
 		t.Error("a server was made that consumes nothing")
+	}
+}
+
+// TestClientURLs says for which endpoints a client is made, and for which only where it is told that they are on a loopback address.
+func TestClientURLs(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]struct{ plainly, loopback bool }{
+		"https://api.example/challenge": {true, true}, "http://127.0.0.1:8080/challenge": {false, true}, "http://[::1]:8080/challenge": {false, true},
+		"http://api.example/challenge": {}, "http://localhost/challenge": {}, "http://10.0.0.1/challenge": {}, "ftp://127.0.0.1/": {},
+		"api.example": {}, "https://": {}, "https://:443/": {}, "://": {}, "": {},
+	} {
+		for loopback, want := range map[bool]bool{false: want.plainly, true: want.loopback} {
+			_, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: raw, HTTP: http.DefaultClient, Loopback: loopback})
+			if (err == nil) != want {
+				t.Errorf("%q, loopback %t: %v", raw, loopback, err)
+			}
+		}
+	}
+}
+
+// TestClientDistrustsChallenges gives the client challenges that it did not ask for.
+func TestClientDistrustsChallenges(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	asked := gatetest.Binding()
+	altered := func(change func(*challenge.Challenge)) challenge.Challenge {
+		ch, err := k.Gate.Challenge(context.Background(), asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&ch)
+		return ch
+	}
+	for name, answer := range map[string]any{
+		"nothing":           struct{}{},
+		"no token":          altered(func(ch *challenge.Challenge) { ch.Token = "" }),
+		"no binding":        altered(func(ch *challenge.Challenge) { ch.Binding = nil }),
+		"no nonce":          altered(func(ch *challenge.Challenge) { ch.Binding.Nonce = "" }),
+		"other content":     altered(func(ch *challenge.Challenge) { ch.Binding.ContentHash = other }),
+		"another subject":   altered(func(ch *challenge.Challenge) { ch.Binding.Subject = "agent:other" }),
+		"another resource":  altered(func(ch *challenge.Challenge) { ch.Binding.Resource = "POST /other" }),
+		"a nonce too large": altered(func(ch *challenge.Challenge) { ch.Binding.Nonce = strings.Repeat("n", 257) }),
+	} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, answer, nil) }))
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch, err := c.Challenge(context.Background(), asked)
+		gatetest.WantCode(t, err, "gate_answer")
+		if ch.Token != "" || ch.Binding != nil {
+			t.Errorf("%s: there is a challenge", name)
+		}
+		server.Close()
+	}
+}
+
+// TestClientStays has an API send the client elsewhere: it does not go, not even without the envelope.
+func TestClientStays(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the client went elsewhere") }))
+	defer elsewhere.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, status))
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Challenge(context.Background(), gatetest.Binding())
+		gatetest.WantCode(t, err, "gate_unavailable")
+		_, err = c.Admit(context.Background(), gate.AdmitRequest{Binding: gatetest.Binding()})
+		gatetest.WantCode(t, err, "gate_unavailable")
+		server.Close()
 	}
 }
 

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// layers is the order in which packages may import each other: each only those after it.
+var layers = []string{"cmd/mediator", "proxy", "gate", "challenge", "trigger", "policy", "signer", "wire", "problem", "evidence", "custody", "ledger", "configs"}
+
+// forbidden are imports that a package must not have, whatever its place.
+var forbidden = map[string][]string{
+	"evidence": {"net/http", "github.com/hashicorp/vault/api"},           // artifacts know nothing of how they travel
+	"custody":  {"github.com/actionproof/mediator/evidence", "net/http"}, // keys know nothing of artifacts
+	"ledger":   {"github.com/actionproof/mediator/evidence", "net/http"}, // nor does the record
+	"proxy":    {"github.com/actionproof/mediator/gate"},                 // the two meet in cmd/mediator
+	"problem":  {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
+}
+
+// TestImports holds the imports of the source against the layers.
+func TestImports(t *testing.T) {
+	const module = "github.com/actionproof/mediator/"
+	for i, layer := range layers {
+		files, err := filepath.Glob("../../" + layer + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", layer, len(files), err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range f.Imports {
+				path, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slices.Contains(forbidden[layer], path) {
+					t.Errorf("%s imports %s", name, path)
+				}
+				if ours, ok := strings.CutPrefix(path, module); ok && !slices.Contains(layers[i+1:], ours) {
+					t.Errorf("%s imports %s, which does not stand below it", name, ours)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// TestHeld goes the whole way of one post: it amounts to a controlled path once its keys are consumed, and not before.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	var used gatetest.Used
+	admitted, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := authorizing(t, k)
+	ask.Capability, ask.RequestProof = admitted.Capability, k.Proof(t, admitted.Capability, gatetest.Token, nil)
+	post, err := k.Gate.Authorize(context.Background(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := append(admitted.Checks, post.Checks...)
+	h := gate.Held(checks)
+	if a := policy.Assess(h); a.OK || len(a.Issues) != 1 || a.Issues[0] != "consumption_missing" {
+		t.Errorf("before its keys are consumed the post amounts to %+v", a)
+	}
+	if err := used.Consume(context.Background(), post.Keys); err != nil {
+		t.Fatal(err)
+	}
+	h.SingleUseConsumed = true
+	if a := policy.Assess(h); !a.OK || a.Claim != policy.ClaimControlledPath {
+		t.Errorf("the post amounts to %+v", a)
+	}
+
+	// Every check that is missing or failed takes its part away.
+	for i, c := range checks {
+		short := append(append([]ledger.Check(nil), checks[:i]...), checks[i+1:]...)
+		if c.Name != "capability" && len(policy.Assess(gate.Held(short)).Issues) != 2 {
+			t.Errorf("without the check of the %s nothing more is missing", c.Name)
+		}
+		failed := append([]ledger.Check(nil), checks...)
+		failed[i].OK = false
+		if got, want := gate.Held(failed), gate.Held(checks[:i]); got != want {
+			t.Errorf("the check of the %s failed, and yet the post amounts to %+v", c.Name, got)
+		}
+	}
+	if gate.Held(nil) != (policy.Held{}) {
+		t.Error("without checks something holds")
+	}
+}

@@ -1,0 +1,96 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/policy"
+)
+
+// TestDeploymentIsJudgedAgain has the gate admit a chain, so that it remembers the deployment certificate, and then refuse the same
+// certificate once something has changed.
+func TestDeploymentIsJudgedAgain(t *testing.T) {
+	t.Parallel()
+	withoutAuditor := func(t *testing.T, k *gatetest.Kit) {
+		key := k.Key(t, evidence.PurposeSignerCertificate)
+		trust, err := evidence.NewTrust([]evidence.Root{{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeSignerCertificate}},
+			[]string{k.Certificates[evidence.PurposeRuntimeAttestation]}, k.Strict.Signers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Verifier.SetTrust(trust)
+	}
+	after := func(d time.Duration) func(*testing.T, *gatetest.Kit) {
+		return func(_ *testing.T, k *gatetest.Kit) { k.Clock.Advance(d) }
+	}
+	for _, row := range []struct {
+		name, code string
+		change     func(*testing.T, *gatetest.Kit)
+	}{
+		{"the auditor is no longer pinned", "key_unknown", withoutAuditor},
+		{"the certificate has expired", "expired", after(24*time.Hour + 2*time.Second)},
+		{"the clock was set back", "not_yet_valid", after(-3 * time.Second)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			k := gatetest.New(t)
+			var used gatetest.Used
+			for range 2 {
+				if _, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume); err != nil {
+					t.Fatal(err)
+				}
+			}
+			row.change(t, k)
+			a, err := k.Gate.Admit(context.Background(), gate.AdmitRequest{
+				Envelope: evidence.Envelope{DeploymentCertificate: k.Deployment}, Binding: gatetest.Binding(),
+			}, used.Consume)
+			gatetest.WantCode(t, err, row.code)
+			if len(a.Checks) != 1 || a.Checks[0].Name != "deployment certificate" || a.Checks[0].OK {
+				t.Errorf("the checks are %+v", a.Checks)
+			}
+		})
+	}
+}
+
+// TestOldDeploymentIsJudgedAgain has a certificate become too old, long before it expires, while the gate remembers it.
+func TestOldDeploymentIsJudgedAgain(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.MaxCertificateAgeMs = 3_600_000 })
+	var used gatetest.Used
+	for _, row := range []struct {
+		after time.Duration
+		code  string
+	}{{0, ""}, {time.Hour - time.Second, ""}, {3 * time.Second, ""}, {time.Second, "too_old"}} {
+		k.Clock.Advance(row.after)
+		_, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume)
+		if row.code == "" {
+			if err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		gatetest.WantCode(t, err, row.code)
+	}
+}
+
+// TestOtherDeployment has a gate that remembers one certificate judge another one by itself.
+func TestOtherDeployment(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	var used gatetest.Used
+	if _, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume); err != nil {
+		t.Fatal(err)
+	}
+	r := k.Chain(t)
+	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment, func(c *evidence.DeploymentCertificate) { c.ManifestHash = other })
+	_, err := k.Gate.Admit(context.Background(), r, used.Consume)
+	gatetest.WantCode(t, err, "deployment_manifest_mismatch")
+	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest) // a second one for the same manifest
+	if _, err := k.Gate.Admit(context.Background(), r, used.Consume); err != nil {
+		t.Error(err)
+	}
+}
