@@ -55,7 +55,7 @@ func evidenceVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify FILE --manifest FILE", Short: "Verify the signed artifacts of one record with public keys alone", Args: exactArgs(1, "one file, or - for standard input"),
 		Long: `Verifies each signed artifact of a record (posts show --json) against the pinned root keys, the trust bundle and the manifest, as of
-the time when the post was made. Challenge tokens and capabilities are secrets of the gate that issued them and are not judged.`,
+the moment when the last of them was signed. Challenge tokens and capabilities are secrets of the gate that issued them and are not judged.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := readRecord(c, args[0])
 			if err != nil {
@@ -65,7 +65,7 @@ the time when the post was made. Challenge tokens and capabilities are secrets o
 			if err != nil {
 				return err
 			}
-			v, _, err := offlineVerifier(registry, auditor, bundleFile, strict, func() time.Time { return p.Started })
+			v, _, err := offlineVerifier(registry, auditor, bundleFile, strict, func() time.Time { return lastSigned(p) })
 			if err != nil {
 				return err
 			}
@@ -75,6 +75,16 @@ the time when the post was made. Challenge tokens and capabilities are secrets o
 	trustFlags(c, &registry, &auditor, &bundleFile)
 	c.Flags().StringVar(&manifest, "manifest", "manifest.yaml", "the strict deployment manifest")
 	return c
+}
+
+// lastSigned is when the last artifact of a record was signed: the request proof, or what there is of an earlier step.
+func lastSigned(p ledger.Post) time.Time {
+	for _, a := range p.Artifacts {
+		if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, a.Token); err == nil {
+			return time.Unix(c.IssuedAt, 0)
+		}
+	}
+	return p.Started
 }
 
 // verifyRecord opens every artifact that a public key can judge and prints one line for each.

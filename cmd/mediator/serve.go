@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -140,6 +141,9 @@ func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
 			break
 		}
 		f.need(key+".api.challenge", a.API.Challenge, key+".api.verify", a.API.Verify)
+		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
+			f.add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
+		}
 		s.apis[a.Name] = *a.API
 	default:
 		if a.API != nil {

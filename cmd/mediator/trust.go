@@ -117,7 +117,7 @@ func waitFor[T any](ctx context.Context, log *zap.Logger, what string, try func(
 	}
 }
 
-var errNotCertified = errors.New("no custody certificate yet")
+var errNotCertified = errors.New("not certified yet")
 
 // read reads the bundle file and demands that it certifies the process's own current keys.
 func (s *trustStore) read(ctx context.Context, own []role) (*evidence.Trust, error) {
@@ -141,6 +141,9 @@ func (s *trustStore) read(ctx context.Context, own []role) (*evidence.Trust, err
 		if !certified[v.KeyID()+" "+evidence.EncodePublicKey(v.Public())] {
 			return nil, fmt.Errorf("key %s (%s): %w", v.KeyID(), r.purpose, errNotCertified)
 		}
+	}
+	if b.DeploymentCertificate == "" {
+		return nil, fmt.Errorf("the deployment: %w", errNotCertified)
 	}
 	s.raw = string(raw)
 	s.deployed.Store(&b.DeploymentCertificate)

@@ -1,0 +1,77 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// TestLedgerOnce holds single use against a ledger on disk: of 64 posts with one capability at once, each with a request proof of its
+// own, one is made; and neither it nor its chain is good again after a restart.
+func TestLedgerOnce(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	path := filepath.Join(t.TempDir(), "used.db")
+	open := func() (*ledger.Ledger, gate.Consume) {
+		l, err := ledger.Open(context.Background(), path, ledger.Options{Now: k.Clock.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l, func(ctx context.Context, keys []ledger.Key) error { return l.Consume(ctx, keys...) }
+	}
+	l, consume := open()
+	chain := k.Chain(t)
+	admitted, err := k.Gate.Admit(context.Background(), chain, consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(consume gate.Consume) error {
+		a, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
+			Capability: admitted.Capability, RequestProof: k.Proof(t, admitted.Capability, gatetest.Token, nil),
+			Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
+		})
+		if err != nil {
+			t.Errorf("a valid post is not authorised: %v", err)
+			return err
+		}
+		return consume(context.Background(), a.Keys)
+	}
+	var made, replayed atomic.Int32
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			switch err := post(consume); {
+			case err == nil:
+				made.Add(1)
+			case errors.Is(err, ledger.ErrConsumed):
+				replayed.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 1 || replayed.Load() != 63 {
+		t.Errorf("%d made, %d replayed", made.Load(), replayed.Load())
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	l, consume = open()
+	defer l.Close()
+	gatetest.WantCode(t, post(consume), "replayed")
+	_, err = k.Gate.Admit(context.Background(), chain, consume)
+	gatetest.WantCode(t, err, "replayed")
+	if _, err := k.Gate.Admit(context.Background(), k.Chain(t), consume); err != nil {
+		t.Errorf("a fresh chain is refused: %v", err)
+	}
+}
