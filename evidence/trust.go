@@ -85,6 +85,10 @@ func (t *Trust) add(token string) error {
 	if err != nil {
 		return err
 	}
+	// Otherwise the registry could make itself an auditor: allowlists of keys name a key without its version.
+	if purpose := cert.Purposes[0]; purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate {
+		return Refuse("certificate_untrusted", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
+	}
 	raw, err := decodeStrict(cert.SubjectPublicKey)
 	if err != nil {
 		return Refuse("certificate_key_mismatch", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)

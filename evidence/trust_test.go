@@ -51,18 +51,20 @@ func TestTrustThatIsRefused(t *testing.T) {
 		certs []string
 		code  string
 	}{
-		"a certificate by nobody":        {nil, []string{good}, "certificate_untrusted"},
-		"a certificate by another key":   {roots, []string{certificate(stranger, nil)}, "signature_invalid"},
-		"another key's hash":             {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKeyHash = evidence.HashBytes(nil) })}, "certificate_key_mismatch"},
-		"a key that is none":             {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = "!" })}, "certificate_key_mismatch"},
-		"a key of small order":           {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = strings.Repeat("A", 43) })}, "key_malformed"},
-		"one key id for two keys":        {roots, []string{good, certificate(registry, swap)}, "certificate_key_mismatch"},
-		"a root as its subject":          {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectKeyID = root.KeyID() })}, "certificate_untrusted"},
-		"one bad among good":             {roots, []string{good, "x"}, "jws_malformed"},
-		"a root that is pinned twice":    {append(roots, roots...), nil, "trust_malformed"},
-		"a root with a signer's purpose": {[]evidence.Root{{KeyID: "r", Public: root.Public(), Purpose: "request_proof"}}, nil, "trust_malformed"},
-		"a root of small order":          {[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil, "key_malformed"},
-		"too many certificates":          {roots, make([]string, 1025), "trust_malformed"},
+		"a certificate by nobody":          {nil, []string{good}, "certificate_untrusted"},
+		"a certificate by another key":     {roots, []string{certificate(stranger, nil)}, "signature_invalid"},
+		"another key's hash":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKeyHash = evidence.HashBytes(nil) })}, "certificate_key_mismatch"},
+		"a key that is none":               {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = "!" })}, "certificate_key_mismatch"},
+		"a key of small order":             {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = strings.Repeat("A", 43) })}, "key_malformed"},
+		"one key id for two keys":          {roots, []string{good, certificate(registry, swap)}, "certificate_key_mismatch"},
+		"a root as its subject":            {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectKeyID = root.KeyID() })}, "certificate_untrusted"},
+		"a root's purpose, the auditor's":  {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeDeploymentCertificate} })}, "certificate_untrusted"},
+		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeSignerCertificate} })}, "certificate_untrusted"},
+		"one bad among good":               {roots, []string{good, "x"}, "jws_malformed"},
+		"a root that is pinned twice":      {append(roots, roots...), nil, "trust_malformed"},
+		"a root with a signer's purpose":   {[]evidence.Root{{KeyID: "r", Public: root.Public(), Purpose: "request_proof"}}, nil, "trust_malformed"},
+		"a root of small order":            {[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil, "key_malformed"},
+		"too many certificates":            {roots, make([]string, 1025), "trust_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.NewTrust(tt.roots, tt.certs, evidence.SignerPolicy{})

@@ -28,8 +28,8 @@ type chain struct {
 }
 
 // verifications are the checks of the chain, in order. Each opens an artifact completely and holds it against what was opened before;
-// the first that does not hold ends the verification. They run one after another: side by side they would save less than the post's
-// one durable write takes, and the record would no longer say what was refused first.
+// the first that does not hold ends the verification. They run one after another, so that one chain is always refused for the same
+// reason.
 var verifications = []struct {
 	name  string
 	check func(c *chain, ctx context.Context) error
