@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -175,8 +176,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	upstream, _ := findUpstream(d.Upstreams, host, port)
-	addrs := []netip.Addr{upstream.Address}
-	if !upstream.Address.IsValid() {
+	addrs, at := []netip.Addr{upstream.Address.Addr()}, cmp.Or(upstream.Address.Port(), port)
+	if !upstream.Address.Addr().IsValid() {
 		if addrs, err = d.resolve(ctx, host); err != nil {
 			return nil, err
 		}
@@ -185,13 +186,13 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		if !dialable(addr, upstream.Networks) {
 			return nil, evidence.Refuse("egress_address_denied", "%s has an address that may not be dialled (%s)", host, ClassifyAddr(addr))
 		}
-		if d.isOwn(netip.AddrPortFrom(addr.Unmap(), port)) {
+		if d.isOwn(netip.AddrPortFrom(addr.Unmap(), at)) {
 			return nil, evidence.Refuse("egress_address_denied", "%s is an address of the mediator itself", host)
 		}
 	}
 	dialer := net.Dialer{Timeout: orDefault(d.ConnectTimeout, 10*time.Second)}
 	for _, addr := range addrs[:min(len(addrs), maxTries)] {
-		conn, err := dialer.DialContext(ctx, network, netip.AddrPortFrom(addr.Unmap(), port).String())
+		conn, err := dialer.DialContext(ctx, network, netip.AddrPortFrom(addr.Unmap(), at).String())
 		if err == nil {
 			return conn, nil
 		}

@@ -85,6 +85,9 @@ func TestDialer(t *testing.T) {
 	own, err := OwnAddresses(up.Listener.Addr())
 	must(t, err)
 	public := netip.MustParseAddr("1.1.1.1")
+	at := func(address string, own ...netip.AddrPort) Dialer {
+		return Dialer{Own: own, Upstreams: []Upstream{{Host: "unknown.example.com", Address: netip.MustParseAddrPort(address), Networks: local[0].Networks}}}
+	}
 	for _, test := range []struct {
 		name, address, code string
 		dialer              Dialer
@@ -100,6 +103,10 @@ func TestDialer(t *testing.T) {
 		{"own wildcard address", "a.example.com:" + port, "egress_address_denied", Dialer{Upstreams: local, Own: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:" + port)}}},
 		{"unknown name", "unknown.example.com:" + port, "upstream_unresolvable", Dialer{Upstreams: local}},
 		{"name without address", "empty.example.com:" + port, "upstream_unresolvable", Dialer{Upstreams: local}},
+		{"an address in place of the name's", "unknown.example.com:" + port, "", at("127.0.0.1:0")},
+		{"an address and port in place of the name's", "unknown.example.com:443", "", at("127.0.0.1:" + port)},
+		{"an address in its place that may not be dialled", "unknown.example.com:443", "egress_address_denied", at("10.9.8.7:" + port)},
+		{"an own address in its place", "unknown.example.com:443", "egress_address_denied", at("127.0.0.1:"+port, own...)},
 		{"nobody listens", "a.example.com:1", "upstream_unreachable", Dialer{Upstreams: local}},
 		{"no target", "0x7f.1:80", "target_invalid", Dialer{Upstreams: local}},
 	} {

@@ -17,6 +17,10 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	if e.Credential != nil {
 		e.Credential.inject(out.Header)
 	}
+	// An upstream may answer while the request is still on its way, if only its last read. Without this net/http would close the request's
+	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.
+	// HTTP/2 needs no such leave.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {

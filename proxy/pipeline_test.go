@@ -213,7 +213,10 @@ func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOpti
 	t.Helper()
 	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
 	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, _ := io.ReadAll(r.Body)
+		var raw []byte
+		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself
+			raw, _ = io.ReadAll(r.Body)
+		}
 		p.mu.Lock()
 		p.sent, p.body = append(p.sent, r), append(p.body, string(raw))
 		p.mu.Unlock()
@@ -599,6 +602,44 @@ func TestEgress(t *testing.T) {
 	}
 	if rec, n := p.record.last(); n != 3 || rec.Flow != "egress" || rec.State != ledger.StateForwarded || rec.Rule != "reads" {
 		t.Errorf("%d records, %+v", n, rec)
+	}
+}
+
+// An upstream that answers while the request is still on its way, as one that streams may, is relayed both ways.
+func TestAnswerBeforeTheRequestEnds(t *testing.T) {
+	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		for first := make([]byte, 5); ; {
+			n, err := io.ReadFull(r.Body, first)
+			if n == 0 || err != nil {
+				return
+			}
+			_, _ = w.Write(first)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}, nil)
+	body, request := io.Pipe()
+	req, err := http.NewRequest("PUT", p.base+"/inference", body)
+	must(t, err)
+	req.ContentLength = 15
+	req.Header.Set("X-Unread", "1")
+	go func() { _, _ = request.Write([]byte("one..")) }()
+	resp, err := p.client.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	for _, want := range []string{"one..", "two..", "three"} {
+		if want != "one.." {
+			_, err = request.Write([]byte(want))
+			must(t, err)
+		}
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != want {
+			t.Fatalf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	must(t, request.Close())
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -22,8 +22,9 @@ type Upstream struct {
 	Host string
 	// Port is any if 0.
 	Port uint16
-	// Address is dialled in place of what the name resolves to, if it is valid. It has to be one that may be dialled.
-	Address netip.Addr
+	// Address is dialled in place of what the name resolves to, if it is valid, on the call's own port if its port is 0. It has to be
+	// one that may be dialled.
+	Address netip.AddrPort
 	// Networks are the prefixes that the host's addresses may be in besides the public ones.
 	Networks []netip.Prefix
 	// RootCAs verify the host's certificate in place of the default roots; nil leaves those.

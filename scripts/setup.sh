@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, Python's requests and httpx from Debian, Node's undici, Octokit and other SDKs
+# Installs what the tests need besides Go: curl, git, Python's requests and httpx from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."

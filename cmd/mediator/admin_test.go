@@ -115,7 +115,7 @@ func asNobody(t *testing.T, args ...string) string {
 
 // TestAgentCannotReachTheMediator starts an agent as mediator run does for root, and lets it reach for what is not its own.
 func TestAgentCannotReachTheMediator(t *testing.T) {
-	r := newRig(t)
+	r := newClientsRig(t)
 	for _, path := range []string{r.stack.socket("serve"), r.stack.socket("trigger"), r.stack.socket("control")} {
 		if out := asNobody(t, need(t, "curl"), "-sS", "--unix-socket", path, "http://x/healthz"); out != "" {
 			t.Errorf("the agent reaches %s: %s", path, out)

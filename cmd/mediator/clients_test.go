@@ -39,13 +39,15 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// rig is a deployment with one upstream: a GitHub-like API and a git server over HTTPS.
+// rig is a deployment with one upstream over HTTPS.
 type rig struct {
 	*demo
-	posts atomic.Int64
+	posts atomic.Int64 // how many arrived there
 }
 
-func newRig(t *testing.T) *rig {
+// newRig starts a deployment for the hosts that its upstream has a certificate for. Once that is written it asks for the upstream's
+// handler and for the rules, in which UPSTREAM stands for its address and port, and PLAIN for its host and port.
+func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string)) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -57,10 +59,11 @@ func newRig(t *testing.T) *rig {
 		}
 		*at = address
 	}
-	if err := writeDemoCertificates(r.dir); err != nil {
+	if err := writeDemoCertificates(r.dir, hosts...); err != nil {
 		t.Fatal(err)
 	}
-	upstream := httptest.NewUnstartedServer(r.api(t))
+	handler, rules := api(r)
+	upstream := httptest.NewUnstartedServer(handler)
 	cert, err := tls.LoadX509KeyPair(filepath.Join(r.dir, "api.pem"), filepath.Join(r.dir, "api.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +72,8 @@ func newRig(t *testing.T) *rig {
 	upstream.StartTLS()
 	t.Cleanup(upstream.Close)
 	r.plainAddr = upstream.Listener.Addr().String()
-	if err := errors.Join(prepareDir(r.dir, r.files(clientRules)), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
+	rules = strings.ReplaceAll(rules, "UPSTREAM", r.plainAddr)
+	if err := errors.Join(prepareDir(r.dir, r.files(rules)), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
 		t.Fatal(err)
 	}
 	if r.stack, err = startStack(ctx, r.dir); err != nil {
@@ -79,8 +83,13 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// api answers as GitHub's API does, and serves one repository by git's own HTTP backend.
-func (r *rig) api(t *testing.T) http.Handler {
+// newClientsRig is a deployment in front of what answers as GitHub's API does, and serves one repository by git's own HTTP backend.
+func newClientsRig(t *testing.T) *rig {
+	t.Helper()
+	return newRig(t, []string{plainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules })
+}
+
+func (r *rig) github(t *testing.T) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /repos/acme/site", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -143,18 +152,24 @@ func need(t *testing.T, command string) string {
 	return path
 }
 
-// TestClients sends unmodified clients through the proxy: a read, a post with its evidence, and posts that are refused.
-func TestClients(t *testing.T) {
-	r := newRig(t)
-	base := "https://" + r.plain()
-	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"
-	const body = `{"body":"released"}`
-	node := []string{need(t, "node"), "--no-warnings", "--import", "./testdata/node/proxy.mjs"}
-	curl := []string{need(t, "curl"), "-sS", "-w", " %{http_code}"}
-	const python = "/usr/bin/python3" // Debian's own, which Debian's packages are for
+// nodeAgent is the start of a Node command line whose fetch follows the proxy's environment.
+func nodeAgent(t *testing.T) []string {
+	t.Helper()
 	if _, err := os.Stat("testdata/node/node_modules/.ok"); err != nil {
 		t.Fatal("Node's packages are not installed: run make setup")
 	}
+	return []string{need(t, "node"), "--no-warnings", "--import", "./testdata/node/proxy.mjs"}
+}
+
+// TestClients sends unmodified clients through the proxy: a read, a post with its evidence, and posts that are refused.
+func TestClients(t *testing.T) {
+	r := newClientsRig(t)
+	base := "https://" + r.plain()
+	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"
+	const body = `{"body":"released"}`
+	node := nodeAgent(t)
+	curl := []string{need(t, "curl"), "-sS", "-w", " %{http_code}"}
+	const python = "/usr/bin/python3" // Debian's own, which Debian's packages are for
 	join := func(a []string, b ...string) []string { return append(append([]string{}, a...), b...) }
 	for _, tt := range []struct {
 		name string

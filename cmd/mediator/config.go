@@ -219,7 +219,8 @@ type egressConfig struct {
 type upstreamConfig struct {
 	// Host is a host:port. Required.
 	Host string `yaml:"host"`
-	// Address is dialled in place of what the name resolves to; it must be public or in Networks. Default: the name is resolved.
+	// Address is dialled in place of what the name resolves to: an IP address, alone or with a port; it must be public or in Networks.
+	// Default: the name is resolved.
 	Address string `yaml:"address"`
 	// Networks are the address ranges, besides public addresses, that its name may resolve to. Default none.
 	Networks []string `yaml:"networks"`
@@ -459,6 +460,14 @@ func readSecret(path string, minimum int) (string, error) {
 		return "", fmt.Errorf("the secret in %s has fewer than %d bytes", path, minimum)
 	}
 	return s, nil
+}
+
+// parseAddress reads an IP address, alone (its port is then 0) or with a port.
+func parseAddress(s string) (netip.AddrPort, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return netip.AddrPortFrom(addr, 0), nil
+	}
+	return netip.ParseAddrPort(s)
 }
 
 func parseNetworks(list []string) ([]netip.Prefix, error) {

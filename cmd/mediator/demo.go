@@ -250,7 +250,7 @@ func newDemo(ctx context.Context) (*demo, error) {
 	if err := prepareDir(dir, d.files(demoRules)); err != nil {
 		return d, err
 	}
-	if err := errors.Join(writeAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(demoToken)), writeDemoCertificates(dir), d.copySelf()); err != nil {
+	if err := errors.Join(writeAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(demoToken)), writeDemoCertificates(dir, awareHost, plainHost), d.copySelf()); err != nil {
 		return d, err
 	}
 	if d.stack, err = startStack(ctx, dir); err != nil {

@@ -152,7 +152,7 @@ const (
 )
 
 // writeDemoCertificates makes a CA of the demo's own and a certificate for its APIs: api-ca.pem, api.pem, api.key.
-func writeDemoCertificates(dir string) error {
+func writeDemoCertificates(dir string, hosts ...string) error {
 	now := time.Now()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -172,7 +172,7 @@ func writeDemoCertificates(dir string) error {
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "demo API"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),
-		DNSNames: []string{awareHost, plainHost}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,8 +183,8 @@ func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
 	}
 	up := proxy.Upstream{Host: target.Host, Port: target.Port, Networks: networks}
 	if u.Address != "" {
-		if up.Address, err = netip.ParseAddr(u.Address); err != nil {
-			f.add(key+".address", "%q is not an IP address", u.Address)
+		if up.Address, err = parseAddress(u.Address); err != nil {
+			f.add(key+".address", "%q is not an IP address, alone or with a port", u.Address)
 		}
 	}
 	if u.CA != "" {

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// exampleRules are the actions and egress rules of configs/mediator.yaml, as they stand there, in front of local servers.
+func exampleRules(t *testing.T, mcp string) string {
+	t.Helper()
+	raw, err := os.ReadFile("../../configs/mediator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, ok := strings.Cut(string(raw), "# Calls that post.")
+	if !ok {
+		t.Fatal("configs/mediator.yaml has no calls that post")
+	}
+	rules += "\nupstreams:\n"
+	for host, address := range map[string]string{
+		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM", "mcp.example.com": mcp,
+	} {
+		rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host, address)
+	}
+	return rules
+}
+
+// vendors answers as OpenAI, Anthropic and Slack do, by Host. A streamed answer goes on only when the client has said, by another call, that it
+// has the first event: were an answer held back until it is complete, the stream would end in an error.
+type vendors struct {
+	*rig
+	seen chan struct{}
+}
+
+func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	var ask struct{ Stream bool }
+	_ = json.Unmarshal(raw, &ask)
+	header := func(name, want string) bool { return slices.Equal(r.Header.Values(name), []string{want}) }
+	switch call := r.Method + " " + r.Host + r.URL.Path; {
+	case call == "GET api.github.com/seen":
+		v.seen <- struct{}{}
+	case call == "POST api.openai.com/v1/chat/completions" && header("Authorization", "Bearer secret-openai-key"):
+		if ask.Stream {
+			v.stream(w, `{"choices":[{"index":0,"delta":{"content":"hello "}}]}`, `{"choices":[{"index":0,"delta":{"content":"world"}}]}`, `[DONE]`)
+			return
+		}
+		answerJSON(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"hello world"}}]}`)
+	case call == "POST api.openai.com/v1/responses" && header("Authorization", "Bearer secret-openai-key"):
+		v.stream(w, `{"type":"response.output_text.delta","delta":"hello "}`, `{"type":"response.output_text.delta","delta":"world"}`)
+	case call == "POST api.anthropic.com/v1/messages" && header("X-Api-Key", "secret-anthropic-key"):
+		if ask.Stream {
+			v.stream(w, `{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+				`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello "}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"world"}}`, `{"type":"content_block_stop","index":0}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}`, `{"type":"message_stop"}`)
+			return
+		}
+		answerJSON(w, `{"id":"m1","type":"message","role":"assistant","content":[{"type":"text","text":"hello world"}]}`)
+	case call == "POST slack.com/api/chat.postMessage" && header("Authorization", "Bearer secret-slack-token") && r.Header.Get("Idempotency-Key") != "":
+		v.posts.Add(1)
+		answerJSON(w, fmt.Sprintf(`{"ok":true,"channel":"C1","ts":"%d.1"}`, len(raw)))
+	default:
+		http.Error(w, "unexpected: "+call, http.StatusTeapot)
+	}
+}
+
+func answerJSON(w http.ResponseWriter, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, body)
+}
+
+// stream sends the first event that holds hello, and with it what precedes it; the others once the client has seen that.
+func (v *vendors) stream(w http.ResponseWriter, events ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		var typed struct{ Type string }
+		if json.Unmarshal([]byte(e), &typed) == nil && typed.Type != "" {
+			fmt.Fprintf(w, "event: %s\n", typed.Type)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", e)
+		_ = http.NewResponseController(w).Flush()
+		if !strings.Contains(e, "hello") {
+			continue
+		}
+		select {
+		case <-v.seen:
+		case <-time.After(20 * time.Second):
+			panic(http.ErrAbortHandler) // the client did not get the event: break the stream
+		}
+	}
+}
+
+// mcpServer is an MCP server on the MCP SDK, and what it printed.
+type mcpServer struct {
+	address string
+
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+func startMCP(t *testing.T, r *rig) *mcpServer {
+	t.Helper()
+	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/mcp-server.mjs", filepath.Join(r.dir, "api.pem"), filepath.Join(r.dir, "api.key"))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	m, lines := &mcpServer{}, bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the MCP server does not start")
+	}
+	m.address = "127.0.0.1:" + strings.TrimPrefix(lines.Text(), "listening ")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines.Scan() {
+			m.mu.Lock()
+			m.lines = append(m.lines, lines.Text())
+			m.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-done
+		_ = cmd.Wait()
+	})
+	return m
+}
+
+func (m *mcpServer) seen(line string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, l := range m.lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSDKs sends the vendors' own SDKs through the example configuration: streamed answers, a post, an MCP session, and what is refused.
+func TestSDKs(t *testing.T) {
+	node := nodeAgent(t)
+	var mcp *mcpServer
+	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "mcp.example.com"}
+	r := newRig(t, hosts, func(r *rig) (http.Handler, string) {
+		mcp = startMCP(t, r)
+		if err := os.Mkdir(filepath.Join(r.dir, "secrets"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key"} {
+			if err := writeAbsent(filepath.Join(r.dir, "secrets", name), []byte("secret-"+name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return &vendors{rig: r, seen: make(chan struct{})}, exampleRules(t, mcp.address)
+	})
+	for _, tt := range []struct{ name, script, what, want, rule, state string }{
+		{"OpenAI streams a chat", "openai.mjs", "chat", "hello world", "openai-chat", "forwarded"},
+		{"OpenAI streams a response", "openai.mjs", "responses", "hello world", "openai-responses", "forwarded"},
+		{"OpenAI answers at once", "openai.mjs", "plain", "hello world", "openai-chat", "forwarded"},
+		{"OpenAI is refused another call", "openai.mjs", "files", "403 ", "", "refused"},
+		{"Anthropic streams", "anthropic.mjs", "stream", "hello world", "anthropic-messages", "forwarded"},
+		{"Anthropic answers at once", "anthropic.mjs", "plain", "hello world", "anthropic-messages", "forwarded"},
+		{"Anthropic is refused another call", "anthropic.mjs", "batch", "403 action_unmatched", "", "refused"},
+		{"Slack posts", "slack.mjs", "message", "ok ", "slack-message", "forwarded"},
+		{"Slack is refused another call", "slack.mjs", "delete", "403 action_unmatched", "", "refused"},
+		{"MCP holds a session", "mcp.mjs", "", "echo echo: hello told", "mcp-server", "forwarded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := r.posts.Load()
+			out, err := r.asAgent(t, append(slices.Clone(node), "testdata/node/"+tt.script, tt.what)...)
+			if err != nil || !strings.HasPrefix(out, tt.want) {
+				t.Fatalf("got %q, %v; want %q", out, err, tt.want)
+			}
+			if strings.Contains(out, "secret-") {
+				t.Error("the agent saw a credential")
+			}
+			var posts []ledger.Post
+			if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000&state="+tt.state, &posts); err != nil {
+				t.Fatal(err)
+			}
+			if i := slices.IndexFunc(posts, func(p ledger.Post) bool { return p.Rule == tt.rule }); i < 0 {
+				t.Errorf("no call by rule %q is recorded as %s", tt.rule, tt.state)
+			}
+			if posted := r.posts.Load() - before; posted != 0 && tt.script != "slack.mjs" || posted != 1 && tt.name == "Slack posts" {
+				t.Errorf("%d posts arrived", posted)
+			}
+		})
+	}
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		if mcp.seen(method) == 0 {
+			t.Errorf("no %s reached the MCP server", method)
+		}
+	}
+}
