@@ -1,11 +1,13 @@
 // node mcp-server.mjs CERT KEY: an MCP server on the MCP SDK, over HTTPS on a loopback port, which it prints. It tells its clients something on
 // their GET event stream, as soon as they have called a tool and opened the stream, and prints each request's method.
-import { randomUUID } from "node:crypto";
+import { randomUUID, webcrypto } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:https";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { z } from "zod";
+
+globalThis.crypto ??= webcrypto; // Node 18 hides it
 
 const [cert, key] = process.argv.slice(2);
 const sessions = new Map();
