@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, Python's requests and httpx from Debian, Node's undici and the SDKs
+# Installs what the tests need besides Go: curl, git, PostgreSQL, Python's requests and httpx from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,6 +17,7 @@ want python3-requests '/usr/bin/python3 -c "import requests"'
 want python3-httpx   '/usr/bin/python3 -c "import httpx"'
 want nodejs          'command -v node'
 want npm             'command -v npm'
+want postgresql      'ls /usr/lib/postgresql/*/bin/initdb' # the tests run clusters of their own
 
 if [ ${#need[@]} -gt 0 ]; then
 	if [ "$(id -u)" != 0 ]; then
