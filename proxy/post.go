@@ -184,14 +184,14 @@ func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
 	t.artifact("originProof", e.OriginProof)
 	t.artifact("triggerReceipt", e.TriggerReceipt)
 	t.origin, err = evidence.Open(p.o.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, p.o.Strict.Origin.Expected)
-	if t.check("origin proof", err) != nil {
+	if t.check("received origin proof", err) != nil {
 		return err
 	}
 	t.receipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
 	if err == nil && (t.receipt.EventID != t.session.Event.ID || t.receipt.BindingHash != t.binding.Hash() || t.receipt.OriginProofHash != evidence.HashToken(e.OriginProof)) {
 		err = evidence.Refuse("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
 	}
-	return t.check("trigger receipt", err)
+	return t.check("received trigger receipt", err)
 }
 
 // decide is step 6: the control plane's decision and grant for exactly this, both verified.
@@ -211,14 +211,14 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	t.artifact("policyDecision", d.PolicyDecision)
 	t.artifact("grant", d.Grant)
 	t.decision, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
-	if t.check("policy decision", err) != nil {
+	if t.check("received decision", err) != nil {
 		return err
 	}
 	grant, err := evidence.Open(p.o.Verifier, evidence.ActionGrantKind, d.Grant, p.o.Strict.Grant)
 	if err == nil && (len(grant.PolicyDecisionHashes) != 1 || grant.PolicyDecisionHashes[0] != evidence.HashToken(d.PolicyDecision)) {
 		err = evidence.Refuse("grant_other_decision", "the grant is for another decision")
 	}
-	return t.check("grant", err)
+	return t.check("received grant", err)
 }
 
 // attest is step 7: what the sidecar itself saw of the run, signed by two roles.
@@ -279,16 +279,19 @@ func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 	return nil
 }
 
+// CheckSingleUse names the check that every single-use key was consumed, durably, with the intent.
+const CheckSingleUse = "single use"
+
 // consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made unless the
 // outcome says otherwise.
 func (p *Pipeline) consume(ctx context.Context, t *posting) error {
 	t.post.State = ledger.StateForwarding
 	if err := p.o.Record.Begin(ctx, t.post, t.keys...); err != nil {
 		t.post.State = ledger.StateRefused
-		return t.check("single use", err)
+		return t.check(CheckSingleUse, err)
 	}
 	t.begun = true
-	return t.check("single use", nil)
+	return t.check(CheckSingleUse, nil)
 }
 
 // forward is step 10: once, with the credential, and never again by itself. It does not depend on the agent's patience: the

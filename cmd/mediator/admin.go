@@ -53,7 +53,7 @@ func (a *adminServer) handler(roles []role) http.Handler {
 		if errors.Is(err, ledger.ErrNotFound) {
 			err = evidence.Refuse("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
 		}
-		wire.Write(w, p, err)
+		wire.Write(w, shownPost{p, assess(p)}, err)
 	})
 	return mux
 }

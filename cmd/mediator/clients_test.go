@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 )
 
 // clientRules are what the clients may do: read, and post one kind of comment.
@@ -240,6 +241,7 @@ func TestClients(t *testing.T) {
 		}
 		forwarded := 0
 		for _, p := range posts {
+			r.wantAssurance(t, p)
 			if p.State == ledger.StateForwarding {
 				t.Errorf("%s has no outcome", p.ID)
 			}
@@ -251,4 +253,34 @@ func TestClients(t *testing.T) {
 			t.Errorf("%d posts are recorded as forwarded; %d reached the upstream", forwarded, r.posts.Load())
 		}
 	})
+}
+
+// wantAssurance asks for one record and demands that it claims what it may and no more.
+func (r *rig) wantAssurance(t *testing.T, p ledger.Post) {
+	t.Helper()
+	var shown shownPost
+	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts/"+p.ID, &shown); err != nil {
+		t.Fatal(err)
+	}
+	if p.Flow != "post" {
+		if shown.Assurance != nil {
+			t.Errorf("%s is no post and claims %s", p.ID, shown.Assurance.Claim)
+		}
+		return
+	}
+	if shown.Assurance == nil {
+		t.Fatalf("%s claims nothing, not even that", p.ID)
+	}
+	want, issues := policy.ClaimControlledPath, 0
+	if p.State != ledger.StateForwarded {
+		want, issues = policy.ClaimNone, 9
+	}
+	if got := *shown.Assurance; got.Claim != want || len(got.Issues) != issues {
+		t.Errorf("%s, %s at step %q: claims %s, missing %v", p.ID, p.State, p.Step, got.Claim, got.Issues)
+	}
+	var text strings.Builder
+	printPost(&text, shown)
+	if !strings.Contains(text.String(), want+"; nonHumanIdentityProven: false") {
+		t.Errorf("posts show does not say so:\n%s", &text)
+	}
 }

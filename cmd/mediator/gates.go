@@ -90,9 +90,12 @@ func (r remoteGate) Admit(ctx context.Context, e evidence.Envelope, b evidence.B
 	}
 	return proxy.Admission{
 		Capability: a.Capability, CapabilityID: a.CapabilityID,
-		Checks: []ledger.Check{{Name: "chain", OK: true, Detail: "verified by the API, which gave the capability"}},
+		Checks: []ledger.Check{{Name: checkByAPI, OK: true, Detail: "the API gave a capability for it, and answers for what it verified"}},
 	}, nil
 }
+
+// checkByAPI names the check of a chain that an API judged.
+const checkByAPI = "chain verified by the API"
 
 // Authorize has nothing to verify that the API does not; the mediator itself never sends one capability twice.
 func (remoteGate) Authorize(_ context.Context, p proxy.Posting) (proxy.Authorization, error) {

@@ -47,9 +47,9 @@ func postsCommand() *cobra.Command {
 	list.Flags().StringVar(&session, "session", "", "only this session")
 	list.Flags().StringVar(&flow, "flow", "", "only this flow: post, egress, connect, internal")
 	show := &cobra.Command{
-		Use: "show ID", Short: "Show one record: its state, artifacts, verifications and times", Args: exactArgs(1, "the id of a record, or its beginning"),
+		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: exactArgs(1, "the id of a record, or its beginning"),
 		RunE: func(c *cobra.Command, args []string) error {
-			var p ledger.Post
+			var p shownPost
 			if err := getJSON(c.Context(), admin, "/v1/posts/"+url.PathEscape(args[0]), &p); err != nil {
 				return err
 			}
@@ -140,7 +140,7 @@ func orDash(s string) string {
 	return s
 }
 
-func printPost(w io.Writer, p ledger.Post) {
+func printPost(w io.Writer, p shownPost) {
 	fmt.Fprintf(w, "%s  %s  %s %s%s\n", p.ID, p.State, p.Method, p.Host, p.Path)
 	if p.Code != "" {
 		fmt.Fprintf(w, "  refused      %s at step %s: %s\n", p.Code, p.Step, p.Reason)
@@ -160,13 +160,16 @@ func printPost(w io.Writer, p ledger.Post) {
 	for _, s := range p.Steps {
 		steps = append(steps, fmt.Sprintf("%s %.2f", s.Name, float64(s.Micros)/1000))
 	}
-	fmt.Fprintf(w, "  ms           %s (%s)\n", took(p), strings.Join(steps, ", "))
+	fmt.Fprintf(w, "  ms           %s (%s)\n", took(p.Post), strings.Join(steps, ", "))
 	for _, k := range p.Checks {
 		mark := "ok     "
 		if !k.OK {
 			mark = "REFUSED"
 		}
 		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  check        %s %-28s %s %s", mark, k.Name, k.Code, k.Detail), " "))
+	}
+	if p.Assurance != nil {
+		printAssurance(w, *p.Assurance)
 	}
 	if len(p.Artifacts) > 0 {
 		fmt.Fprintln(w, "  evidence")
