@@ -33,6 +33,7 @@ type parsed struct {
 	payload   []byte
 	signature []byte
 	signed    string // header and payload as they were signed
+	second    string // the second JWS of an artifact that is signed twice, not looked at yet; see parseRooted
 }
 
 func encodeHeader(h header) ([]byte, error) {
@@ -63,7 +64,7 @@ func parse(token, alg, typ string) (parsed, error) {
 		return p, Refuse("artifact_missing", "the %s is missing", typ)
 	}
 	if len(token) > maxToken {
-		return p, Refuse("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), maxToken)
+		return p, errTooLarge(token, typ)
 	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -82,6 +83,10 @@ func parse(token, alg, typ string) (parsed, error) {
 		return p, err
 	}
 	return parsed{header: h, payload: decoded[1], signature: decoded[2], signed: token[:len(parts[0])+1+len(parts[1])]}, nil
+}
+
+func errTooLarge(token, typ string) error {
+	return Refuse("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), maxToken)
 }
 
 // decodeStrict refuses padding, line breaks and stray bits in the last character, all of which would give one signature

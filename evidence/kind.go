@@ -51,6 +51,11 @@ func newKind[C any, P interface {
 	return k
 }
 
+// rooted reports whether a pinned root key signs artifacts of this kind, and so may sign them twice.
+func (k Kind[C]) rooted() bool {
+	return k.Purpose == PurposeSignerCertificate || k.Purpose == PurposeDeploymentCertificate
+}
+
 // Stamp fills the claims that the signer answers for: the registered ones and, where the artifact has them, those about the key.
 func (k Kind[C]) Stamp(c *C, r Registered, key KeyClaims) {
 	*k.registered(c) = r

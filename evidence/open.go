@@ -23,6 +23,8 @@ type Expected struct {
 	Custody []string
 	// RequireNonExportable refuses a key that is exportable by its own words or by its certificate's.
 	RequireNonExportable bool
+	// RequirePostQuantum refuses an artifact without a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
+	RequirePostQuantum bool
 }
 
 // DefaultSkew is the clock difference that is tolerated unless a verifier is told otherwise.
@@ -76,29 +78,12 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	if k.alg != algEdDSA {
 		return zero, Refuse("jws_algorithm", "a %s is not verified with a public key", k.Typ)
 	}
-	p, err := parse(token, k.alg, k.Typ)
+	trust, now := v.Trust(), v.now()
+	p, cert, err := k.authenticate(trust, token, want.RequirePostQuantum, now, v.skew)
 	if err != nil {
 		return zero, err
 	}
-	trust, now := v.Trust(), v.now()
 	kid := p.header.Kid
-	var cert *SignerCertificate
-	root, isRoot := trust.roots[kid]
-	public := root.Public
-	if isRoot {
-		if root.Purpose != k.Purpose {
-			return zero, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", k.Typ, kid, root.Purpose)
-		}
-	} else {
-		s, err := trust.signer(kid, k.Typ, k.Purpose, now, v.skew)
-		if err != nil {
-			return zero, err
-		}
-		public, cert = s.public, &s.cert
-	}
-	if !verify(public, p) {
-		return zero, Refuse("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, kid)
-	}
 	c, err := decode(k, p.payload)
 	if err != nil {
 		return zero, err
@@ -124,6 +109,37 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 		return zero, err
 	}
 	return c, nil
+}
+
+// authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and returns the key's custody
+// certificate, or nil where a pinned root signs by itself.
+func (k Kind[C]) authenticate(trust *Trust, token string, requirePostQuantum bool, now time.Time, skew time.Duration) (parsed, *SignerCertificate, error) {
+	if k.rooted() {
+		p, err := parseRooted(token, k.Typ)
+		if err != nil {
+			return p, nil, err
+		}
+		root, err := trust.root(p.header.Kid, k.Typ, k.Purpose)
+		if err != nil {
+			return p, nil, err
+		}
+		return p, nil, root.verify(k.Typ, p, requirePostQuantum)
+	}
+	p, err := parse(token, k.alg, k.Typ)
+	if err != nil {
+		return p, nil, err
+	}
+	if requirePostQuantum {
+		return p, nil, Refuse("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+	}
+	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, now, skew)
+	if err != nil {
+		return p, nil, err
+	}
+	if !verify(s.public, p) {
+		return p, nil, Refuse("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, p.header.Kid)
+	}
+	return p, &s.cert, nil
 }
 
 // OpenMAC verifies a token that this verifier wrote to itself with [SignMAC].
@@ -206,7 +222,11 @@ func KeyIDOf(token string) string {
 // UnverifiedClaims reads the claims of a token with nothing verified but its form: for display, and for finding out what to
 // ask for. Whatever rests on them must be verified with [Open] or [OpenMAC].
 func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
-	p, err := parse(token, k.alg, k.Typ)
+	read := func() (parsed, error) { return parse(token, k.alg, k.Typ) }
+	if k.rooted() {
+		read = func() (parsed, error) { return parseRooted(token, k.Typ) }
+	}
+	p, err := read()
 	if err != nil {
 		var zero C
 		return zero, err

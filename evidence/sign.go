@@ -8,11 +8,12 @@ import (
 	"fmt"
 )
 
-// Key is one version of one Ed25519 signing key. The key itself may be anywhere: in memory, in Vault, in an HSM.
+// Key is one version of one signing key. The key itself may be anywhere: in memory, in Vault, in an HSM.
 type Key interface {
 	// KeyID returns the kid: "<key name>:v<version>".
 	KeyID() string
-	// Sign returns the 64-byte Ed25519 signature of message. It must honour ctx and must never sign an empty message.
+	// Sign returns the signature of message: the 64 bytes of Ed25519 for [Sign], the 3,309 of ML-DSA-65 for [Countersign]. It must
+	// honour ctx and must never sign an empty message.
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 

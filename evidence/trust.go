@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
+	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
 )
 
 // Root is a public key that is pinned by configuration: the key registry's or the deployment auditor's.
@@ -14,6 +15,8 @@ type Root struct {
 	KeyID   string
 	Public  ed25519.PublicKey
 	Purpose string // PurposeSignerCertificate or PurposeDeploymentCertificate
+	// PostQuantum is the root's ML-DSA-65 key. Where it is pinned, everything that the root signs needs a second signature by it.
+	PostQuantum *mldsa65.PublicKey
 }
 
 // SignerPolicy says which custody certificates are believed (seed: signerCertificatePolicy).
@@ -70,7 +73,7 @@ func NewTrust(roots []Root, certificates []string, policy SignerPolicy) (*Trust,
 }
 
 func (t *Trust) add(token string) error {
-	p, err := parse(token, algEdDSA, SignerCertificateKind.Typ)
+	p, err := parseRooted(token, SignerCertificateKind.Typ)
 	if err != nil {
 		return err
 	}
@@ -78,8 +81,8 @@ func (t *Trust) add(token string) error {
 	if !ok || root.Purpose != PurposeSignerCertificate {
 		return Refuse("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
 	}
-	if !verify(root.Public, p) {
-		return Refuse("signature_invalid", "the signature of a signer custody certificate by registry key %s is wrong", p.header.Kid)
+	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
+		return err
 	}
 	cert, err := decode(SignerCertificateKind, p.payload)
 	if err != nil {
@@ -130,9 +133,27 @@ func (t *Trust) Certified() []Certified {
 	return out
 }
 
+// root returns the pinned root key kid if it is pinned for purpose.
+func (t *Trust) root(kid, typ, purpose string) (Root, error) {
+	r, ok := t.roots[kid]
+	if !ok {
+		if _, ok := t.signers[kid]; !ok {
+			return r, Refuse("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
+		}
+		return r, Refuse("key_purpose", "the %s is signed by key %s, which is certified for a role and is no root", typ, kid)
+	}
+	if r.Purpose != purpose {
+		return r, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
+	}
+	return r, nil
+}
+
 // signer returns the public key for kid if the registry certifies it, now, for purpose and within the policy.
 func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Duration) (certified, error) {
 	s, ok := t.signers[kid]
+	if r, isRoot := t.roots[kid]; isRoot {
+		return s, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
+	}
 	if !ok {
 		return s, Refuse("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
 	}

@@ -86,3 +86,26 @@ func TestManifestChangedAfterItWasCertified(t *testing.T) {
 		t.Error("a certificate was verified against nothing")
 	}
 }
+
+// TestPostQuantumIsDemanded: a manifest that demands the second signature refuses both roots' artifacts unless its key is pinned.
+func TestPostQuantumIsDemanded(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })
+	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
+	must(t, err)
+	_, err = policy.VerifyCertificate(w.verifier, token, w.strict)
+	wantCode(t, err, "second_signature_not_pinned")
+
+	m := example(t)
+	m.SignerCertificatePolicy.RequirePostQuantumSignature = true
+	s, err := m.Strict()
+	must(t, err)
+	registry := current(t, w.keys["registry"])
+	v := current(t, w.keys["action-grant-key"])
+	cert, _, err := issuer(t, evidence.SignerCertificateKind, w.keys["registry"], "key-registry", "posting-api", time.Hour).Sign(t.Context(), evidence.SignerCertificate{
+		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{evidence.PurposeActionGrant}, SubjectIssuer: "mediator-authorization", SubjectKeyID: v.KeyID(),
+		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+	})
+	must(t, err)
+	_, err = evidence.NewTrust([]evidence.Root{{KeyID: registry.KeyID(), Public: registry.Public(), Purpose: evidence.PurposeSignerCertificate}}, []string{cert}, s.Signers)
+	wantCode(t, err, "second_signature_not_pinned")
+}

@@ -91,9 +91,11 @@ type OriginPolicy struct {
 type CertificatePolicy struct {
 	Allowed                     `yaml:",inline"`
 	KeyCustody                  `yaml:",inline"`
-	DenyAgentAccessible         bool  `yaml:"denyAgentAccessible" json:"denyAgentAccessible"`
-	DenyUserAccessible          bool  `yaml:"denyUserAccessible" json:"denyUserAccessible"`
-	RequireSubjectPublicKeyHash bool  `yaml:"requireSubjectPublicKeyHash" json:"requireSubjectPublicKeyHash"`
+	DenyAgentAccessible         bool `yaml:"denyAgentAccessible" json:"denyAgentAccessible"`
+	DenyUserAccessible          bool `yaml:"denyUserAccessible" json:"denyUserAccessible"`
+	RequireSubjectPublicKeyHash bool `yaml:"requireSubjectPublicKeyHash" json:"requireSubjectPublicKeyHash"`
+	// RequirePostQuantumSignature refuses a bundle unless the registry's ML-DSA-65 key is pinned and has signed too.
+	RequirePostQuantumSignature bool  `yaml:"requirePostQuantumSignature,omitempty" json:"requirePostQuantumSignature,omitempty"`
 	MaxCertificateAgeMs         int64 `yaml:"maxCertificateAgeMs" json:"maxCertificateAgeMs"`
 }
 
@@ -101,7 +103,9 @@ type CertificatePolicy struct {
 type DeploymentPolicy struct {
 	Allowed              `yaml:",inline"`
 	AllowedDeploymentIDs []string `yaml:"allowedDeploymentIds" json:"allowedDeploymentIds"`
-	MaxCertificateAgeMs  int64    `yaml:"maxCertificateAgeMs" json:"maxCertificateAgeMs"`
+	// RequirePostQuantumSignature refuses the certificate unless the auditor's ML-DSA-65 key is pinned and has signed too.
+	RequirePostQuantumSignature bool  `yaml:"requirePostQuantumSignature,omitempty" json:"requirePostQuantumSignature,omitempty"`
+	MaxCertificateAgeMs         int64 `yaml:"maxCertificateAgeMs" json:"maxCertificateAgeMs"`
 }
 
 // SessionPolicy is for the agent session receipt (seed: agentSessionReceiptPolicy).

@@ -92,11 +92,13 @@ func (m *Manifest) Strict() (*Strict, error) {
 		// The certificate's key is a pinned root: whoever pins it answers for its custody.
 		Expected: deployment.expected(deployment.MaxCertificateAgeMs, KeyCustody{}), DeploymentIDs: deployment.AllowedDeploymentIDs,
 	}
+	s.Deployment.RequirePostQuantum = deployment.RequirePostQuantumSignature
 	signers := m.SignerCertificatePolicy
 	s.Signers = evidence.SignerPolicy{
 		Expected:            signers.expected(signers.MaxCertificateAgeMs, signers.KeyCustody),
 		DenyAgentAccessible: signers.DenyAgentAccessible, DenyUserAccessible: signers.DenyUserAccessible,
 	}
+	s.Signers.RequirePostQuantum = signers.RequirePostQuantumSignature
 	session := m.AgentSessionReceiptPolicy
 	s.Session = SessionExpected{
 		Expected: session.expected(session.MaxReceiptAgeMs, session.KeyCustody), RuntimeIDs: session.AllowedRuntimeIDs,

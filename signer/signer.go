@@ -17,12 +17,14 @@ type Key interface {
 	Properties() custody.Properties
 }
 
-// Options say how an Issuer stamps its artifacts. All of them are required.
+// Options say how an Issuer stamps its artifacts. All but the last are required.
 type Options struct {
 	Issuer   string        // iss
 	Audience string        // aud
 	Lifetime time.Duration // exp - iat, at least 1 s and at most the kind's bound
 	Now      func() time.Time
+	// Second signs what a root key signs a second time, with ML-DSA-65; nil signs it once.
+	Second evidence.Key
 }
 
 // Issuer signs artifacts of one kind. It is safe for concurrent use.
@@ -56,5 +58,8 @@ func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err 
 	i.kind.Stamp(&c, evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime),
 		evidence.KeyClaims{KeyCustody: p.Custody, KeyExportable: p.Exportable})
 	token, err = evidence.Sign(ctx, version, i.kind, c)
+	if err == nil && i.o.Second != nil {
+		token, err = evidence.Countersign(ctx, i.o.Second, i.kind, token)
+	}
 	return token, c, err
 }

@@ -77,7 +77,7 @@ func deploymentCertify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token, err := policy.Certify(c.Context(), auditor, m, signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now})
+			token, err := policy.Certify(c.Context(), auditor, m, auditor.options(signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now}))
 			if err != nil {
 				return err
 			}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	stded25519 "crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,72 +10,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cloudflare/circl/sign/ed25519"
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
-
-// rootKey is a key of the security team's own: the key registry's or the deployment auditor's. It is used from the command line,
-// away from where agents run, and never by a process that serves.
-type rootKey struct{ version custody.Version }
-
-var _ signer.Key = rootKey{}
-
-// Current returns the key's only version.
-func (k rootKey) Current(context.Context) (custody.Version, error) { return k.version, nil }
-
-// Properties says that a root key is in a file, and so can be copied. Its artifacts make no claim about it.
-func (rootKey) Properties() custody.Properties { return custody.Properties{Exportable: true} }
-
-func newRootKey(name string, private ed25519.PrivateKey) rootKey {
-	return rootKey{custody.NewVersion(name, 1, private.Public().(ed25519.PublicKey), func(_ context.Context, message []byte) ([]byte, error) {
-		return ed25519.Sign(private, message), nil
-	})}
-}
-
-// generateRoot makes a root key in memory.
-func generateRoot(name string) (rootKey, ed25519.PrivateKey, error) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return rootKey{}, nil, err
-	}
-	return newRootKey(name, private), private, nil
-}
-
-// readRootKey reads a private JWK that mediator keys root has made.
-func readRootKey(path string) (rootKey, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return rootKey{}, fmt.Errorf("root key: %w", err)
-	}
-	var jwk jose.JSONWebKey
-	if err := json.Unmarshal(raw, &jwk); err != nil {
-		return rootKey{}, fmt.Errorf("root key %s is not a JWK", path)
-	}
-	private, ok := jwk.Key.(stded25519.PrivateKey)
-	name, number, cut := cutVersion(jwk.KeyID)
-	if !ok || !cut || number != 1 {
-		return rootKey{}, fmt.Errorf("root key %s is not a private Ed25519 JWK with a kid of the form NAME:v1", path)
-	}
-	return newRootKey(name, ed25519.NewKeyFromSeed(private.Seed())), nil
-}
-
-func cutVersion(kid string) (name string, number int, ok bool) {
-	for i := len(kid) - 1; i > 0; i-- {
-		if kid[i] == 'v' && kid[i-1] == ':' {
-			_, err := fmt.Sscanf(kid[i+1:], "%d", &number)
-			return kid[:i-1], number, err == nil
-		}
-	}
-	return "", 0, false
-}
-
-func (k rootKey) jwk() ([]byte, error) { return json.MarshalIndent(custody.JWK(k.version), "", "  ") }
 
 // writeNew writes a file that must not exist yet.
 func writeNew(path string, content []byte, mode os.FileMode) error {
@@ -111,7 +50,7 @@ type declared struct{ accessibleToAgent, accessibleToUsers bool }
 
 // certifyRoles signs a custody certificate for each accepted version of each role's key.
 func certifyRoles(ctx context.Context, registry rootKey, o signer.Options, roles []roleDocument, d declared) ([]string, error) {
-	issuer, err := signer.New(evidence.SignerCertificateKind, registry, o)
+	issuer, err := signer.New(evidence.SignerCertificateKind, registry, registry.options(o))
 	if err != nil {
 		return nil, err
 	}
@@ -210,20 +149,18 @@ func keysJWKSCommand() *cobra.Command {
 
 func keysRootCommand() *cobra.Command {
 	var name, out string
+	var postQuantum bool
 	c := &cobra.Command{
 		Use: "root --name NAME --out DIR", Short: "Make a root key of the security team: the registry's or the auditor's", Args: noArgs,
 		Long: `Makes an Ed25519 key for the key registry or the deployment auditor: DIR/NAME.key.jwk (private, mode 0600, to be kept away from
-where agents run) and DIR/NAME.jwk (public, which every process and every API pins).`,
+where agents run) and DIR/NAME.jwk (public, which every process and every API pins). With --post-quantum both files hold an
+ML-DSA-65 key too: the root then signs twice, and whoever pins the public file demands both signatures.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			key, private, err := generateRoot(name)
+			key, secret, err := generateRoot(name, postQuantum)
 			if err != nil {
 				return err
 			}
 			public, err := key.jwk()
-			if err != nil {
-				return err
-			}
-			secret, err := json.Marshal(jose.JSONWebKey{Key: stded25519.PrivateKey(private), KeyID: key.version.KeyID(), Algorithm: "EdDSA", Use: "sig"})
 			if err != nil {
 				return err
 			}
@@ -239,6 +176,7 @@ where agents run) and DIR/NAME.jwk (public, which every process and every API pi
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the key, such as registry or auditor (required)")
 	c.Flags().StringVar(&out, "out", ".", "folder for the two files")
+	c.Flags().BoolVar(&postQuantum, "post-quantum", false, "make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
 	required(c, "name")
 	return c
 }

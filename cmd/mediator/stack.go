@@ -149,11 +149,11 @@ func (s *stack) admin() string { return "unix:" + s.socket("serve") }
 
 // certify plays the security team: root keys, custody certificates for what the processes publish, the deployment certificate.
 func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
-	registry, _, err := generateRoot("registry")
+	registry, _, err := generateRoot("registry", false)
 	if err != nil {
 		return err
 	}
-	auditor, _, err := generateRoot("auditor")
+	auditor, _, err := generateRoot("auditor", false)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 		return err
 	}
 	o.Issuer, o.Audience = deployment.AllowedIssuers[0], deployment.AllowedAudiences[0]
-	certificate, err := policy.Certify(ctx, auditor, manifest, o)
+	certificate, err := policy.Certify(ctx, auditor, manifest, auditor.options(o))
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type bundle struct {
 }
 
 // maxBundle bounds a trust bundle, in bytes.
-const maxBundle = 4 << 20
+const maxBundle = 8 << 20
 
 func readBundle(path string) (bundle, []byte, error) {
 	var b bundle
@@ -46,11 +46,11 @@ func readRoots(registry, auditor string) ([]evidence.Root, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pinned root key: %w", err)
 		}
-		kid, public, err := evidence.ParseJWK(raw)
+		root, err := evidence.ParseRoot(raw, purpose)
 		if err != nil {
 			return nil, fmt.Errorf("pinned root key %s: %w", path, err)
 		}
-		roots = append(roots, evidence.Root{KeyID: kid, Public: public, Purpose: purpose})
+		roots = append(roots, root)
 	}
 	return roots, nil
 }

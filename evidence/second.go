@@ -1,0 +1,158 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
+)
+
+// algMLDSA65 is the algorithm of the second, post-quantum signature (RFC 9964, FIPS 204; with an empty context).
+const algMLDSA65 = "ML-DSA-65"
+
+// separator stands between the two compact JWS of an artifact that is signed twice. It is in neither of them.
+const separator = "~"
+
+// Countersign signs the claims of token a second time, with an ML-DSA-65 key whose id is that of the root's Ed25519 key, and returns
+// both signatures as one artifact: "<JWS by Ed25519>~<JWS by ML-DSA-65>". Only the long-lived artifacts of root keys are signed twice.
+func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (string, error) {
+	if !k.rooted() {
+		return "", Refuse("jws_algorithm", "a %s is signed once, with Ed25519", k.Typ)
+	}
+	p, err := parse(token, k.alg, k.Typ)
+	if err != nil {
+		return "", err
+	}
+	if p.header.Kid != key.KeyID() {
+		return "", Refuse("second_signature_key", "the %s is signed by key %s and would be signed again by key %s", k.Typ, p.header.Kid, key.KeyID())
+	}
+	head, err := encodeHeader(header{Alg: algMLDSA65, Kid: key.KeyID(), Typ: k.Typ})
+	if err != nil {
+		return "", err
+	}
+	b64 := base64.RawURLEncoding
+	input := b64.EncodeToString(head) + "." + b64.EncodeToString(p.payload)
+	sig, err := key.Sign(ctx, []byte(input))
+	if err != nil {
+		return "", fmt.Errorf("sign %s again with key %s: %w", k.Typ, key.KeyID(), err)
+	}
+	if len(sig) != mldsa65.SignatureSize {
+		return "", fmt.Errorf("sign %s again: key %s made a signature of %d bytes, and ML-DSA-65 makes %d", k.Typ, key.KeyID(), len(sig), mldsa65.SignatureSize)
+	}
+	return token + separator + input + "." + b64.EncodeToString(sig), nil
+}
+
+// parseRooted takes an artifact apart that a root key signs, with one signature or two.
+func parseRooted(token, typ string) (parsed, error) {
+	if len(token) > maxToken {
+		return parsed{}, errTooLarge(token, typ)
+	}
+	first, second, twice := strings.Cut(token, separator)
+	p, err := parse(first, algEdDSA, typ)
+	if err == nil && twice && second == "" {
+		err = Refuse("jws_malformed", "the %s announces a second signature and has none", typ)
+	}
+	p.second = second
+	return p, err
+}
+
+// verify demands every signature that r has to have made. Whoever pins no post-quantum key can judge only the form of a second
+// signature: so the security team can sign twice before everybody pins the second key.
+func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
+	kid := p.header.Kid
+	switch {
+	case !verify(r.Public, p):
+		return Refuse("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
+	case r.PostQuantum == nil && requirePostQuantum:
+		return Refuse("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, and no post-quantum key is pinned for %s", typ, kid)
+	case r.PostQuantum != nil && p.second == "":
+		return Refuse("second_signature_missing", "the %s lacks the post-quantum signature of key %s, which is pinned", typ, kid)
+	case p.second == "":
+		return nil
+	}
+	second, err := parse(p.second, algMLDSA65, typ)
+	if err != nil {
+		return err
+	}
+	switch {
+	case second.header.Kid != kid:
+		return Refuse("second_signature_key", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid, second.header.Kid)
+	case !bytes.Equal(second.payload, p.payload):
+		return Refuse("second_signature_payload", "the second signature of the %s by key %s is over other claims than the first", typ, kid)
+	case r.PostQuantum != nil && !verifyPostQuantum(r.PostQuantum, second):
+		return Refuse("second_signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)
+	}
+	return nil
+}
+
+func verifyPostQuantum(public *mldsa65.PublicKey, p parsed) bool {
+	return len(p.signature) == mldsa65.SignatureSize && mldsa65.Verify(public, []byte(p.signed), nil, p.signature)
+}
+
+// AKP is the JWK of an ML-DSA-65 public key (RFC 9964).
+type AKP struct {
+	Algorithm string `json:"alg"` // ML-DSA-65
+	KeyID     string `json:"kid"`
+	KeyType   string `json:"kty"` // AKP
+	Public    string `json:"pub"` // base64url of the 1,952 bytes
+	Use       string `json:"use,omitempty"`
+}
+
+// NewAKP writes an ML-DSA-65 public key as a JWK.
+func NewAKP(kid string, public *mldsa65.PublicKey) AKP {
+	return AKP{Algorithm: algMLDSA65, KeyID: kid, KeyType: "AKP", Public: base64.RawURLEncoding.EncodeToString(public.Bytes()), Use: "sig"}
+}
+
+// Key returns the public key. It refuses one whose vector t1 is zero: for that one anybody can sign.
+func (j AKP) Key() (*mldsa65.PublicKey, error) {
+	raw, err := decodeStrict(j.Public)
+	if err != nil || j.KeyType != "AKP" || j.Algorithm != algMLDSA65 || j.KeyID == "" || len(j.KeyID) > maxKeyID || len(raw) != mldsa65.PublicKeySize {
+		return nil, Refuse("key_malformed", "the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid", mldsa65.PublicKeySize)
+	}
+	const seed = 32 // bytes of rho, before t1
+	if bytes.Count(raw[seed:], []byte{0}) == len(raw)-seed {
+		return nil, Refuse("key_malformed", "the ML-DSA-65 public key is degenerate")
+	}
+	var key mldsa65.PublicKey
+	if err := key.UnmarshalBinary(raw); err != nil {
+		return nil, Refuse("key_malformed", "the ML-DSA-65 public key is malformed: %v", err)
+	}
+	return &key, nil
+}
+
+// ParseRoot reads what pins a root: its public Ed25519 JWK or, where its post-quantum key is pinned too, a JWK Set of the two, which
+// share one kid (RFC 7517 section 4.5: equivalent alternatives of different kty).
+func ParseRoot(raw []byte, purpose string) (Root, error) {
+	r := Root{Purpose: purpose}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return r, Refuse("key_malformed", "the file is neither a JWK nor a JWK Set: %v", err)
+	}
+	var err error
+	switch len(set.Keys) {
+	case 0:
+		r.KeyID, r.Public, err = ParseJWK(raw)
+		return r, err
+	case 2:
+	default:
+		return r, Refuse("key_malformed", "a root is pinned with one Ed25519 key or with a set of an Ed25519 and an ML-DSA-65 key; this set has %d keys", len(set.Keys))
+	}
+	if r.KeyID, r.Public, err = ParseJWK(set.Keys[0]); err != nil {
+		return r, err
+	}
+	var second AKP
+	if err := ParseStrict(set.Keys[1], &second); err != nil {
+		return r, Refuse("key_malformed", "the second key of the set is not the public JWK of an ML-DSA-65 key: %v", err)
+	}
+	if second.KeyID != r.KeyID {
+		return r, Refuse("key_malformed", "the two keys of a root have one kid; these have %.80q and %.80q", r.KeyID, second.KeyID)
+	}
+	r.PostQuantum, err = second.Key()
+	return r, err
+}

@@ -1,0 +1,310 @@
+package evidence_test
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+// postQuantum is an ML-DSA-65 key from a seed of one repeated byte.
+type postQuantum struct {
+	id      string
+	public  *mldsa65.PublicKey
+	private *mldsa65.PrivateKey
+}
+
+func newPostQuantum(id string, seed byte) postQuantum {
+	var s [mldsa65.SeedSize]byte
+	for i := range s {
+		s[i] = seed
+	}
+	public, private := mldsa65.NewKeyFromSeed(&s)
+	return postQuantum{id, public, private}
+}
+
+func (k postQuantum) KeyID() string { return k.id }
+
+func (k postQuantum) Sign(_ context.Context, message []byte) ([]byte, error) {
+	sig := make([]byte, mldsa65.SignatureSize)
+	return sig, mldsa65.SignTo(k.private, message, nil, true, sig)
+}
+
+// twice is an auditor with two keys, and what it has signed.
+type twice struct {
+	root   evidence.Root
+	ed     custody.Version
+	second postQuantum
+	want   evidence.Expected
+	token  string // a certificate of both keys
+}
+
+func newTwice(t testing.TB) twice {
+	t.Helper()
+	key, err := custody.NewMemory("auditor")
+	must(t, err)
+	v, err := key.Current(t.Context())
+	must(t, err)
+	w := twice{
+		ed: v, second: newPostQuantum(v.KeyID(), 1),
+		want: evidence.Expected{Issuers: []string{"auditor"}, Audiences: []string{"api"}, KeyIDs: []string{"auditor"}, MaxAge: time.Hour},
+	}
+	w.root = evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate, PostQuantum: w.second.public}
+	issuer, err := signer.New(evidence.DeploymentCertificateKind, key, signer.Options{Issuer: "auditor", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }, Second: w.second})
+	must(t, err)
+	w.token, _, err = issuer.Sign(t.Context(), evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d", ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
+	must(t, err)
+	return w
+}
+
+// open opens a token under the root as change has left it.
+func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evidence.Expected)) error {
+	t.Helper()
+	root, want := w.root, w.want
+	if change != nil {
+		change(&root, &want)
+	}
+	trust, err := evidence.NewTrust([]evidence.Root{root}, nil, evidence.SignerPolicy{})
+	must(t, err)
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
+	must(t, err)
+	_, err = evidence.Open(v, evidence.DeploymentCertificateKind, token, want)
+	return err
+}
+
+// forgeTwice signs any second header and payload.
+func (w twice) forgeTwice(t testing.TB, key postQuantum, header, payload string) string {
+	t.Helper()
+	first, _, _ := strings.Cut(w.token, "~")
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
+	sig, err := key.Sign(t.Context(), []byte(input))
+	must(t, err)
+	return first + "~" + input + "." + b64.EncodeToString(sig)
+}
+
+func TestSecondSignature(t *testing.T) {
+	w := newTwice(t)
+	must(t, w.open(t, w.token, nil))
+	if len(w.token) > 8<<10 {
+		t.Errorf("a certificate that is signed twice has %d bytes", len(w.token))
+	}
+	first, second, _ := strings.Cut(w.token, "~")
+	header, payload := parts(t, second)
+	if header != `{"alg":"ML-DSA-65","kid":"auditor:v1","typ":"deployment-certificate+jwt"}` {
+		t.Errorf("the second header is %s", header)
+	}
+	unpinned := func(r *evidence.Root, _ *evidence.Expected) { r.PostQuantum = nil }
+	demanded := func(_ *evidence.Root, e *evidence.Expected) { e.RequirePostQuantum = true }
+	another := newTwice(t)
+	_, otherSecond, _ := strings.Cut(another.token, "~")
+	stranger := newPostQuantum("auditor:v1", 2)
+
+	must(t, w.open(t, w.token, demanded))
+	must(t, w.open(t, w.token, unpinned)) // the security team signs twice before everybody has pinned the second key
+	must(t, w.open(t, first, unpinned))
+	for name, tt := range map[string]struct {
+		token, code string
+		change      func(*evidence.Root, *evidence.Expected)
+	}{
+		"stripped":                           {first, "second_signature_missing", nil},
+		"stripped to the separator":          {first + "~", "jws_malformed", nil},
+		"the first stripped":                 {second, "jws_algorithm", nil},
+		"in the other order":                 {second + "~" + first, "jws_algorithm", nil},
+		"a third":                            {w.token + "~" + second, "jws_malformed", nil},
+		"of another certificate":             {first + "~" + otherSecond, "second_signature_payload", nil},
+		"of another certificate, not pinned": {first + "~" + otherSecond, "second_signature_payload", unpinned},
+		"over changed claims":                {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)), "second_signature_payload", nil},
+		"under another kid":                  {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", nil},
+		"under another kid, not pinned":      {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", unpinned},
+		"by a stranger":                      {w.forgeTwice(t, stranger, header, payload), "second_signature_invalid", nil},
+		"for another typ":                    {w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "jws_type", nil},
+		"by Ed25519 again":                   {first + "~" + first, "jws_algorithm", nil},
+		"with an unknown crit":               {w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`, payload), "jws_header", nil},
+		"one byte short":                     {w.token[:len(w.token)-4], "second_signature_invalid", nil},
+		"no signature":                       {w.token[:strings.LastIndex(w.token, ".")+1], "second_signature_invalid", nil},
+		"too large":                          {w.token + strings.Repeat("A", 16<<10), "artifact_too_large", nil},
+		"demanded, and no key is pinned":     {w.token, "second_signature_not_pinned", func(r *evidence.Root, e *evidence.Expected) { unpinned(r, e); demanded(r, e) }},
+		"right, and the first by a stranger": {another.token, "signature_invalid", nil},
+	} {
+		t.Run(name, func(t *testing.T) { wantCode(t, w.open(t, tt.token, tt.change), tt.code) })
+	}
+	must(t, w.open(t, w.token, nil))
+}
+
+// TestSecondSignatureOfTheBundle strips and swaps the second signatures of custody certificates.
+func TestSecondSignatureOfTheBundle(t *testing.T) {
+	registry, err := custody.NewMemory("registry")
+	must(t, err)
+	root, err := registry.Current(t.Context())
+	must(t, err)
+	second := newPostQuantum(root.KeyID(), 3)
+	certify, err := signer.New(evidence.SignerCertificateKind, registry, signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }, Second: second})
+	must(t, err)
+	certificate := func(name string) string {
+		key, err := custody.NewMemory(name)
+		must(t, err)
+		v, err := key.Current(t.Context())
+		must(t, err)
+		token, _, err := certify.Sign(t.Context(), evidence.SignerCertificate{
+			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: name, SubjectKeyID: v.KeyID(),
+			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+		})
+		must(t, err)
+		return token
+	}
+	a, b := certificate("a"), certificate("b")
+	firstA, _, _ := strings.Cut(a, "~")
+	_, secondB, _ := strings.Cut(b, "~")
+	pinned := evidence.Root{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate, PostQuantum: second.public}
+	unpinned := pinned
+	unpinned.PostQuantum = nil
+	demand := evidence.SignerPolicy{Expected: evidence.Expected{RequirePostQuantum: true}}
+	for name, tt := range map[string]struct {
+		root   evidence.Root
+		certs  []string
+		policy evidence.SignerPolicy
+		code   string
+	}{
+		"stripped":                       {pinned, []string{b, firstA}, evidence.SignerPolicy{}, "second_signature_missing"},
+		"swapped":                        {pinned, []string{firstA + "~" + secondB}, evidence.SignerPolicy{}, "second_signature_payload"},
+		"demanded, and no key is pinned": {unpinned, []string{a}, demand, "second_signature_not_pinned"},
+		"demanded and stripped":          {pinned, []string{firstA}, demand, "second_signature_missing"},
+	} {
+		_, err := evidence.NewTrust([]evidence.Root{tt.root}, tt.certs, tt.policy)
+		t.Run(name, func(t *testing.T) { wantCode(t, err, tt.code) })
+	}
+	_, err = evidence.NewTrust([]evidence.Root{pinned}, []string{a, b}, demand)
+	must(t, err)
+	_, err = evidence.NewTrust([]evidence.Root{unpinned}, []string{a, firstA}, evidence.SignerPolicy{})
+	must(t, err)
+}
+
+// TestOnlyRootsSignTwice: nobody can pin a second key for what roles sign.
+func TestOnlyRootsSignTwice(t *testing.T) {
+	w := newWorld(t)
+	_, err := evidence.Countersign(t.Context(), newPostQuantum("proof-key:v1", 1), evidence.RequestProofKind, w.token)
+	wantCode(t, err, "jws_algorithm")
+	wantCode(t, w.open(w.token+"~"+w.token), "jws_malformed")
+	w.want.RequirePostQuantum = true
+	wantCode(t, w.open(w.token), "second_signature_not_pinned")
+
+	a := newTwice(t)
+	first, _, _ := strings.Cut(a.token, "~")
+	_, err = evidence.Countersign(t.Context(), newPostQuantum("another:v1", 1), evidence.DeploymentCertificateKind, first)
+	wantCode(t, err, "second_signature_key")
+	if _, err = evidence.Countersign(t.Context(), a.ed, evidence.DeploymentCertificateKind, first); err == nil {
+		t.Error("an Ed25519 signature was taken for one by ML-DSA-65")
+	}
+}
+
+func TestParseRoot(t *testing.T) {
+	w := newTwice(t)
+	ed := map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())}
+	akp := func(change func(*evidence.AKP)) evidence.AKP {
+		j := evidence.NewAKP("auditor:v1", w.second.public)
+		if change != nil {
+			change(&j)
+		}
+		return j
+	}
+	set := func(keys ...any) string {
+		raw, err := json.Marshal(map[string]any{"keys": keys})
+		must(t, err)
+		return string(raw)
+	}
+	alone, err := json.Marshal(ed)
+	must(t, err)
+	for _, text := range []string{string(alone), set(ed, akp(nil))} {
+		r, err := evidence.ParseRoot([]byte(text), evidence.PurposeDeploymentCertificate)
+		must(t, err)
+		if r.KeyID != "auditor:v1" || !r.Public.Equal(w.ed.Public()) || (r.PostQuantum != nil) != strings.Contains(text, "AKP") {
+			t.Errorf("%.60s… is read as %+v", text, r)
+		}
+	}
+	private := map[string]any{"alg": "ML-DSA-65", "kid": "auditor:v1", "kty": "AKP", "pub": akp(nil).Public, "priv": strings.Repeat("A", 43)}
+	degenerate := make([]byte, mldsa65.PublicKeySize)
+	degenerate[0] = 1
+	for name, text := range map[string]string{
+		"nothing":               ``,
+		"another file":          `{"keys":"x"}`,
+		"a set of one":          set(ed),
+		"a set of three":        set(ed, akp(nil), akp(nil)),
+		"two Ed25519 keys":      set(ed, ed),
+		"the other order":       set(akp(nil), ed),
+		"a private second key":  set(ed, private),
+		"another kid":           set(ed, akp(func(j *evidence.AKP) { j.KeyID = "auditor:v2" })),
+		"no kid":                set(ed, akp(func(j *evidence.AKP) { j.KeyID = "" })),
+		"another algorithm":     set(ed, akp(func(j *evidence.AKP) { j.Algorithm = "ML-DSA-44" })),
+		"another type":          set(ed, akp(func(j *evidence.AKP) { j.KeyType = "OKP" })),
+		"a short key":           set(ed, akp(func(j *evidence.AKP) { j.Public = j.Public[:100] })),
+		"padding":               set(ed, akp(func(j *evidence.AKP) { j.Public += "=" })),
+		"a key that all can be": set(ed, akp(func(j *evidence.AKP) { j.Public = b64.EncodeToString(degenerate) })),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := evidence.ParseRoot([]byte(text), evidence.PurposeDeploymentCertificate)
+			wantCode(t, err, "key_malformed")
+		})
+	}
+}
+
+// TestPostQuantumVector verifies the ML-DSA-65 example of the authors of RFC 9964 with what signs and reads keys here: the same key from
+// the same seed, and a signature that another implementation made.
+func TestPostQuantumVector(t *testing.T) {
+	raw, err := os.ReadFile("testdata/rfc9964.jws")
+	must(t, err)
+	token := strings.TrimSpace(string(raw))
+	key := newPostQuantum("k", 0)
+	thumbprint, err := evidence.HashValue(map[string]string{"alg": "ML-DSA-65", "kty": "AKP", "pub": evidence.NewAKP("k", key.public).Public})
+	must(t, err)
+	header, _ := parts(t, token)
+	sum, err := hex.DecodeString(thumbprint)
+	must(t, err)
+	if want := `{"alg":"ML-DSA-65","kid":"` + b64.EncodeToString(sum) + `"}`; header != want {
+		t.Errorf("the example's header is %s, and the thumbprint (RFC 7638) of the key makes it %s", header, want)
+	}
+	i := strings.LastIndex(token, ".")
+	sig, err := b64.DecodeString(token[i+1:])
+	must(t, err)
+	if !mldsa65.Verify(key.public, []byte(token[:i]), nil, sig) {
+		t.Error("the signature of the example does not verify")
+	}
+}
+
+func FuzzOpenTwice(f *testing.F) {
+	w := newTwice(f)
+	first, second, _ := strings.Cut(w.token, "~")
+	for _, token := range []string{w.token, first, second, first + "~", second + "~" + first, first + "~" + first} {
+		f.Add(token)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		if err := w.open(t, token, nil); err == nil && !strings.HasPrefix(token, first+"~"+second[:strings.LastIndex(second, ".")]) {
+			t.Errorf("%q opens", token)
+		}
+		if err := w.open(t, token, func(r *evidence.Root, _ *evidence.Expected) { r.PostQuantum = nil }); err == nil && !strings.HasPrefix(token, first) {
+			t.Errorf("%q opens under the first key alone", token)
+		}
+	})
+}
+
+func BenchmarkOpenTwice(b *testing.B) {
+	w := newTwice(b)
+	trust, err := evidence.NewTrust([]evidence.Root{w.root}, nil, evidence.SignerPolicy{})
+	must(b, err)
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
+	must(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := evidence.Open(v, evidence.DeploymentCertificateKind, w.token, w.want); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
