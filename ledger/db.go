@@ -55,7 +55,7 @@ func (p *pending) take() bool { return !p.taken.Swap(true) }
 func OpenDB(ctx context.Context, path string, migrations []string) (*DB, error) {
 	d := &DB{path: path, queue: make(chan *pending, maxQueue), done: make(chan struct{})}
 	if err := d.open(ctx, migrations); err != nil {
-		return nil, unavailable("open "+filepath.Base(path), err)
+		return nil, Unavailable("open "+filepath.Base(path), err)
 	}
 	go d.run()
 	return d, nil
@@ -130,7 +130,7 @@ func (d *DB) Read() *sql.DB { return d.read }
 // transaction: an interrupted statement takes the whole group with it.
 func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
-		return unavailable("wait for the writer", err)
+		return Unavailable("wait for the writer", err)
 	}
 	p := &pending{ctx: ctx, do: do, errc: make(chan error, 1)}
 	if err := d.enqueue(p); err != nil {
@@ -142,7 +142,7 @@ func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	case <-ctx.Done():
 	}
 	if p.take() {
-		return unavailable("wait for the writer", ctx.Err())
+		return Unavailable("wait for the writer", ctx.Err())
 	}
 	return <-p.errc // it has begun: only its outcome tells what is stored
 }
@@ -157,7 +157,7 @@ func (d *DB) enqueue(p *pending) error {
 	case d.queue <- p:
 		return nil
 	case <-p.ctx.Done():
-		return unavailable("wait for the writer", p.ctx.Err())
+		return Unavailable("wait for the writer", p.ctx.Err())
 	}
 }
 
@@ -193,14 +193,14 @@ func (d *DB) run() {
 func (d *DB) commit(batch []*pending) (rest []*pending) {
 	tx, err := d.write.Begin()
 	if err != nil {
-		answer(batch, unavailable("begin", err))
+		answer(batch, Unavailable("begin", err))
 		return nil
 	}
 	g := group{tx, tx.Stmt(d.savepoint), tx.Stmt(d.release), tx.Stmt(d.undo)}
 	stored := make([]*pending, 0, len(batch))
 	for i, p := range batch {
 		if p.ctx.Err() != nil || !p.take() {
-			p.errc <- unavailable("wait for the writer", p.ctx.Err())
+			p.errc <- Unavailable("wait for the writer", p.ctx.Err())
 			continue
 		}
 		err, lost := g.run(p.do)
@@ -211,12 +211,12 @@ func (d *DB) commit(batch []*pending) (rest []*pending) {
 		p.errc <- err
 		if lost != nil {
 			_ = tx.Rollback() // SQLite has done it, most likely
-			answer(stored, unavailable("commit", lost))
+			answer(stored, Unavailable("commit", lost))
 			return batch[i+1:]
 		}
 	}
 	if err := tx.Commit(); err != nil { // the driver has rolled back
-		answer(stored, unavailable("commit", err))
+		answer(stored, Unavailable("commit", err))
 		return nil
 	}
 	answer(stored, nil)
@@ -238,7 +238,7 @@ type group struct {
 // run runs one write of the group; err is its outcome. lost is not nil when the transaction as a whole can no longer be trusted.
 func (g group) run(do func(*sql.Tx) error) (err, lost error) {
 	if _, err := g.savepoint.Exec(); err != nil {
-		return unavailable("savepoint", err), err
+		return Unavailable("savepoint", err), err
 	}
 	if err = guarded(g.tx, do); err != nil {
 		if _, gone := g.undo.Exec(); gone != nil {
@@ -246,7 +246,7 @@ func (g group) run(do func(*sql.Tx) error) (err, lost error) {
 		}
 	}
 	if _, lost = g.release.Exec(); lost != nil {
-		return errors.Join(err, unavailable("savepoint", lost)), lost
+		return errors.Join(err, Unavailable("savepoint", lost)), lost
 	}
 	return err, nil
 }
@@ -255,7 +255,7 @@ func (g group) run(do func(*sql.Tx) error) (err, lost error) {
 func guarded(tx *sql.Tx, do func(*sql.Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = unavailable("write", fmt.Errorf("panic: %v", v))
+			err = Unavailable("write", fmt.Errorf("panic: %v", v))
 		}
 	}()
 	return do(tx)

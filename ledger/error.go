@@ -30,8 +30,14 @@ func (e *Error) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return errors.Unwrap(e.err) }
 
-func unavailable(doing string, err error) error {
+// Unavailable makes the [*Error] of a ledger that could not do something.
+func Unavailable(doing string, err error) error {
 	return &Error{fmt.Errorf("ledger: %s: %w", doing, err)}
+}
+
+// Forgotten refuses a key that expires no later than one that has been pruned: nobody knows any more whether it was used.
+func Forgotten(k Key) error {
+	return Unavailable("consume", fmt.Errorf("the %s expired before what the ledger still remembers: is the clock right?", k.Kind))
 }
 
 // ConsumedError says which single-use key had been used before.

@@ -8,9 +8,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 )
@@ -23,6 +21,14 @@ type Key struct {
 	Expires time.Time
 }
 
+// Check refuses a key that lacks something: nothing could be consumed by it.
+func (k Key) Check() error {
+	if k.Kind == "" || k.ID == "" || k.Expires.IsZero() {
+		return Unavailable("consume", errors.New("a key lacks its kind, id or expiry"))
+	}
+	return nil
+}
+
 // Options configures a [Ledger].
 type Options struct {
 	// Now is the clock; required.
@@ -31,7 +37,35 @@ type Options struct {
 	Retention time.Duration
 }
 
-// Ledger is the record in one SQLite file. It is safe for concurrent use.
+// Store is what every ledger offers, whatever it is kept in. Each is safe for concurrent use.
+type Store interface {
+	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that survives a crash;
+	// every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
+	Consume(ctx context.Context, keys ...Key) error
+	// Begin consumes keys as Consume does and records the intent to forward p, in one transaction. Only after nil may the first byte
+	// go out.
+	Begin(ctx context.Context, p Post, keys ...Key) error
+	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It succeeds once; for a post that has
+	// not begun, or has an outcome, it returns [ErrState].
+	Finish(ctx context.Context, p Post) error
+	// Record keeps a whole record at once: of a refusal, or of a call that needs no evidence. A post in flight is Begin's: for one,
+	// and for a state that there is not, it returns [ErrState].
+	Record(ctx context.Context, p Post) error
+	// Get returns the record with this id, or the only one whose id begins with it.
+	Get(ctx context.Context, id string) (Post, error)
+	// List returns records, newest first.
+	List(ctx context.Context, q Query) ([]Post, error)
+	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It never removes a
+	// post in flight. The caller decides when; ctx may end it at any point.
+	//
+	// A key that has been removed is not free again. Should the clock have been wrong, and an artifact live once more, Consume refuses
+	// every key that expires no later than one that was removed.
+	Prune(ctx context.Context, now time.Time) error
+	// Close makes what has been accepted durable and closes the ledger; every further write gets [ErrClosed].
+	Close() error
+}
+
+// Ledger is the [Store] in one SQLite file, for one process.
 type Ledger struct {
 	db *DB
 	o  Options
@@ -68,7 +102,7 @@ func (l *Ledger) start(ctx context.Context) error {
 	}{{&l.insertKey, insertKey}, {&l.insertPost, insertPost}, {&l.updatePost, updatePost}} {
 		var err error
 		if *s.to, err = l.db.write.PrepareContext(ctx, s.query); err != nil {
-			return unavailable("prepare", err)
+			return Unavailable("prepare", err)
 		}
 	}
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.recall(tx), l.settle(tx)) })
@@ -76,35 +110,30 @@ func (l *Ledger) start(ctx context.Context) error {
 
 // settle marks posts that were in flight when the process ended.
 func (l *Ledger) settle(tx *sql.Tx) error {
-	posts, err := scan(tx.Query(`SELECT record FROM posts WHERE state = ?`, StateForwarding))
+	posts, err := Scan(tx.Query(`SELECT record FROM posts WHERE state = ?`, StateForwarding))
 	if err != nil {
 		return err
 	}
 	for _, p := range posts {
-		p.State, p.Code, p.Step = StateIndeterminate, "indeterminate", "forward"
-		p.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
-		p.Finished = l.o.Now()
-		if err := l.update(tx, p); err != nil {
+		if err := l.update(tx, p.Lost(l.o.Now())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Close makes what has been accepted durable and closes the file.
+// Close closes the file.
 func (l *Ledger) Close() error { return l.db.Close() }
 
-// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that survives a crash;
-// every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
+// Consume consumes keys: see [Store].
 func (l *Ledger) Consume(ctx context.Context, keys ...Key) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.consume(tx, keys) })
 }
 
-// Begin consumes keys as [Ledger.Consume] does and records the intent to forward p, in one transaction. Only after nil may the
-// first byte go out.
+// Begin consumes keys and records an intent: see [Store].
 func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 	p.State = StateForwarding
-	record, err := encode(p)
+	record, err := p.Encode()
 	if err != nil {
 		return err
 	}
@@ -116,26 +145,20 @@ func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 	})
 }
 
-// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It succeeds once; for a post that has
-// not begun, or has an outcome, it returns [ErrState].
+// Finish records an outcome: see [Store].
 func (l *Ledger) Finish(ctx context.Context, p Post) error {
-	switch p.State {
-	case StateForwarded, StateFailed, StateIndeterminate:
-	default:
+	if !p.State.Outcome() {
 		return ErrState
 	}
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.update(tx, p) })
 }
 
-// Record keeps a whole record at once: of a refusal, or of a call that needs no evidence. A post in flight is [Ledger.Begin]'s:
-// for one, and for a state that there is not, it returns [ErrState].
+// Record keeps a whole record: see [Store].
 func (l *Ledger) Record(ctx context.Context, p Post) error {
-	switch p.State {
-	case StateRefused, StateForwarded, StateFailed, StateIndeterminate:
-	default:
+	if p.State != StateRefused && !p.State.Outcome() {
 		return ErrState
 	}
-	record, err := encode(p)
+	record, err := p.Encode()
 	if err != nil {
 		return err
 	}
@@ -145,15 +168,15 @@ func (l *Ledger) Record(ctx context.Context, p Post) error {
 func (l *Ledger) consume(tx *sql.Tx, keys []Key) error {
 	insert := tx.Stmt(l.insertKey)
 	for _, k := range keys {
-		switch {
-		case k.Kind == "" || k.ID == "" || k.Expires.IsZero():
-			return unavailable("consume", errors.New("a key lacks its kind, id or expiry"))
-		case k.Expires.Unix() <= l.forgotten:
-			return unavailable("consume", fmt.Errorf("the %s expired before what the ledger still remembers: is the clock right?", k.Kind))
+		if err := k.Check(); err != nil {
+			return err
+		}
+		if k.Expires.Unix() <= l.forgotten {
+			return Forgotten(k)
 		}
 		n, err := affected(insert.Exec(k.Kind, k.ID, k.Expires.Unix()))
 		if err != nil {
-			return unavailable("consume", err)
+			return Unavailable("consume", err)
 		}
 		if n != 1 {
 			return &ConsumedError{k}
@@ -163,37 +186,29 @@ func (l *Ledger) consume(tx *sql.Tx, keys []Key) error {
 }
 
 func (l *Ledger) insert(tx *sql.Tx, p Post, record string) error {
-	if p.ID == "" || p.Started.IsZero() {
-		return unavailable("write the record", errors.New("it lacks its id or start"))
+	if err := p.Check(); err != nil {
+		return err
 	}
 	if _, err := tx.Stmt(l.insertPost).Exec(p.ID, p.Flow, p.State, p.Session, p.Started.UnixMilli(), record); err != nil {
-		return unavailable("write the record", err)
+		return Unavailable("write the record", err)
 	}
 	return nil
 }
 
 // update replaces the record of a post that is in flight.
 func (l *Ledger) update(tx *sql.Tx, p Post) error {
-	record, err := encode(p)
+	record, err := p.Encode()
 	if err != nil {
 		return err
 	}
 	n, err := affected(tx.Stmt(l.updatePost).Exec(p.State, record, p.ID))
 	if err != nil {
-		return unavailable("write the record", err)
+		return Unavailable("write the record", err)
 	}
 	if n != 1 {
 		return ErrState
 	}
 	return nil
-}
-
-func encode(p Post) (string, error) {
-	record, err := json.Marshal(p)
-	if err != nil {
-		return "", unavailable("write the record", err)
-	}
-	return string(record), nil
 }
 
 func affected(r sql.Result, err error) (int64, error) {

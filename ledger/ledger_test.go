@@ -58,7 +58,7 @@ func open(t testing.TB, dir string) *ledger.Ledger {
 }
 
 func TestSQLite(t *testing.T) {
-	ledgertest.Run(t, func(t *testing.T, place string) ledgertest.Store { return open(t, place) })
+	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return open(t, place) })
 }
 
 // TestKilled kills a process between Begin and Finish.

@@ -1,6 +1,10 @@
 package ledger
 
-import "time"
+import (
+	"encoding/json"
+	"errors"
+	"time"
+)
 
 // State is how a call ended.
 type State string
@@ -13,6 +17,11 @@ const (
 	StateFailed        State = "failed"        // nothing was sent: the upstream could not be reached
 	StateIndeterminate State = "indeterminate" // it may have been sent; nobody on this side knows
 )
+
+// Outcome reports whether s is how a post that had begun can end.
+func (s State) Outcome() bool {
+	return s == StateForwarded || s == StateFailed || s == StateIndeterminate
+}
 
 // Post is the record of one call.
 type Post struct {
@@ -42,6 +51,31 @@ type Post struct {
 	Artifacts    []Artifact `json:"artifacts,omitempty"`
 	Checks       []Check    `json:"checks,omitempty"`
 	Steps        []Step     `json:"steps,omitempty"`
+}
+
+// Check refuses a record that lacks its id or its start.
+func (p Post) Check() error {
+	if p.ID == "" || p.Started.IsZero() {
+		return Unavailable("write the record", errors.New("it lacks its id or start"))
+	}
+	return nil
+}
+
+// Encode returns the record as it is kept.
+func (p Post) Encode() (string, error) {
+	record, err := json.Marshal(p)
+	if err != nil {
+		return "", Unavailable("write the record", err)
+	}
+	return string(record), nil
+}
+
+// Lost returns the record of a post in flight whose process has ended without an outcome.
+func (p Post) Lost(now time.Time) Post {
+	p.State, p.Code, p.Step = StateIndeterminate, "indeterminate", "forward"
+	p.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
+	p.Finished = now
+	return p
 }
 
 // Artifact is one signed artifact of a post, as it travelled.

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// keyMargin is how long a consumed key is kept after its artifact has expired: longer than any clock is wrong by.
-	keyMargin = 24 * time.Hour
+	// KeyMargin is how long a consumed key is kept after its artifact has expired: longer than any clock is wrong by.
+	KeyMargin = 24 * time.Hour
 	// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
 	pruneChunk = 256
 )
@@ -19,13 +19,9 @@ DELETE FROM posts WHERE seq IN (
 	SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?
 )`
 
-// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It never removes a
-// post in flight. The file does not shrink: its free pages are used again. The caller decides when; ctx may end it at any point.
-//
-// A key that has been removed is not free again. Should the clock have been wrong, and an artifact live once more, [Ledger.Consume]
-// refuses every key that expires no later than one that was removed.
+// Prune removes what can never be replayed and what is too old: see [Store]. The file does not shrink: its free pages are used again.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
-	err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return l.forget(tx, now.Add(-keyMargin).Unix()) })
+	err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return l.forget(tx, now.Add(-KeyMargin).Unix()) })
 	if err != nil || l.o.Retention <= 0 {
 		return err
 	}
@@ -41,7 +37,7 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, e
 		var n int64
 		err := l.db.Write(ctx, func(tx *sql.Tx) (err error) {
 			if n, err = remove(tx); err != nil {
-				return unavailable("prune", err)
+				return Unavailable("prune", err)
 			}
 			return nil
 		})
@@ -76,7 +72,7 @@ func (l *Ledger) forget(tx *sql.Tx, before int64) (int64, error) {
 func (l *Ledger) recall(tx *sql.Tx) error {
 	err := tx.QueryRow(`SELECT expires FROM forgotten`).Scan(&l.forgotten)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return unavailable("read", err)
+		return Unavailable("read", err)
 	}
 	return nil
 }

@@ -21,6 +21,14 @@ const (
 	maxLimit     = 1000
 )
 
+// Rows returns how many records the query is for at most.
+func (q Query) Rows() int {
+	if q.Limit <= 0 {
+		return defaultLimit
+	}
+	return min(q.Limit, maxLimit)
+}
+
 // where says which index answers the query, as there are no statistics that SQLite could go by: the first condition, the rarest,
 // is the only one that may use its index (a + forbids it). flow has none.
 func (q Query) where() (string, []any) {
@@ -40,38 +48,43 @@ func (q Query) where() (string, []any) {
 	return where, args
 }
 
-// List returns records, newest first.
+// List returns records: see [Store].
 func (l *Ledger) List(ctx context.Context, q Query) ([]Post, error) {
-	if q.Limit <= 0 {
-		q.Limit = defaultLimit
-	}
 	where, args := q.where()
-	args = append(args, min(q.Limit, maxLimit))
-	return scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE `+where+` ORDER BY seq DESC LIMIT ?`, args...))
+	args = append(args, q.Rows())
+	return Scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE `+where+` ORDER BY seq DESC LIMIT ?`, args...))
+}
+
+// Get returns one record: see [Store].
+func (l *Ledger) Get(ctx context.Context, id string) (Post, error) {
+	return Find(id, func(from, below string) ([]Post, error) {
+		return Scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 2`, from, below))
+	})
 }
 
 // minPrefix is the shortest beginning of an id that names a record.
 const minPrefix = 6
 
-// Get returns the record with this id, or the only one whose id begins with it.
-func (l *Ledger) Get(ctx context.Context, id string) (Post, error) {
+// Find returns the record with this id, or the only one whose id begins with it; read returns the first two records with ids from
+// one on and below another, in order.
+func Find(id string, read func(from, below string) ([]Post, error)) (Post, error) {
 	if len(id) < minPrefix {
 		return Post{}, ErrNotFound
 	}
-	// An id that is the beginning of another comes first.
-	posts, err := scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 2`, id, id+"\U0010FFFF"))
+	posts, err := read(id, id+"\U0010FFFF")
 	switch {
 	case err != nil:
 		return Post{}, err
-	case len(posts) == 1 || len(posts) == 2 && posts[0].ID == id:
+	case len(posts) == 1 || len(posts) == 2 && posts[0].ID == id: // an id that is the beginning of another comes first
 		return posts[0], nil
 	}
 	return Post{}, ErrNotFound
 }
 
-func scan(rows *sql.Rows, err error) ([]Post, error) {
+// Scan reads the records of a query for their column record.
+func Scan(rows *sql.Rows, err error) ([]Post, error) {
 	if err != nil {
-		return nil, unavailable("read", err)
+		return nil, Unavailable("read", err)
 	}
 	defer rows.Close()
 	posts := []Post{}
@@ -79,12 +92,12 @@ func scan(rows *sql.Rows, err error) ([]Post, error) {
 		var raw []byte
 		var p Post
 		if err := errors.Join(rows.Scan(&raw), json.Unmarshal(raw, &p)); err != nil {
-			return nil, unavailable("read", err)
+			return nil, Unavailable("read", err)
 		}
 		posts = append(posts, p)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, unavailable("read", err)
+		return nil, Unavailable("read", err)
 	}
 	return posts, nil
 }

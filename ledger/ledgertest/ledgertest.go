@@ -13,18 +13,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Store is what a ledger offers.
-type Store interface {
-	Consume(ctx context.Context, keys ...ledger.Key) error
-	Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) error
-	Finish(ctx context.Context, p ledger.Post) error
-	Record(ctx context.Context, p ledger.Post) error
-	Get(ctx context.Context, id string) (ledger.Post, error)
-	List(ctx context.Context, q ledger.Query) ([]ledger.Post, error)
-	Prune(ctx context.Context, now time.Time) error
-	Close() error
-}
-
 // Now is the clock that open must give to the store.
 func Now() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
 
@@ -37,7 +25,7 @@ func post(id string) ledger.Post {
 }
 
 // Run runs the suite. open returns a store over what place names; the same place reopened must hold what was made durable.
-func Run(t *testing.T, open func(t *testing.T, place string) Store) {
+func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	t.Run("a key is consumed once", func(t *testing.T) {
 		s := open(t, t.TempDir())

@@ -1,0 +1,14 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+)
+
+func BenchmarkPostgres(b *testing.B) {
+	server := pgtest.Start(b)
+	ledgertest.Benchmark(b, func(b *testing.B) ledger.Store { return open(b, server.Database(b), "one") })
+}

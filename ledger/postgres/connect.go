@@ -1,0 +1,74 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	// maxConns bounds the connections of one process; a further transaction waits for one. PostgreSQL admits 100 by default.
+	maxConns = 16
+	// connectTimeout bounds one attempt to connect.
+	connectTimeout = 5 * time.Second
+)
+
+// parameters are what each connection asks for, unless the DSN asks for something itself. What durability rests on is read back.
+var parameters = map[string]string{
+	"application_name":                    "mediator",
+	"synchronous_commit":                  "on", // whatever the role's default is
+	"statement_timeout":                   strconv.FormatInt(operation.Milliseconds(), 10),
+	"lock_timeout":                        strconv.FormatInt(operation.Milliseconds(), 10),
+	"idle_in_transaction_session_timeout": strconv.FormatInt(operation.Milliseconds(), 10), // a stuck process must not hold keys
+}
+
+// connect returns a pool whose every connection has shown that its commits are durable. It does not connect yet.
+func connect(dsn string) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, errors.New("the DSN is no PostgreSQL URL or keyword/value string") // the cause could show its password
+	}
+	for _, way := range append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}}, config.Fallbacks...) {
+		if !local(way.Host) && !verifies(way.TLSConfig) {
+			return nil, fmt.Errorf("the DSN has to ask for sslmode=verify-full: %s is not on this machine", way.Host)
+		}
+	}
+	for name, value := range parameters {
+		if config.RuntimeParams[name] == "" {
+			config.RuntimeParams[name] = value
+		}
+	}
+	if config.ConnectTimeout == 0 || config.ConnectTimeout > connectTimeout {
+		config.ConnectTimeout = connectTimeout
+	}
+	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		var commit, fsync string
+		if err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).Scan(&commit, &fsync); err != nil {
+			return err
+		}
+		return durable(commit, fsync)
+	}))
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return db, nil
+}
+
+// verifies reports whether the server has to show a certificate for its name.
+func verifies(t *tls.Config) bool { return t != nil && !t.InsecureSkipVerify }
+
+// local reports whether nothing leaves the machine on the way to host: a folder of unix sockets, or a loopback address.
+func local(host string) bool {
+	a, err := netip.ParseAddr(host) // a name could resolve to anything
+	return strings.HasPrefix(host, "/") || err == nil && a.IsLoopback()
+}

@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+const (
+	// insertKeys waits for a transaction that holds one of the keys. The order keeps two transactions from waiting for each other.
+	insertKeys = `
+INSERT INTO actionproof.consumed (kind, id, expires)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (kind, id, expires) ORDER BY kind, id
+ON CONFLICT DO NOTHING RETURNING kind, id`
+	selectGuard = `
+SELECT current_setting('synchronous_commit'), current_setting('fsync'), (SELECT expires FROM actionproof.forgotten)`
+)
+
+// Consume records keys as used in a transaction of the caller's, all or none, on a database that [Open] has migrated. For each key
+// exactly one caller gets nil and commits; every other one waits for that, and gets a [*ledger.ConsumedError]. After any other error
+// roll back. After an error of the commit itself count the keys as consumed.
+//
+// It refuses a transaction that would not commit durably. The transaction has to be at the level READ COMMITTED.
+func Consume(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
+	kinds, ids, expiries := make([]string, len(keys)), make([]string, len(keys)), make([]int64, len(keys))
+	for i, k := range keys {
+		if err := k.Check(); err != nil {
+			return err
+		}
+		kinds[i], ids[i], expiries[i] = k.Kind, k.ID, k.Expires.Unix()
+	}
+	fresh, err := insert(ctx, tx, kinds, ids, expiries)
+	if err != nil {
+		return ledger.Unavailable("consume", err)
+	}
+	for _, k := range keys {
+		name := ledger.Key{Kind: k.Kind, ID: k.ID}
+		if !fresh[name] {
+			return &ledger.ConsumedError{Key: k}
+		}
+		delete(fresh, name) // a key that is named twice is used twice
+	}
+	return guard(ctx, tx, keys)
+}
+
+// insert returns which keys were not there before.
+func insert(ctx context.Context, tx *sql.Tx, kinds, ids []string, expiries []int64) (map[ledger.Key]bool, error) {
+	rows, err := tx.QueryContext(ctx, insertKeys, kinds, ids, expiries)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	fresh := make(map[ledger.Key]bool, len(kinds))
+	for rows.Next() {
+		var k ledger.Key
+		if err := rows.Scan(&k.Kind, &k.ID); err != nil {
+			return nil, err
+		}
+		fresh[k] = true
+	}
+	return fresh, rows.Err()
+}
+
+// guard refuses to rest on a commit that is not durable, and keys that may have been pruned. It comes after the insert: what another
+// process has pruned by then, this statement sees.
+func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
+	var commit, fsync string
+	var forgotten sql.NullInt64
+	if err := tx.QueryRowContext(ctx, selectGuard).Scan(&commit, &fsync, &forgotten); err != nil {
+		return ledger.Unavailable("consume", err)
+	}
+	if err := durable(commit, fsync); err != nil {
+		return ledger.Unavailable("consume", err)
+	}
+	if !forgotten.Valid {
+		forgotten.Int64 = math.MinInt64
+	}
+	for _, k := range keys {
+		if k.Expires.Unix() <= forgotten.Int64 {
+			return ledger.Forgotten(k)
+		}
+	}
+	return nil
+}
+
+func durable(commit, fsync string) error {
+	if commit != "on" && commit != "remote_apply" || fsync != "on" {
+		return fmt.Errorf("the database runs with synchronous_commit=%s and fsync=%s, and could forget a consumed key: both have to be on", commit, fsync)
+	}
+	return nil
+}

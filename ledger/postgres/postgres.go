@@ -1,0 +1,190 @@
+// Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar, or of an API that
+// takes part. It promises what package ledger promises, to all of them together.
+//
+// Everything lies in the schema actionproof. The role needs CREATE on the database for the first start and after an update, otherwise
+// USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise only where commits
+// wait for that standby (synchronous_standby_names); a restored copy never does.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Options configures a [Ledger].
+type Options struct {
+	// Now is the clock; required.
+	Now func() time.Time
+	// Retention is how long a record is kept; zero keeps it for ever.
+	Retention time.Duration
+	// Instance names this process among those that share the database, also after a restart, and no other one: the posts in flight
+	// of this name become indeterminate when the ledger is opened. Required.
+	Instance string
+}
+
+// Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked meanwhile fails, and
+// what is asked afterwards is answered again.
+type Ledger struct {
+	db     *sql.DB
+	o      Options
+	closed atomic.Bool
+}
+
+var _ ledger.Store = (*Ledger)(nil)
+
+// Open connects to the database that dsn names (a URL or keyword/value string, as libpq takes them) and brings its schema up to date,
+// one migration after another, whichever process comes first. It refuses a database that a newer program has migrated, one that does
+// not commit durably, and one beyond this machine without sslmode=verify-full. Posts that this instance left in flight become
+// indeterminate: nobody knows whether they were sent. Errors do not show dsn; except for those about o they have the code
+// ledger_unavailable.
+func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
+	if o.Now == nil || o.Instance == "" {
+		return nil, errors.New("postgres: a clock and the name of this instance are required")
+	}
+	db, err := connect(dsn)
+	if err != nil {
+		return nil, ledger.Unavailable("connect", err)
+	}
+	l := &Ledger{db: db, o: o}
+	err = migrate(ctx, db, migrations)
+	if err == nil {
+		err = l.settle(ctx, `instance = $1`, o.Instance)
+	}
+	if err != nil {
+		return nil, errors.Join(ledger.Unavailable("open", err), db.Close())
+	}
+	return l, nil
+}
+
+// Close ends the connections.
+func (l *Ledger) Close() error {
+	l.closed.Store(true)
+	return l.db.Close()
+}
+
+// Consume consumes keys: see [ledger.Store].
+func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return Consume(ctx, tx, keys...) })
+}
+
+// Begin consumes keys and records an intent: see [ledger.Store].
+func (l *Ledger) Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) error {
+	p.State = ledger.StateForwarding
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := l.insert(ctx, tx, p); err != nil {
+			return err
+		}
+		return Consume(ctx, tx, keys...)
+	})
+}
+
+// Finish records an outcome: see [ledger.Store].
+func (l *Ledger) Finish(ctx context.Context, p ledger.Post) error {
+	if !p.State.Outcome() {
+		return ledger.ErrState
+	}
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return update(ctx, tx, p) })
+}
+
+// Record keeps a whole record: see [ledger.Store].
+func (l *Ledger) Record(ctx context.Context, p ledger.Post) error {
+	if p.State != ledger.StateRefused && !p.State.Outcome() {
+		return ledger.ErrState
+	}
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return l.insert(ctx, tx, p) })
+}
+
+// operation bounds one transaction, with the wait for a connection; the server gets the same bound for each statement.
+const operation = 10 * time.Second
+
+// write runs do in a transaction and returns nil once it is durable. Once it has begun, the caller's going away does not end it:
+// then nobody would know the outcome; the caller's deadline does.
+func (l *Ledger) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	if l.closed.Load() {
+		return ledger.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return ledger.Unavailable("begin", err)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), operation)
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		var end context.CancelFunc
+		bounded, end = context.WithDeadline(bounded, deadline)
+		defer end()
+	}
+	// At a stricter level a concurrent use of the same key would be a failure without a name.
+	tx, err := l.db.BeginTx(bounded, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return ledger.Unavailable("begin", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+	if err := do(bounded, tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return ledger.Unavailable("commit", err)
+	}
+	return nil
+}
+
+const (
+	insertPost = `INSERT INTO actionproof.posts (id, instance, flow, state, session, started, record) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	updatePost = `UPDATE actionproof.posts SET state = $1, record = $2 WHERE id = $3 AND state = 'forwarding'`
+)
+
+func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, p ledger.Post) error {
+	record, err := p.Encode()
+	if err := errors.Join(p.Check(), err); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, insertPost, p.ID, l.o.Instance, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record); err != nil {
+		return ledger.Unavailable("write the record", err)
+	}
+	return nil
+}
+
+// update replaces the record of a post that is in flight.
+func update(ctx context.Context, tx *sql.Tx, p ledger.Post) error {
+	record, err := p.Encode()
+	if err != nil {
+		return err
+	}
+	n, err := affected(tx.ExecContext(ctx, updatePost, string(p.State), record, p.ID))
+	if err != nil {
+		return ledger.Unavailable("write the record", err)
+	}
+	if n != 1 {
+		return ledger.ErrState
+	}
+	return nil
+}
+
+// settle marks posts in flight, of those that where selects, whose process has ended.
+func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		posts, err := ledger.Scan(tx.QueryContext(ctx, `SELECT record FROM actionproof.posts WHERE state = 'forwarding' AND `+where, arg))
+		if err != nil {
+			return err
+		}
+		for _, p := range posts {
+			if err := update(ctx, tx, p.Lost(l.o.Now())); err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
+				return fmt.Errorf("post %s: %w", p.ID, err)
+			}
+		}
+		return nil
+	})
+}
+
+func affected(r sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}

@@ -1,0 +1,342 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"go.uber.org/goleak"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/ledger/postgres"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func options(instance string) postgres.Options {
+	return postgres.Options{Now: ledgertest.Now, Instance: instance}
+}
+
+func open(t testing.TB, dsn, instance string) *postgres.Ledger {
+	t.Helper()
+	l, err := postgres.Open(context.Background(), dsn, options(instance))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// connection is the test's own way to a database.
+func connection(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+var _ = stdlib.GetDefaultDriver // registers pgx
+
+func exec(t testing.TB, dsn, query string) {
+	t.Helper()
+	if _, err := connection(t, dsn).Exec(query); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func key(id string) ledger.Key {
+	return ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
+}
+
+func post(id string) ledger.Post {
+	return ledger.Post{ID: id, Flow: "post", Started: ledgertest.Now()}
+}
+
+func TestPostgres(t *testing.T) {
+	server := pgtest.Start(t)
+	databases := make(map[string]string)
+	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store {
+		if databases[place] == "" {
+			databases[place] = server.Database(t)
+		}
+		return open(t, databases[place], "one")
+	})
+}
+
+// TestReplicas has three ledgers share a database: 64 clients use the same keys on all of them.
+func TestReplicas(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	var replicas []*postgres.Ledger
+	var opening sync.WaitGroup
+	var mu sync.Mutex // guards replicas
+	for i := range 3 {
+		opening.Go(func() { // at once: one of them migrates
+			l := open(t, dsn, fmt.Sprint("replica-", i))
+			mu.Lock()
+			defer mu.Unlock()
+			replicas = append(replicas, l)
+		})
+	}
+	opening.Wait()
+	const clients, tokens = 64, 20
+	won := make([]int, tokens) // guarded by mu
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for n := range tokens {
+				// Every other one names the keys in the other order.
+				keys := []ledger.Key{key(fmt.Sprint("a", n)), key(fmt.Sprint("b", n)), key(fmt.Sprint("c", n))}
+				if client%2 == 1 {
+					slices.Reverse(keys)
+				}
+				err := replicas[client%len(replicas)].Begin(context.Background(), post(fmt.Sprintf("post_%d_%d", client, n)), keys...)
+				switch {
+				case err == nil:
+					mu.Lock()
+					won[n]++
+					mu.Unlock()
+				case !errors.Is(err, ledger.ErrConsumed):
+					t.Errorf("client %d: %v", client, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for n, times := range won {
+		if times != 1 {
+			t.Errorf("the keys %d were consumed %d times", n, times)
+		}
+	}
+	if posts, err := replicas[0].List(context.Background(), ledger.Query{Limit: 1000}); err != nil || len(posts) != tokens {
+		t.Errorf("%d records, %v", len(posts), err)
+	}
+}
+
+// TestRestartOfOne ends one of two processes that have posts in flight: at its restart its own become indeterminate, the other's live on.
+func TestRestartOfOne(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Start(t).Database(t)
+	a, b := open(t, dsn, "a"), open(t, dsn, "b")
+	if err := errors.Join(a.Begin(ctx, post("post_a")), b.Begin(ctx, post("post_b")), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	a = open(t, dsn, "a")
+	for id, want := range map[string]ledger.State{"post_a": ledger.StateIndeterminate, "post_b": ledger.StateForwarding} {
+		if p, err := a.Get(ctx, id); err != nil || p.State != want {
+			t.Errorf("%s: got %s, %v, want %s", id, p.State, err, want)
+		}
+	}
+	done := post("post_b")
+	done.State = ledger.StateForwarded
+	if err := b.Finish(ctx, done); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAbandoned gives up the post of an instance that never came back, after a day and not before.
+func TestAbandoned(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Start(t).Database(t)
+	gone, here := open(t, dsn, "gone"), open(t, dsn, "here")
+	if err := errors.Join(gone.Begin(ctx, post("post_1")), gone.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		want  ledger.State
+	}{{24 * time.Hour, ledger.StateForwarding}, {24*time.Hour + time.Second, ledger.StateIndeterminate}} {
+		if err := here.Prune(ctx, ledgertest.Now().Add(tt.after)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := here.Get(ctx, "post_1"); err != nil || p.State != tt.want {
+			t.Errorf("after %v: got %s, %v, want %s", tt.after, p.State, err, tt.want)
+		}
+	}
+}
+
+// TestPruneTogether prunes from two processes at once, by a clock that is years ahead: what was consumed stays refused on both.
+func TestPruneTogether(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Start(t).Database(t)
+	a, b := open(t, dsn, "a"), open(t, dsn, "b")
+	var keys []ledger.Key
+	for i := range 2500 {
+		k := key(fmt.Sprint(i))
+		k.Expires = k.Expires.Add(time.Duration(i%3) * time.Second)
+		keys = append(keys, k)
+	}
+	if err := a.Consume(ctx, keys...); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for _, l := range []*postgres.Ledger{a, b} {
+		all.Go(func() {
+			if err := l.Prune(ctx, ledgertest.Now().AddDate(5, 0, 0)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := b.Prune(ctx, ledgertest.Now().AddDate(5, 0, 0)); err != nil { // one of them had nothing to do
+		t.Fatal(err)
+	}
+	var left int
+	if err := connection(t, dsn).QueryRow(`SELECT count(*) FROM actionproof.consumed`).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d keys are left, %v", left, err)
+	}
+	for _, l := range []*postgres.Ledger{a, b} {
+		wantUnavailable(t, l.Consume(ctx, keys[0]), "clock")
+	}
+	later := key("later")
+	later.Expires = later.Expires.Add(3 * time.Second)
+	if err := b.Consume(ctx, later); err != nil {
+		t.Errorf("what expires later is not refused: %v", err)
+	}
+}
+
+// TestRetention removes what is old, in more than one transaction, except what is in flight.
+func TestRetention(t *testing.T) {
+	ctx := context.Background()
+	o := options("one")
+	o.Retention = time.Hour
+	l, err := postgres.Open(ctx, pgtest.Start(t).Database(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at := func(id string, age time.Duration) ledger.Post {
+		return ledger.Post{ID: id, State: ledger.StateRefused, Started: ledgertest.Now().Add(-age)}
+	}
+	var all sync.WaitGroup
+	for i := range 1100 {
+		all.Go(func() {
+			if err := l.Record(ctx, at(fmt.Sprintf("post_old_%d", i), time.Hour+time.Second)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	err = errors.Join(l.Begin(ctx, at("post_in_flight", 2*time.Hour)), l.Record(ctx, at("post_young", 0)), l.Prune(ctx, ledgertest.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := l.List(ctx, ledger.Query{Limit: 1000})
+	if err != nil || len(left) != 2 || left[0].ID != "post_young" || left[1].ID != "post_in_flight" {
+		t.Errorf("%d records are left: %v", len(left), err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	ctx := context.Background()
+	const password = "hunter2"
+	for name, tt := range map[string]struct{ dsn, sentence string }{
+		"no DSN":                     {"postgres://u:" + password + "@db:port/x", "no PostgreSQL URL"},
+		"another machine, plain":     {"postgres://u:" + password + "@192.0.2.1/x?sslmode=disable", "verify-full"},
+		"another machine, perhaps":   {"postgres://u:" + password + "@192.0.2.1/x", "verify-full"},
+		"another machine, anyone":    {"postgres://u:" + password + "@192.0.2.1/x?sslmode=require", "verify-full"},
+		"a name":                     {"postgres://u:" + password + "@localhost/x?sslmode=prefer", "verify-full"},
+		"one of two is elsewhere":    {"postgres://u:" + password + "@127.0.0.1,192.0.2.1/x?sslmode=disable", "192.0.2.1 is not on this machine"},
+		"nobody listens":             {"host=/nonexistent user=u password=" + password + " dbname=x", "open"},
+		"a server without its fsync": {pgtest.Start(t, "fsync=off").Database(t), "fsync=off"},
+	} {
+		_, err := postgres.Open(ctx, tt.dsn, options("one"))
+		wantUnavailable(t, err, tt.sentence)
+		if strings.Contains(fmt.Sprintf("%+v", err), password) {
+			t.Errorf("%s: the error shows the password: %v", name, err)
+		}
+	}
+	server := pgtest.Start(t)
+	dsn := server.Database(t)
+	_, err := postgres.Open(ctx, dsn+"&synchronous_commit=off", options("one"))
+	wantUnavailable(t, err, "synchronous_commit=off")
+	for _, o := range []postgres.Options{{Instance: "one"}, {Now: ledgertest.Now}} {
+		if _, err := postgres.Open(ctx, dsn, o); err == nil {
+			t.Errorf("opened with %+v", o)
+		}
+	}
+	// A role whose own default is off gets what the ledger asks for.
+	exec(t, dsn, `ALTER DATABASE test1 SET synchronous_commit = off`)
+	if err := open(t, dsn, "one").Consume(ctx, key("a")); err != nil {
+		t.Error(err)
+	}
+	exec(t, dsn, `UPDATE actionproof.schema_version SET version = 99`)
+	_, err = postgres.Open(ctx, dsn, options("one"))
+	wantUnavailable(t, err, "use the newer program")
+}
+
+// TestConsumeInATransaction uses a key in a transaction of the caller's.
+func TestConsumeInATransaction(t *testing.T) {
+	ctx := context.Background()
+	dsn := pgtest.Start(t).Database(t)
+	l, db := open(t, dsn, "one"), connection(t, dsn)
+	in := func(before string, commit bool) error {
+		tx, err := db.Begin()
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+		if _, err := tx.Exec(before); err != nil {
+			return err
+		}
+		if err := postgres.Consume(ctx, tx, key("a")); err != nil || !commit {
+			return err
+		}
+		return tx.Commit()
+	}
+	wantUnavailable(t, in(`SET LOCAL synchronous_commit = off`, true), "synchronous_commit=off")
+	if err := errors.Join(in(`SELECT 1`, false), in(`SELECT 1`, true)); err != nil {
+		t.Errorf("what was rolled back is not free: %v", err)
+	}
+	for _, err := range []error{in(`SELECT 1`, true), l.Consume(ctx, key("a"))} {
+		if !errors.Is(err, ledger.ErrConsumed) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestLittleRight opens a migrated database as a role that may use its tables and nothing else.
+func TestLittleRight(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	open(t, dsn, "one")
+	exec(t, dsn, `CREATE ROLE little LOGIN; GRANT USAGE ON SCHEMA actionproof TO little;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA actionproof TO little`)
+	l := open(t, strings.Replace(dsn, "user=postgres", "user=little", 1), "two")
+	if err := errors.Join(l.Begin(context.Background(), post("post_1"), key("a")), l.Prune(context.Background(), ledgertest.Now())); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnstorable asks for what PostgreSQL cannot hold.
+func TestUnstorable(t *testing.T) {
+	ctx := context.Background()
+	l := open(t, pgtest.Start(t).Database(t), "one")
+	for _, s := range []string{"post_\x00", "post_\xff"} {
+		if _, err := l.Get(ctx, s); !errors.Is(err, ledger.ErrNotFound) {
+			t.Errorf("Get(%q): %v", s, err)
+		}
+		if posts, err := l.List(ctx, ledger.Query{Session: s}); err != nil || len(posts) != 0 {
+			t.Errorf("List(%q): %v, %v", s, posts, err)
+		}
+		wantUnavailable(t, l.Consume(ctx, key(s)), "consume")
+	}
+}
+
+func wantUnavailable(t *testing.T, err error, sentence string) {
+	t.Helper()
+	var e *ledger.Error
+	if !errors.As(err, &e) || e.Code() != "ledger_unavailable" || !strings.Contains(err.Error(), sentence) {
+		t.Errorf("got %v, want ledger_unavailable with %q", err, sentence)
+	}
+}

@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+const (
+	// pruneChunk bounds what one transaction removes.
+	pruneChunk = 1000
+	// abandoned is how long after its start a post in flight is given up, whosever it is: longer than any post takes. It is for an
+	// instance that never came back.
+	abandoned = 24 * time.Hour
+)
+
+const (
+	forgetKeys = `
+WITH oldest AS (SELECT max(expires) AS until FROM (SELECT expires FROM actionproof.consumed WHERE expires < $1 ORDER BY expires LIMIT $2) AS o),
+     forget AS (INSERT INTO actionproof.forgotten (one, expires) SELECT 1, until FROM oldest WHERE until IS NOT NULL
+                ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.expires))
+DELETE FROM actionproof.consumed WHERE expires <= (SELECT until FROM oldest)`
+	prunePosts = `
+DELETE FROM actionproof.posts WHERE seq IN (
+	SELECT seq FROM actionproof.posts WHERE started < $1 AND state <> 'forwarding' ORDER BY started LIMIT $2
+)`
+)
+
+// Prune removes what can never be replayed and what is too old: see [ledger.Store]. Of the processes that share the database one at a
+// time does; the others have nothing to do meanwhile. A post that has been in flight for over a day becomes indeterminate, whichever
+// instance's it is.
+func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
+	if err := l.inChunks(ctx, forgetKeys, now.Add(-ledger.KeyMargin).Unix()); err != nil {
+		return err
+	}
+	if err := l.settle(ctx, `started < $1`, now.Add(-abandoned).UnixMilli()); err != nil {
+		return err
+	}
+	if l.o.Retention <= 0 {
+		return nil
+	}
+	return l.inChunks(ctx, prunePosts, now.Add(-l.o.Retention).UnixMilli())
+}
+
+// inChunks removes what is before a time in one transaction after another until nothing more is found.
+func (l *Ledger) inChunks(ctx context.Context, remove string, before int64) error {
+	for {
+		var n int64
+		err := l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			var mine bool
+			err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock($1)`, int64(lockID)).Scan(&mine)
+			if err == nil && mine {
+				n, err = affected(tx.ExecContext(ctx, remove, before, pruneChunk))
+			}
+			if err != nil {
+				return ledger.Unavailable("prune", err)
+			}
+			return nil
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
