@@ -22,7 +22,7 @@ import (
 // adminServer is the operators' side of the sidecar, out of the agent's reach: sessions, records, metrics, health.
 type adminServer struct {
 	sessions *proxy.Sessions
-	record   *ledger.Ledger
+	record   ledger.Store
 	triggers *trigger.Client
 	runtime  string
 	registry *prometheus.Registry

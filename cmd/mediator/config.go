@@ -26,6 +26,8 @@ type serveConfig struct {
 	Admin endpointConfig `yaml:"admin"`
 	// State is the folder of the ledger and of spooled bodies; it must exist and belong to the mediator's user alone. Required.
 	State string `yaml:"state"`
+	// Ledger says where consumed keys and the records of posts are kept. Default: in a file in State, for this process alone.
+	Ledger ledgerConfig `yaml:"ledger"`
 	// Retention is how long the record of a post is kept; 0s keeps it for ever. Default 0s.
 	Retention duration `yaml:"retention"`
 	// CA is the interception CA.
@@ -70,6 +72,19 @@ type endpointConfig struct {
 	TCP string `yaml:"tcp"`
 	// TokenFile holds the bearer token that a TCP endpoint demands, at least 32 bytes.
 	TokenFile string `yaml:"tokenFile"`
+}
+
+// ledgerConfig says where the ledger is.
+type ledgerConfig struct {
+	// Postgres keeps it in a PostgreSQL database, which several sidecars can share.
+	Postgres *postgresConfig `yaml:"postgres"`
+}
+
+// postgresConfig names a database.
+type postgresConfig struct {
+	// DSNFile holds the connection URL or keyword/value string, with its password, as libpq takes them. A server on another machine
+	// needs sslmode=verify-full. What it leaves out comes from libpq's variables, such as PGHOST. Required.
+	DSNFile string `yaml:"dsnFile"`
 }
 
 // caConfig configures the interception CA.

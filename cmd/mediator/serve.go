@@ -51,6 +51,7 @@ type sidecar struct {
 	admin           endpoint
 	trigger         endpoint
 	control         endpoint
+	ledgerDSN       string         // empty: the ledger is a file
 	actions         []proxy.Action // their gates are not yet set
 	apis            map[string]apiConfig
 	egress          []proxy.Egress
@@ -105,6 +106,7 @@ func loadSidecar(path string) (*sidecar, error) {
 	s.admin = c.Admin.endpoint("admin", &f, l.file)
 	s.trigger = c.Trigger.endpoint("trigger", &f, l.file)
 	s.control = c.Control.endpoint("control", &f, l.file)
+	s.ledgerDSN = c.Ledger.dsn(&f, l.file)
 	for i, a := range c.Actions {
 		s.addAction(fmt.Sprintf("actions[%d]", i), a, &f)
 	}
@@ -249,7 +251,7 @@ func (s *sidecar) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	record, err := ledger.Open(ctx, filepath.Join(s.file(c.State), "ledger.db"), ledger.Options{Now: time.Now, Retention: time.Duration(c.Retention)})
+	record, err := s.openLedger(ctx)
 	if err != nil {
 		return err
 	}
@@ -454,7 +456,7 @@ func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
 // prunePeriod is how often the ledger is rid of what can never be replayed.
 const prunePeriod = 10 * time.Minute
 
-func prune(ctx context.Context, record *ledger.Ledger, log *zap.Logger) {
+func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {
 	tick := time.NewTicker(prunePeriod)
 	defer tick.Stop()
 	for {

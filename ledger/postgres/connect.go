@@ -32,8 +32,13 @@ var parameters = map[string]string{
 	"idle_in_transaction_session_timeout": strconv.FormatInt(operation.Milliseconds(), 10), // a stuck process must not hold keys
 }
 
-// connect returns a pool whose every connection has shown that its commits are durable. It does not connect yet.
-func connect(dsn string) (*sql.DB, error) {
+// Check says what is wrong with dsn, as far as that can be known without connecting.
+func Check(dsn string) error {
+	_, err := parse(dsn)
+	return err
+}
+
+func parse(dsn string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, errors.New("the DSN is no PostgreSQL URL or keyword/value string") // the cause could show its password
@@ -50,6 +55,15 @@ func connect(dsn string) (*sql.DB, error) {
 	}
 	if config.ConnectTimeout == 0 || config.ConnectTimeout > connectTimeout {
 		config.ConnectTimeout = connectTimeout
+	}
+	return config, nil
+}
+
+// connect returns a pool whose every connection has shown that its commits are durable. It does not connect yet.
+func connect(dsn string) (*sql.DB, error) {
+	config, err := parse(dsn)
+	if err != nil {
+		return nil, err
 	}
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		var commit, fsync string

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/postgres"
+)
+
+// dsn reads and checks how to connect to the database of the ledger; empty where it has none.
+func (c ledgerConfig) dsn(f *findings, file func(string) string) string {
+	const key = "ledger.postgres.dsnFile"
+	switch {
+	case c.Postgres == nil:
+		return ""
+	case c.Postgres.DSNFile == "":
+		f.add(key, "is required")
+		return ""
+	}
+	dsn, err := readSecret(file(c.Postgres.DSNFile), 1)
+	if err == nil {
+		err = postgres.Check(dsn)
+	}
+	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return dsn
+}
+
+// openLedger opens the ledger that the configuration chooses.
+func (s *sidecar) openLedger(ctx context.Context) (ledger.Store, error) {
+	dir, retention := s.file(s.T.State), time.Duration(s.T.Retention)
+	if s.ledgerDSN == "" {
+		return ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Now: time.Now, Retention: retention})
+	}
+	name, held, err := ledger.Instance(dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := postgres.Open(ctx, s.ledgerDSN, postgres.Options{Now: time.Now, Retention: retention, Instance: name})
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	return sharedLedger{l, held}, nil
+}
+
+// sharedLedger holds the name of this instance for as long as its ledger is open.
+type sharedLedger struct {
+	ledger.Store
+	held io.Closer
+}
+
+// Close closes the ledger and frees the name.
+func (s sharedLedger) Close() error { return errors.Join(s.Store.Close(), s.held.Close()) }
