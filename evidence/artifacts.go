@@ -299,6 +299,9 @@ func (c *SignerCertificate) check() error {
 	if len(c.Purposes) != 1 {
 		return Refuse("claims_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
+	if IsSecretID(c.SubjectKeyID) {
+		return Refuse("claims_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
+	}
 	return checkClaims(SignerCertificateKind.Typ,
 		texts("keyCustody", c.KeyCustody, "purposes", c.Purposes[0], "subjectIssuer", c.SubjectIssuer, "subjectKeyId", c.SubjectKeyID, "subjectPublicKey", c.SubjectPublicKey),
 		hashes("subjectPublicKeyHash", c.SubjectPublicKeyHash))

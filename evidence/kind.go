@@ -25,6 +25,7 @@ type Kind[C any] struct {
 	MaxLifetime time.Duration
 
 	alg        string
+	shared     bool // a secret may stand in for the key, where the verifier's policy names one: see Expected.Secrets
 	registered func(*C) *Registered
 	check      func(*C) error
 	custody    func(*C) *KeyClaims // nil where the claims say nothing of the key
@@ -56,6 +57,12 @@ func (k Kind[C]) rooted() bool {
 	return k.Purpose == PurposeSignerCertificate || k.Purpose == PurposeDeploymentCertificate
 }
 
+// orSecret returns the kind with shared set.
+func (k Kind[C]) orSecret() Kind[C] {
+	k.shared = true
+	return k
+}
+
 // Stamp fills the claims that the signer answers for: the registered ones and, where the artifact has them, those about the key.
 func (k Kind[C]) Stamp(c *C, r Registered, key KeyClaims) {
 	*k.registered(c) = r
@@ -76,7 +83,7 @@ const (
 var (
 	TriggerOriginProofKind    = newKind[TriggerOriginProof](algEdDSA, "trigger-origin-proof+jwt", PurposeTriggerOriginProof, shortLived)
 	TriggerReceiptKind        = newKind[TriggerReceipt](algEdDSA, "trigger-receipt+jwt", PurposeTriggerReceipt, shortLived)
-	RuntimeAttestationKind    = newKind[RuntimeAttestation](algEdDSA, "runtime-attestation+jwt", PurposeRuntimeAttestation, shortLived)
+	RuntimeAttestationKind    = newKind[RuntimeAttestation](algEdDSA, "runtime-attestation+jwt", PurposeRuntimeAttestation, shortLived).orSecret() // seed: runtimeAttestationSecret
 	SessionReceiptKind        = newKind[SessionReceipt](algEdDSA, "agent-session-receipt+jwt", PurposeAgentSession, shortLived)
 	PolicyDecisionKind        = newKind[PolicyDecision](algEdDSA, "policy-decision+jwt", PurposePolicyDecision, shortLived)
 	ActionGrantKind           = newKind[ActionGrant](algEdDSA, "action-grant+jwt", PurposeActionGrant, shortLived)

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"crypto/hmac"
 	"errors"
 	"slices"
 	"strings"
@@ -23,6 +22,10 @@ type Expected struct {
 	Custody []string
 	// RequireNonExportable refuses a key that is exportable by its own words or by its certificate's.
 	RequireNonExportable bool
+	// Secrets are the shared secrets of which one has to authenticate the artifact (HS256), in place of a certified key; KeyIDs must
+	// name it too. With none, which is the default, only signatures are accepted. It is this policy that chooses between the two,
+	// never the token. Kinds that the seed signs with keys alone refuse.
+	Secrets []Secret
 	// RequirePostQuantum refuses an artifact without a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
 	RequirePostQuantum bool
 }
@@ -79,6 +82,9 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 		return zero, Refuse("jws_algorithm", "a %s is not verified with a public key", k.Typ)
 	}
 	trust, now := v.Trust(), v.now()
+	if len(want.Secrets) > 0 {
+		return openShared(trust, k, token, want, now, v.skew)
+	}
 	p, cert, err := k.authenticate(trust, token, want.RequirePostQuantum, now, v.skew)
 	if err != nil {
 		return zero, err
@@ -142,33 +148,6 @@ func (k Kind[C]) authenticate(trust *Trust, token string, requirePostQuantum boo
 	return p, &s.cert, nil
 }
 
-// OpenMAC verifies a token that this verifier wrote to itself with [SignMAC].
-func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
-	var zero C
-	if k.alg != algHS256 {
-		return zero, Refuse("jws_algorithm", "a %s is not verified with a shared secret", k.Typ)
-	}
-	if len(s.b) < minSecret {
-		return zero, errShortSecret
-	}
-	p, err := parse(token, k.alg, k.Typ)
-	if err != nil {
-		return zero, err
-	}
-	if !hmac.Equal(p.signature, s.mac(p.signed)) {
-		return zero, Refuse("signature_invalid", "the %s was not issued by this verifier, or was altered", k.Typ)
-	}
-	c, err := decode(k, p.payload)
-	if err != nil {
-		return zero, err
-	}
-	want.KeyIDs, want.Custody, want.RequireNonExportable = []string{s.id}, nil, false
-	if err := want.admits(k.Typ, p.header.Kid, *k.registered(&c), KeyClaims{}, now, skew); err != nil {
-		return zero, err
-	}
-	return c, nil
-}
-
 // admits holds registered claims and key against e. what names the artifact in a refusal.
 func (e Expected) admits(what, kid string, r Registered, key KeyClaims, now time.Time, skew time.Duration) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
@@ -196,13 +175,17 @@ func (e Expected) admits(what, kid string, r Registered, key KeyClaims, now time
 	return nil
 }
 
-// MatchKeyID reports whether kid stands in allowed, whole or by its key name (the part before the last ":v").
+// MatchKeyID reports whether kid stands in allowed, whole or by its key name.
 func MatchKeyID(allowed []string, kid string) bool {
-	if slices.Contains(allowed, kid) {
-		return true
+	return slices.Contains(allowed, kid) || slices.Contains(allowed, KeyName(kid))
+}
+
+// KeyName cuts the version, ":v" and a number, off a key id. A key id without one is its own name.
+func KeyName(kid string) string {
+	if i := strings.LastIndex(kid, ":v"); i > 0 && i+2 < len(kid) && strings.Trim(kid[i+2:], "0123456789") == "" {
+		return kid[:i]
 	}
-	i := strings.LastIndex(kid, ":v")
-	return i > 0 && slices.Contains(allowed, kid[:i])
+	return kid
 }
 
 // KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.

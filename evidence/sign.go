@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strings"
 )
 
 // Key is one version of one signing key. The key itself may be anywhere: in memory, in Vault, in an HSM.
@@ -23,7 +24,7 @@ func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
 	if k.alg != algEdDSA {
 		return "", Refuse("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
 	}
-	input, err := k.prepare(key.KeyID(), &c)
+	input, err := k.prepare(k.alg, key.KeyID(), &c)
 	if err != nil {
 		return "", err
 	}
@@ -34,35 +35,50 @@ func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
 	return input + "." + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
-// SignMAC writes c as a token of kind k, authenticated with the issuer's own secret (HS256).
+// SignMAC writes c as a token of kind k, authenticated with a secret (HS256): a token of a verifier to itself or, where the kind
+// may be shared, an artifact for a verifier that holds the same secret and names it in [Expected]. The latter says of its key what is
+// true of every shared secret ([SharedSecret]).
 func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
-	if k.alg != algHS256 {
+	switch {
+	case k.alg == algHS256:
+	case !k.shared:
 		return "", Refuse("jws_algorithm", "a %s is not authenticated with a shared secret", k.Typ)
+	case *k.custody(&c) != SharedSecret:
+		return "", Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
 	if len(s.b) < minSecret {
 		return "", errShortSecret
 	}
-	input, err := k.prepare(s.id, &c)
+	input, err := k.prepare(algHS256, s.id, &c)
 	if err != nil {
 		return "", err
 	}
 	return input + "." + base64.RawURLEncoding.EncodeToString(s.mac(input)), nil
 }
 
-func (k Kind[C]) prepare(kid string, c *C) (string, error) {
+func (k Kind[C]) prepare(alg, kid string, c *C) (string, error) {
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
 		return "", err
 	}
 	if err := k.check(c); err != nil {
 		return "", err
 	}
-	return signingInput(header{Alg: k.alg, Kid: kid, Typ: k.Typ}, *c)
+	return signingInput(header{Alg: alg, Kid: kid, Typ: k.Typ}, *c)
 }
 
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).
 const minSecret = 32
 
 var errShortSecret = Refuse("secret_too_short", "a shared secret must have at least %d bytes", minSecret)
+
+// secretPrefix begins the key id of every secret. No custody certificate names a key so.
+const secretPrefix = "mac:"
+
+// IsSecretID reports whether kid is that of a secret.
+func IsSecretID(kid string) bool { return strings.HasPrefix(kid, secretPrefix) }
+
+// SharedSecret is what is true of every shared secret: whoever verifies with it can also sign with it.
+var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 
 // Secret is a shared secret of at least 32 bytes. It prints as REDACTED everywhere; its zero value signs and opens nothing.
 type Secret struct {
@@ -77,9 +93,12 @@ func NewSecret(b []byte) (Secret, error) {
 	}
 	s := Secret{b: append([]byte(nil), b...)}
 	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
-	s.id = "mac:" + base64.RawURLEncoding.EncodeToString(s.mac("kid")[:9])
+	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac("kid")[:9])
 	return s, nil
 }
+
+// KeyID returns the kid of what is authenticated with s, as a policy names it. It tells nothing of the secret.
+func (s Secret) KeyID() string { return s.id }
 
 func (s Secret) mac(input string) []byte {
 	m := hmac.New(sha256.New, s.b)

@@ -99,6 +99,8 @@ func (a *audit) role(r role) {
 	} {
 		a.when(unsaid(l.values), r.code+"_"+l.code+"_missing", join(r.path, l.name), "The policy for the "+r.what+" does not say "+l.accept+".", "List exactly what is accepted.")
 	}
+	a.when(slices.ContainsFunc(r.allowed.AllowedKeyIDs, evidence.IsSecretID), r.code+"_key_ids_shared", join(r.path, "allowedKeyIds"),
+		"The policy for the "+r.what+" accepts a shared secret, so whoever verifies could have signed.", "List keys that the key registry certifies.")
 	a.duration(duration{r.age, r.bound, r.code + "_max_age", join(r.path, r.ageName), "the age of the " + r.what})
 	if r.custody != nil {
 		a.when(len(r.custody) == 0 || beyond(r.custody, protectedCustody), r.code+"_key_custody_weak", join(r.path, "allowedKeyCustody"),
@@ -154,7 +156,7 @@ func (a *audit) separation(roles []role) {
 			a.exclusive(issuers, issuer, "issuer_shared", "issuer "+issuer, join(r.path, "allowedIssuers"), r)
 		}
 		for _, kid := range r.allowed.AllowedKeyIDs {
-			a.exclusive(keys, keyName(kid), "key_shared", "key "+keyName(kid), join(r.path, "allowedKeyIds"), r)
+			a.exclusive(keys, evidence.KeyName(kid), "key_shared", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"), r)
 		}
 	}
 }
@@ -169,14 +171,6 @@ func (a *audit) exclusive(owners map[string]role, value, code, what, path string
 		return
 	}
 	a.when(first.path != r.path, code, path, "The "+what+" may sign the "+r.what+" and the "+first.what+".", "Give each role an issuer and a key of its own.")
-}
-
-// keyName cuts the version off a key id.
-func keyName(kid string) string {
-	if i := strings.LastIndex(kid, ":v"); i > 0 {
-		return kid[:i]
-	}
-	return kid
 }
 
 // unsaid reports whether a list says nothing, or holds a text that says nothing.

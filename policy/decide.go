@@ -114,7 +114,7 @@ func (e *Engine) sign(ctx context.Context, r Request, o evidence.TriggerOriginPr
 	if err != nil {
 		return Decision{}, err
 	}
-	if decision.Issuer == grant.Issuer || keyName(evidence.KeyIDOf(token)) == keyName(evidence.KeyIDOf(grantToken)) {
+	if decision.Issuer == grant.Issuer || evidence.KeyName(evidence.KeyIDOf(token)) == evidence.KeyName(evidence.KeyIDOf(grantToken)) {
 		return Decision{}, evidence.Refuse("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
 	}
 	return Decision{PolicyDecision: token, Grant: grantToken}, nil

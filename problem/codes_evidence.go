@@ -39,6 +39,7 @@ var evidenceCodes = []Code{
 	{Name: "lifetime_invalid", Status: http.StatusForbidden, Step: "gate", Title: "An artifact expires before it is issued", Remedy: "Have the issuer set exp after iat."},
 	{Name: "lifetime_too_long", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is valid for longer than any may be", Remedy: "Have the issuer shorten its artifacts' lifetime."},
 	{Name: "binding_malformed", Status: http.StatusForbidden, Step: "gate", Title: "A binding is incomplete or malformed", Remedy: "Bind subject, action, resource, contentHash and nonce."},
+	{Name: "secret_public_key", Status: http.StatusInternalServerError, Step: "config", Title: "A shared secret is a public key", Remedy: "Use at least 32 random bytes that nobody else has."},
 	{Name: "secret_too_short", Status: http.StatusInternalServerError, Step: "config", Title: "A shared secret is too short", Remedy: "Use at least 32 random bytes."},
 	{Name: "envelope_malformed", Status: http.StatusBadRequest, Step: "gate", Title: "The envelope is malformed", Remedy: "Send one JSON envelope as docs/api-owners.md shows it."},
 	{Name: "envelope_too_large", Status: http.StatusRequestEntityTooLarge, Step: "gate", Title: "The envelope is too large", Remedy: "Send the artifacts alone."},

@@ -29,34 +29,62 @@ type Options struct {
 
 // Issuer signs artifacts of one kind. It is safe for concurrent use.
 type Issuer[C any] struct {
-	kind evidence.Kind[C]
-	key  Key
-	o    Options
+	kind   evidence.Kind[C]
+	key    Key             // nil where a shared secret stands in for it
+	secret evidence.Secret // its zero value signs nothing
+	o      Options
 }
 
 // New makes an Issuer and refuses options that would make artifacts which no verifier accepts.
 func New[C any](kind evidence.Kind[C], key Key, o Options) (*Issuer[C], error) {
-	switch {
-	case key == nil || o.Now == nil:
-		return nil, fmt.Errorf("signer: the issuer of %s needs a key and a clock", kind.Typ)
-	case o.Issuer == "" || o.Audience == "":
-		return nil, fmt.Errorf("signer: the issuer of %s needs an issuer name and an audience", kind.Typ)
-	case o.Lifetime < time.Second || o.Lifetime > kind.MaxLifetime:
-		return nil, fmt.Errorf("signer: the lifetime %s of %s is not between 1s and %s", o.Lifetime, kind.Typ, kind.MaxLifetime)
+	if key == nil {
+		return nil, fmt.Errorf("signer: the issuer of %s needs a key", kind.Typ)
+	}
+	if err := o.check(kind.Typ, kind.MaxLifetime); err != nil {
+		return nil, err
 	}
 	return &Issuer[C]{kind: kind, key: key, o: o}, nil
+}
+
+// NewShared makes an Issuer whose artifacts are authenticated with a secret that their verifier holds too (HS256), as the seed allows
+// it for runtime attestations. Such an artifact proves nothing to a third party, and every strict manifest refuses it.
+func NewShared[C any](kind evidence.Kind[C], secret evidence.Secret, o Options) (*Issuer[C], error) {
+	if o.Second != nil {
+		return nil, fmt.Errorf("signer: the issuer of %s has a secret, and so no second key", kind.Typ)
+	}
+	if err := o.check(kind.Typ, kind.MaxLifetime); err != nil {
+		return nil, err
+	}
+	return &Issuer[C]{kind: kind, secret: secret, o: o}, nil
+}
+
+func (o Options) check(typ string, longest time.Duration) error {
+	switch {
+	case o.Now == nil:
+		return fmt.Errorf("signer: the issuer of %s needs a clock", typ)
+	case o.Issuer == "" || o.Audience == "":
+		return fmt.Errorf("signer: the issuer of %s needs an issuer name and an audience", typ)
+	case o.Lifetime < time.Second || o.Lifetime > longest:
+		return fmt.Errorf("signer: the lifetime %s of %s is not between 1s and %s", o.Lifetime, typ, longest)
+	}
+	return nil
 }
 
 // Sign stamps c with fresh registered claims and what is known of the key, signs it, and returns the token with the claims
 // that went into it.
 func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err error) {
+	registered := evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
+	if i.key == nil {
+		i.kind.Stamp(&c, registered, evidence.SharedSecret)
+		token, err = evidence.SignMAC(i.secret, i.kind, c)
+		return token, c, err
+	}
 	version, err := i.key.Current(ctx)
 	if err != nil {
 		return "", signed, fmt.Errorf("sign %s: %w", i.kind.Typ, err)
 	}
 	p := i.key.Properties()
-	i.kind.Stamp(&c, evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime),
-		evidence.KeyClaims{KeyCustody: p.Custody, KeyExportable: p.Exportable})
+	i.kind.Stamp(&c, registered, evidence.KeyClaims{KeyCustody: p.Custody, KeyExportable: p.Exportable})
 	token, err = evidence.Sign(ctx, version, i.kind, c)
 	if err == nil && i.o.Second != nil {
 		token, err = evidence.Countersign(ctx, i.o.Second, i.kind, token)

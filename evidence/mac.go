@@ -1,0 +1,89 @@
+package evidence
+
+import (
+	"crypto/hmac"
+	"crypto/subtle"
+	"encoding/base64"
+	"slices"
+	"time"
+)
+
+// OpenMAC verifies a token that this verifier wrote to itself with [SignMAC].
+func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
+	var zero C
+	if k.alg != algHS256 {
+		return zero, Refuse("jws_algorithm", "a %s is not verified with a shared secret", k.Typ)
+	}
+	if len(s.b) < minSecret {
+		return zero, errShortSecret
+	}
+	p, err := parse(token, k.alg, k.Typ)
+	if err != nil {
+		return zero, err
+	}
+	if !hmac.Equal(p.signature, s.mac(p.signed)) {
+		return zero, Refuse("signature_invalid", "the %s was not issued by this verifier, or was altered", k.Typ)
+	}
+	c, err := decode(k, p.payload)
+	if err != nil {
+		return zero, err
+	}
+	want.KeyIDs, want.Custody, want.RequireNonExportable = []string{s.id}, nil, false
+	if err := want.admits(k.Typ, p.header.Kid, *k.registered(&c), KeyClaims{}, now, skew); err != nil {
+		return zero, err
+	}
+	return c, nil
+}
+
+// openShared verifies an artifact that one of the policy's shared secrets has to authenticate.
+func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
+	var zero C
+	if !k.shared {
+		return zero, Refuse("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
+	}
+	p, err := parse(token, algHS256, k.Typ)
+	if err != nil {
+		return zero, err
+	}
+	i := slices.IndexFunc(want.Secrets, func(s Secret) bool { return len(s.b) >= minSecret && s.id == p.header.Kid })
+	if i < 0 {
+		return zero, Refuse("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
+	}
+	s := want.Secrets[i]
+	if trust.publishes(s) {
+		return zero, Refuse("secret_public_key", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
+	}
+	if !hmac.Equal(p.signature, s.mac(p.signed)) {
+		return zero, Refuse("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)
+	}
+	c, err := decode(k, p.payload)
+	if err != nil {
+		return zero, err
+	}
+	if *k.custody(&c) != SharedSecret {
+		return zero, Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
+	}
+	if err := want.admits(k.Typ, s.id, *k.registered(&c), SharedSecret, now, skew); err != nil {
+		return zero, err
+	}
+	return c, nil
+}
+
+// publishes reports whether s is a public key that t holds, as bytes or as text: then it is no secret.
+func (t *Trust) publishes(s Secret) bool {
+	same := func(key []byte) bool {
+		text := base64.RawURLEncoding.EncodeToString(key)
+		return subtle.ConstantTimeCompare(s.b, key) == 1 || subtle.ConstantTimeCompare(s.b, []byte(text)) == 1
+	}
+	for _, r := range t.roots {
+		if same(r.Public) || r.PostQuantum != nil && same(r.PostQuantum.Bytes()) {
+			return true
+		}
+	}
+	for _, c := range t.signers {
+		if same(c.public) {
+			return true
+		}
+	}
+	return false
+}
