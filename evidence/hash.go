@@ -108,8 +108,9 @@ func isNumberByte(c byte) bool {
 	return c >= '0' && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
 }
 
-// maxNumberLength bounds a number's spelling, and with it the arithmetic that checks it.
-const maxNumberLength = 64
+// maxNumberLength bounds a number's spelling, and with it the arithmetic that checks it. Every double written out in full, without an
+// exponent, is shorter.
+const maxNumberLength = 1100
 
 func checkNumber(s string, at int) error {
 	lossy := func() error {
