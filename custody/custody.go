@@ -10,6 +10,8 @@ import (
 	"fmt"
 
 	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/observe"
 )
 
 // Error is a failure of custody that may be shown to an operator: a stable code and a sentence without key material.
@@ -53,6 +55,8 @@ type Key interface {
 	Versions(ctx context.Context) ([]Version, error)
 	// Properties returns what is known of the key.
 	Properties() Properties
+	// Looks looks at what can be seen of the key: observe.Custody and observe.Apart. What cannot be looked at is observe.Unseen.
+	Looks(ctx context.Context) []observe.Look
 }
 
 // Version is one version of one key: immutable, usable for as long as the key lives.

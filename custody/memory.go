@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/observe"
 )
 
 // Memory is the embedded default: a key that is made when the process starts, lives in its memory alone and is never written
@@ -62,4 +64,12 @@ func (m *Memory) Versions(context.Context) ([]Version, error) {
 // Properties returns what is true of a key in this process's memory by construction: no function of this package hands it out.
 func (m *Memory) Properties() Properties {
 	return Properties{Custody: ExternalMediator, Exportable: false, Observed: []string{"keyExportable"}}
+}
+
+// Looks says what is true of such a key by construction.
+func (m *Memory) Looks(context.Context) []observe.Look {
+	return []observe.Look{
+		observe.Made(observe.Custody, observe.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),
+		observe.Made(observe.Apart, observe.Holds, "The key "+m.name+" is a key of its own, for one kind of artifact."),
+	}
 }

@@ -169,9 +169,9 @@ func TestWeakFields(t *testing.T) {
 		"a shared secret for attestations": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyIDs = []string{"runtime-key", "mac:vRq1"} },
 			[]string{"runtime_key_ids_shared runtimePolicy.allowedKeyIds"}},
 		"a shared secret for grants": {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyIDs = []string{"mac:1"} }, []string{"action_grant_key_ids_shared grantPolicy.allowedKeyIds"}},
-		"two versions for one role": {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyIDs = []string{"g:v1", "g:v2"} }, nil},
-		"a narrower custody":        {func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyCustody = []string{"hardware_backed"} }, nil},
-		"any runtime":               {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
+		"two versions for one role":  {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyIDs = []string{"g:v1", "g:v2"} }, nil},
+		"a narrower custody":         {func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyCustody = []string{"hardware_backed"} }, nil},
+		"any runtime":                {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := example(t)

@@ -92,6 +92,8 @@ type PipelineOptions struct {
 	Record   Record
 	Verifier *evidence.Verifier
 	Strict   *policy.Strict
+	// Deployment refuses posts while something is seen that contradicts the manifest. It is asked for each and answers at once.
+	Deployment func() error
 	// DeploymentCertificate is the auditor's token for the manifest behind Strict.
 	DeploymentCertificate func() string
 	Attest                *signer.Attester
@@ -117,7 +119,7 @@ type Pipeline struct{ o PipelineOptions }
 // NewPipeline checks o and makes the choke point.
 func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if o.Rules == nil || o.Sessions == nil || o.Triggers == nil || o.Control == nil || o.Record == nil || o.Verifier == nil ||
-		o.Strict == nil || o.DeploymentCertificate == nil || o.Attest == nil || o.Prove == nil || o.Transport == nil || o.Metrics == nil || o.Log == nil || o.Now == nil {
+		o.Strict == nil || o.Deployment == nil || o.DeploymentCertificate == nil || o.Attest == nil || o.Prove == nil || o.Transport == nil || o.Metrics == nil || o.Log == nil || o.Now == nil {
 		return nil, errors.New("proxy: the pipeline lacks one of its parts")
 	}
 	if o.RuntimeID == "" || !evidence.IsHash(o.EnvironmentHash) {

@@ -266,6 +266,7 @@ func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOpti
 	o := PipelineOptions{
 		Sessions: p.sessions, Triggers: p.roles, Control: p.roles, Record: p.record, Verifier: verifier,
 		Strict:                &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")}, Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"), Grant: expected("grant")},
+		Deployment:            func() error { return p.roles.fail["deployment"] },
 		DeploymentCertificate: func() string { return "deployment" }, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
 		RuntimeID: "worker-1", EnvironmentHash: evidence.HashBytes(nil), CAPEM: []byte("CA"), SpoolDir: t.TempDir(), Metrics: metrics, Log: zap.NewNop(), Now: time.Now,
 	}
@@ -360,7 +361,7 @@ func TestPostIsForwardedOnce(t *testing.T) {
 	for _, s := range rec.Steps {
 		steps = append(steps, s.Name)
 	}
-	if got := strings.Join(steps, " "); got != "session match content challenge trigger decision attest gate proof consume upstream relay" {
+	if got := strings.Join(steps, " "); got != "session match deployment content challenge trigger decision attest gate proof consume upstream relay" {
 		t.Errorf("steps: %s", got)
 	}
 	raw, err := json.Marshal(rec)
@@ -381,7 +382,7 @@ func TestEvidenceHeadersGoOnlyToWhoReadsThem(t *testing.T) {
 
 func TestEachStepFailsClosed(t *testing.T) {
 	refusal := evidence.Refuse("policy_denied", "refused by the test")
-	for _, step := range []string{"challenge", "trigger", "decision", "gate", "proof"} {
+	for _, step := range []string{"deployment", "challenge", "trigger", "decision", "gate", "proof"} {
 		t.Run(step, func(t *testing.T) {
 			p := newPostRig(t, created, nil)
 			p.roles.fail[step] = refusal

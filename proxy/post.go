@@ -47,6 +47,7 @@ func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Sess
 		name string
 		take func(context.Context, *posting) error
 	}{
+		{"deployment", func(context.Context, *posting) error { return p.o.Deployment() }},
 		{"content", func(_ context.Context, t *posting) error { return p.readPost(w, t) }}, // 3
 		{"challenge", p.freshWork},     // 4
 		{"trigger", p.triggerEvidence}, // 5

@@ -29,7 +29,10 @@ type adminServer struct {
 	ca       []byte
 	proxy    string // address of the proxy port
 	caFile   string
+	agent    *uint32 // the agent's user
 	ready    atomic.Bool
+
+	deployment atomic.Pointer[deploymentWatch] // nil until the manifest is there
 }
 
 // sessionOpened is what mediator run learns of the session that it asked for.
@@ -38,11 +41,15 @@ type sessionOpened struct {
 	Event    string `json:"event"`
 	ProxyURL string `json:"proxyUrl"` // with the session's credentials
 	CAFile   string `json:"caFile"`
+	// Agent is the user that the agent is to run as, where the configuration names one.
+	Agent *uint32 `json:"agent,omitempty"`
 }
 
-func (a *adminServer) handler(roles []role) http.Handler {
+func (a *adminServer) handler(roles []role, o *observer) http.Handler {
 	mux := http.NewServeMux()
 	rolesHandler(mux, roles)
+	o.handle(mux)
+	mux.HandleFunc("GET /v1/controls", a.controls)
 	healthHandlers(mux, a.ready.Load)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("POST /v1/sessions", a.openSession)
@@ -56,6 +63,17 @@ func (a *adminServer) handler(roles []role) http.Handler {
 		wire.Write(w, shownPost{p, assess(p)}, err)
 	})
 	return mux
+}
+
+// controls looks at the deployment and answers with each control of its manifest.
+func (a *adminServer) controls(w http.ResponseWriter, r *http.Request) {
+	d := a.deployment.Load()
+	if d == nil {
+		problem.Write(w, evidence.Refuse("not_ready", "the sidecar waits for its manifest or its trust bundle"))
+		return
+	}
+	d.look(r.Context())
+	wire.Write(w, *d.seen.Load(), nil)
 }
 
 // openSession claims the named event, or the next one where none is named, and opens a session for it.
@@ -82,7 +100,7 @@ func (a *adminServer) openSession(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	wire.Write(w, sessionOpened{Session: s.ID, Event: event.ID, ProxyURL: "http://" + s.ID + ":" + password + "@" + a.proxy, CAFile: a.caFile}, nil)
+	wire.Write(w, sessionOpened{Session: s.ID, Event: event.ID, ProxyURL: "http://" + s.ID + ":" + password + "@" + a.proxy, CAFile: a.caFile, Agent: a.agent}, nil)
 }
 
 // closeSession ends a session; its event stands behind nothing any more.

@@ -29,7 +29,7 @@ func TestAdminRefusals(t *testing.T) {
 	defer record.Close()
 	a := &adminServer{sessions: proxy.NewSessions(time.Now), record: record, registry: prometheus.NewRegistry()}
 	const token = "a-token-of-at-least-thirty-two-bytes"
-	s := httptest.NewServer(endpoint{tcp: "x", token: token}.guard(a.handler(nil)))
+	s := httptest.NewServer(endpoint{tcp: "x", token: token}.guard(a.handler(nil, &observer{})))
 	defer s.Close()
 	for _, tt := range []struct{ method, path, token, code string }{
 		{"GET", "/readyz", token, "not_ready"},

@@ -48,6 +48,8 @@ type serveConfig struct {
 	Control endpointConfig `yaml:"control"`
 	// Gate configures the mediator's own gate, for APIs that know nothing of ActionProof.
 	Gate gateConfig `yaml:"gate"`
+	// Agent is the user that the agent runs as.
+	Agent agentConfig `yaml:"agent"`
 	// Session configures agents' sessions.
 	Session sessionConfig `yaml:"session"`
 	// Actions are the calls that post: each is forwarded only with the whole chain of evidence.
@@ -60,6 +62,15 @@ type serveConfig struct {
 	Timeouts timeoutConfig `yaml:"timeouts"`
 	// Log configures the log on standard error.
 	Log logConfig `yaml:"log"`
+}
+
+// agentConfig names the user that the agent runs as. A process that knows it looks whether that user can reach its memory or its
+// files, and neither starts nor forwards a post while it can.
+type agentConfig struct {
+	// UID is the agent's user. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
+	UID *uint32 `yaml:"uid"`
+	// GIDs are all the agent's groups. Default none.
+	GIDs []uint32 `yaml:"gids"`
 }
 
 // endpointConfig is a listener, or where one answers.
@@ -277,6 +288,8 @@ type triggerConfig struct {
 	Custody custodyConfig `yaml:"custody"`
 	// Keys names the two signing roles.
 	Keys triggerKeys `yaml:"keys"`
+	// Agent is the user that the agent runs as.
+	Agent agentConfig `yaml:"agent"`
 	// MaxAge is how long after its arrival an event can still open a session and be the reason of a post. Default 15m.
 	MaxAge duration `yaml:"maxAge"`
 	// Budget is how many posts of one action an event pays for. Default 1.
@@ -364,6 +377,8 @@ type controlConfig struct {
 	Custody custodyConfig `yaml:"custody"`
 	// Keys names the two signing roles.
 	Keys controlKeys `yaml:"keys"`
+	// Agent is the user that the agent runs as.
+	Agent agentConfig `yaml:"agent"`
 	// Audience is the aud of what it signs: the APIs that verify it. Required.
 	Audience string `yaml:"audience"`
 	// Trust pins the two root keys and names the trust bundle.

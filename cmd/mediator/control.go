@@ -87,6 +87,10 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	observer := p.observer(roles)
+	if err := observer.start(ctx); err != nil {
+		return err
+	}
 	l, err := p.internal.listen(log)
 	if err != nil {
 		return err
@@ -94,6 +98,7 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	var service lateHandler
 	mux := http.NewServeMux()
 	rolesHandler(mux, roles)
+	observer.handle(mux)
 	healthHandlers(mux, service.ready)
 	mux.Handle("/", &service)
 	group, ctx := errgroup.WithContext(ctx)

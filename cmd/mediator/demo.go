@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -273,12 +274,16 @@ func (d *demo) files(rules string) map[string][]byte {
 	}
 	dev := configs.Dev
 	serve, _, _ := strings.Cut(string(dev[serveFile]), "session: {standing: true}")
-	serve = strings.Replace(serve, "127.0.0.1:8181", d.listen, 1) + strings.NewReplacer("AWARE", d.aware(), "PLAIN", d.plain()).Replace(rules)
+	var agent string
+	if os.Geteuid() == 0 { // only then the agent gets a user of its own, whose reach there is something to say about
+		agent = fmt.Sprintf("\nagent: {uid: %d}\n", nobody)
+	}
+	serve = strings.Replace(serve, "127.0.0.1:8181", d.listen, 1) + agent + strings.NewReplacer("AWARE", d.aware(), "PLAIN", d.plain()).Replace(rules)
 	return map[string][]byte{
 		serveFile: []byte(serve),
-		triggerFile: edit(dev[triggerFile], "127.0.0.1:8182", d.hooks, "sources:", "maxAge: "+demoMaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",
-			"  - name: hourly\n    schedule: {cron: \"0 * * * *\"}\n", ""),
-		controlFile:  dev[controlFile],
+		triggerFile: append(edit(dev[triggerFile], "127.0.0.1:8182", d.hooks, "sources:", "maxAge: "+demoMaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",
+			"  - name: hourly\n    schedule: {cron: \"0 * * * *\"}\n", ""), agent...),
+		controlFile:  append(slices.Clone(dev[controlFile]), agent...),
 		policyFile:   dev[policyFile],
 		manifestFile: edit(dev[manifestFile], "allowedSources: [", "allowedSources: [tick, "),
 	}

@@ -37,23 +37,36 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if !c.Flags().Changed("uid") {
-				uid = -1
-				if os.Geteuid() == 0 {
-					uid = nobody
-				}
+				uid = userOfSession
 			}
 			return runAgent(c.Context(), agentRun{admin: admin, event: event, uid: uid, args: args, stdout: c.OutOrStdout(), stderr: c.ErrOrStderr()})
 		},
 	}
 	adminFlag(c, &admin)
 	c.Flags().StringVar(&event, "event", "", "the event that opens the session; empty takes the next one that waits")
-	c.Flags().IntVar(&uid, "uid", -1, "the user to run CMD as; default "+fmt.Sprint(nobody)+" when started by root, else the same user")
+	c.Flags().IntVar(&uid, "uid", -1, "the user to run CMD as; default when started by root the configuration's agent.uid, or "+fmt.Sprint(nobody)+", else the same user")
 	return c
+}
+
+// userOfSession stands for the user that the sidecar's configuration names, if root starts the agent.
+const userOfSession = -2
+
+// userOf returns the user to run the agent as, or -1 to keep the user.
+func (r agentRun) userOf(s sessionOpened) int {
+	switch {
+	case r.uid != userOfSession:
+		return r.uid
+	case os.Geteuid() != 0:
+		return -1
+	case s.Agent != nil:
+		return int(*s.Agent)
+	}
+	return nobody
 }
 
 type agentRun struct {
 	admin, event   string
-	uid            int // -1 keeps the user
+	uid            int // -1 keeps the user; or userOfSession
 	args           []string
 	stdout, stderr io.Writer
 }
@@ -70,10 +83,11 @@ func runAgent(ctx context.Context, r agentRun) error {
 			fmt.Fprintf(r.stderr, "mediator: end the session: %v\n", err)
 		}
 	}()
-	if r.uid < 0 {
+	uid := r.userOf(s)
+	if uid < 0 {
 		fmt.Fprintln(r.stderr, "mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as root, or as a user of its own")
 	}
-	cmd := agentCommand(ctx, r.args, r.uid)
+	cmd := agentCommand(ctx, r.args, uid)
 	cmd.Env = proxyEnvironment(os.Environ(), s.ProxyURL, s.CAFile)
 	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr
 	err := cmd.Run()

@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/signer"
@@ -247,6 +248,10 @@ func (s *sidecar) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	observer := s.observer(roles)
+	if err := observer.start(ctx); err != nil {
+		return err
+	}
 	ca, err := s.openCA()
 	if err != nil {
 		return err
@@ -268,17 +273,19 @@ func (s *sidecar) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	admin := &adminServer{sessions: sessions, record: record, triggers: triggers, runtime: c.Runtime, registry: registry, ca: ca.CertificatePEM(), proxy: c.Listen, caFile: s.caFile()}
+	admin := &adminServer{sessions: sessions, record: record, triggers: triggers, runtime: c.Runtime, registry: registry, ca: ca.CertificatePEM(), proxy: c.Listen, caFile: s.caFile(), agent: c.Agent.UID}
 	adminListener, err := s.admin.listen(s.log)
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	grace := c.Timeouts.Shutdown.or(20 * time.Second)
-	group.Go(func() error { return serveHTTP(ctx, adminListener, s.admin.guard(admin.handler(roles)), grace, s.log) })
+	group.Go(func() error {
+		return serveHTTP(ctx, adminListener, s.admin.guard(admin.handler(roles, observer)), grace, s.log)
+	})
 
 	group.Go(func() error {
-		_, strict, err := waitForManifest(ctx, s.log, s.file(c.Manifest))
+		manifest, strict, err := waitForManifest(ctx, s.log, s.file(c.Manifest))
 		if err != nil {
 			return err
 		}
@@ -289,6 +296,11 @@ func (s *sidecar) run(ctx context.Context) error {
 		group.Go(func() error { trust.watch(ctx, roles); return nil })
 		group.Go(func() error { prune(ctx, record, s.log); return nil })
 		group.Go(func() error { warnOfExpiry(ctx, ca, s.log); return nil })
+		certified := func() []observe.Look { return []observe.Look{keysLook(trust.verifier.Trust())} }
+		deployment := &deploymentWatch{own: observer, more: certified, peers: []peer{{"trigger", s.trigger}, {"control", s.control}}, manifest: manifest, log: s.log}
+		deployment.look(ctx)
+		admin.deployment.Store(deployment)
+		group.Go(func() error { deployment.watch(ctx); return nil })
 		listener, err := net.Listen("tcp", c.Listen)
 		if err != nil {
 			return err
@@ -310,7 +322,7 @@ func (s *sidecar) run(ctx context.Context) error {
 		}
 		pipeline, err := proxy.NewPipeline(proxy.PipelineOptions{
 			Rules: rules, Sessions: sessions, Triggers: triggers, Control: control, Record: record,
-			Verifier: trust.verifier, Strict: strict, DeploymentCertificate: trust.DeploymentCertificate,
+			Verifier: trust.verifier, Strict: strict, Deployment: deployment.contradicted, DeploymentCertificate: trust.DeploymentCertificate,
 			Attest: signer.NewAttester(runtime, session, signer.Access{
 				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
 				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,

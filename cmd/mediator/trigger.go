@@ -148,6 +148,10 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	observer := t.observer(roles)
+	if err := observer.start(ctx); err != nil {
+		return err
+	}
 	service, err := trigger.New(ctx, trigger.Options{
 		Path: filepath.Join(t.file(c.State), "events.db"), Origin: origin, Receipt: receipt, Sources: t.sources,
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget, Now: time.Now, Log: log,
@@ -162,6 +166,7 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	}
 	mux := http.NewServeMux()
 	rolesHandler(mux, roles)
+	observer.handle(mux)
 	healthHandlers(mux, func() bool { return true })
 	mux.Handle("/", trigger.NewServer(service))
 	group, ctx := errgroup.WithContext(ctx)

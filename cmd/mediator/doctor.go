@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/policy"
+)
+
+func doctorCommand() *cobra.Command {
+	var admin string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "doctor", Short: "Hold the manifest's controls against what the three processes see", Args: noArgs,
+		Long: `Has the sidecar, the trigger service and the control plane look at their deployment, and lists each of the manifest's 44 controls as
+observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
+show it, or it could not be looked at), with what was seen. The exit status is 1 if any is observed false; posts are refused then.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var controls []policy.ObservedControl
+			if err := getJSON(c.Context(), admin, "/v1/controls", &controls); err != nil {
+				return err
+			}
+			if asJSON {
+				if err := printJSON(c.OutOrStdout(), controls); err != nil {
+					return err
+				}
+			} else {
+				printControls(c.OutOrStdout(), controls)
+			}
+			if policy.Contradicted(controls) != nil {
+				return errRefused
+			}
+			return nil
+		},
+	}
+	adminFlag(c, &admin)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func printControls(w io.Writer, controls []policy.ObservedControl) {
+	count := make(map[string]int)
+	for _, c := range controls {
+		count[c.State]++
+		fmt.Fprintf(w, "%-14s %s: %t\n", c.State, c.Control, c.Declared)
+		for _, e := range c.Evidence {
+			mark := " "
+			if e == c.Against {
+				mark = "!"
+			}
+			fmt.Fprintln(w, strings.Repeat(" ", 13)+mark, e)
+		}
+	}
+	fmt.Fprintf(w, "%d controls: %d observed true, %d observed false, %d only declared\n", len(controls),
+		count[policy.ObservedTrue], count[policy.ObservedFalse], count[policy.DeclaredOnly])
+}

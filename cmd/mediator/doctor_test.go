@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// doctor runs mediator doctor and returns the controls by their state.
+func (r *rig) doctor(t *testing.T) (status int, text string, byState map[string][]string) {
+	t.Helper()
+	var controls []policy.ObservedControl
+	if err := getJSON(context.Background(), r.stack.admin(), "/v1/controls", &controls); err != nil {
+		t.Fatal(err)
+	}
+	byState = make(map[string][]string)
+	for _, c := range controls {
+		byState[c.State] = append(byState[c.State], c.Control)
+	}
+	var stdout, stderr bytes.Buffer
+	status = run(context.Background(), []string{"doctor", "--admin", r.stack.admin()}, nil, &stdout, &stderr)
+	return status, stdout.String() + stderr.String(), byState
+}
+
+// TestDoctor holds the demo's deployment against its manifest, opens it to the agent in each way that is looked for, and sees posts refused
+// while it is open.
+func TestDoctor(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
+	}
+	r := newClientsRig(t)
+	for _, dir := range []string{r.dir, filepath.Dir(r.dir), filepath.Join(r.dir, "secrets")} { // closed to others as they are made, which would hide what is below
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post := func() string {
+		_, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.plain()+"/repos/acme/site/issues/7/comments")
+		if err != nil {
+			return "refused"
+		}
+		return "posted"
+	}
+	status, text, controls := r.doctor(t)
+	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || len(controls[policy.ObservedTrue]) < 25 || !strings.Contains(text, "44 controls: ") {
+		t.Fatalf("status %d, %d observed true\n%s", status, len(controls[policy.ObservedTrue]), text)
+	}
+	if post() != "posted" {
+		t.Fatal("a sound deployment does not post")
+	}
+	for _, tt := range []struct {
+		name, path string
+		mode, back os.FileMode
+		controls   string
+	}{
+		{"a credential that the agent can read", "secrets/api-token", 0o644, 0o600, "runtimeSignerAccessibleToAgent"},
+		{"a pinned key that the agent can change", "registry.jwk", 0o666, 0o644, "policyDecisionSignerAccessibleToAgent"},
+		{"a socket that the agent can replace", "run", 0o777, 0o711, "triggerSignerAccessibleToAgent"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(r.dir, tt.path)
+			if err := os.Chmod(path, tt.mode); err != nil {
+				t.Fatal(err)
+			}
+			status, text, controls := r.doctor(t)
+			if status != exitRefused || !strings.Contains(strings.Join(controls[policy.ObservedFalse], " "), tt.controls) {
+				t.Errorf("status %d\n%s", status, text)
+			}
+			if post() != "refused" {
+				t.Error("a post went out")
+			}
+			var posts []ledger.Post
+			if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1", &posts); err != nil || posts[0].Code != "deployment_contradicted" {
+				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
+			}
+			if err := os.Chmod(path, tt.back); err != nil {
+				t.Fatal(err)
+			}
+			if status, text, _ = r.doctor(t); status != 0 || post() != "posted" {
+				t.Errorf("it does not recover: status %d\n%s", status, text)
+			}
+		})
+	}
+}
+
+// TestAProcessDoesNotStart while the agent could reach it.
+func TestAProcessDoesNotStart(t *testing.T) {
+	for name, start := range map[string]func(context.Context, string, io.Writer) error{serveFile: serve, triggerFile: runTrigger, controlFile: control} {
+		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
+			t.Run(name+" for "+user, func(t *testing.T) {
+				d := &demo{dir: t.TempDir(), listen: "127.0.0.1:0", hooks: "127.0.0.1:0", awareAddr: "127.0.0.1:1", plainAddr: "127.0.0.1:2"}
+				files := d.files(demoRules)
+				files[name] = append(bytes.Replace(files[name], []byte(fmt.Sprintf("agent: {uid: %d}", nobody)), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
+				if err := errors.Join(prepareDir(d.dir, files), writeAbsent(filepath.Join(d.dir, "secrets", "api-token"), []byte(demoToken)), writeDemoCertificates(d.dir)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				defer cancel()
+				err := start(ctx, filepath.Join(d.dir, name), io.Discard)
+				if err == nil || codeOf(err) != " (deployment_contradicted)" {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/wire"
+)
+
+// observer makes the looks of one process: at its start, and whenever it is asked.
+type observer struct {
+	agent agentConfig
+	roles []role
+	paths []observe.Path // files and folders that the agent must not change, nor read if they are secret
+	more  []observe.Look // what this process's configuration shows
+}
+
+func (o *observer) looks(ctx context.Context) []observe.Look {
+	var all, ofAgent []observe.Look
+	if o.agent.UID != nil {
+		agent := observe.Agent{UID: *o.agent.UID, GIDs: o.agent.GIDs}
+		ofAgent = append(ofAgent, agent.Process(uint32(os.Geteuid())), agent.Files(o.paths...))
+	}
+	for _, r := range o.roles {
+		for _, l := range append(slices.Clone(ofAgent), r.key.Looks(ctx)...) {
+			all = append(all, l.For(r.purpose))
+		}
+	}
+	return append(all, o.more...)
+}
+
+// start makes the looks of a process that is about to start, and refuses where one of them is against it.
+func (o *observer) start(ctx context.Context) error {
+	for _, l := range o.looks(ctx) {
+		if l.Result == observe.Contradicts {
+			return evidence.Refuse("deployment_contradicted", "this process does not start: %s (%s)", l.Seen, l.ID())
+		}
+	}
+	return nil
+}
+
+// handle answers GET /v1/looks.
+func (o *observer) handle(mux *http.ServeMux) {
+	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) { wire.Write(w, o.looks(r.Context()), nil) })
+}
+
+// deploymentWatch holds the manifest against what this sidecar and the two other processes see, on a period.
+type deploymentWatch struct {
+	own      *observer
+	more     func() []observe.Look // what shows only once the trust is there
+	peers    []peer
+	manifest *policy.Manifest
+	log      *zap.Logger
+
+	seen atomic.Pointer[[]policy.ObservedControl]
+}
+
+// peer is another process that looks.
+type peer struct {
+	name string
+	at   endpoint
+}
+
+// lookPeriod is how often the deployment is looked at, and lookTimeout how long another process may take to answer.
+const (
+	lookPeriod  = 10 * time.Second
+	lookTimeout = 3 * time.Second
+)
+
+// look looks once, at everything. A process that does not answer has seen nothing.
+func (d *deploymentWatch) look(ctx context.Context) {
+	all := append(d.own.looks(ctx), d.more()...)
+	for _, p := range d.peers {
+		l, err := p.looks(ctx)
+		if err != nil {
+			d.log.Debug("what another process sees is not known", zap.String("process", p.name), zap.Error(err))
+		}
+		all = append(all, l...)
+	}
+	controls := d.manifest.Observe(all)
+	now, before := policy.Contradicted(controls), error(nil)
+	if last := d.seen.Swap(&controls); last != nil {
+		before = policy.Contradicted(*last)
+	}
+	switch {
+	case now != nil && before == nil:
+		d.log.Error("posts are refused until this is mended", zap.Error(now))
+	case now == nil && before != nil:
+		d.log.Info("what was seen contradicts the manifest no more")
+	}
+}
+
+func (d *deploymentWatch) watch(ctx context.Context) {
+	tick := time.NewTicker(lookPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			d.look(ctx)
+		}
+	}
+}
+
+// contradicted is nil unless the last look contradicts the manifest; look comes first.
+func (d *deploymentWatch) contradicted() error {
+	return policy.Contradicted(*d.seen.Load())
+}
+
+func (p peer) looks(ctx context.Context) ([]observe.Look, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	client, base := p.at.client()
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/looks", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %d", p.name, resp.StatusCode)
+	}
+	var looks []observe.Look
+	err = json.NewDecoder(io.LimitReader(resp.Body, wire.MaxAnswer)).Decode(&looks)
+	return looks, err
+}
+
+// gateLook is what the sidecar's own configuration shows of its gate.
+func (s *sidecar) gateLook() observe.Look {
+	var local, remote []string
+	for _, a := range s.actions {
+		if _, ok := s.apis[a.Name]; ok {
+			remote = append(remote, a.Name)
+		} else {
+			local = append(local, a.Name)
+		}
+	}
+	if len(remote) > 0 {
+		return observe.Made(observe.Gate, observe.Unseen, "These actions are judged by their APIs, which this sidecar does not see: "+strings.Join(remote, ", ")+".")
+	}
+	return observe.Made(observe.Gate, observe.Holds,
+		fmt.Sprintf("All %d actions pass this sidecar's own gate, which demands the whole chain and consumes it in the transaction of the post's intent.", len(local)))
+}
+
+// keysLook holds the certified keys against each other.
+func keysLook(trust *evidence.Trust) observe.Look {
+	purposes := make(map[string]string)
+	for _, c := range trust.Certified() {
+		public := string(c.Public)
+		for _, purpose := range c.Certificate.Purposes {
+			if other, ok := purposes[public]; ok && other != purpose {
+				return observe.Made(observe.Keys, observe.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
+			}
+			purposes[public] = purpose
+		}
+	}
+	return observe.Made(observe.Keys, observe.Holds, fmt.Sprintf("%d keys are certified, each for one purpose.", len(purposes)))
+}
+
+// paths lists files and folders of a configuration, secret or not; empty names are left out.
+func paths(file func(string) string, secret bool, names ...string) []observe.Path {
+	var out []observe.Path
+	for _, n := range names {
+		if n != "" {
+			out = append(out, observe.Path{Name: file(n), Secret: secret})
+		}
+	}
+	return out
+}
+
+// observer makes the sidecar's looks.
+func (s *sidecar) observer(roles []role) *observer {
+	c := s.T
+	secret := []string{c.CA.Dir, c.Gate.SecretFile, c.Admin.TokenFile, c.Trigger.TokenFile, c.Control.TokenFile, filepath.Join(c.State, "ledger.db")}
+	if c.Ledger.Postgres != nil {
+		secret = append(secret, c.Ledger.Postgres.DSNFile)
+	}
+	for _, a := range c.Actions {
+		if a.Credential != nil {
+			secret = append(secret, a.Credential.File)
+		}
+	}
+	for _, e := range c.Egress {
+		if e.Credential != nil {
+			secret = append(secret, e.Credential.File)
+		}
+	}
+	open := []string{s.path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Admin.Unix, c.Trigger.Unix, c.Control.Unix}
+	return &observer{
+		agent: c.Agent, roles: roles, paths: append(paths(s.file, true, secret...), paths(s.file, false, open...)...),
+		more: []observe.Look{s.gateLook()},
+	}
+}
+
+// observer makes the control plane's looks.
+func (p *controlPlane) observer(roles []role) *observer {
+	c := p.T
+	open := []string{p.path, c.Manifest, c.Policy, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Internal.Unix}
+	return &observer{agent: c.Agent, roles: roles, paths: append(paths(p.file, true, c.Internal.TokenFile), paths(p.file, false, open...)...)}
+}
+
+// observer makes the trigger service's looks.
+func (t *triggerService) observer(roles []role) *observer {
+	c := t.T
+	secret := []string{c.TLSKey, c.Internal.TokenFile, filepath.Join(c.State, "events.db")}
+	var names []string
+	for _, s := range c.Sources {
+		names = append(names, s.Name)
+		switch {
+		case s.GitHub != nil:
+			secret = append(secret, s.GitHub.SecretFiles...)
+		case s.StandardWebhooks != nil:
+			secret = append(secret, s.StandardWebhooks.SecretFiles...)
+		case s.Engine != nil:
+			secret = append(secret, s.Engine.SecretFiles...)
+		case s.Queue != nil:
+			secret = append(secret, s.Queue.Dir)
+		}
+	}
+	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that a human asked for or somebody only reported.")
+	return &observer{
+		agent: c.Agent, roles: roles, paths: append(paths(t.file, true, secret...), paths(t.file, false, t.path, c.Internal.Unix)...),
+		more: []observe.Look{human},
+	}
+}

@@ -1,0 +1,131 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Agent is the user that the agent runs as.
+type Agent struct {
+	UID  uint32
+	GIDs []uint32 // all its groups
+}
+
+// Process looks whether the agent's user could reach the memory of a process that runs as uid: the same user may (ptrace, /proc), and
+// root may do everything.
+func (a Agent) Process(uid uint32) Look {
+	switch a.UID {
+	case 0:
+		return look(Process, Contradicts, "The agent runs as root, which reaches every process here.")
+	case uid:
+		return look(Process, Contradicts, "This process and the agent both run as user %d.", uid)
+	}
+	return look(Process, Holds, "This process runs as user %d and the agent as user %d.", uid, a.UID)
+}
+
+// Path is a file or folder that the agent must not change, nor read if it is secret.
+type Path struct {
+	Name   string
+	Secret bool
+}
+
+// Files looks whether the agent's user can change any of the paths, put something else in its place, or read one that is secret. A
+// path that does not exist is judged by where it would be. It goes by owners and modes, as this process sees them; where an access
+// control list adds to those it says nothing.
+func (a Agent) Files(paths ...Path) Look {
+	for _, p := range paths {
+		access, err := a.access(p)
+		if err != nil {
+			return look(Files, Unseen, "%s could not be looked at: %v.", p.Name, err)
+		}
+		if access != "" {
+			return look(Files, Contradicts, "The agent's user %d can %s %s.", a.UID, access, p.Name)
+		}
+	}
+	return look(Files, Holds, "By owner and mode, user %d can neither change nor replace this process's %d files and folders, nor read the secret ones.", a.UID, len(paths))
+}
+
+var errACL = errors.New("an access control list adds to its mode")
+
+// access returns what the agent can do to p that it must not: "read", "write", "replace" or nothing.
+func (a Agent) access(p Path) (string, error) {
+	path, err := filepath.Abs(p.Name)
+	if err != nil {
+		return "", err
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	reachable, dir := true, "/"
+	for _, part := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
+		mode, err := a.mode(dir)
+		if err != nil {
+			return "", err
+		}
+		// Whoever can write to a folder can put something else in the place of what is in it, unless the folder is sticky and the thing
+		// not theirs. Who cannot pass through a folder cannot do that below it.
+		reachable = reachable && mode.search
+		next := filepath.Join(dir, part)
+		if reachable && mode.write && !(mode.sticky && !a.owns(next)) {
+			return "replace", nil
+		}
+		dir = next
+	}
+	if !reachable {
+		return "", nil
+	}
+	mode, err := a.mode(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case mode.read && p.Secret:
+		return "read", nil
+	case mode.write:
+		return "write", nil
+	}
+	return "", nil
+}
+
+type mode struct{ read, write, search, sticky bool }
+
+func (a Agent) owns(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) // they would make it
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || s.Uid == a.UID
+}
+
+// mode returns what the agent may do with one file or folder.
+func (a Agent) mode(path string) (mode, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return mode{}, err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return mode{}, fmt.Errorf("no owner is known")
+	}
+	if n, err := unix.Lgetxattr(path, "system.posix_acl_access", nil); err == nil && n > 0 {
+		return mode{}, errACL
+	}
+	bits := info.Mode().Perm()
+	switch {
+	case a.UID == 0, s.Uid == a.UID: // an owner can change the mode
+		bits = 0o7
+	case slices.Contains(a.GIDs, s.Gid):
+		bits >>= 3
+	}
+	return mode{read: bits&4 != 0, write: bits&2 != 0, search: bits&1 != 0, sticky: info.Mode()&fs.ModeSticky != 0}, nil
+}

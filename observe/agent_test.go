@@ -1,0 +1,113 @@
+package observe_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/observe"
+)
+
+func TestProcess(t *testing.T) {
+	for _, tt := range []struct {
+		agent, process uint32
+		want           observe.Result
+	}{
+		{2000, 1000, observe.Holds},
+		{2000, 0, observe.Holds},
+		{1000, 1000, observe.Contradicts},
+		{0, 1000, observe.Contradicts},
+		{0, 0, observe.Contradicts},
+	} {
+		if got := (observe.Agent{UID: tt.agent}).Process(tt.process); got.Result != tt.want || got.Name != observe.Process || got.Seen == "" {
+			t.Errorf("agent %d, process %d: %+v", tt.agent, tt.process, got)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	own, group := uint32(os.Getuid()), uint32(os.Getgid())
+	stranger := observe.Agent{UID: own + 4242, GIDs: []uint32{group + 4242}}
+	member := observe.Agent{UID: own + 4242, GIDs: []uint32{group}}
+	for _, tt := range []struct {
+		name         string
+		agent        observe.Agent
+		folder, file os.FileMode
+		want         observe.Result
+		word         string
+	}{
+		{"others may read", stranger, 0o755, 0o644, observe.Contradicts, "read"},
+		{"others may write", stranger, 0o755, 0o622, observe.Contradicts, "write"},
+		{"others may do nothing", stranger, 0o755, 0o600, observe.Holds, ""},
+		{"the folder is closed to others", stranger, 0o750, 0o644, observe.Holds, ""},
+		{"others may list the folder and not pass", stranger, 0o754, 0o644, observe.Holds, ""},
+		{"others may write to the folder", stranger, 0o777, 0o600, observe.Contradicts, "replace"},
+		{"the folder is sticky", stranger, 0o777 | os.ModeSticky, 0o600, observe.Holds, ""},
+		{"others may write to a folder that they cannot pass", stranger, 0o752, 0o600, observe.Holds, ""},
+		{"the group may read", member, 0o755, 0o640, observe.Contradicts, "read"},
+		{"the group may read, and is not the agent's", stranger, 0o755, 0o640, observe.Holds, ""},
+		{"the group may not, others may", member, 0o755, 0o604, observe.Holds, ""},
+		{"the folder is open to the group", member, 0o770, 0o600, observe.Contradicts, "replace"},
+		{"the owner", observe.Agent{UID: own}, 0o700, 0o400, observe.Contradicts, "replace"},
+		{"root", observe.Agent{UID: 0}, 0o000, 0o000, observe.Contradicts, "replace"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			open(t, root)
+			dir := filepath.Join(root, "dir")
+			file := filepath.Join(dir, "file")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for path, mode := range map[string]os.FileMode{file: tt.file, dir: tt.folder} {
+				if err := os.Chmod(path, mode); err != nil && tt.folder != 0 {
+					t.Fatal(err)
+				}
+			}
+			t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+			got := tt.agent.Files(observe.Path{Name: file, Secret: true})
+			if got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
+				t.Errorf("got %+v", got)
+			}
+			open := tt.agent.Files(observe.Path{Name: file})
+			if want := map[bool]observe.Result{true: observe.Contradicts, false: observe.Holds}[tt.word == "write" || tt.word == "replace"]; open.Result != want {
+				t.Errorf("as a file that is not secret: %+v", open)
+			}
+			if tt.word == "replace" { // then a file that is not there yet can be put there
+				got = tt.agent.Files(observe.Path{Name: filepath.Join(dir, "later")})
+				if got.Result != observe.Contradicts {
+					t.Errorf("a file that is not there: %+v", got)
+				}
+			}
+		})
+	}
+}
+
+// open lets others pass through the folders of a test, which are closed by default.
+func open(t *testing.T, dir string) {
+	t.Helper()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestALinkIsFollowed(t *testing.T) {
+	root := t.TempDir()
+	open(t, root)
+	secret, link := filepath.Join(root, "secret"), filepath.Join(root, "link")
+	if err := os.WriteFile(secret, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, link); err != nil {
+		t.Fatal(err)
+	}
+	if got := (observe.Agent{UID: 4242}).Files(observe.Path{Name: link, Secret: true}); got.Result != observe.Contradicts || !strings.Contains(got.Seen, link) {
+		t.Errorf("got %+v", got)
+	}
+}

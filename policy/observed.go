@@ -1,0 +1,113 @@
+package policy
+
+import (
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/observe"
+)
+
+// What is known of a control beside what the manifest declares.
+const (
+	ObservedTrue  = "observed true"  // all that can be looked at bears the manifest out
+	ObservedFalse = "observed false" // something that was looked at contradicts it
+	DeclaredOnly  = "only declared"
+)
+
+// ObservedControl is one of the manifest's controls with what was seen of it.
+type ObservedControl struct {
+	Control  string   `json:"control"`
+	Declared bool     `json:"declared"`          // what the manifest says
+	State    string   `json:"state"`             // ObservedTrue: it is as the manifest says
+	Evidence []string `json:"evidence"`          // a sentence for each look
+	Against  string   `json:"against,omitempty"` // the one of them that a safe deployment would not give
+}
+
+// keyLooks bear out that the agent cannot reach the key of a role.
+func keyLooks(purpose string) []string {
+	return []string{observe.Process + ":" + purpose, observe.Files + ":" + purpose, observe.Custody + ":" + purpose}
+}
+
+// mintLooks bear out that the holder of purpose's key can make no other role's artifacts.
+func mintLooks(purpose string) []string { return []string{observe.Keys, observe.Apart + ":" + purpose} }
+
+// looks names, for each control that can be looked at, all the looks that bear it out together. Of the others nothing that a process
+// could look at would show that they hold: who reaches a key from elsewhere, what an API does with a token, who prompts an agent.
+var looks = map[string][]string{
+	"proofRequiredForPost":                        {observe.Gate},
+	"deploymentCertificateRequired":               {observe.Gate},
+	"agentSessionReceiptRequiredForPost":          {observe.Gate},
+	"requestProofRequiredForPost":                 {observe.Gate},
+	"signerCustodyCertificatesRequired":           {observe.Gate},
+	"policyDecisionRequiredForPost":               {observe.Gate},
+	"grantRequiresPolicyDecision":                 {observe.Gate},
+	"policyDecisionAcceptsHumanInitiatedRequests": {observe.Gate},
+	"consumeVerification":                         {observe.Gate},
+	"consumeCapability":                           {observe.Gate},
+	"atomicConsumptionWithPost":                   {observe.Gate},
+
+	"triggerAcceptsHumanInitiatedEvents": {observe.Human},
+	"originProofAcceptsManualEvents":     {observe.Human},
+
+	"agentSessionSignerAccessibleToAgent":   keyLooks(evidence.PurposeAgentSession),
+	"requestProofSignerAccessibleToAgent":   keyLooks(evidence.PurposeRequestProof),
+	"runtimeSignerAccessibleToAgent":        keyLooks(evidence.PurposeRuntimeAttestation),
+	"triggerSignerAccessibleToAgent":        keyLooks(evidence.PurposeTriggerReceipt),
+	"originProofSignerAccessibleToAgent":    keyLooks(evidence.PurposeTriggerOriginProof),
+	"policyDecisionSignerAccessibleToAgent": keyLooks(evidence.PurposePolicyDecision),
+
+	"agentSessionCanBeMintedByRuntimeSigner":        mintLooks(evidence.PurposeRuntimeAttestation),
+	"requestProofCanBeMintedByRuntimeSigner":        mintLooks(evidence.PurposeRuntimeAttestation),
+	"requestProofCanBeMintedByGrantSigner":          mintLooks(evidence.PurposeActionGrant),
+	"requestProofCanBeMintedByPolicyDecisionSigner": mintLooks(evidence.PurposePolicyDecision),
+	"triggerCanBeMintedByRuntimeSigner":             mintLooks(evidence.PurposeRuntimeAttestation),
+	"originProofCanBeMintedByTriggerSigner":         mintLooks(evidence.PurposeTriggerReceipt),
+	"originProofCanBeMintedByRuntimeSigner":         mintLooks(evidence.PurposeRuntimeAttestation),
+	"policyDecisionCanBeMintedByRuntimeSigner":      mintLooks(evidence.PurposeRuntimeAttestation),
+	"policyDecisionCanBeMintedByTriggerSigner":      mintLooks(evidence.PurposeTriggerReceipt),
+	"policyDecisionCanBeMintedByGrantSigner":        mintLooks(evidence.PurposeActionGrant),
+}
+
+// Observe holds each control against what was seen, in the manifest's order. Looks of several processes are taken together: for a
+// control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
+// contradicts it is enough against it.
+func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
+	byID := make(map[string][]observe.Look)
+	for _, l := range seen {
+		byID[l.ID()] = append(byID[l.ID()], l)
+	}
+	var out []ObservedControl
+	for _, c := range m.Controls.table() {
+		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly, Evidence: []string{}}
+		holds := len(looks[c.name]) > 0
+		for _, id := range looks[c.name] {
+			holds = holds && len(byID[id]) > 0
+			for _, l := range byID[id] {
+				o.Evidence = append(o.Evidence, l.Seen)
+				holds = holds && l.Result == observe.Holds
+				if l.Result == observe.Contradicts {
+					o.Against = l.Seen
+				}
+			}
+		}
+		// All looks together bear out the strict value; one is enough for the other value.
+		switch value := c.want == holds; {
+		case !holds && o.Against == "":
+		case value == c.got:
+			o.State = ObservedTrue
+		default:
+			o.State = ObservedFalse
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// Contradicted refuses a deployment of which something was seen that contradicts the manifest.
+func Contradicted(controls []ObservedControl) error {
+	for _, c := range controls {
+		if c.State == ObservedFalse {
+			return evidence.Refuse("deployment_contradicted", "the manifest says %s: %t, but what was seen contradicts it (%s); mediator doctor shows all that was looked at",
+				c.Control, c.Declared, c.Against)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package policy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/policy"
+)
+
+// everyLook is a look of each kind that holds.
+func everyLook() []observe.Look {
+	looks := []observe.Look{
+		observe.Made(observe.Keys, observe.Holds, "keys"), observe.Made(observe.Gate, observe.Holds, "gate"), observe.Made(observe.Human, observe.Holds, "human"),
+	}
+	for _, purpose := range []string{"trigger_origin_proof", "trigger_receipt", "runtime_attestation", "agent_session", "request_proof", "policy_decision", "action_grant"} {
+		for _, name := range []string{observe.Process, observe.Files, observe.Custody, observe.Apart} {
+			looks = append(looks, observe.Made(name, observe.Holds, name+" of "+purpose).For(purpose))
+		}
+	}
+	return looks
+}
+
+func count(controls []policy.ObservedControl, state string) (n int) {
+	for _, c := range controls {
+		if c.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+func TestObserve(t *testing.T) {
+	m, err := policy.ParseManifest(configs.Manifest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := m.Observe(everyLook())
+	if len(all) != 44 || count(all, policy.ObservedTrue) != 29 || count(all, policy.DeclaredOnly) != 15 || policy.Contradicted(all) != nil {
+		t.Fatalf("%d controls, %d observed true, %d only declared", len(all), count(all, policy.ObservedTrue), count(all, policy.DeclaredOnly))
+	}
+	if none := m.Observe(nil); count(none, policy.DeclaredOnly) != 44 || policy.Contradicted(none) != nil {
+		t.Error("without a look, something is observed")
+	}
+	for i, l := range everyLook() {
+		t.Run(l.ID(), func(t *testing.T) {
+			looks := everyLook()
+			looks[i].Result = observe.Unseen
+			unseen := m.Observe(looks)
+			if count(unseen, policy.ObservedFalse) > 0 {
+				t.Error("what could not be looked at counts against it")
+			}
+			if without := m.Observe(slices.Delete(everyLook(), i, i+1)); count(without, policy.ObservedTrue) != count(unseen, policy.ObservedTrue) {
+				t.Error("a look that was not made counts as one")
+			}
+			looks[i].Result = observe.Contradicts
+			// A second process that sees it hold does not outweigh the one that sees it does not.
+			against := m.Observe(append(looks, l))
+			lost := 29 - count(unseen, policy.ObservedTrue)
+			if lost == 0 && !strings.HasSuffix(l.ID(), ":action_grant") && !strings.HasPrefix(l.ID(), observe.Apart) {
+				t.Error("no control rests on this look")
+			}
+			if count(against, policy.ObservedFalse) != lost || (policy.Contradicted(against) != nil) != (lost > 0) {
+				t.Errorf("%d observed false, not %d", count(against, policy.ObservedFalse), lost)
+			}
+		})
+	}
+}
+
+// TestObserveALooseManifest: the looks show what is so, whatever the manifest says.
+func TestObserveALooseManifest(t *testing.T) {
+	m, err := policy.ParseManifest(configs.Manifest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Controls.RuntimeSignerAccessibleToAgent = true
+	state := func(r observe.Result) string {
+		looks := everyLook()
+		for i := range looks {
+			if looks[i].ID() == "files:runtime_attestation" {
+				looks[i].Result = r
+			}
+		}
+		controls := m.Observe(looks)
+		return controls[slices.IndexFunc(controls, func(c policy.ObservedControl) bool { return c.Control == "runtimeSignerAccessibleToAgent" })].State
+	}
+	if got := state(observe.Contradicts); got != policy.ObservedTrue {
+		t.Errorf("an accessible key that is declared so is %s", got)
+	}
+	if got := state(observe.Holds); got != policy.ObservedFalse {
+		t.Errorf("a key out of reach that is declared accessible is %s", got)
+	}
+}
