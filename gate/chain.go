@@ -173,6 +173,8 @@ func (c *chain) verifyRuntime(context.Context) (err error) {
 		return evidence.Refuse("attestation_human", "the runtime attestation says that a human could interact with the run")
 	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID): // the session's list always counts
 		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
+	case !slices.Contains(s.Runtime.TriggerKinds, a.Trigger.Kind):
+		return evidence.Refuse("attestation_trigger_kind", "the runtime policy does not allow runs that a %q caused", a.Trigger.Kind)
 	}
 	return all("runtime attestation",
 		equal{a.Mode, evidence.ModeAutonomous, "attestation_mode", "mode"},

@@ -658,6 +658,9 @@ func TestEveryCodeOfTheChain(t *testing.T) {
 	for _, r := range slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), formRows()) {
 		covered[r.code] = true
 	}
+	for _, b := range breaches() {
+		covered[b.code] = true
+	}
 	for _, c := range problem.Codes() {
 		for _, prefix := range []string{"deployment_", "origin_", "receipt_", "decision_", "grant_", "attestation_", "session_human", "session_user"} {
 			if strings.HasPrefix(c.Name, prefix) && !covered[c.Name] {

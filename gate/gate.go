@@ -179,7 +179,7 @@ func (g *Gate) runtime() *challenge.WantRuntime {
 		ids = g.strict.Session.RuntimeIDs
 	}
 	return &challenge.WantRuntime{
-		Issuers: r.Issuers, KeyIDs: r.KeyIDs, RuntimeIDs: ids, TriggerKinds: g.strict.Receipt.Kinds, TriggerSources: g.strict.Receipt.Sources,
+		Issuers: r.Issuers, KeyIDs: r.KeyIDs, RuntimeIDs: ids, TriggerKinds: r.TriggerKinds, TriggerSources: g.strict.Receipt.Sources,
 		PolicyHash: r.PolicyHash, EnvironmentHash: r.EnvironmentHash, MaxAge: r.MaxAge,
 	}
 }

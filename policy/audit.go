@@ -39,7 +39,7 @@ func (m *Manifest) Audit() []Issue {
 	}
 	a.lists(m.lists())
 	a.requirements(m.requirements())
-	a.denied(m.AgentSessionReceiptPolicy.DeniedInputKinds)
+	a.denied(m.AgentSessionReceiptPolicy.DeniedInputKinds, deniedInputKinds, "agent_session_input_kind_", sessionPath+".deniedInputKinds", "input kind")
 	a.hashes(m.hashes())
 	for _, d := range m.durations() {
 		a.duration(d)
@@ -85,6 +85,20 @@ func (a *audit) runtime(p *RuntimePolicy) {
 	a.lists(p.lists())
 	a.requirements(p.requirements())
 	a.hashes(p.hashes())
+	a.triggers(p)
+}
+
+// triggers audits what a runtime policy may say of the run beside its defaults.
+func (a *audit) triggers(p *RuntimePolicy) {
+	a.when(p.RequiredMode != "" && p.RequiredMode != evidence.ModeAutonomous, "runtime_mode_unsafe", runtimePath+".requiredMode",
+		"The policy asks for a run that is not autonomous.", "Leave it out, or write "+evidence.ModeAutonomous+".")
+	a.when(beyond(p.AllowedTriggerKinds, autonomousKinds) || slices.Contains(p.AllowedTriggerKinds, ""), "runtime_trigger_kinds_unsafe", runtimePath+".allowedTriggerKinds",
+		"The list holds something that no strict policy accepts.", "Choose from "+strings.Join(autonomousKinds, ", ")+".")
+	if len(p.DeniedTriggerKinds) > 0 {
+		a.denied(p.DeniedTriggerKinds, deniedTriggerKinds, "runtime_trigger_kind_", runtimePath+".deniedTriggerKinds", "trigger kind")
+	}
+	a.when(len(p.TriggerReceiptPolicy.AllowedKinds) > 0 && len(p.triggerKinds()) == 0, "runtime_trigger_kinds_none", runtimePath+".allowedTriggerKinds",
+		"No kind of trigger is left that both this policy and triggerReceiptPolicy allow, so no post can satisfy both.", "Allow a kind in both.")
 }
 
 // role audits what all policies have in common.
@@ -122,10 +136,10 @@ func (a *audit) requirements(rows []requirement) {
 	}
 }
 
-func (a *audit) denied(kinds []string) {
-	for _, kind := range deniedInputKinds {
-		a.when(!slices.Contains(kinds, kind), "agent_session_input_kind_"+kind+"_not_denied", sessionPath+".deniedInputKinds",
-			"The list does not deny the input kind "+kind+".", "Add "+kind+" to the list.")
+// denied demands that a list of what is denied holds all that every strict policy denies.
+func (a *audit) denied(kinds, all []string, code, path, what string) {
+	for _, kind := range all {
+		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path, "The list does not deny the "+what+" "+kind+".", "Add "+kind+" to the list.")
 	}
 }
 

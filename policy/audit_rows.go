@@ -6,12 +6,14 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// What may stand in an allowlist of a strict policy, and what has to stand in the list of denied input kinds.
+// What may stand in an allowlist of a strict policy, and what has to stand in the lists of what is denied.
 var (
 	autonomousKinds  = []string{evidence.TriggerSourceEvent, evidence.TriggerScheduled, evidence.TriggerAutonomousPolicy}
 	verifiedMethods  = []string{evidence.MethodWebhookSignature, evidence.MethodSchedulerLock, evidence.MethodPolicyEngineDecision, evidence.MethodQueueClaim, evidence.MethodExternalAttestation}
 	protectedCustody = []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}
 	deniedInputKinds = []string{evidence.InputHumanPrompt, evidence.InputManualShell, evidence.TriggerUnknown}
+
+	deniedTriggerKinds = []string{evidence.TriggerHumanRequest, evidence.TriggerUnknown}
 )
 
 // The rows of the audit. A new field of the manifest is one more row here.

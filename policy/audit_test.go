@@ -171,7 +171,18 @@ func TestWeakFields(t *testing.T) {
 		"a shared secret for grants": {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyIDs = []string{"mac:1"} }, []string{"action_grant_key_ids_shared grantPolicy.allowedKeyIds"}},
 		"two versions for one role":  {func(m *policy.Manifest) { m.GrantPolicy.AllowedKeyIDs = []string{"g:v1", "g:v2"} }, nil},
 		"a narrower custody":         {func(m *policy.Manifest) { m.RuntimePolicy.AllowedKeyCustody = []string{"hardware_backed"} }, nil},
-		"any runtime":                {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
+		"another mode":               {func(m *policy.Manifest) { m.RuntimePolicy.RequiredMode = "interactive" }, []string{"runtime_mode_unsafe runtimePolicy.requiredMode"}},
+		"the mode said again":        {func(m *policy.Manifest) { m.RuntimePolicy.RequiredMode = "autonomous" }, nil},
+		"a human as trigger": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled", "human_request"} },
+			[]string{"runtime_trigger_kinds_unsafe runtimePolicy.allowedTriggerKinds"}},
+		"an empty trigger": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled", ""} },
+			[]string{"runtime_trigger_kinds_unsafe runtimePolicy.allowedTriggerKinds"}},
+		"a human's trigger not denied": {func(m *policy.Manifest) { m.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"} },
+			[]string{"runtime_trigger_kind_human_request_not_denied runtimePolicy.deniedTriggerKinds", "runtime_trigger_kind_unknown_not_denied runtimePolicy.deniedTriggerKinds"}},
+		"no trigger left": {func(m *policy.Manifest) {
+			m.RuntimePolicy.AllowedTriggerKinds, m.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}, []string{"human_request", "unknown", "scheduled"}
+		}, []string{"runtime_trigger_kinds_none runtimePolicy.allowedTriggerKinds"}},
+		"any runtime": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := example(t)
@@ -229,6 +240,10 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 	p = policy.DefaultRuntimePolicy(p)
 	if !p.TriggerReceiptPolicy.RequireOriginProof || p.MaxAttestationAgeMs != 15_000 {
 		t.Errorf("not strict: %+v", p)
+	}
+	if p.RequiredMode != "autonomous" || !slices.Equal(p.DeniedTriggerKinds, []string{"human_request", "unknown"}) ||
+		!slices.Equal(p.AllowedTriggerKinds, []string{"source_event", "scheduled", "autonomous_policy"}) {
+		t.Errorf("open to humans: %+v", p)
 	}
 	wantIssues(t, policy.AuditRuntimePolicy(p))
 	p.TriggerReceiptPolicy.AllowedIssuers = p.AllowedIssuers

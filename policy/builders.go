@@ -1,6 +1,10 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/actionproof/mediator/evidence"
+)
 
 // defaultFreshMs is the freshness that the seed's examples use throughout, in milliseconds.
 const defaultFreshMs = 15_000
@@ -17,6 +21,9 @@ func DefaultRuntimePolicy(p RuntimePolicy) RuntimePolicy {
 	} {
 		*required = true
 	}
+	if p.RequiredMode == "" {
+		p.RequiredMode = evidence.ModeAutonomous
+	}
 	for _, ms := range []*int64{&p.MaxAttestationAgeMs, &receipt.MaxReceiptAgeMs, &origin.MaxProofAgeMs} {
 		if *ms == 0 {
 			*ms = defaultFreshMs
@@ -26,7 +33,8 @@ func DefaultRuntimePolicy(p RuntimePolicy) RuntimePolicy {
 		list *[]string
 		all  []string
 	}{
-		{&p.AllowedKeyCustody, protectedCustody}, {&receipt.AllowedKinds, autonomousKinds}, {&origin.AllowedKinds, autonomousKinds},
+		{&p.AllowedKeyCustody, protectedCustody}, {&p.AllowedTriggerKinds, autonomousKinds}, {&p.DeniedTriggerKinds, deniedTriggerKinds},
+		{&receipt.AllowedKinds, autonomousKinds}, {&origin.AllowedKinds, autonomousKinds},
 		{&origin.AllowedVerificationMethods, verifiedMethods},
 	} {
 		if len(*open.list) == 0 {

@@ -43,14 +43,18 @@ type KeyCustody struct {
 	RequireNonExportableKey bool     `yaml:"requireNonExportableKey" json:"requireNonExportableKey"`
 }
 
-// RuntimePolicy is for the runtime attestation (seed: runtimePolicy). Not settings, because strict policy knows one answer: the
-// mode is autonomous, no human interacts, and the keys of runtime, trigger mediator and source verifier are external or
-// hardware-backed and not exportable. The last two can be said again, to say less than both custody classes.
+// RuntimePolicy is for the runtime attestation (seed: runtimePolicy, runtimeAttestationPolicy). What may be left out has the strict
+// answer as its default, and a manifest can only say it again or demand more: the mode is autonomous, the trigger is of a kind that is
+// no human's, and the keys of runtime, trigger mediator and source verifier are external or hardware-backed and not exportable. That
+// no human interacts is always demanded.
 type RuntimePolicy struct {
 	Allowed                 `yaml:",inline"`
 	AllowedKeyCustody       []string      `yaml:"allowedKeyCustody,omitempty" json:"allowedKeyCustody,omitempty"`
 	RequireNonExportableKey bool          `yaml:"requireNonExportableKey,omitempty" json:"requireNonExportableKey,omitempty"`
 	AllowedRuntimeIDs       []string      `yaml:"allowedRuntimeIds,omitempty" json:"allowedRuntimeIds,omitempty"` // empty leaves it to agentSessionReceiptPolicy
+	AllowedTriggerKinds     []string      `yaml:"allowedTriggerKinds,omitempty" json:"allowedTriggerKinds,omitempty"`
+	DeniedTriggerKinds      []string      `yaml:"deniedTriggerKinds,omitempty" json:"deniedTriggerKinds,omitempty"`
+	RequiredMode            string        `yaml:"requiredMode,omitempty" json:"requiredMode,omitempty"`
 	MaxAttestationAgeMs     int64         `yaml:"maxAttestationAgeMs" json:"maxAttestationAgeMs"`
 	RequiredPolicyHash      string        `yaml:"requiredPolicyHash" json:"requiredPolicyHash"` // see Rules.Hash
 	RequiredEnvironmentHash string        `yaml:"requiredEnvironmentHash" json:"requiredEnvironmentHash"`

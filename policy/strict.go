@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ type DeploymentExpected struct {
 type RuntimeExpected struct {
 	evidence.Expected
 	RuntimeIDs      []string // empty accepts any runtime id that the session receipt and decision agree with
+	TriggerKinds    []string // those that both the runtime policy and the receipt's policy allow
 	PolicyHash      string
 	EnvironmentHash string
 }
@@ -120,7 +122,7 @@ func (p RuntimePolicy) strict() *Strict {
 	receipt, origin := p.TriggerReceiptPolicy, p.TriggerReceiptPolicy.OriginProofPolicy
 	return &Strict{
 		Runtime: RuntimeExpected{
-			Expected: p.expected(p.MaxAttestationAgeMs, custody), RuntimeIDs: p.AllowedRuntimeIDs,
+			Expected: p.expected(p.MaxAttestationAgeMs, custody), RuntimeIDs: p.AllowedRuntimeIDs, TriggerKinds: p.triggerKinds(),
 			PolicyHash: p.RequiredPolicyHash, EnvironmentHash: p.RequiredEnvironmentHash,
 		},
 		Receipt: ReceiptExpected{
@@ -133,6 +135,17 @@ func (p RuntimePolicy) strict() *Strict {
 			EvidenceHash: origin.RequiredEvidenceHash,
 		},
 	}
+}
+
+// triggerKinds are the kinds of trigger that an attestation may name: what the receipt's policy allows, narrowed by the runtime's own.
+func (p RuntimePolicy) triggerKinds() []string {
+	var kinds []string
+	for _, kind := range p.TriggerReceiptPolicy.AllowedKinds {
+		if (len(p.AllowedTriggerKinds) == 0 || slices.Contains(p.AllowedTriggerKinds, kind)) && !slices.Contains(p.DeniedTriggerKinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 func (a Allowed) expected(maxAgeMs int64, k KeyCustody) evidence.Expected {

@@ -10,6 +10,7 @@ var gateCodes = []Code{
 	{Name: "attestation_event_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The runtime attestation is for another event", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "attestation_human", Status: http.StatusForbidden, Step: "gate", Title: "The runtime says that a human could interact with the run", Remedy: "Only runs without a human stand behind a post; session.access declares who can reach it."},
 	{Name: "attestation_mode", Status: http.StatusForbidden, Step: "gate", Title: "The run was not autonomous", Remedy: "Only runs in mode autonomous stand behind a post."},
+	{Name: "attestation_trigger_kind", Status: http.StatusForbidden, Step: "gate", Title: "The runtime policy does not allow this kind of trigger", Remedy: "Add the kind to allowedTriggerKinds of runtimePolicy, or take it off deniedTriggerKinds, and certify the manifest again."},
 	{Name: "attestation_other_receipt", Status: http.StatusForbidden, Step: "gate", Title: "The runtime attestation rests on another trigger receipt", Remedy: "Send the attestation with the receipt that it rests on."},
 	{Name: "attestation_runtime_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The runtime attestation is for another runtime", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "decision_action_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The policy decision is for another action", Remedy: "Send the artifacts that were issued for this call, all of them."},

@@ -175,20 +175,32 @@ func (k *Kit) Rotate(t testing.TB, purpose string) {
 	}
 }
 
-// Trust makes a trust bundle from the kit's certificates and further ones.
-func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
+// roots are the two roots, as a verifier pins them.
+func (k *Kit) roots(t testing.TB) (roots []evidence.Root) {
 	t.Helper()
-	var roots []evidence.Root
 	for _, purpose := range []string{evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate} {
 		key := k.Key(t, purpose)
 		roots = append(roots, evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: purpose})
 	}
+	return roots
+}
+
+// Believe makes a trust bundle of one certificate, and returns why it is refused.
+func (k *Kit) Believe(t testing.TB, certificate string) error {
+	t.Helper()
+	_, err := evidence.NewTrust(k.roots(t), []string{certificate}, k.Strict.Signers)
+	return err
+}
+
+// Trust makes a trust bundle from the kit's certificates and further ones.
+func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
+	t.Helper()
 	for _, purpose := range Roles {
 		if c := k.Certificates[purpose]; c != "" {
 			more = append(more, c)
 		}
 	}
-	return must(evidence.NewTrust(roots, more, k.Strict.Signers))(t)
+	return must(evidence.NewTrust(k.roots(t), more, k.Strict.Signers))(t)
 }
 
 // TrustWithout makes a trust bundle that lacks the certificate of one purpose, and holds further ones.

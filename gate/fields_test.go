@@ -1,0 +1,307 @@
+package gate_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/policy"
+)
+
+// violation breaks what one field of the manifest demands, and returns what the gate says to it.
+type violation func(t *testing.T, k *gatetest.Kit) error
+
+// under puts an edited manifest in force, certified anew, for keys and chains that were made under the example.
+func under(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) {
+	t.Helper()
+	m := *k.Manifest
+	edit(&m)
+	s, err := m.Strict()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Manifest, k.Strict = &m, s
+	k.Deployment = k.Certify(t, &m)
+	k.Verifier.SetTrust(k.Trust(t))
+	if k.Gate, err = gate.New(gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: k.Verifier, Strict: s}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func admit(t *testing.T, k *gatetest.Kit, r gate.AdmitRequest) error {
+	t.Helper()
+	var used gatetest.Used
+	_, err := k.Gate.Admit(context.Background(), r, used.Consume)
+	return err
+}
+
+// late is longer than an artifact of one second's age is accepted, with the skew that is tolerated, and shorter than the example's 15 s.
+const late = 5 * time.Second
+
+// narrowed holds a chain that is valid under the example against a manifest that demands something else.
+func narrowed(edit func(*policy.Manifest)) violation { return aged(0, edit) }
+
+// aged is narrowed, some time after the chain was made.
+func aged(by time.Duration, edit func(*policy.Manifest)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		r := k.Chain(t)
+		under(t, k, edit)
+		r.Envelope.DeploymentCertificate = k.Deployment
+		k.Clock.Advance(by)
+		return admit(t, k, r)
+	}
+}
+
+// posted is aged for the post itself: capability and request proof.
+func posted(by time.Duration, edit func(*policy.Manifest)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		r := authorizing(t, k)
+		under(t, k, edit)
+		k.Clock.Advance(by)
+		_, err := k.Gate.Authorize(context.Background(), r)
+		return err
+	}
+}
+
+// planning makes the chain itself break the demand.
+func planning(p gatetest.Plan) violation {
+	return func(t *testing.T, k *gatetest.Kit) error { return admit(t, k, k.Build(t, p)) }
+}
+
+// without empties one claim of an artifact.
+func without[C any](claim string, kind evidence.Kind[C], at func(*evidence.Envelope) *string) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		r := k.Chain(t)
+		token := at(&r.Envelope)
+		*token = reclaim(kind.Purpose, kind, func(c map[string]any) { c[claim] = "" })(t, k, *token)
+		return admit(t, k, r)
+	}
+}
+
+// unproven empties one claim of the request proof.
+func unproven(claim string) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		r := authorizing(t, k)
+		r.RequestProof = reclaim(evidence.PurposeRequestProof, evidence.RequestProofKind, func(c map[string]any) { c[claim] = "" })(t, k, r.RequestProof)
+		_, err := k.Gate.Authorize(context.Background(), r)
+		return err
+	}
+}
+
+// vouched has the registry say something else of the key for a purpose.
+func vouched(purpose string, change func(*evidence.SignerCertificate)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		r := authorizing(t, k)
+		c := gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[purpose], change)
+		k.Verifier.SetTrust(k.TrustWithout(t, purpose, c))
+		if purpose == evidence.PurposeRequestProof {
+			_, err := k.Gate.Authorize(context.Background(), r)
+			return err
+		}
+		return admit(t, k, k.Chain(t))
+	}
+}
+
+// unsafe is a manifest that is not put in force at all.
+func unsafe(edit func(*policy.Manifest)) violation {
+	return func(_ *testing.T, k *gatetest.Kit) error {
+		edit(k.Manifest)
+		_, err := k.Manifest.Strict()
+		return err
+	}
+}
+
+func exportable(c *evidence.SignerCertificate) { c.KeyExportable = true }
+
+// common are the fields of a policy that all have: other issuers, audiences and keys, hardware alone, and one second of age.
+func common(at string, allowed func(*policy.Manifest) *policy.Allowed, age string, ms func(*policy.Manifest) *int64, try func(time.Duration, func(*policy.Manifest)) violation) map[string]breach {
+	return map[string]breach{
+		at + ".allowedIssuers":   {"issuer_not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedIssuers = []string{"other"} })},
+		at + ".allowedAudiences": {"audience_not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedAudiences = []string{"other"} })},
+		at + ".allowedKeyIds":    {"key_not_allowed", try(0, func(m *policy.Manifest) { allowed(m).AllowedKeyIDs = []string{"other-key"} })},
+		at + "." + age:           {"too_old", try(late, func(m *policy.Manifest) { *ms(m) = 1000 })},
+	}
+}
+
+// breach is a violation and the code that refuses it.
+type breach struct {
+	code string
+	try  violation
+}
+
+func breaches() map[string]breach {
+	type (
+		m = *policy.Manifest
+		c = evidence.SignerCertificate
+	)
+	hardware := []string{evidence.CustodyHardwareBacked}
+	receiptOf := func(m m) *policy.ReceiptPolicy { return &m.RuntimePolicy.TriggerReceiptPolicy }
+	originOf := func(m m) *policy.OriginPolicy { return &receiptOf(m).OriginProofPolicy }
+	sessionOf := func(m m) *policy.SessionPolicy { return &m.AgentSessionReceiptPolicy }
+	both := func(set func(m, string)) func(m) { return func(m m) { set(m, other) } }
+	rows := map[string]breach{
+		"version": {"deployment_unsafe", unsafe(func(m m) { m.Version = "1.1" })},
+		"deploymentId": {"deployment_id_not_allowed", func(t *testing.T, k *gatetest.Kit) error {
+			old := k.Deployment
+			under(t, k, func(m m) {
+				m.DeploymentID, m.DeploymentCertificatePolicy.AllowedDeploymentIDs = "other", []string{"other", m.DeploymentID}
+			})
+			r := k.Chain(t)
+			r.Envelope.DeploymentCertificate = old
+			return admit(t, k, r)
+		}},
+		"controls":           {"deployment_unsafe", unsafe(func(m m) { m.Controls.ConsumeCapability = false })},
+		"maxChallengeAgeMs":  {"too_old", aged(late, func(m m) { m.MaxChallengeAgeMs = 1000 })},
+		"maxCapabilityAgeMs": {"too_old", posted(late, func(m m) { m.MaxCapabilityAgeMs = 1000 })},
+		"capabilityTtlMs": {"expired", func(t *testing.T, k *gatetest.Kit) error {
+			under(t, k, func(m m) { m.CapabilityTTLMs = 1000 })
+			r := authorizing(t, k)
+			k.Clock.Advance(late)
+			_, err := k.Gate.Authorize(context.Background(), r)
+			return err
+		}},
+
+		"runtimePolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.RuntimePolicy.AllowedKeyCustody = hardware })},
+		"runtimePolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeRuntimeAttestation, exportable)},
+		"runtimePolicy.allowedRuntimeIds":       {"runtime_not_allowed", narrowed(func(m m) { m.RuntimePolicy.AllowedRuntimeIDs = []string{"worker-2"} })},
+		"runtimePolicy.allowedTriggerKinds":     {"attestation_trigger_kind", narrowed(func(m m) { m.RuntimePolicy.AllowedTriggerKinds = []string{evidence.TriggerScheduled} })},
+		"runtimePolicy.deniedTriggerKinds": {"attestation_trigger_kind", narrowed(func(m m) {
+			m.RuntimePolicy.DeniedTriggerKinds = []string{evidence.TriggerHumanRequest, evidence.TriggerUnknown, evidence.TriggerSourceEvent}
+		})},
+		"runtimePolicy.requiredMode":       {"attestation_mode", planning(gatetest.Plan{Attestation: func(a *evidence.RuntimeAttestation) { a.Mode = "interactive" }})},
+		"runtimePolicy.requiredPolicyHash": {"policy_hash_mismatch", narrowed(both(func(m m, h string) { m.RuntimePolicy.RequiredPolicyHash, sessionOf(m).RequiredPolicyHash = h, h }))},
+		"runtimePolicy.requiredEnvironmentHash": {"environment_mismatch", narrowed(both(func(m m, h string) {
+			m.RuntimePolicy.RequiredEnvironmentHash, sessionOf(m).RequiredEnvironmentHash = h, h
+		}))},
+
+		"runtimePolicy.triggerReceiptPolicy.allowedKinds":        {"trigger_kind_not_allowed", narrowed(func(m m) { receiptOf(m).AllowedKinds = []string{evidence.TriggerScheduled} })},
+		"runtimePolicy.triggerReceiptPolicy.allowedSources":      {"trigger_source_not_allowed", narrowed(func(m m) { receiptOf(m).AllowedSources = []string{"hooks"} })},
+		"runtimePolicy.triggerReceiptPolicy.requireEventId":      {"claims_malformed", without("eventId", evidence.TriggerReceiptKind, receipt)},
+		"runtimePolicy.triggerReceiptPolicy.requiredPayloadHash": {"trigger_pin_mismatch", narrowed(func(m m) { receiptOf(m).RequiredPayloadHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.requiredBindingHash": {"trigger_pin_mismatch", narrowed(func(m m) { receiptOf(m).RequiredBindingHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.requireOriginProof": {"artifact_missing", func(t *testing.T, k *gatetest.Kit) error {
+			r := k.Chain(t)
+			r.Envelope.OriginProof = ""
+			return admit(t, k, r)
+		}},
+		"runtimePolicy.triggerReceiptPolicy.requireVerifiedOriginProof": {"key_unknown", func(t *testing.T, k *gatetest.Kit) error {
+			return admit(t, k, k.Build(t, gatetest.Plan{Signers: signers(evidence.PurposeTriggerOriginProof, gatetest.StrangerKey(t, "stranger:v1"))}))
+		}},
+
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedKinds":   {"trigger_kind_not_allowed", narrowed(func(m m) { originOf(m).AllowedKinds = []string{evidence.TriggerScheduled} })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedSources": {"trigger_source_not_allowed", narrowed(func(m m) { originOf(m).AllowedSources = []string{"hooks"} })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedVerificationMethods": {"trigger_method_not_allowed", narrowed(func(m m) {
+			originOf(m).AllowedVerificationMethods = []string{evidence.MethodQueueClaim}
+		})},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEventId":       {"claims_malformed", without("eventId", evidence.TriggerOriginProofKind, origin)},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEvidenceId":    {"claims_malformed", without("evidenceId", evidence.TriggerOriginProofKind, origin)},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredPayloadHash":  {"trigger_pin_mismatch", narrowed(func(m m) { originOf(m).RequiredPayloadHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredBindingHash":  {"trigger_pin_mismatch", narrowed(func(m m) { originOf(m).RequiredBindingHash = other })},
+		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredEvidenceHash": {"trigger_pin_mismatch", narrowed(func(m m) { originOf(m).RequiredEvidenceHash = other })},
+
+		"signerCertificatePolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.SignerCertificatePolicy.AllowedKeyCustody = hardware })},
+		"signerCertificatePolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
+		"signerCertificatePolicy.denyAgentAccessible":     {"key_agent_accessible", vouched(evidence.PurposeActionGrant, func(c *c) { c.AccessibleToAgent = true })},
+		"signerCertificatePolicy.denyUserAccessible":      {"key_user_accessible", vouched(evidence.PurposeActionGrant, func(c *c) { c.AccessibleToUsers = true })},
+		"signerCertificatePolicy.requireSubjectPublicKeyHash": {"claims_malformed", func(t *testing.T, k *gatetest.Kit) error {
+			const purpose = evidence.PurposeSignerCertificate
+			token := reclaim(purpose, evidence.SignerCertificateKind, func(c map[string]any) { c["subjectPublicKeyHash"] = "" })(t, k, k.Certificates[evidence.PurposeActionGrant])
+			return k.Believe(t, token)
+		}},
+		"signerCertificatePolicy.requirePostQuantumSignature": {"second_signature_not_pinned", func(t *testing.T, k *gatetest.Kit) error {
+			k.Strict.Signers.RequirePostQuantum = true
+			return k.Believe(t, k.Certificates[evidence.PurposeActionGrant])
+		}},
+
+		"deploymentCertificatePolicy.allowedDeploymentIds": {"deployment_id_not_allowed", func(t *testing.T, k *gatetest.Kit) error {
+			r := k.Chain(t)
+			r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment, func(c *evidence.DeploymentCertificate) { c.DeploymentID = "other" })
+			return admit(t, k, r)
+		}},
+		"deploymentCertificatePolicy.requirePostQuantumSignature": {"second_signature_not_pinned", narrowed(func(m m) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })},
+
+		"agentSessionReceiptPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { sessionOf(m).AllowedKeyCustody = hardware })},
+		"agentSessionReceiptPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeAgentSession, exportable)},
+		"agentSessionReceiptPolicy.allowedRuntimeIds":       {"runtime_not_allowed", narrowed(func(m m) { sessionOf(m).AllowedRuntimeIDs = []string{"worker-2"} })},
+		"agentSessionReceiptPolicy.allowedInputKinds":       {"session_input_kind", narrowed(func(m m) { sessionOf(m).AllowedInputKinds = []string{evidence.TriggerScheduled} })},
+		"agentSessionReceiptPolicy.deniedInputKinds": {"session_input_kind", narrowed(func(m m) {
+			sessionOf(m).DeniedInputKinds = append(slices.Clone(sessionOf(m).DeniedInputKinds), evidence.TriggerSourceEvent)
+		})},
+		"agentSessionReceiptPolicy.requireChallengeId":                 {"claims_malformed", without("challengeId", evidence.SessionReceiptKind, session)},
+		"agentSessionReceiptPolicy.requireBindingHash":                 {"claims_malformed", without("bindingHash", evidence.SessionReceiptKind, session)},
+		"agentSessionReceiptPolicy.requireNoHumanPrompt":               {"session_human_prompt", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }})},
+		"agentSessionReceiptPolicy.requireNoHumanOperator":             {"session_human_operator", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanOperatorPresent = true }})},
+		"agentSessionReceiptPolicy.denyUserShellAccess":                {"session_user_shell", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.UserShellAccess = true }})},
+		"agentSessionReceiptPolicy.denyUserAccessibleAgentEnvironment": {"session_user_environment", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.AgentEnvironmentUserAccessible = true }})},
+		"agentSessionReceiptPolicy.requiredPolicyHash":                 {"policy_hash_mismatch", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.PolicyHash = other }})},
+		"agentSessionReceiptPolicy.requiredEnvironmentHash":            {"environment_mismatch", planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.EnvironmentHash = other }})},
+
+		"policyDecisionPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.PolicyDecisionPolicy.AllowedKeyCustody = hardware })},
+		"policyDecisionPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposePolicyDecision, exportable)},
+		"grantPolicy.allowedKeyCustody":                {"key_custody", narrowed(func(m m) { m.GrantPolicy.AllowedKeyCustody = hardware })},
+		"grantPolicy.requireNonExportableKey":          {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
+
+		"requestProofPolicy.allowedKeyCustody":       {"key_custody", posted(0, func(m m) { m.RequestProofPolicy.AllowedKeyCustody = hardware })},
+		"requestProofPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeRequestProof, exportable)},
+		"requestProofPolicy.requireBindingHash":      {"claims_malformed", unproven("bindingHash")},
+		"requestProofPolicy.requireCapabilityId":     {"claims_malformed", unproven("capabilityId")},
+	}
+	for _, p := range []map[string]breach{
+		common("runtimePolicy", func(m m) *policy.Allowed { return &m.RuntimePolicy.Allowed }, "maxAttestationAgeMs", func(m m) *int64 { return &m.RuntimePolicy.MaxAttestationAgeMs }, aged),
+		common("runtimePolicy.triggerReceiptPolicy", func(m m) *policy.Allowed { return &receiptOf(m).Allowed }, "maxReceiptAgeMs", func(m m) *int64 { return &receiptOf(m).MaxReceiptAgeMs }, aged),
+		common("runtimePolicy.triggerReceiptPolicy.originProofPolicy", func(m m) *policy.Allowed { return &originOf(m).Allowed }, "maxProofAgeMs", func(m m) *int64 { return &originOf(m).MaxProofAgeMs }, aged),
+		common("signerCertificatePolicy", func(m m) *policy.Allowed { return &m.SignerCertificatePolicy.Allowed }, "maxCertificateAgeMs", func(m m) *int64 { return &m.SignerCertificatePolicy.MaxCertificateAgeMs }, aged),
+		common("deploymentCertificatePolicy", func(m m) *policy.Allowed { return &m.DeploymentCertificatePolicy.Allowed }, "maxCertificateAgeMs", func(m m) *int64 { return &m.DeploymentCertificatePolicy.MaxCertificateAgeMs }, aged),
+		common("agentSessionReceiptPolicy", func(m m) *policy.Allowed { return &sessionOf(m).Allowed }, "maxReceiptAgeMs", func(m m) *int64 { return &sessionOf(m).MaxReceiptAgeMs }, aged),
+		common("policyDecisionPolicy", func(m m) *policy.Allowed { return &m.PolicyDecisionPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.PolicyDecisionPolicy.MaxProofAgeMs }, aged),
+		common("grantPolicy", func(m m) *policy.Allowed { return &m.GrantPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.GrantPolicy.MaxProofAgeMs }, aged),
+		common("requestProofPolicy", func(m m) *policy.Allowed { return &m.RequestProofPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.RequestProofPolicy.MaxProofAgeMs }, posted),
+	} {
+		for path, b := range p {
+			rows[path] = b
+		}
+	}
+	return rows
+}
+
+// TestEachFieldOfTheManifestIsEnforced violates each field of the manifest by itself: none of them is only words.
+func TestEachFieldOfTheManifestIsEnforced(t *testing.T) {
+	t.Parallel()
+	rows := breaches()
+	fields := manifestFields(reflect.TypeFor[policy.Manifest](), "")
+	for _, f := range fields {
+		if _, ok := rows[f]; !ok {
+			t.Errorf("no violation of %s", f)
+		}
+	}
+	for path, b := range rows {
+		if !slices.Contains(fields, path) {
+			t.Errorf("the manifest has no field %s", path)
+		}
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			gatetest.WantCode(t, b.try(t, gatetest.New(t)), b.code)
+		})
+	}
+}
+
+// manifestFields lists the fields of the manifest by path; the controls are one, as policy's tests flip each of them.
+func manifestFields(t reflect.Type, path string) (out []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		at := strings.Trim(path+"."+name, ".")
+		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[policy.Controls]() {
+			out = append(out, manifestFields(f.Type, at)...)
+			continue
+		}
+		out = append(out, at)
+	}
+	return out
+}
