@@ -654,7 +654,7 @@ func TestRefusals(t *testing.T) {
 func TestEveryCodeOfTheChain(t *testing.T) {
 	t.Parallel()
 	// Codes that other packages give, under names that begin alike.
-	covered := map[string]bool{"deployment_unsafe": true, "receipt_mismatch": true, "decision_request_malformed": true}
+	covered := map[string]bool{"deployment_unsafe": true, "deployment_contradicted": true, "receipt_mismatch": true, "decision_request_malformed": true}
 	for _, r := range slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), formRows()) {
 		covered[r.code] = true
 	}
