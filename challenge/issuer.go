@@ -59,7 +59,7 @@ func NewIssuer(secret evidence.Secret, o Options) (*Issuer, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	if err := o.valid(); err != nil {
+	if err := errors.Join(secret.Check(), o.valid()); err != nil {
 		return nil, err
 	}
 	o.Packs = slices.Clone(o.Packs)

@@ -14,8 +14,8 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 	if k.alg != algHS256 {
 		return zero, Refuse("jws_algorithm", "a %s is not verified with a shared secret", k.Typ)
 	}
-	if len(s.b) < minSecret {
-		return zero, errShortSecret
+	if err := s.Check(); err != nil {
+		return zero, err
 	}
 	p, err := parse(token, k.alg, k.Typ)
 	if err != nil {
@@ -45,7 +45,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now
 	if err != nil {
 		return zero, err
 	}
-	i := slices.IndexFunc(want.Secrets, func(s Secret) bool { return len(s.b) >= minSecret && s.id == p.header.Kid })
+	i := slices.IndexFunc(want.Secrets, func(s Secret) bool { return s.Check() == nil && s.id == p.header.Kid })
 	if i < 0 {
 		return zero, Refuse("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
 	}

@@ -331,18 +331,3 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParseEnvelope(f *testing.F) {
-	f.Add([]byte(`{"challengeToken":"t","response":{"challengeId":"c","answers":{}}}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		e, err := evidence.ParseEnvelope(raw)
-		if err != nil {
-			return
-		}
-		again, err := json.Marshal(e)
-		must(t, err)
-		if _, err := evidence.ParseEnvelope(again); err != nil && len(again) <= evidence.MaxEnvelope {
-			t.Errorf("what was parsed is refused when written again: %v", err)
-		}
-	})
-}

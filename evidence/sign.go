@@ -46,8 +46,8 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	case *k.custody(&c) != SharedSecret:
 		return "", Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
-	if len(s.b) < minSecret {
-		return "", errShortSecret
+	if err := s.Check(); err != nil {
+		return "", err
 	}
 	input, err := k.prepare(algHS256, s.id, &c)
 	if err != nil {
@@ -99,6 +99,14 @@ func NewSecret(b []byte) (Secret, error) {
 
 // KeyID returns the kid of what is authenticated with s, as a policy names it. It tells nothing of the secret.
 func (s Secret) KeyID() string { return s.id }
+
+// Check refuses a secret that [NewSecret] has not made.
+func (s Secret) Check() error {
+	if len(s.b) < minSecret {
+		return errShortSecret
+	}
+	return nil
+}
 
 func (s Secret) mac(input string) []byte {
 	m := hmac.New(sha256.New, s.b)

@@ -72,13 +72,3 @@ func TestTrustThatIsRefused(t *testing.T) {
 		})
 	}
 }
-
-func TestEnvelopeThatIsRefused(t *testing.T) {
-	for text, code := range map[string]string{
-		`{"grant":"a","grant":"b"}`: "envelope_malformed", `{"grant":"a","Grant":"b"}`: "envelope_malformed", `{"extra":1}`: "envelope_malformed", `x`: "envelope_malformed",
-		`{"grant":"` + strings.Repeat("a", evidence.MaxEnvelope) + `"}`: "envelope_too_large",
-	} {
-		_, err := evidence.ParseEnvelope([]byte(text))
-		wantCode(t, err, code)
-	}
-}

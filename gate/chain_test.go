@@ -976,6 +976,7 @@ func TestNew(t *testing.T) {
 	for name, drop := range map[string]func(*gate.Options){
 		"challenges": func(o *gate.Options) { o.Challenges = nil }, "issuer": func(o *gate.Options) { o.Issuer = "" },
 		"verifier": func(o *gate.Options) { o.Verifier = nil }, "strict": func(o *gate.Options) { o.Strict = nil },
+		"a secret": func(o *gate.Options) { o.Secret = evidence.Secret{} },
 	} {
 		o := whole
 		drop(&o)

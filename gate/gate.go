@@ -42,6 +42,9 @@ func New(o Options) (*Gate, error) {
 	if o.Challenges == nil || o.Issuer == "" || o.Verifier == nil || o.Strict == nil {
 		return nil, errors.New("gate: one of its parts is missing")
 	}
+	if err := o.Secret.Check(); err != nil {
+		return nil, err
+	}
 	return &Gate{challenges: o.Challenges, secret: o.Secret, issuer: o.Issuer, verifier: o.Verifier, strict: o.Strict}, nil
 }
 

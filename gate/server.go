@@ -122,6 +122,9 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 	if p.Bind == nil {
 		return a, nil, errors.New("gate: the middleware was given no Bind")
 	}
+	if name := wire.MethodOverride(r.Header); name != "" {
+		return a, nil, evidence.Refuse("header_refused", "the header %s would change the method that the request is bound to", name)
+	}
 	var ask AuthorizeRequest
 	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {
 		return a, nil, err

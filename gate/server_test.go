@@ -127,6 +127,9 @@ func (a *api) do(t testing.TB, r *http.Request) (status int, code string) {
 	}
 	defer resp.Body.Close()
 	var d problem.Details
+	if got := resp.Header.Get("WWW-Authenticate"); (got == "ActionProof") != (resp.StatusCode == http.StatusUnauthorized) {
+		t.Errorf("%d with the challenge %q", resp.StatusCode, got)
+	}
 	if resp.StatusCode >= 400 {
 		if resp.Header.Get("Content-Type") != problem.ContentType {
 			t.Errorf("a refusal came as %s", resp.Header.Get("Content-Type"))
@@ -181,6 +184,8 @@ func TestMiddleware(t *testing.T) {
 		{"an empty query", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.ForceQuery = true }},
 		{"another method", 403, "capability_binding_mismatch", func(r *http.Request) { r.Method = http.MethodPut }},
 		{"another spelling of the path", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.RawPath = "/%70osts" }},
+		{"a method override", 400, "header_refused", header("X-Http-Method-Override", "DELETE")},
+		{"a method override as CGI spells it", 400, "header_refused", header("X_http_method_override", "DELETE")},
 		{"proof and capability exchanged", 403, "jws_algorithm", func(r *http.Request) {
 			c, p := r.Header.Get(capability), r.Header.Get(proof)
 			r.Header.Set(capability, p)

@@ -16,6 +16,8 @@ type Code struct {
 	Step   string
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
+	// Authenticate is the challenge that a 401 goes with (RFC 9110 section 11.6.1).
+	Authenticate string
 	// RetryAfter is in seconds, where trying again later can help.
 	RetryAfter int
 }

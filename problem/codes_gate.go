@@ -36,7 +36,7 @@ var gateCodes = []Code{
 	{Name: "grant_subject_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The action grant is for another subject", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "proof_access_token", Status: http.StatusForbidden, Step: "proof", Title: "The request proof is for another access token", Remedy: "Let the mediator inject the credential; a stolen token does not post here."},
 	{Name: "proof_binding_mismatch", Status: http.StatusForbidden, Step: "proof", Title: "The request proof is for another binding", Remedy: "Send the artifacts that were issued for this call, all of them."},
-	{Name: "proof_missing", Status: http.StatusUnauthorized, Step: "proof", Title: "The request carries no evidence", Remedy: "Post through the mediator, which adds the capability and the request proof."},
+	{Name: "proof_missing", Status: http.StatusUnauthorized, Authenticate: "ActionProof", Step: "proof", Title: "The request carries no evidence", Remedy: "Post through the mediator, which adds the capability and the request proof."},
 	{Name: "proof_other_capability", Status: http.StatusForbidden, Step: "proof", Title: "The request proof is for another capability", Remedy: "Send the proof with the capability that it was made for."},
 	{Name: "session_binding_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The agent session receipt is for another binding", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "session_challenge_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The agent session receipt is for another challenge", Remedy: "Send the artifacts that were issued for this call, all of them."},

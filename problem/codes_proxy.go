@@ -41,7 +41,7 @@ var proxyCodes = []Code{
 	{Name: "internal_unknown", Status: http.StatusNotFound, Step: "internal", Title: "mediator.internal has no such page", Remedy: "Ask for /v1/event, /v1/event/next or /v1/ca.pem."},
 	{Name: "wait_malformed", Status: http.StatusBadRequest, Step: "internal", Title: "The wait is malformed", Remedy: "Write a duration such as wait=30s, at most 60s."},
 	{Name: "not_ready", Status: http.StatusServiceUnavailable, Step: "admin", Title: "The process is not ready", Remedy: "See its log for what it waits for.", RetryAfter: 1},
-	{Name: "endpoint_token", Status: http.StatusUnauthorized, Step: "admin", Title: "The endpoint needs its token", Remedy: "Send the bearer token of the endpoint."},
+	{Name: "endpoint_token", Status: http.StatusUnauthorized, Authenticate: "Bearer", Step: "admin", Title: "The endpoint needs its token", Remedy: "Send the bearer token of the endpoint."},
 	{Name: "post_unknown", Status: http.StatusNotFound, Step: "admin", Title: "There is no such record", Remedy: "mediator posts list shows the records that there are."},
 	{Name: "replayed", Status: http.StatusConflict, Step: "ledger", Title: "Something that is good once was used again", Remedy: "Make the call again; fresh artifacts are issued for it."},
 	{Name: "ledger_unavailable", Status: http.StatusServiceUnavailable, Step: "ledger", Title: "The ledger could not be read or written", Remedy: "See the log of the mediator; its disk may be full or read-only.", RetryAfter: 5},

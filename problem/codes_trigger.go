@@ -19,8 +19,8 @@ var triggerCodes = []Code{
 	{Name: "webhook_unknown", Status: http.StatusNotFound, Step: "trigger", Title: "There is no such webhook", Remedy: "Deliver to /hooks/NAME with the name of a configured source."},
 	{Name: "webhook_malformed", Status: http.StatusBadRequest, Step: "trigger", Title: "A delivery is malformed", Remedy: "Send the headers that the webhook's specification asks for, each once."},
 	{Name: "webhook_payload", Status: http.StatusBadRequest, Step: "trigger", Title: "A delivery's payload is not a JSON object", Remedy: "Have the sender deliver application/json."},
-	{Name: "webhook_signature", Status: http.StatusUnauthorized, Step: "trigger", Title: "A delivery's signature is wrong or missing", Remedy: "Give sender and trigger service the same secret."},
-	{Name: "webhook_timestamp", Status: http.StatusUnauthorized, Step: "trigger", Title: "A delivery's timestamp is too far off", Remedy: "Set the clocks of both machines by NTP."},
+	{Name: "webhook_signature", Status: http.StatusUnauthorized, Authenticate: "HMAC-SHA256", Step: "trigger", Title: "A delivery's signature is wrong or missing", Remedy: "Give sender and trigger service the same secret."},
+	{Name: "webhook_timestamp", Status: http.StatusUnauthorized, Authenticate: "HMAC-SHA256", Step: "trigger", Title: "A delivery's timestamp is too far off", Remedy: "Set the clocks of both machines by NTP."},
 	{Name: "webhook_too_large", Status: http.StatusRequestEntityTooLarge, Step: "trigger", Title: "A delivery is too large", Remedy: "Deliver smaller payloads."},
 	{Name: "query_malformed", Status: http.StatusBadRequest, Step: "any", Title: "A request to the mediator itself is malformed", Remedy: "Send what the documentation of the endpoint shows."},
 }

@@ -90,7 +90,7 @@ func TestEveryCodeIsInTheTable(t *testing.T) {
 		if !used[c.Name] {
 			t.Errorf("nobody uses the code %s", c.Name)
 		}
-		if c.Title == "" || c.Remedy == "" || c.Step == "" || c.Status < 400 {
+		if c.Title == "" || c.Remedy == "" || c.Step == "" || c.Status < 400 || (c.Status == http.StatusUnauthorized) != (c.Authenticate != "") {
 			t.Errorf("the row of %s is incomplete", c.Name)
 		}
 	}
@@ -107,8 +107,8 @@ func known(code string) bool {
 
 func TestWrite(t *testing.T) {
 	w := httptest.NewRecorder()
-	problem.Details{Status: http.StatusProxyAuthRequired, Code: "session_required", RetryAfter: 3}.Write(w)
-	for name, want := range map[string]string{"Content-Type": problem.ContentType, "Proxy-Authenticate": `Basic realm="mediator"`, "Retry-After": "3", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+	problem.Details{Status: http.StatusProxyAuthRequired, Code: "session_required", Authenticate: "Scheme", RetryAfter: 3}.Write(w)
+	for name, want := range map[string]string{"WWW-Authenticate": "Scheme", "Content-Type": problem.ContentType, "Proxy-Authenticate": `Basic realm="mediator"`, "Retry-After": "3", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}

@@ -29,6 +29,8 @@ type Details struct {
 	Post string `json:"post,omitempty"`
 	// Challenge is the challenge to solve, where that is what is asked.
 	Challenge json.RawMessage `json:"challenge,omitempty"`
+	// Authenticate is the value of WWW-Authenticate, where there is one.
+	Authenticate string `json:"-"`
 	// RetryAfter is in seconds; zero says nothing.
 	RetryAfter int `json:"-"`
 }
@@ -55,7 +57,7 @@ func From(err error) Details {
 func (c Code) details(detail string) Details {
 	return Details{
 		Type: "https://github.com/actionproof/mediator/blob/main/docs/errors.md#" + c.Name, Title: c.Title, Status: c.Status, Detail: detail,
-		Code: c.Name, Step: c.Step, Remedy: c.Remedy, RetryAfter: c.RetryAfter,
+		Code: c.Name, Step: c.Step, Remedy: c.Remedy, Authenticate: c.Authenticate, RetryAfter: c.RetryAfter,
 	}
 }
 
@@ -76,6 +78,9 @@ func (d Details) Write(w http.ResponseWriter) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	if d.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(d.RetryAfter))
+	}
+	if d.Authenticate != "" {
+		h.Set("WWW-Authenticate", d.Authenticate)
 	}
 	if d.Status == http.StatusProxyAuthRequired {
 		h.Set("Proxy-Authenticate", `Basic realm="mediator"`)

@@ -25,6 +25,8 @@ const (
 type call struct {
 	post  ledger.Post
 	begun bool // the intent is durable; from here on there is an outcome, not a refusal
+	// unsure is set when nobody knows whether the intent is durable. Nothing was sent.
+	unsure bool
 	// answered is set once a response has begun, so that no problem document follows it.
 	answered bool
 	// finished is set once the record is left, so that there is never a second.
@@ -90,12 +92,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	p.o.Metrics.observe(c.post)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Step)
 	defer cancel()
-	var err error
-	if c.begun {
-		err = p.o.Record.Finish(ctx, c.post)
-	} else {
-		err = p.o.Record.Record(ctx, c.post)
-	}
+	err := p.leave(ctx, c)
 	log := p.o.Log.Info
 	if err != nil {
 		log = p.o.Log.Error
@@ -108,6 +105,21 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 		return errors.Join(evidence.Refuse("ledger_unavailable", "the record of the call could not be kept"), err)
 	}
 	return nil
+}
+
+// leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight.
+func (p *Pipeline) leave(ctx context.Context, c *call) error {
+	if c.begun {
+		return p.o.Record.Finish(ctx, c.post)
+	}
+	if c.unsure {
+		failed := c.post
+		failed.State = ledger.StateFailed
+		if err := p.o.Record.Finish(ctx, failed); !errors.Is(err, ledger.ErrState) {
+			return err
+		}
+	}
+	return p.o.Record.Record(ctx, c.post)
 }
 
 // challengeRequired asks the agent to solve a challenge first.

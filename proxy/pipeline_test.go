@@ -52,6 +52,7 @@ type postRig struct {
 type memoryRecord struct {
 	t    *testing.T
 	fail error // what Begin answers
+	kept bool  // Begin keeps the intent although it fails
 
 	mu    sync.Mutex
 	posts map[string]ledger.Post
@@ -61,21 +62,24 @@ type memoryRecord struct {
 func (m *memoryRecord) Begin(_ context.Context, p ledger.Post, keys ...ledger.Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.fail != nil {
+	if m.fail != nil && !m.kept {
 		return m.fail
 	}
 	if _, ok := m.posts[p.ID]; ok || p.State != ledger.StateForwarding || len(keys) == 0 {
 		m.t.Errorf("Begin of %s: state %s, %d keys", p.ID, p.State, len(keys))
 	}
 	m.posts[p.ID] = p
-	return nil
+	return m.fail
 }
 
 func (m *memoryRecord) Finish(_ context.Context, p ledger.Post) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if was, ok := m.posts[p.ID]; !ok || was.State != ledger.StateForwarding {
-		m.t.Errorf("Finish of %s, which had not begun or was finished", p.ID)
+		if m.fail == nil {
+			m.t.Errorf("Finish of %s, which had not begun or was finished", p.ID)
+		}
+		return ledger.ErrState
 	}
 	m.posts[p.ID] = p
 	m.order = append(m.order, p.ID)
@@ -410,6 +414,17 @@ func TestEachStepFailsClosed(t *testing.T) {
 		p := newPostRig(t, created, nil)
 		p.record.fail = &ledger.ConsumedError{Key: ledger.Key{Kind: "capability", ID: "cap_1"}}
 		p.wantRefused("replayed", "POST", "/posts", "{}")
+	})
+	t.Run("nobody knows whether the intent is durable", func(t *testing.T) {
+		for kept, state := range map[bool]ledger.State{true: ledger.StateFailed, false: ledger.StateRefused} {
+			p := newPostRig(t, created, nil)
+			p.record.fail, p.record.kept = ledger.Unavailable("commit", errors.New("connection lost")), kept
+			_, answer := p.send("POST", "/posts", "{}")
+			rec, n := p.record.last()
+			if !strings.Contains(answer, `"code":"ledger_unavailable"`) || len(p.sent) != 0 || n != 1 || rec.State != state || rec.Code != "ledger_unavailable" {
+				t.Errorf("kept %t: got %s, %d calls sent, %d records, %+v", kept, answer, len(p.sent), n, rec)
+			}
+		}
 	})
 	t.Run("evidence for another event", func(t *testing.T) {
 		p := newPostRig(t, created, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/wire"
 )
 
 // posting is one post on its way, from its content to its outcome.
@@ -79,15 +81,10 @@ func (t *posting) close() {
 	}
 }
 
-// methodOverrides would let a server act on another method than the one that is bound.
-var methodOverrides = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
-
 // readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
 func (p *Pipeline) readPost(w http.ResponseWriter, t *posting) error {
-	for _, name := range methodOverrides {
-		if t.r.Header.Get(name) != "" {
-			return evidence.Refuse("header_refused", "the header %s would change the method that the call is bound to", name)
-		}
+	if name := wire.MethodOverride(t.r.Header); name != "" {
+		return evidence.Refuse("header_refused", "the header %s would change the method that the call is bound to", name)
 	}
 	resource := t.r.Method + " " + t.r.URL.EscapedPath()
 	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
@@ -289,6 +286,7 @@ func (p *Pipeline) consume(ctx context.Context, t *posting) error {
 	t.post.State = ledger.StateForwarding
 	if err := p.o.Record.Begin(ctx, t.post, t.keys...); err != nil {
 		t.post.State = ledger.StateRefused
+		t.unsure = !errors.Is(err, ledger.ErrConsumed)
 		return t.check(CheckSingleUse, err)
 	}
 	t.begun = true

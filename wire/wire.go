@@ -68,7 +68,7 @@ type Peer struct {
 	Name, Unavailable string
 }
 
-// Call posts ask to url and reads the answer. A problem document comes back as an error with its code; whatever else goes wrong is
+// Call posts ask to url and reads the answer, strictly: one document with no other members than answer has. A problem document comes back as an error with its code; whatever else goes wrong is
 // the peer's being unavailable.
 func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	body, err := json.Marshal(ask)
@@ -94,12 +94,12 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 		}
 		return evidence.Refuse(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
 	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer))
-	if err != nil {
-		return evidence.Refuse(p.Unavailable, "the answer of %s broke off", p.Name)
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
+	if err != nil || len(raw) > MaxAnswer {
+		return evidence.Refuse(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
 	}
-	if err := json.Unmarshal(raw, answer); err != nil {
-		return evidence.Refuse(p.Unavailable, "the answer of %s cannot be read", p.Name)
+	if err := decode(raw, answer); err != nil {
+		return evidence.Refuse(p.Unavailable, "the answer of %s cannot be read: %v", p.Name, err)
 	}
 	return nil
 }

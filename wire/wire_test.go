@@ -2,11 +2,13 @@ package wire_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/wire"
@@ -82,5 +84,63 @@ func TestReadIsStrictAndBounded(t *testing.T) {
 				t.Errorf("got %d", resp.StatusCode)
 			}
 		})
+	}
+}
+
+// TestCallIsStrictAndBounded gives answers that are not of the form that was asked for.
+func TestCallIsStrictAndBounded(t *testing.T) {
+	type inner struct {
+		A string `json:"a"`
+	}
+	type embedded struct {
+		E int `json:"e"`
+	}
+	type answer struct {
+		embedded
+		List  []inner           `json:"list"`
+		Map   map[string]inner  `json:"map"`
+		Next  *inner            `json:"next"`
+		Raw   json.RawMessage   `json:"raw"`
+		Time  time.Time         `json:"time"`
+		Bytes []byte            `json:"bytes"`
+		Names map[string]string `json:"names"`
+	}
+	const whole = `{"e":1,"list":[{"a":"x"},{}],"map":{"k":{"a":"x"}},"next":{"a":"x"},"raw":{"n":12345678901234567890,"n":[]},"time":"2026-11-20T12:00:00Z","bytes":"AA==","names":{}}`
+	for name, tt := range map[string]struct {
+		body string
+		ok   bool
+	}{
+		"as asked": {whole, true}, "with white space": {" " + whole + "\n\n", true}, "nothing in it": {`{}`, true},
+		"null in it":     {`{"list":null,"map":null,"next":null,"raw":null}`, true},
+		"unknown member": {`{"x":1}`, false}, "unknown member in a list": {`{"list":[{"a":"x"},{"b":1}]}`, false},
+		"unknown member in a map": {`{"map":{"k":{"b":1}}}`, false}, "unknown member behind a pointer": {`{"next":{"b":1}}`, false},
+		"a member twice": {`{"e":1,"e":1}`, false}, "a key twice": {`{"names":{"k":"a","k":"b"}}`, false}, "another case": {`{"List":[]}`, false},
+		"text after it": {whole + `x`, false}, "two documents": {`{}{}`, false}, "half of it": {whole[:len(whole)-1], false}, "empty": {``, false},
+		"another type": {`{"list":{}}`, false}, "no object": {`[]`, false}, "too large": {`{}` + strings.Repeat(" ", wire.MaxAnswer), false},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(tt.body)) }))
+		p := wire.Peer{HTTP: s.Client(), Name: "the peer", Unavailable: "gate_unavailable"}
+		var got answer
+		err := p.Call(t.Context(), s.URL, ask{}, &got)
+		if tt.ok && err != nil || !tt.ok && codeOf(err) != "gate_unavailable" {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if tt.body == whole && (got.E != 1 || len(got.List) != 2 || got.Next.A != "x" || len(got.Raw) == 0 || got.Time.IsZero()) {
+			t.Errorf("got %+v", got)
+		}
+		s.Close()
+	}
+}
+
+func TestMethodOverride(t *testing.T) {
+	for name, want := range map[string]bool{
+		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true, "X_HTTP_Method_Override": true, "X-Http-Methods": false, "Accept": false,
+	} {
+		if got := wire.MethodOverride(http.Header{name: {""}, "Content-Type": {"a"}}); (got == name) != want {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+	if wire.MethodOverride(nil) != "" {
+		t.Error("there is an override without headers")
 	}
 }

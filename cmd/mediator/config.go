@@ -211,7 +211,8 @@ type actionConfig struct {
 	Content string `yaml:"content"`
 	// MaxBody bounds the body in bytes. Default 1048576.
 	MaxBody int64 `yaml:"maxBody"`
-	// Query admits a query, which then is part of the resource. Default false.
+	// Query admits a query, which then is part of the resource: in the evidence and in the record, where a secret in it would be kept.
+	// Default false.
 	Query bool `yaml:"query"`
 	// Credential is injected in place of whatever the agent sent.
 	Credential *credentialConfig `yaml:"credential"`
