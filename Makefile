@@ -3,13 +3,16 @@ SHELL := /bin/bash
 GO    ?= go
 BIN   := bin/mediator
 
-.PHONY: help build demo test check fmt vet lint vuln fuzz bench docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz bench docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 build: ## build bin/mediator, statically linked
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' -o $(BIN) ./cmd/mediator
+
+build-pkcs11: ## build bin/mediator with PKCS #11 custody, which needs cgo
+	CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -ldflags='-s -w' -o $(BIN) ./cmd/mediator
 
 demo: build ## play every scenario with real processes
 	$(BIN) demo

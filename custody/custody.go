@@ -20,6 +20,11 @@ type Error struct {
 	err          error
 }
 
+// Unavailable is the error of a key that cannot sign now; detail holds no key material, and err, the cause, is not shown.
+func Unavailable(err error, detail string, args ...any) *Error {
+	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
+}
+
 // Code returns the stable code, as listed in docs/errors.md.
 func (e *Error) Code() string { return e.code }
 
@@ -84,7 +89,7 @@ func (v Version) Sign(ctx context.Context, message []byte) ([]byte, error) {
 		return nil, errors.New("custody: nothing to sign, or no key to sign it with")
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, &Error{code: "custody_unavailable", detail: "the signature was not made in time", err: err}
+		return nil, Unavailable(err, "the signature was not made in time")
 	}
 	return v.sign(ctx, message)
 }

@@ -15,6 +15,8 @@ want libc6-dev       'test -e /usr/include/stdlib.h'
 want python3         'test -x /usr/bin/python3'
 want python3-requests '/usr/bin/python3 -c "import requests"'
 want python3-httpx   '/usr/bin/python3 -c "import httpx"'
+want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
+want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'
 want npm             'command -v npm'
 want postgresql      'ls /usr/lib/postgresql/*/bin/initdb' # the tests run clusters of their own

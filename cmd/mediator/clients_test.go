@@ -47,8 +47,9 @@ type rig struct {
 }
 
 // newRig starts a deployment for the hosts that its upstream has a certificate for. Once that is written it asks for the upstream's
-// handler and for the rules, in which UPSTREAM stands for its address and port, and PLAIN for its host and port.
-func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string)) *rig {
+// handler and for the rules, in which UPSTREAM stands for its address and port, and PLAIN for its host and port. change may alter each
+// file of the configuration.
+func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -74,7 +75,13 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 	t.Cleanup(upstream.Close)
 	r.plainAddr = upstream.Listener.Addr().String()
 	rules = strings.ReplaceAll(rules, "UPSTREAM", r.plainAddr)
-	if err := errors.Join(prepareDir(r.dir, r.files(rules)), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
+	files := r.files(rules)
+	for name, raw := range files {
+		for _, c := range change {
+			files[name] = []byte(c(string(raw)))
+		}
+	}
+	if err := errors.Join(prepareDir(r.dir, files), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
 		t.Fatal(err)
 	}
 	if r.stack, err = startStack(ctx, r.dir); err != nil {
@@ -85,9 +92,9 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 }
 
 // newClientsRig is a deployment in front of what answers as GitHub's API does, and serves one repository by git's own HTTP backend.
-func newClientsRig(t *testing.T) *rig {
+func newClientsRig(t *testing.T, change ...func(file string) string) *rig {
 	t.Helper()
-	return newRig(t, []string{plainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules })
+	return newRig(t, []string{plainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, change...)
 }
 
 func (r *rig) github(t *testing.T) http.Handler {

@@ -111,8 +111,23 @@ type caConfig struct {
 
 // custodyConfig says where keys are.
 type custodyConfig struct {
-	// Type is memory: keys that are made at each start, live in the process's memory alone and are never written out. Required.
+	// Type is memory (keys that are made at each start, live in the process's memory alone and are never written out) or pkcs11 (keys in
+	// a token, such as a hardware security module). Required.
 	Type string `yaml:"type"`
+	// PKCS11 names the token; only with type: pkcs11.
+	PKCS11 *pkcs11Config `yaml:"pkcs11"`
+}
+
+// pkcs11Config names a PKCS #11 token. A key is its private Ed25519 keys with the key's name as label; the id is the version.
+type pkcs11Config struct {
+	// Module is the path of the token's library. Required.
+	Module string `yaml:"module"`
+	// Token is the token's label. Required.
+	Token string `yaml:"token"`
+	// PINFile holds the PIN of the token's user. Required.
+	PINFile string `yaml:"pinFile"`
+	// Hardware declares that the token is a hardware module, where its slot does not say so. Default false.
+	Hardware bool `yaml:"hardware"`
 }
 
 // keyConfig is one signing role.

@@ -42,8 +42,9 @@ func loadControl(path string) (*controlPlane, error) {
 		return nil, err
 	}
 	c, f := l.T, findings{}
-	f.need("audience", c.Audience, "manifest", c.Manifest, "policy", c.Policy, "custody.type", c.Custody.Type,
+	f.need("audience", c.Audience, "manifest", c.Manifest, "policy", c.Policy,
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
+	c.Custody.check(&f)
 	c.Keys.Decision.check("keys.decision", &f)
 	c.Keys.Grant.check("keys.grant", &f)
 	p := &controlPlane{loaded: l, internal: c.Internal.endpoint("internal", &f, l.file)}
@@ -78,12 +79,17 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var roles []role
-	decision, err := newIssuer(&roles, c.Custody, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience)
+	keys, err := c.Custody.open(p.file)
 	if err != nil {
 		return err
 	}
-	grant, err := newIssuer(&roles, c.Custody, evidence.ActionGrantKind, c.Keys.Grant, c.Audience)
+	defer keys.Close()
+	var roles []role
+	decision, err := newIssuer(ctx, &roles, keys, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience)
+	if err != nil {
+		return err
+	}
+	grant, err := newIssuer(ctx, &roles, keys, evidence.ActionGrantKind, c.Keys.Grant, c.Audience)
 	if err != nil {
 		return err
 	}

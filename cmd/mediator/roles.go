@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -31,19 +30,9 @@ type roleDocument struct {
 	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first
 }
 
-// newKey opens one key in the configured custody.
-func newKey(c custodyConfig, name string) (custody.Key, error) {
-	switch c.Type {
-	case "memory":
-		return custody.NewMemory(name)
-	default:
-		return nil, fmt.Errorf("custody.type: %q is not memory", c.Type)
-	}
-}
-
-// newIssuer makes the signer of one role and adds the role to roles.
-func newIssuer[C any](roles *[]role, custodyOf custodyConfig, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
-	key, err := newKey(custodyOf, k.Key)
+// newIssuer opens the key of one role, makes its signer and adds the role to roles.
+func newIssuer[C any](ctx context.Context, roles *[]role, keys keyring, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
+	key, err := keys.key(ctx, kind.Purpose, k)
 	if err != nil {
 		return nil, err
 	}

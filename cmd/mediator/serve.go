@@ -100,7 +100,8 @@ func loadSidecar(path string) (*sidecar, error) {
 	s := &sidecar{loaded: l, apis: make(map[string]apiConfig)}
 	c, f := l.T, findings{}
 	f.need("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest,
-		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle, "custody.type", c.Custody.Type)
+		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
+	c.Custody.check(&f)
 	c.Keys.Runtime.check("keys.runtime", &f)
 	c.Keys.Session.check("keys.session", &f)
 	c.Keys.RequestProof.check("keys.requestProof", &f)
@@ -235,16 +236,21 @@ func parseMatch(key string, m matchConfig, f *findings) proxy.Match {
 // run makes the parts, top to bottom as a call meets them, and serves until ctx ends.
 func (s *sidecar) run(ctx context.Context) error {
 	c := s.T
+	keys, err := c.Custody.open(s.file)
+	if err != nil {
+		return err
+	}
+	defer keys.Close()
 	var roles []role
-	runtime, err := newIssuer(&roles, c.Custody, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience)
+	runtime, err := newIssuer(ctx, &roles, keys, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience)
 	if err != nil {
 		return err
 	}
-	session, err := newIssuer(&roles, c.Custody, evidence.SessionReceiptKind, c.Keys.Session, c.Audience)
+	session, err := newIssuer(ctx, &roles, keys, evidence.SessionReceiptKind, c.Keys.Session, c.Audience)
 	if err != nil {
 		return err
 	}
-	prove, err := newIssuer(&roles, c.Custody, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience)
+	prove, err := newIssuer(ctx, &roles, keys, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience)
 	if err != nil {
 		return err
 	}

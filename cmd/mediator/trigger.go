@@ -40,7 +40,8 @@ func loadTrigger(path string) (*triggerService, error) {
 		return nil, err
 	}
 	c, f := l.T, findings{}
-	f.need("state", c.State, "custody.type", c.Custody.Type, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
+	f.need("state", c.State, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
+	c.Custody.check(&f)
 	c.Keys.Origin.check("keys.origin", &f)
 	c.Keys.Receipt.check("keys.receipt", &f)
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
@@ -139,12 +140,17 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var roles []role
-	origin, err := newIssuer(&roles, c.Custody, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience)
+	keys, err := c.Custody.open(t.file)
 	if err != nil {
 		return err
 	}
-	receipt, err := newIssuer(&roles, c.Custody, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience)
+	defer keys.Close()
+	var roles []role
+	origin, err := newIssuer(ctx, &roles, keys, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience)
+	if err != nil {
+		return err
+	}
+	receipt, err := newIssuer(ctx, &roles, keys, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cloudflare/circl/sign/ed25519"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/observe"
 )
 
 // Rotator is a key that can be given a new version.
@@ -95,6 +96,17 @@ func Run(t *testing.T, open func(t *testing.T, name string) Rotator) {
 			})
 		}
 		all.Wait()
+	})
+	t.Run("what can be seen of a good key speaks for it", func(t *testing.T) {
+		seen := make(map[string]observe.Result)
+		for _, l := range open(t, "k").Looks(ctx) {
+			if seen[l.Name] = l.Result; l.Seen == "" || l.Purpose != "" {
+				t.Errorf("%+v", l)
+			}
+		}
+		if len(seen) != 2 || seen[observe.Custody] != observe.Holds || seen[observe.Apart] != observe.Holds {
+			t.Errorf("%v", seen)
+		}
 	})
 	t.Run("properties name a protected custody", func(t *testing.T) {
 		p := open(t, "k").Properties()

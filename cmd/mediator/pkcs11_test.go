@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPKCS11 makes a post with every key in a PKCS #11 token: SoftHSM, a token in software.
+func TestPKCS11(t *testing.T) {
+	const module, pin = "/usr/lib/softhsm/libsofthsm2.so", "567890"
+	dir := t.TempDir()
+	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
+	for name, content := range map[string]string{conf: "directories.tokendir = " + dir + "\nobjectstore.backend = file\n", pinFile: pin} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("SOFTHSM2_CONF", conf)
+	sh := func(args ...string) {
+		if out, err := exec.Command(need(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v %s", args, err, out)
+		}
+	}
+	sh("softhsm2-util", "--init-token", "--free", "--label", "mediator", "--so-pin", "12345678", "--pin", pin)
+	for _, key := range []string{"runtime-key", "session-key", "request-proof-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key"} {
+		sh("pkcs11-tool", "--module", module, "--token-label", "mediator", "--login", "--pin", pin, "--keypairgen", "--key-type", "EC:edwards25519", "--label", key, "--id", "01")
+	}
+	r := newClientsRig(t, func(file string) string {
+		return strings.Replace(file, "custody: {type: memory}",
+			fmt.Sprintf("custody: {type: pkcs11, pkcs11: {module: %s, token: mediator, pinFile: %s, hardware: true}}", module, pinFile), 1)
+	})
+	out, err := r.asAgent(t, need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`,
+		"https://"+r.plain()+"/repos/acme/site/issues/7/comments")
+	if err != nil || !strings.HasSuffix(out, " 201") {
+		t.Fatalf("%s, %v", out, err)
+	}
+	var roles []roleDocument
+	if err := getJSON(context.Background(), r.stack.admin(), "/v1/roles", &roles); err != nil || len(roles) != 3 {
+		t.Fatalf("%v, %v", roles, err)
+	}
+	for _, role := range roles {
+		// That the token is hardware is declared here, and so not said to be observed.
+		if role.KeyCustody != "hardware_backed" || role.KeyExportable || fmt.Sprint(role.Observed) != "[keyExportable]" {
+			t.Errorf("%+v", role)
+		}
+	}
+	if _, text, _ := r.doctor(t); !strings.Contains(text, "The token mediator says that it made the key runtime-key and has never let it out.") {
+		t.Errorf("doctor does not say what the token says:\n%s", text)
+	}
+}

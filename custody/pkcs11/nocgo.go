@@ -1,0 +1,23 @@
+//go:build !cgo
+
+package pkcs11
+
+import (
+	"errors"
+
+	"github.com/actionproof/mediator/custody"
+)
+
+// Token is an open token. In this build there is none: a PKCS #11 module is a C library.
+type Token struct{}
+
+// Open refuses: this build cannot load a PKCS #11 module.
+func Open(Options) (*Token, error) {
+	return nil, errors.New("pkcs11: this binary is built without cgo and cannot load a PKCS #11 module: build it with make build-pkcs11")
+}
+
+// Key is never reached.
+func (*Token) Key(string) (custody.Key, error) { return nil, errors.New("pkcs11: no token") }
+
+// Close does nothing.
+func (*Token) Close() error { return nil }

@@ -1,0 +1,225 @@
+//go:build cgo
+
+package pkcs11_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/custody/custodytest"
+	"github.com/actionproof/mediator/custody/pkcs11"
+	"github.com/actionproof/mediator/observe"
+)
+
+const (
+	module = "/usr/lib/softhsm/libsofthsm2.so"
+	pin    = "5678"
+)
+
+// SoftHSM, a token in software, keeps its tokens in a folder of this test; the module is loaded once for the process, as it has to be.
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "softhsm-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		conf := filepath.Join(dir, "softhsm2.conf")
+		if err := os.WriteFile(conf, []byte("directories.tokendir = "+dir+"\nobjectstore.backend = file\nlog.level = ERROR\nslots.removable = false\n"), 0o600); err != nil {
+			panic(err)
+		}
+		os.Setenv("SOFTHSM2_CONF", conf)
+		return m.Run()
+	}())
+}
+
+// newToken makes a token for one test.
+func newToken(t *testing.T, change func(*pkcs11.Options)) *pkcs11.Token {
+	t.Helper()
+	label := strings.ReplaceAll(t.Name(), "/", "-")
+	label = label[max(0, len(label)-32):]
+	out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "12345678", "--pin", pin).CombinedOutput()
+	if err != nil {
+		t.Fatalf("softhsm2-util: %v %s (run make setup)", err, out)
+	}
+	o := pkcs11.Options{Module: module, Token: label, PIN: pin, Now: time.Now, Refresh: time.Nanosecond}
+	if change != nil {
+		change(&o)
+	}
+	token, err := pkcs11.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := token.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return token
+}
+
+// rotating makes versions as an operator would.
+type rotating struct {
+	custody.Key
+	rotate func() error
+}
+
+func (r rotating) Rotate() error { return r.rotate() }
+
+func generate(t *testing.T, token *pkcs11.Token, name string, number int) {
+	t.Helper()
+	if err := token.Generate(name, number, false, pkcs11.Ed25519Params); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, token *pkcs11.Token, name string) custody.Key {
+	t.Helper()
+	k, err := token.Key(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestToken(t *testing.T) {
+	custodytest.Run(t, func(t *testing.T, name string) custodytest.Rotator {
+		token := newToken(t, nil)
+		generate(t, token, name, 1)
+		next := make(chan int, 1)
+		next <- 2
+		return rotating{open(t, token, name), func() error {
+			n := <-next
+			defer func() { next <- n + 1 }()
+			return token.Generate(name, n, false, pkcs11.Ed25519Params)
+		}}
+	})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		o    pkcs11.Options
+		want string
+	}{
+		{"nothing", pkcs11.Options{}, "needs its module"},
+		{"no such module", pkcs11.Options{Module: "/nonexistent.so", Token: "t", PIN: pin, Now: time.Now}, "cannot be loaded"},
+		{"no such token", pkcs11.Options{Module: module, Token: "no such token", PIN: pin, Now: time.Now}, "0 tokens"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := pkcs11.Open(tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	t.Run("a wrong PIN", func(t *testing.T) {
+		if out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", "wrong-pin", "--so-pin", "12345678", "--pin", pin).CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		const wrong = "wrong-and-secret"
+		_, err := pkcs11.Open(pkcs11.Options{Module: module, Token: "wrong-pin", PIN: wrong, Now: time.Now})
+		if err == nil || !strings.Contains(err.Error(), "PIN") || strings.Contains(err.Error(), wrong) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestKeyRefuses(t *testing.T) {
+	token := newToken(t, nil)
+	generate(t, token, "zero", 0)
+	if err := token.Generate("curve", 1, false, pkcs11.Ed448Params); err != nil {
+		t.Fatal(err)
+	}
+	generate(t, token, "twice", 1)
+	generate(t, token, "twice", 1)
+	for name, want := range map[string]string{"absent": "holds no Ed25519 key", "zero": "is no version", "curve": "is no Ed25519 key", "twice": "is there twice"} {
+		if _, err := token.Key(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestWhatTheTokenSays(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		extractable bool
+		change      func(*pkcs11.Options)
+		want        custody.Properties
+		look        observe.Result
+	}{
+		{"a token in software", false, nil, custody.Properties{Custody: custody.ExternalMediator, Observed: []string{"keyExportable"}}, observe.Holds},
+		{"one that is declared to be hardware", false, func(o *pkcs11.Options) { o.Hardware = true },
+			custody.Properties{Custody: custody.HardwareBacked, Observed: []string{"keyExportable"}}, observe.Holds},
+		{"a key that can be extracted", true, nil, custody.Properties{Custody: custody.ExternalMediator, Exportable: true, Observed: []string{"keyExportable"}}, observe.Contradicts},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			token := newToken(t, tt.change)
+			if err := token.Generate("k", 1, tt.extractable, pkcs11.Ed25519Params); err != nil {
+				t.Fatal(err)
+			}
+			k := open(t, token, "k")
+			if got := k.Properties(); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+				t.Errorf("got %+v", got)
+			}
+			if looks := k.Looks(t.Context()); looks[0].Name != observe.Custody || looks[0].Result != tt.look {
+				t.Errorf("got %+v", looks)
+			}
+		})
+	}
+}
+
+// TestAVersionIsDeleted: it is accepted no more, and what was under way with it fails with a code.
+func TestAVersionIsDeleted(t *testing.T) {
+	token := newToken(t, nil)
+	generate(t, token, "k", 1)
+	generate(t, token, "k", 300)
+	k := open(t, token, "k")
+	old, err := k.Current(t.Context())
+	if err != nil || old.KeyID() != "k:v300" {
+		t.Fatalf("%s, %v", old.KeyID(), err)
+	}
+	if err := token.Delete("k", 300); err != nil {
+		t.Fatal(err)
+	}
+	versions, err := k.Versions(t.Context())
+	if err != nil || len(versions) != 1 || versions[0].KeyID() != "k:v1" {
+		t.Errorf("%v, %v", versions, err)
+	}
+	wantUnavailable(t, old)
+	if _, err := versions[0].Sign(t.Context(), []byte("m")); err != nil {
+		t.Errorf("the other version does not sign: %v", err)
+	}
+}
+
+func wantUnavailable(t *testing.T, v custody.Version) {
+	t.Helper()
+	_, err := v.Sign(t.Context(), []byte("m"))
+	coded, ok := err.(interface{ Code() string })
+	if !ok || coded.Code() != "custody_unavailable" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSessionsAreLost: a signature fails at most once for each session, and then the token is logged in to again.
+func TestSessionsAreLost(t *testing.T) {
+	token := newToken(t, func(o *pkcs11.Options) { o.Sessions, o.Refresh = 1, time.Hour })
+	generate(t, token, "k", 1)
+	k := open(t, token, "k")
+	v, err := k.Current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := token.Logout(); err != nil {
+		t.Fatal(err)
+	}
+	wantUnavailable(t, v)
+	if _, err := v.Sign(t.Context(), []byte("m")); err != nil {
+		t.Errorf("it does not recover: %v", err)
+	}
+}
