@@ -1,24 +1,82 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Credential is a secret that the mediator puts into a call and the agent never holds. It prints as REDACTED.
-type Credential struct {
-	header string
-	value  string
+// SecretSource knows the secret of a credential, which may change. It is safe for concurrent use.
+type SecretSource interface {
+	// Secret returns the secret as it is now. Its errors have the code credential_unavailable and do not hold it.
+	Secret(ctx context.Context) (string, error)
+	// Refused tells that an upstream answered 401 to secret: it may have been replaced, and is to be read again before its next use. No
+	// call is sent again for that.
+	Refused(secret string)
 }
 
-// NewCredential makes a credential that sets header to prefix followed by secret.
-func NewCredential(header, prefix, secret string) (*Credential, error) {
-	if header == "" || secret == "" {
-		return nil, fmt.Errorf("proxy: a credential needs a header and a secret that is not empty")
+// Credential is a secret that the mediator puts into a call and the agent never holds. It prints as REDACTED.
+type Credential struct {
+	header, prefix string
+	source         SecretSource
+}
+
+// NewCredential makes a credential that sets header to prefix followed by the secret.
+func NewCredential(header, prefix string, source SecretSource) (*Credential, error) {
+	if header == "" || source == nil {
+		return nil, errors.New("proxy: a credential needs a header and a source of its secret")
 	}
-	return &Credential{header: http.CanonicalHeaderKey(header), value: prefix + secret}, nil
+	return &Credential{header: http.CanonicalHeaderKey(header), prefix: prefix, source: source}, nil
+}
+
+// now returns the credential as it is for one call. That of no credential is of no secret.
+func (c *Credential) now(ctx context.Context) (secretHeader, error) {
+	if c == nil {
+		return secretHeader{}, nil
+	}
+	secret, err := c.source.Secret(ctx)
+	if err == nil && secret == "" {
+		err = evidence.Refuse("credential_unavailable", "the credential that the rule injects is empty")
+	}
+	return secretHeader{c, secret}, err
+}
+
+// secretHeader is a credential as it is for one call: it is bound into the request proof and sent with the same value. Like the
+// credential it prints as REDACTED.
+type secretHeader struct {
+	*Credential
+	secret string
+}
+
+// inject replaces the agent's own credentials in h by this one. That of no credential only removes.
+func (s secretHeader) inject(h http.Header) {
+	for _, name := range agentCredentials {
+		h.Del(name)
+	}
+	if s.Credential != nil {
+		h.Set(s.header, s.prefix+s.secret)
+	}
+}
+
+// agentCredentials are the headers by which an agent could bring credentials of its own into a post.
+var agentCredentials = []string{"Authorization", "Cookie", "X-Api-Key", "Private-Token", "X-Auth-Token"}
+
+// hash returns the access token hash of the request proof: SHA-256 of the header's whole value, or of the empty text.
+func (s secretHeader) hash() string {
+	if s.Credential == nil {
+		return evidence.HashBytes(nil)
+	}
+	return evidence.HashBytes([]byte(s.prefix + s.secret))
+}
+
+// answered looks at what the upstream said to it.
+func (s secretHeader) answered(status int) {
+	if status == http.StatusUnauthorized && s.Credential != nil {
+		s.source.Refused(s.secret)
+	}
 }
 
 // Format prints REDACTED whatever the verb.
@@ -27,23 +85,5 @@ func (*Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED
 // MarshalJSON writes "REDACTED".
 func (*Credential) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
 
-// inject replaces the agent's own credentials in h by this one. A nil credential only removes.
-func (c *Credential) inject(h http.Header) {
-	for _, name := range agentCredentials {
-		h.Del(name)
-	}
-	if c != nil {
-		h.Set(c.header, c.value)
-	}
-}
-
-// agentCredentials are the headers by which an agent could bring credentials of its own into a post.
-var agentCredentials = []string{"Authorization", "Cookie", "X-Api-Key", "Private-Token", "X-Auth-Token"}
-
-// hash returns the access token hash of the request proof: SHA-256 of the header's whole value, or of the empty text.
-func (c *Credential) hash() string {
-	if c == nil {
-		return evidence.HashBytes(nil)
-	}
-	return evidence.HashBytes([]byte(c.value))
-}
+// Format prints REDACTED whatever the verb.
+func (secretHeader) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }

@@ -14,8 +14,12 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	s.Note("egress " + r.Method + " " + target.Authority() + r.URL.EscapedPath())
 	stripProtocolHeaders(r.Header)
 	out := forwardRequest(r, target, r.Body)
+	credential, err := e.Credential.now(r.Context())
+	if err != nil {
+		return err
+	}
 	if e.Credential != nil {
-		e.Credential.inject(out.Header)
+		credential.inject(out.Header)
 	}
 	// An upstream may answer while the request is still on its way, if only its last read. Without this net/http would close the request's
 	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.
@@ -31,6 +35,7 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 		return err
 	}
 	defer resp.Body.Close()
+	credential.answered(resp.StatusCode)
 	c.post.State, c.post.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	c.post.BytesIn, err = relayResponse(w, resp)
 	c.step("relay")

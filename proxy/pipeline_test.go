@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -119,6 +120,7 @@ type fakeRoles struct {
 	decision   *signer.Issuer[evidence.PolicyDecision]
 	grant      *signer.Issuer[evidence.ActionGrant]
 	otherEvent bool
+	token      string   // the access token that the request proof has to be bound to; secretToken if empty
 	done       []string // events whose sessions have ended
 }
 
@@ -180,7 +182,7 @@ func (f *fakeRoles) Admit(context.Context, evidence.Envelope, evidence.Binding) 
 }
 
 func (f *fakeRoles) Authorize(_ context.Context, p Posting) (Authorization, error) {
-	if p.AccessTokenHash != evidence.HashBytes([]byte("Bearer "+secretToken)) {
+	if p.AccessTokenHash != evidence.HashBytes([]byte("Bearer "+cmp.Or(f.token, secretToken))) {
 		return Authorization{}, errors.New("another access token")
 	}
 	return Authorization{Keys: []ledger.Key{{Kind: "capability", ID: p.CapabilityID}}}, f.fail["proof"]
@@ -249,7 +251,7 @@ func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOpti
 	must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now})
 	must(t, err)
-	credential, err := NewCredential("Authorization", "Bearer ", secretToken)
+	credential, err := NewCredential("Authorization", "Bearer ", fixed(secretToken))
 	must(t, err)
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	must(t, err)
@@ -277,6 +279,7 @@ func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOpti
 	p.rig = newRig(t, func(po *Options) {
 		if change != nil {
 			change(&o, actions)
+			egress[1].Credential = actions[0].Credential
 		}
 		o.Transport = newTestTransport(t, p.upstream)
 		o.Rules, err = NewRules(actions, egress)
@@ -760,15 +763,61 @@ func TestSessions(t *testing.T) {
 	wantCode(t, err, "session_credentials")
 }
 
+// fixed is a secret that never changes.
+type fixed string
+
+func (f fixed) Secret(context.Context) (string, error) { return string(f), nil }
+func (fixed) Refused(string)                           {}
+
+// rotating is a secret that is another one once it was refused.
+type rotating struct {
+	secrets []string
+	fail    error
+}
+
+func (r *rotating) Secret(context.Context) (string, error) { return r.secrets[0], r.fail }
+
+func (r *rotating) Refused(secret string) {
+	if secret == r.secrets[0] {
+		r.secrets = r.secrets[1:]
+	}
+}
+
+// TestCredentialIsReplaced: a credential that the upstream refuses is read again for the next call. The call itself is not sent again.
+func TestCredentialIsReplaced(t *testing.T) {
+	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
+		t.Run(call.path, func(t *testing.T) {
+			source := &rotating{secrets: []string{"old", "new"}}
+			credential, err := NewCredential("Authorization", "Bearer ", source)
+			must(t, err)
+			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") == "Bearer old" {
+					w.WriteHeader(http.StatusUnauthorized)
+				}
+			}, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
+			for i, want := range []int{401, 200} {
+				p.roles.token = source.secrets[0]
+				if resp, _ := p.send(call.method, call.path, "{}"); resp.StatusCode != want || len(p.sent) != i+1 {
+					t.Errorf("call %d: status %d, %d calls sent", i, resp.StatusCode, len(p.sent))
+				}
+			}
+			source.fail = evidence.Refuse("credential_unavailable", "not now")
+			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
+			source.fail, source.secrets = nil, []string{""}
+			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
+		})
+	}
+}
+
 func TestCredentialIsNeverPrinted(t *testing.T) {
-	c, err := NewCredential("Authorization", "Bearer ", secretToken)
+	c, err := NewCredential("Authorization", "Bearer ", fixed(secretToken))
 	must(t, err)
 	raw, err := json.Marshal(c)
 	must(t, err)
 	if s := fmt.Sprintf("%v %+v %#v %s %d", c, c, c, c, c) + string(raw); strings.Contains(s, "upstream") {
 		t.Errorf("it prints as %s", s)
 	}
-	if _, err := NewCredential("Authorization", "", ""); err == nil {
+	if _, err := NewCredential("Authorization", "", nil); err == nil {
 		t.Error("an empty credential was accepted")
 	}
 }

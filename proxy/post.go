@@ -33,9 +33,10 @@ type posting struct {
 	receipt  evidence.TriggerReceipt
 	decision evidence.PolicyDecision
 
-	admission Admission
-	proof     string
-	keys      []ledger.Key // to be consumed before the first byte goes out
+	admission  Admission
+	credential secretHeader // as it is bound and sent
+	proof      string
+	keys       []ledger.Key // to be consumed before the first byte goes out
 }
 
 // post takes a posting call through steps 3 to 10 (docs/architecture.md). Each step fails closed: nothing has been sent, and
@@ -255,7 +256,11 @@ func (p *Pipeline) admit(ctx context.Context, t *posting) error {
 
 // requestProof is step 9: the final call bound to the capability and to the credential that will go with it.
 func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
-	tokenHash := t.action.Credential.hash()
+	var err error
+	if t.credential, err = t.action.Credential.now(ctx); err != nil {
+		return err
+	}
+	tokenHash := t.credential.hash()
 	proof, _, err := p.o.Prove.Sign(ctx, evidence.RequestProof{
 		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource, ContentHash: t.binding.ContentHash,
 		BindingHash: t.binding.Hash(), CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
@@ -304,7 +309,7 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 	stripProtocolHeaders(t.r.Header)
 	out := forwardRequest(t.r.WithContext(ctx), t.target, t.content.reader())
 	out.ContentLength = t.content.size
-	t.action.Credential.inject(out.Header)
+	t.credential.inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
 	if t.action.Gate.Presents() {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
@@ -322,6 +327,7 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 	}
 	defer resp.Body.Close()
 	t.post.State, t.post.Status, t.answered = ledger.StateForwarded, resp.StatusCode, true
+	t.credential.answered(resp.StatusCode)
 	w.Header().Set("ActionProof-Post", t.post.ID)
 	n, err := relayResponse(w, resp)
 	t.post.BytesIn = n

@@ -208,7 +208,7 @@ type credentialConfig struct {
 	Header string `yaml:"header"`
 	// Prefix stands before the secret, such as "Bearer ". Default none.
 	Prefix string `yaml:"prefix"`
-	// File holds the secret; one line end after it is not part of it. Required.
+	// File holds the secret; one line end after it is not part of it. It is read again after the upstream has answered 401. Required.
 	File string `yaml:"file"`
 }
 

@@ -213,12 +213,12 @@ func (s *sidecar) credential(key string, c *credentialConfig, f *findings) *prox
 	if header == "" {
 		header = "Authorization"
 	}
-	secret, err := readSecret(s.file(c.File), 1)
+	source, err := newFileSecret(s.file(c.File))
 	if err != nil {
 		f.add(key+".file", "%v", err)
 		return nil
 	}
-	credential, err := proxy.NewCredential(header, c.Prefix, secret)
+	credential, err := proxy.NewCredential(header, c.Prefix, source)
 	if err != nil {
 		f.add(key, "%v", err)
 	}
