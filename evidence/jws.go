@@ -17,6 +17,7 @@ const (
 // Bounds on what is read before anything is believed, in bytes.
 const (
 	maxToken = 16 << 10
+	maxList  = 256 << 10 // of a revocation list
 	maxKeyID = 256
 )
 
@@ -57,14 +58,14 @@ func signingInput(h header, claims any) (string, error) {
 }
 
 // parse takes a compact JWS apart and demands that its header is exactly the one that this package writes for the given
-// algorithm and typ, whatever its kid.
-func parse(token, alg, typ string) (parsed, error) {
+// algorithm and typ, whatever its kid. It reads at most limit bytes.
+func parse(token, alg, typ string, limit int) (parsed, error) {
 	var p parsed
 	if token == "" {
 		return p, Refuse("artifact_missing", "the %s is missing", typ)
 	}
-	if len(token) > maxToken {
-		return p, errTooLarge(token, typ)
+	if len(token) > limit {
+		return p, errTooLarge(token, typ, limit)
 	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -85,8 +86,8 @@ func parse(token, alg, typ string) (parsed, error) {
 	return parsed{header: h, payload: decoded[1], signature: decoded[2], signed: token[:len(parts[0])+1+len(parts[1])]}, nil
 }
 
-func errTooLarge(token, typ string) error {
-	return Refuse("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), maxToken)
+func errTooLarge(token, typ string, limit int) error {
+	return Refuse("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), limit)
 }
 
 // decodeStrict refuses padding, line breaks and stray bits in the last character, all of which would give one signature

@@ -25,6 +25,7 @@ type Kind[C any] struct {
 	MaxLifetime time.Duration
 
 	alg        string
+	maxToken   int  // bytes
 	shared     bool // a secret may stand in for the key, where the verifier's policy names one: see Expected.Secrets
 	registered func(*C) *Registered
 	check      func(*C) error
@@ -42,7 +43,7 @@ func newKind[C any, P interface {
 	claims
 }](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
 	k := Kind[C]{
-		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg,
+		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken,
 		registered: func(c *C) *Registered { return P(c).registered() },
 		check:      func(c *C) error { return P(c).check() },
 	}
@@ -55,6 +56,12 @@ func newKind[C any, P interface {
 // rooted reports whether a pinned root key signs artifacts of this kind, and so may sign them twice.
 func (k Kind[C]) rooted() bool {
 	return k.Purpose == PurposeSignerCertificate || k.Purpose == PurposeDeploymentCertificate
+}
+
+// upTo returns the kind with another bound on its size, in bytes.
+func (k Kind[C]) upTo(size int) Kind[C] {
+	k.maxToken = size
+	return k
 }
 
 // orSecret returns the kind with shared set.
@@ -90,6 +97,7 @@ var (
 	RequestProofKind          = newKind[RequestProof](algEdDSA, "request-proof+jwt", PurposeRequestProof, shortLived)
 	SignerCertificateKind     = newKind[SignerCertificate](algEdDSA, "signer-custody-certificate+jwt", PurposeSignerCertificate, longLived)
 	DeploymentCertificateKind = newKind[DeploymentCertificate](algEdDSA, "deployment-certificate+jwt", PurposeDeploymentCertificate, longLived)
+	RevocationListKind        = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate, longLived).upTo(maxList)
 
 	// The two tokens of a verifier to itself: authenticated with its own secret (RFC 7518 section 3.2), never shown to another verifier.
 	ChallengeTokenKind = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)

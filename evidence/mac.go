@@ -17,7 +17,7 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 	if err := s.Check(); err != nil {
 		return zero, err
 	}
-	p, err := parse(token, k.alg, k.Typ)
+	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
 		return zero, err
 	}
@@ -41,7 +41,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now
 	if !k.shared {
 		return zero, Refuse("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
 	}
-	p, err := parse(token, algHS256, k.Typ)
+	p, err := parse(token, algHS256, k.Typ, k.maxToken)
 	if err != nil {
 		return zero, err
 	}
@@ -62,6 +62,9 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now
 	}
 	if *k.custody(&c) != SharedSecret {
 		return zero, Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
+	}
+	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(&c).ID}, now, skew); err != nil {
+		return zero, err
 	}
 	if err := want.admits(k.Typ, s.id, *k.registered(&c), SharedSecret, now, skew); err != nil {
 		return zero, err

@@ -3,6 +3,7 @@ package evidence
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,9 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 		return zero, err
 	}
 	reg := *k.registered(&c)
+	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, now, v.skew); err != nil {
+		return zero, err
+	}
 	var key KeyClaims
 	if cert != nil {
 		if reg.Issuer != cert.SubjectIssuer {
@@ -121,7 +125,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 // certificate, or nil where a pinned root signs by itself.
 func (k Kind[C]) authenticate(trust *Trust, token string, requirePostQuantum bool, now time.Time, skew time.Duration) (parsed, *SignerCertificate, error) {
 	if k.rooted() {
-		p, err := parseRooted(token, k.Typ)
+		p, err := parseRooted(token, k.Typ, k.maxToken)
 		if err != nil {
 			return p, nil, err
 		}
@@ -131,7 +135,7 @@ func (k Kind[C]) authenticate(trust *Trust, token string, requirePostQuantum boo
 		}
 		return p, nil, root.verify(k.Typ, p, requirePostQuantum)
 	}
-	p, err := parse(token, k.alg, k.Typ)
+	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
 		return p, nil, err
 	}
@@ -182,10 +186,18 @@ func MatchKeyID(allowed []string, kid string) bool {
 
 // KeyName cuts the version, ":v" and a number, off a key id. A key id without one is its own name.
 func KeyName(kid string) string {
-	if i := strings.LastIndex(kid, ":v"); i > 0 && i+2 < len(kid) && strings.Trim(kid[i+2:], "0123456789") == "" {
-		return kid[:i]
+	name, _ := cutKeyID(kid)
+	return name
+}
+
+// cutKeyID cuts a key id into the key's name and its version, which is 0 where there is none.
+func cutKeyID(kid string) (name string, version int) {
+	if i := strings.LastIndex(kid, ":v"); i > 0 {
+		if n, err := strconv.ParseUint(kid[i+2:], 10, 31); err == nil {
+			return kid[:i], int(n)
+		}
 	}
-	return kid
+	return kid, 0
 }
 
 // KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.
@@ -205,9 +217,9 @@ func KeyIDOf(token string) string {
 // UnverifiedClaims reads the claims of a token with nothing verified but its form: for display, and for finding out what to
 // ask for. Whatever rests on them must be verified with [Open] or [OpenMAC].
 func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
-	read := func() (parsed, error) { return parse(token, k.alg, k.Typ) }
+	read := func() (parsed, error) { return parse(token, k.alg, k.Typ, k.maxToken) }
 	if k.rooted() {
-		read = func() (parsed, error) { return parseRooted(token, k.Typ) }
+		read = func() (parsed, error) { return parseRooted(token, k.Typ, k.maxToken) }
 	}
 	p, err := read()
 	if err != nil {

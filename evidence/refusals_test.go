@@ -52,7 +52,7 @@ func newWorld(t testing.TB) world {
 	must(t, err)
 	root, err := registry.Current(ctx)
 	must(t, err)
-	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, []string{cert},
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{cert}},
 		evidence.SignerPolicy{Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}})
 	must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})

@@ -23,7 +23,7 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 	if !k.rooted() {
 		return "", Refuse("jws_algorithm", "a %s is signed once, with Ed25519", k.Typ)
 	}
-	p, err := parse(token, k.alg, k.Typ)
+	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
 		return "", err
 	}
@@ -47,12 +47,12 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 }
 
 // parseRooted takes an artifact apart that a root key signs, with one signature or two.
-func parseRooted(token, typ string) (parsed, error) {
-	if len(token) > maxToken {
-		return parsed{}, errTooLarge(token, typ)
+func parseRooted(token, typ string, limit int) (parsed, error) {
+	if len(token) > limit {
+		return parsed{}, errTooLarge(token, typ, limit)
 	}
 	first, second, twice := strings.Cut(token, separator)
-	p, err := parse(first, algEdDSA, typ)
+	p, err := parse(first, algEdDSA, typ, limit)
 	if err == nil && twice && second == "" {
 		err = Refuse("jws_malformed", "the %s announces a second signature and has none", typ)
 	}
@@ -74,7 +74,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	case p.second == "":
 		return nil
 	}
-	second, err := parse(p.second, algMLDSA65, typ)
+	second, err := parse(p.second, algMLDSA65, typ, len(p.second)) // bounded with the whole
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evi
 	if change != nil {
 		change(&root, &want)
 	}
-	trust, err := evidence.NewTrust([]evidence.Root{root}, nil, evidence.SignerPolicy{})
+	trust, err := evidence.NewTrust([]evidence.Root{root}, evidence.Bundle{}, evidence.SignerPolicy{})
 	must(t, err)
 	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
 	must(t, err)
@@ -179,12 +179,12 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 		"demanded, and no key is pinned": {unpinned, []string{a}, demand, "second_signature_not_pinned"},
 		"demanded and stripped":          {pinned, []string{firstA}, demand, "second_signature_missing"},
 	} {
-		_, err := evidence.NewTrust([]evidence.Root{tt.root}, tt.certs, tt.policy)
+		_, err := evidence.NewTrust([]evidence.Root{tt.root}, evidence.Bundle{Certificates: tt.certs}, tt.policy)
 		t.Run(name, func(t *testing.T) { wantCode(t, err, tt.code) })
 	}
-	_, err = evidence.NewTrust([]evidence.Root{pinned}, []string{a, b}, demand)
+	_, err = evidence.NewTrust([]evidence.Root{pinned}, evidence.Bundle{Certificates: []string{a, b}}, demand)
 	must(t, err)
-	_, err = evidence.NewTrust([]evidence.Root{unpinned}, []string{a, firstA}, evidence.SignerPolicy{})
+	_, err = evidence.NewTrust([]evidence.Root{unpinned}, evidence.Bundle{Certificates: []string{a, firstA}}, evidence.SignerPolicy{})
 	must(t, err)
 }
 
@@ -297,7 +297,7 @@ func FuzzOpenTwice(f *testing.F) {
 
 func BenchmarkOpenTwice(b *testing.B) {
 	w := newTwice(b)
-	trust, err := evidence.NewTrust([]evidence.Root{w.root}, nil, evidence.SignerPolicy{})
+	trust, err := evidence.NewTrust([]evidence.Root{w.root}, evidence.Bundle{}, evidence.SignerPolicy{})
 	must(b, err)
 	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
 	must(b, err)

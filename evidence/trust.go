@@ -24,6 +24,8 @@ type SignerPolicy struct {
 	Expected
 	// DenyAgentAccessible and DenyUserAccessible refuse a key that the certificate says the agent or users can reach.
 	DenyAgentAccessible, DenyUserAccessible bool
+	// MaxRevocationAge demands a revocation list that is no older. Zero demands none; one that is there counts all the same.
+	MaxRevocationAge time.Duration
 }
 
 // certified is one signing key version with what the registry says of it.
@@ -37,7 +39,10 @@ type certified struct {
 type Trust struct {
 	roots   map[string]Root
 	signers map[string]certified // by kid
+	newest  map[string]int       // the highest certified version, by key name
 	policy  SignerPolicy
+
+	revocations *revocations // nil where the bundle has no list
 }
 
 // maxCertificates bounds a bundle.
@@ -46,9 +51,9 @@ const maxCertificates = 1024
 // NewTrust verifies each certificate's signature by a pinned registry key and indexes the keys that they certify. One bad
 // certificate refuses the whole bundle: a bundle that has been altered is not half trusted. Whether a certificate is in its
 // lifetime and satisfies the policy is judged each time its key is used ([Open]). Where two certificates name one key id, both
-// must name the same key, and the one issued later counts.
-func NewTrust(roots []Root, certificates []string, policy SignerPolicy) (*Trust, error) {
-	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]certified, len(certificates)), policy: policy}
+// must name the same key, and the one issued later counts. The bundle's deployment certificate is no part of the trust: it is opened.
+func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
+	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]certified, len(b.Certificates)), newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if r.Purpose != PurposeSignerCertificate && r.Purpose != PurposeDeploymentCertificate {
 			return nil, Refuse("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
@@ -61,11 +66,16 @@ func NewTrust(roots []Root, certificates []string, policy SignerPolicy) (*Trust,
 		}
 		t.roots[r.KeyID] = r
 	}
-	if len(certificates) > maxCertificates {
-		return nil, Refuse("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(certificates), maxCertificates)
+	if len(b.Certificates) > maxCertificates {
+		return nil, Refuse("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(b.Certificates), maxCertificates)
 	}
-	for _, token := range certificates {
+	for _, token := range b.Certificates {
 		if err := t.add(token); err != nil {
+			return nil, err
+		}
+	}
+	if b.Revocations != "" {
+		if err := t.revoke(b.Revocations); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +83,7 @@ func NewTrust(roots []Root, certificates []string, policy SignerPolicy) (*Trust,
 }
 
 func (t *Trust) add(token string) error {
-	p, err := parseRooted(token, SignerCertificateKind.Typ)
+	p, err := parseRooted(token, SignerCertificateKind.Typ, SignerCertificateKind.maxToken)
 	if err != nil {
 		return err
 	}
@@ -114,6 +124,8 @@ func (t *Trust) add(token string) error {
 			return nil
 		}
 	}
+	name, version := cutKeyID(cert.SubjectKeyID)
+	t.newest[name] = max(t.newest[name], version)
 	t.signers[cert.SubjectKeyID] = certified{public: public, cert: cert, kid: p.header.Kid}
 	return nil
 }
@@ -151,13 +163,23 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 // signer returns the public key for kid if the registry certifies it, now, for purpose and within the policy.
 func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Duration) (certified, error) {
 	s, ok := t.signers[kid]
+	if err := t.notRevoked(typ, kid, nil, now, skew); err != nil {
+		return s, err
+	}
 	if r, isRoot := t.roots[kid]; isRoot {
 		return s, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
 	}
 	if !ok {
+		name, version := cutKeyID(kid)
+		if newest := t.newest[name]; 0 < version && version < newest {
+			return s, Refuse("key_retired", "the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
+		}
 		return s, Refuse("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
 	}
 	c := s.cert
+	if err := t.notRevoked(SignerCertificateKind.Typ, s.kid, []string{c.ID}, now, skew); err != nil {
+		return s, err
+	}
 	if c.Purposes[0] != purpose {
 		return s, Refuse("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
 	}

@@ -40,7 +40,7 @@ func TestTrustThatIsRefused(t *testing.T) {
 		return token
 	}
 	good := certificate(registry, nil)
-	if _, err := evidence.NewTrust(roots, []string{good}, evidence.SignerPolicy{}); err != nil {
+	if _, err := evidence.NewTrust(roots, evidence.Bundle{Certificates: []string{good}}, evidence.SignerPolicy{}); err != nil {
 		t.Fatal(err)
 	}
 	swap := func(c *evidence.SignerCertificate) {
@@ -67,7 +67,7 @@ func TestTrustThatIsRefused(t *testing.T) {
 		"too many certificates":            {roots, make([]string, 1025), "trust_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := evidence.NewTrust(tt.roots, tt.certs, evidence.SignerPolicy{})
+			_, err := evidence.NewTrust(tt.roots, evidence.Bundle{Certificates: tt.certs}, evidence.SignerPolicy{})
 			wantCode(t, err, tt.code)
 		})
 	}

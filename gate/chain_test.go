@@ -480,7 +480,8 @@ func keyRows() []row {
 		recertified("key of another issuer", "issuer_mismatch", func(c *evidence.SignerCertificate) { c.SubjectIssuer = "other" }),
 		recertified("key certificate by another issuer", "issuer_not_allowed", func(c *evidence.SignerCertificate) { c.Issuer = "other" }),
 		recertified("key certificate for another audience", "audience_not_allowed", func(c *evidence.SignerCertificate) { c.Audience = "other" }),
-		recertified("certificate for another key", "key_unknown", func(c *evidence.SignerCertificate) { c.SubjectKeyID = "runtime-key:v9" }),
+		recertified("certificate for a later version", "key_retired", func(c *evidence.SignerCertificate) { c.SubjectKeyID = "runtime-key:v9" }),
+		recertified("certificate for another key", "key_unknown", func(c *evidence.SignerCertificate) { c.SubjectKeyID = "another-key:v9" }),
 		{"key version that is not certified yet", "key_unknown", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 			k.Rotate(t, evidence.PurposeRequestProof) // has no part in the chain
 			k.Rotate(t, purpose)
@@ -615,7 +616,7 @@ func formRows() []row {
 // gate not simply shut.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	rows := slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), formRows())
+	rows := slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), revokedRows(), formRows())
 	names := make(map[string]bool)
 	for _, r := range rows {
 		if names[r.name] {
@@ -655,7 +656,7 @@ func TestEveryCodeOfTheChain(t *testing.T) {
 	t.Parallel()
 	// Codes that other packages give, under names that begin alike.
 	covered := map[string]bool{"deployment_unsafe": true, "deployment_contradicted": true, "receipt_mismatch": true, "decision_request_malformed": true}
-	for _, r := range slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), formRows()) {
+	for _, r := range slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), revokedRows(), formRows()) {
 		covered[r.code] = true
 	}
 	for _, b := range breaches() {
@@ -833,7 +834,7 @@ func TestRotation(t *testing.T) {
 	before, after := before, k.Chain(t)
 	k.Verifier.SetTrust(k.TrustWithout(t, purpose, second)) // the first version is retired
 	_, err := k.Gate.Admit(context.Background(), before, used.Consume)
-	gatetest.WantCode(t, err, "key_unknown")
+	gatetest.WantCode(t, err, "key_retired")
 	if _, err := k.Gate.Admit(context.Background(), after, used.Consume); err != nil {
 		t.Error(err)
 	}

@@ -18,7 +18,7 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 	withoutAuditor := func(t *testing.T, k *gatetest.Kit) {
 		key := k.Key(t, evidence.PurposeSignerCertificate)
 		trust, err := evidence.NewTrust([]evidence.Root{{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeSignerCertificate}},
-			[]string{k.Certificates[evidence.PurposeRuntimeAttestation]}, k.Strict.Signers)
+			evidence.Bundle{Certificates: []string{k.Certificates[evidence.PurposeRuntimeAttestation]}}, k.Strict.Signers)
 		if err != nil {
 			t.Fatal(err)
 		}

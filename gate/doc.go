@@ -6,7 +6,7 @@
 // You hold four things: the two pinned root keys, the manifest that the security team has certified, its trust bundle, and a secret of
 // your own of 32 bytes or more. From them you make, once:
 //
-//	trust, _ := evidence.NewTrust(roots, certificates, strict.Signers)
+//	trust, _ := evidence.NewTrust(roots, bundle, strict.Signers)
 //	verifier, _ := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now})
 //	challenges, _ := challenge.NewIssuer(secret, challenge.Options{Issuer: name, Audience: name, Now: time.Now})
 //	g, _ := gate.New(gate.Options{Challenges: challenges, Secret: secret, Issuer: name, Verifier: verifier, Strict: strict})

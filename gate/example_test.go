@@ -18,13 +18,13 @@ import (
 // An API that takes part: its two endpoints, and the middleware before the one that it protects.
 func Example() {
 	var (
-		roots        []evidence.Root // the registry's and the auditor's public keys, pinned
-		certificates []string        // the trust bundle
-		strict       *policy.Strict  // policy.ParseManifest, then Manifest.Strict
-		secret       evidence.Secret // evidence.NewSecret, of at least 32 bytes
-		posts        http.Handler    // what the API has had all along
+		roots  []evidence.Root // the registry's and the auditor's public keys, pinned: evidence.ParseRoot
+		bundle evidence.Bundle // the trust bundle: evidence.ParseBundle
+		strict *policy.Strict  // policy.ParseManifest, then Manifest.Strict
+		secret evidence.Secret // evidence.NewSecret, of at least 32 bytes
+		posts  http.Handler    // what the API has had all along
 	)
-	trust, err := evidence.NewTrust(roots, certificates, strict.Signers)
+	trust, err := evidence.NewTrust(roots, bundle, strict.Signers)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -214,6 +214,7 @@ func breaches() map[string]breach {
 			token := reclaim(purpose, evidence.SignerCertificateKind, func(c map[string]any) { c["subjectPublicKeyHash"] = "" })(t, k, k.Certificates[evidence.PurposeActionGrant])
 			return k.Believe(t, token)
 		}},
+		"signerCertificatePolicy.maxRevocationListAgeMs": {"revocations_missing", narrowed(func(m m) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 1000 })},
 		"signerCertificatePolicy.requirePostQuantumSignature": {"second_signature_not_pinned", func(t *testing.T, k *gatetest.Kit) error {
 			k.Strict.Signers.RequirePostQuantum = true
 			return k.Believe(t, k.Certificates[evidence.PurposeActionGrant])

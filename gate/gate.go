@@ -159,6 +159,9 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, RequireGrant: true, Runtime: g.runtime(),
 		Now: g.verifier.Now(), Skew: g.verifier.Skew(),
 	})
+	if err == nil { // since it was minted
+		err = g.verifier.NotRevoked("evidence of the capability", claims.Runtime.KeyID, claims.ID, claims.DecisionID, claims.GrantID, claims.Runtime.AttestationID, claims.Session.ReceiptID)
+	}
 	out.Checks = append(out.Checks, result(checkCapability, err))
 	if err != nil {
 		return out, err

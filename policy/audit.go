@@ -25,6 +25,8 @@ const (
 	MaxDeploymentAge = 7 * 24 * time.Hour
 	// MaxSignerAge bounds signer custody certificates: their longest lifetime.
 	MaxSignerAge = 400 * 24 * time.Hour
+	// MaxRevocationAge bounds the revocation list, where one is demanded.
+	MaxRevocationAge = 7 * 24 * time.Hour
 	// minAge is the least that can be said: artifacts count whole seconds.
 	minAge = time.Second
 )
@@ -42,7 +44,9 @@ func (m *Manifest) Audit() []Issue {
 	a.denied(m.AgentSessionReceiptPolicy.DeniedInputKinds, deniedInputKinds, "agent_session_input_kind_", sessionPath+".deniedInputKinds", "input kind")
 	a.hashes(m.hashes())
 	for _, d := range m.durations() {
-		a.duration(d)
+		if d.ms != 0 || !d.optional {
+			a.duration(d)
+		}
 	}
 	a.separation(append(m.RuntimePolicy.roles(), m.otherRoles()...))
 	for _, c := range m.Controls.table() {
@@ -115,7 +119,7 @@ func (a *audit) role(r role) {
 	}
 	a.when(slices.ContainsFunc(r.allowed.AllowedKeyIDs, evidence.IsSecretID), r.code+"_key_ids_shared", join(r.path, "allowedKeyIds"),
 		"The policy for the "+r.what+" accepts a shared secret, so whoever verifies could have signed.", "List keys that the key registry certifies.")
-	a.duration(duration{r.age, r.bound, r.code + "_max_age", join(r.path, r.ageName), "the age of the " + r.what})
+	a.duration(duration{ms: r.age, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.ageName), what: "the age of the " + r.what})
 	if r.custody != nil {
 		a.when(len(r.custody) == 0 || beyond(r.custody, protectedCustody), r.code+"_key_custody_weak", join(r.path, "allowedKeyCustody"),
 			"The policy for the "+r.what+" accepts keys in custody of anybody.", "List nothing but "+strings.Join(protectedCustody, " and ")+".")

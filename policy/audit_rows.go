@@ -43,11 +43,12 @@ type (
 		code, path  string
 	}
 	duration struct {
-		ms    int64
-		bound time.Duration
-		code  string
-		path  string
-		what  string
+		ms       int64
+		bound    time.Duration
+		code     string
+		path     string
+		what     string
+		optional bool
 	}
 )
 
@@ -176,8 +177,9 @@ func (m *Manifest) hashes() []hash {
 
 func (m *Manifest) durations() []duration {
 	return []duration{
-		{m.MaxChallengeAgeMs, MaxFresh, "challenge_max_age", "maxChallengeAgeMs", "the age of a challenge"},
-		{m.CapabilityTTLMs, MaxFresh, "capability_ttl", "capabilityTtlMs", "the lifetime of a capability"},
-		{m.MaxCapabilityAgeMs, MaxFresh, "capability_max_age", "maxCapabilityAgeMs", "the age of a capability"},
+		{m.MaxChallengeAgeMs, MaxFresh, "challenge_max_age", "maxChallengeAgeMs", "the age of a challenge", false},
+		{m.CapabilityTTLMs, MaxFresh, "capability_ttl", "capabilityTtlMs", "the lifetime of a capability", false},
+		{m.MaxCapabilityAgeMs, MaxFresh, "capability_max_age", "maxCapabilityAgeMs", "the age of a capability", false},
+		{m.SignerCertificatePolicy.MaxRevocationListAgeMs, MaxRevocationAge, "revocation_list_max_age", signerPath + ".maxRevocationListAgeMs", "the age of the revocation list", true},
 	}
 }

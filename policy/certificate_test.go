@@ -106,6 +106,6 @@ func TestPostQuantumIsDemanded(t *testing.T) {
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
 	must(t, err)
-	_, err = evidence.NewTrust([]evidence.Root{{KeyID: registry.KeyID(), Public: registry.Public(), Purpose: evidence.PurposeSignerCertificate}}, []string{cert}, s.Signers)
+	_, err = evidence.NewTrust([]evidence.Root{{KeyID: registry.KeyID(), Public: registry.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{cert}}, s.Signers)
 	wantCode(t, err, "second_signature_not_pinned")
 }

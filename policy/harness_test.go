@@ -69,7 +69,7 @@ func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
 	trust, err := evidence.NewTrust([]evidence.Root{
 		{KeyID: "registry:v1", Public: current(t, registry).Public(), Purpose: evidence.PurposeSignerCertificate},
 		{KeyID: "auditor:v1", Public: current(t, auditor).Public(), Purpose: evidence.PurposeDeploymentCertificate},
-	}, certificates, w.strict.Signers)
+	}, evidence.Bundle{Certificates: certificates}, w.strict.Signers)
 	must(t, err)
 	w.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
 	must(t, err)

@@ -98,6 +98,9 @@ type CertificatePolicy struct {
 	DenyAgentAccessible         bool `yaml:"denyAgentAccessible" json:"denyAgentAccessible"`
 	DenyUserAccessible          bool `yaml:"denyUserAccessible" json:"denyUserAccessible"`
 	RequireSubjectPublicKeyHash bool `yaml:"requireSubjectPublicKeyHash" json:"requireSubjectPublicKeyHash"`
+	// MaxRevocationListAgeMs refuses everything unless the bundle has a revocation list that is no older. Left out, a bundle needs none;
+	// one that is there counts all the same.
+	MaxRevocationListAgeMs int64 `yaml:"maxRevocationListAgeMs,omitempty" json:"maxRevocationListAgeMs,omitempty"`
 	// RequirePostQuantumSignature refuses a bundle unless the registry's ML-DSA-65 key is pinned and has signed too.
 	RequirePostQuantumSignature bool  `yaml:"requirePostQuantumSignature,omitempty" json:"requirePostQuantumSignature,omitempty"`
 	MaxCertificateAgeMs         int64 `yaml:"maxCertificateAgeMs" json:"maxCertificateAgeMs"`

@@ -100,7 +100,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 		Expected:            signers.expected(signers.MaxCertificateAgeMs, signers.KeyCustody),
 		DenyAgentAccessible: signers.DenyAgentAccessible, DenyUserAccessible: signers.DenyUserAccessible,
 	}
-	s.Signers.RequirePostQuantum = signers.RequirePostQuantumSignature
+	s.Signers.RequirePostQuantum, s.Signers.MaxRevocationAge = signers.RequirePostQuantumSignature, millis(signers.MaxRevocationListAgeMs)
 	session := m.AgentSessionReceiptPolicy
 	s.Session = SessionExpected{
 		Expected: session.expected(session.MaxReceiptAgeMs, session.KeyCustody), RuntimeIDs: session.AllowedRuntimeIDs,

@@ -247,7 +247,7 @@ func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOpti
 	prove := newIssuer(t, registry, &certs, evidence.RequestProofKind, "prove")
 	root, err := registry.Current(context.Background())
 	must(t, err)
-	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, certs, evidence.SignerPolicy{Expected: expected("registry")})
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: certs}, evidence.SignerPolicy{Expected: expected("registry")})
 	must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now})
 	must(t, err)

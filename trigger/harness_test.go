@@ -80,7 +80,7 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 		return token
 	}
 	trust := must(evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
-		[]string{certify(origin, evidence.PurposeTriggerOriginProof, "source-verifier"), certify(receipt, evidence.PurposeTriggerReceipt, "trigger-mediator")},
+		evidence.Bundle{Certificates: []string{certify(origin, evidence.PurposeTriggerOriginProof, "source-verifier"), certify(receipt, evidence.PurposeTriggerReceipt, "trigger-mediator")}},
 		evidence.SignerPolicy{Expected: expect("key-registry", "api", "registry")}))(t)
 	k.verifier = must(evidence.NewVerifier(trust, evidence.VerifierOptions{Now: k.clock.now}))(t)
 	k.open(t)

@@ -81,7 +81,7 @@ func deploymentCertify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := updateBundle(bundleFile, func(b *bundle) { b.DeploymentCertificate = token }); err != nil {
+			if err := updateBundle(bundleFile, func(b *evidence.Bundle) { b.DeploymentCertificate = token }); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "certified manifest %s into %s\n", m.Hash(), bundleFile)
@@ -132,16 +132,16 @@ func trustFlags(c *cobra.Command, registry, auditor, bundleFile *string) {
 }
 
 // offlineVerifier makes a verifier from files, with a clock of the caller's choice.
-func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, bundle, error) {
+func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle, error) {
 	roots, err := readRoots(registry, auditor)
 	if err != nil {
-		return nil, bundle{}, err
+		return nil, evidence.Bundle{}, err
 	}
 	b, _, err := readBundle(bundleFile)
 	if err != nil {
 		return nil, b, err
 	}
-	trust, err := evidence.NewTrust(roots, b.Certificates, strict.Signers)
+	trust, err := evidence.NewTrust(roots, b, strict.Signers)
 	if err != nil {
 		return nil, b, err
 	}

@@ -42,6 +42,15 @@ func (k rootKey) options(o signer.Options) signer.Options {
 	return o
 }
 
+// pinned is the root as a verifier pins it.
+func (k rootKey) pinned(purpose string) evidence.Root {
+	r := evidence.Root{KeyID: k.version.KeyID(), Public: k.version.Public(), Purpose: purpose}
+	if k.second != nil {
+		r.PostQuantum = k.second.public
+	}
+	return r
+}
+
 // jwk writes what pins the root: its public JWK, or a JWK Set where it has two keys.
 func (k rootKey) jwk() ([]byte, error) {
 	if k.second == nil {

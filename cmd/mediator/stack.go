@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -188,7 +189,7 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 			return err
 		}
 	}
-	return updateBundle(filepath.Join(s.dir, bundleFile), func(b *bundle) { b.Certificates, b.DeploymentCertificate = tokens, certificate })
+	return updateBundle(filepath.Join(s.dir, bundleFile), func(b *evidence.Bundle) { b.Certificates, b.DeploymentCertificate = tokens, certificate })
 }
 
 // await asks a process until it answers path with success.

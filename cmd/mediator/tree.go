@@ -71,7 +71,7 @@ func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) st
 		return l
 	}
 	r := k.Registered(c)
-	l.text = fmt.Sprintf("%-22s %s\n%-22s by %s, key %s, valid %s", name, says(c), "", r.Issuer, evidence.KeyIDOf(token), time.Duration(r.Expires-r.IssuedAt)*time.Second)
+	l.text = fmt.Sprintf("%-22s %s\n%-22s id %s, by %s, key %s, valid %s", name, says(c), "", r.ID, r.Issuer, evidence.KeyIDOf(token), time.Duration(r.Expires-r.IssuedAt)*time.Second)
 	return l
 }
 

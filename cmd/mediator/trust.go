@@ -14,25 +14,13 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// bundle is the trust bundle file: everything that the security team signed, nothing secret.
-type bundle struct {
-	Certificates          []string `json:"certificates"`
-	DeploymentCertificate string   `json:"deploymentCertificate"`
-}
-
-// maxBundle bounds a trust bundle, in bytes.
-const maxBundle = 8 << 20
-
-func readBundle(path string) (bundle, []byte, error) {
-	var b bundle
+func readBundle(path string) (evidence.Bundle, []byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return b, nil, fmt.Errorf("trust bundle: %w", err)
+		return evidence.Bundle{}, nil, fmt.Errorf("trust bundle: %w", err)
 	}
-	if len(raw) > maxBundle {
-		return b, nil, fmt.Errorf("the trust bundle %s is larger than %d bytes", path, maxBundle)
-	}
-	if err := evidence.ParseStrict(raw, &b); err != nil {
+	b, err := evidence.ParseBundle(raw)
+	if err != nil {
 		return b, nil, fmt.Errorf("trust bundle %s: %w", path, err)
 	}
 	return b, raw, nil
@@ -125,7 +113,7 @@ func (s *trustStore) read(ctx context.Context, own []role) (*evidence.Trust, err
 	if err != nil {
 		return nil, err
 	}
-	trust, err := evidence.NewTrust(s.roots, b.Certificates, s.strict.Signers)
+	trust, err := evidence.NewTrust(s.roots, b, s.strict.Signers)
 	if err != nil {
 		return nil, fmt.Errorf("trust bundle %s: %w", s.path, err)
 	}
@@ -168,6 +156,9 @@ func (s *trustStore) watch(ctx context.Context, own []role) {
 			continue
 		}
 		trust, err := s.read(ctx, own)
+		if err == nil {
+			err = trust.Succeeds(s.verifier.Trust())
+		}
 		if err != nil {
 			s.log.Error("the new trust bundle is not taken over", zap.Error(err))
 			s.raw = string(raw) // said once for each content

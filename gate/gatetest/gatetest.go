@@ -63,6 +63,8 @@ type Kit struct {
 	Gate       *gate.Gate
 	// Certificates holds the custody certificate of each role, by purpose.
 	Certificates map[string]string
+	// Revocations is the revocation list; empty where the bundle has none.
+	Revocations string
 	// Deployment is the deployment certificate.
 	Deployment string
 
@@ -151,6 +153,19 @@ func (k *Kit) Vouch(t testing.TB, key custody.Version, purpose, issuer string) s
 	return token
 }
 
+// Revoke has the registry sign a revocation list, which the next trust bundle holds.
+func (k *Kit) Revoke(t testing.TB, entries ...evidence.Revocation) {
+	t.Helper()
+	for i := range entries {
+		entries[i].Expires, entries[i].Reason = k.Clock.Now().Add(time.Hour).Unix(), "stolen"
+	}
+	token, _, err := Signer(t, k, evidence.RevocationListKind).Sign(context.Background(), evidence.RevocationList{Revoked: entries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Revocations = token
+}
+
 // Certify has the auditor certify a manifest.
 func (k *Kit) Certify(t testing.TB, m *policy.Manifest) string {
 	t.Helper()
@@ -188,7 +203,7 @@ func (k *Kit) roots(t testing.TB) (roots []evidence.Root) {
 // Believe makes a trust bundle of one certificate, and returns why it is refused.
 func (k *Kit) Believe(t testing.TB, certificate string) error {
 	t.Helper()
-	_, err := evidence.NewTrust(k.roots(t), []string{certificate}, k.Strict.Signers)
+	_, err := evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: []string{certificate}}, k.Strict.Signers)
 	return err
 }
 
@@ -200,7 +215,7 @@ func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
 			more = append(more, c)
 		}
 	}
-	return must(evidence.NewTrust(k.roots(t), more, k.Strict.Signers))(t)
+	return must(evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: more, Revocations: k.Revocations}, k.Strict.Signers))(t)
 }
 
 // TrustWithout makes a trust bundle that lacks the certificate of one purpose, and holds further ones.

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+)
+
+// invoke runs the command line and returns its exit status and what it said.
+func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, diag bytes.Buffer
+	status = run(t.Context(), args, strings.NewReader(""), &out, &diag)
+	return status, out.String(), diag.String()
+}
+
+// publish serves the roles of a process on a unix socket and returns its endpoint.
+func publish(t *testing.T, name string, roles ...role) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	rolesHandler(mux, roles)
+	s := &http.Server{Handler: mux}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = s.Close()
+		<-done
+	})
+	return "unix:" + path
+}
+
+func memoryKey(t *testing.T, name string) *custody.Memory {
+	t.Helper()
+	k, err := custody.NewMemory(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// team is the security team's folder.
+type team struct{ dir, bundle string }
+
+func newTeam(t *testing.T, flags ...string) team {
+	t.Helper()
+	d := team{dir: t.TempDir()}
+	d.bundle = filepath.Join(d.dir, "trust.json")
+	if status, _, said := invoke(t, append([]string{"keys", "root", "--name", "registry", "--out", d.dir}, flags...)...); status != 0 {
+		t.Fatal(said)
+	}
+	return d
+}
+
+// do runs a keys command with the registry's key over the bundle.
+func (d team) do(t *testing.T, verb string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	return invoke(t, append([]string{"keys", verb, "--registry-key", filepath.Join(d.dir, "registry.key.jwk"), "--audience", "api", "--bundle", d.bundle}, args...)...)
+}
+
+// trust reads the bundle as a verifier does that pins the registry's public file.
+func (d team) trust(t *testing.T) *evidence.Trust {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(d.dir, "registry.jwk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := readBundle(d.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust, err := evidence.NewTrust([]evidence.Root{root}, b, evidence.SignerPolicy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trust
+}
+
+func (d team) wantKeys(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, c := range d.trust(t).Certified() {
+		got = append(got, c.Certificate.SubjectKeyID)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the bundle certifies %v, want %v", got, want)
+	}
+}
+
+// TestCertifyKeepsOtherProcesses: a process that a command does not name keeps its certificates; of one that it names, nothing stays but
+// what the process publishes now.
+func TestCertifyKeepsOtherProcesses(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--post-quantum"}} {
+		t.Run(strings.Join(flags, ""), func(t *testing.T) {
+			d := newTeam(t, flags...)
+			grant, decision, proof := memoryKey(t, "grant-key"), memoryKey(t, "decision-key"), memoryKey(t, "proof-key")
+			control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", grant}, role{evidence.PurposePolicyDecision, "policy", decision})
+			serve := publish(t, "serve", role{evidence.PurposeRequestProof, "mediator", proof})
+			certify := func(want string, args ...string) {
+				t.Helper()
+				status, out, said := d.do(t, "certify", args...)
+				if status != 0 || !strings.Contains(out, want) {
+					t.Fatalf("status %d: %s%s, want %s", status, out, said, want)
+				}
+			}
+			certify("certified 2 keys", "--from", control)
+			certify("certified 1 keys into "+d.bundle+"; 2 certificates stay, 0 are left out", "--from", serve)
+			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
+
+			if err := grant.Rotate(); err != nil {
+				t.Fatal(err)
+			}
+			certify("certified 3 keys into "+d.bundle+"; 1 certificates stay, 2 are left out", "--from", control)
+			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "proof-key:v1")
+
+			// The same names with other keys: a process in whose memory they were has started again, and rotated no more.
+			again := publish(t, "again", role{evidence.PurposeActionGrant, "authz", memoryKey(t, "grant-key")})
+			certify("certified 1 keys into "+d.bundle+"; 2 certificates stay, 2 are left out", "--from", again)
+			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
+
+			// What has expired does not stay.
+			desk, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), bundle: d.bundle}).open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for after, want := range map[time.Duration]int{0: 3, 89 * 24 * time.Hour: 3, 91 * 24 * time.Hour: 0} {
+				desk.o.Now = func() time.Time { return time.Now().Add(after) }
+				if kept, err := desk.keep(nil); err != nil || len(kept) != want {
+					t.Errorf("after %s %d certificates stay, want %d, %v", after, len(kept), want, err)
+				}
+			}
+		})
+	}
+}
+
+// TestCertifyRefusesAnotherRegistrysBundle: it would have to answer for certificates that it has never made, or throw them away.
+func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
+	d, other := newTeam(t), newTeam(t)
+	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", memoryKey(t, "grant-key")})
+	if status, _, said := d.do(t, "certify", "--from", at); status != 0 {
+		t.Fatal(said)
+	}
+	before, err := os.ReadFile(d.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for verb, args := range map[string][]string{"certify": {"--from", at}, "revoke": {"--key", "grant-key", "--reason", "lost"}} {
+		status, _, said := team{other.dir, d.bundle}.do(t, verb, args...)
+		if status != 1 || !strings.Contains(said, "move it away first") || !strings.Contains(said, "(signature_invalid)") {
+			t.Errorf("%s: status %d, %s", verb, status, said)
+		}
+	}
+	if after, err := os.ReadFile(d.bundle); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the bundle has changed: %v", err)
+	}
+}
+
+func TestRevoke(t *testing.T) {
+	d := newTeam(t, "--post-quantum")
+	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", memoryKey(t, "grant-key")})
+	revoke := func(want int, args ...string) (string, string) {
+		t.Helper()
+		status, out, said := d.do(t, "revoke", args...)
+		if status != want {
+			t.Fatalf("status %d, want %d: %s%s", status, want, out, said)
+		}
+		return out, said
+	}
+	listed := func(want ...string) {
+		t.Helper()
+		list, ok := d.trust(t).Revocations()
+		var got []string
+		for _, r := range list.Revoked {
+			got = append(got, r.Kind+" "+r.ID+" "+r.Reason)
+		}
+		slices.Sort(got)
+		if !ok || !slices.Equal(got, want) {
+			t.Errorf("the list holds %q, want %q", got, want)
+		}
+	}
+	if status, _, said := d.do(t, "certify", "--from", at); status != 0 {
+		t.Fatal(said)
+	}
+	if _, ok := d.trust(t).Revocations(); ok {
+		t.Error("there is a list that nobody has asked for")
+	}
+	revoke(0) // a list of nothing, for a manifest that demands one
+	listed()
+	revoke(2, "--key", "grant-key:v1") // no reason
+	out, said := revoke(0, "--key", "grant-key:v1", "--artifact", "jti-1", "--reason", "lost in a train")
+	if !strings.Contains(out, "key grant-key:v1 until 20") || !strings.Contains(out, "2 entries") || said != "" {
+		t.Errorf("%s%s", out, said)
+	}
+	listed("artifact jti-1 lost in a train", "key grant-key:v1 lost in a train")
+	_, said = revoke(0, "--key", "grant-kye", "--reason", "misspelt", "--keep", "0s")
+	if !strings.Contains(said, "no certificate in "+d.bundle+" is for key grant-kye") {
+		t.Error(said)
+	}
+	// The entry whose time is over goes with the next signature; the same entry again replaces the old one.
+	revoke(0, "--artifact", "jti-1", "--reason", "found")
+	listed("artifact jti-1 found", "key grant-key:v1 lost in a train")
+
+	// Certifying signs the list anew and forgets nothing; certifying the deployment leaves it alone.
+	if status, _, said := d.do(t, "certify", "--from", at); status != 0 {
+		t.Fatal(said)
+	}
+	listed("artifact jti-1 found", "key grant-key:v1 lost in a train")
+	d.wantKeys(t, "grant-key:v1")
+}
+
+// TestRevocationReachesARunningProcess: what is revoked is refused once the bundle file says so, and a bundle that takes it back is not
+// taken over.
+func TestRevocationReachesARunningProcess(t *testing.T) {
+	d := newTeam(t)
+	key := memoryKey(t, "action-grant-key")
+	at := publish(t, "control", role{evidence.PurposeActionGrant, "mediator-authorization", key})
+	file := func(name string) string { return filepath.Join(d.dir, name) }
+	manifest := filepath.Join("..", "..", "configs", manifestFile)
+	registry := []string{"--registry-key", file("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.bundle}
+	for _, args := range [][]string{
+		{"keys", "root", "--name", "auditor", "--out", d.dir},
+		append([]string{"keys", "certify", "--from", at, "--not-accessible-to-agent", "--not-accessible-to-users"}, registry...),
+		{"deployment", "certify", manifest, "--auditor-key", file("auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.bundle},
+	} {
+		if status, _, said := invoke(t, args...); status != 0 {
+			t.Fatal(said)
+		}
+	}
+	said := make(chan string, 10)
+	log := zap.New(saying{zapcore.NewNopCore(), said})
+	_, strict, err := readManifest(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	s, err := openTrust(ctx, trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}, file, strict, nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.watch(ctx, nil)
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
+	before, err := os.ReadFile(d.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.verifier.NotRevoked("grant", "action-grant-key:v1"); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, said := invoke(t, append([]string{"keys", "revoke", "--key", "action-grant-key:v1", "--reason", "lost"}, registry...)...); status != 0 {
+		t.Fatal(said)
+	}
+	wantSaid(t, said, "trust bundle taken over")
+	wantRevoked := func() {
+		t.Helper()
+		if err := s.verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, evidence.Refuse("key_revoked", "")) {
+			t.Errorf("got %v", err)
+		}
+	}
+	wantRevoked()
+	if err := replaceFile(d.bundle, before, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantSaid(t, said, "the new trust bundle is not taken over")
+	wantRevoked()
+}
+
+// saying is a log that says each message on a channel.
+type saying struct {
+	zapcore.Core
+	said chan<- string
+}
+
+func (s saying) Enabled(zapcore.Level) bool { return true }
+
+func (s saying) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	return c.AddCore(e, s)
+}
+
+func (s saying) Write(e zapcore.Entry, _ []zapcore.Field) error {
+	s.said <- e.Message
+	return nil
+}
+
+func wantSaid(t *testing.T, said <-chan string, want string) {
+	t.Helper()
+	select {
+	case got := <-said:
+		if got != want {
+			t.Fatalf("the log says %q, want %q", got, want)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("the log does not say %q", want)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+// revoke signs the revocation list anew: with further entries, and without those whose time is over.
+func (r *registry) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
+	entries := slices.Clone(add)
+	old, _ := r.trust.Revocations()
+	for _, e := range old.Revoked {
+		again := func(n evidence.Revocation) bool { return n.Kind == e.Kind && n.ID == e.ID }
+		if r.o.Now().Before(time.Unix(e.Expires, 0)) && !slices.ContainsFunc(add, again) {
+			entries = append(entries, e)
+		}
+	}
+	issuer, err := signer.New(evidence.RevocationListKind, r.key, r.o)
+	if err != nil {
+		return "", nil, err
+	}
+	token, _, err := issuer.Sign(ctx, evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
+	return token, entries, err
+}
+
+func keysRevokeCommand() *cobra.Command {
+	var r registryFlags
+	var keys, artifacts []string
+	var reason string
+	var keep time.Duration
+	c := &cobra.Command{
+		Use: "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT", Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: noArgs,
+		Long: `Adds to the revocation list and signs it anew. A key is named by its kid, or by its name for all of its versions; an artifact (a grant,
+a decision, a certificate, whatever has one) by its jti, as mediator evidence show prints it. Every process and every API that reads the
+bundle refuses what is in the list. Entries stay for --keep, which has to be as long as what they revoke could be valid. Without --key
+and --artifact the list is signed anew as it is, for a manifest that demands a fresh one.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(keys)+len(artifacts) > 0 && reason == "" {
+				return usagef("say why, with --reason: it is shown with each refusal")
+			}
+			desk, err := r.open()
+			if err != nil {
+				return err
+			}
+			var add []evidence.Revocation
+			for _, ids := range []struct {
+				kind string
+				list []string
+			}{{evidence.RevokedKey, keys}, {evidence.RevokedArtifact, artifacts}} {
+				for _, id := range ids.list {
+					add = append(add, evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
+				}
+			}
+			for _, id := range keys {
+				if !desk.certifies(id) {
+					fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's\n", r.bundle, id)
+				}
+			}
+			token, entries, err := desk.revoke(c.Context(), add)
+			if err != nil {
+				return err
+			}
+			if err := updateBundle(r.bundle, func(b *evidence.Bundle) { b.Revocations = token }); err != nil {
+				return err
+			}
+			for _, e := range entries {
+				fmt.Fprintf(c.OutOrStdout(), "%s %s until %s: %s\n", e.Kind, e.ID, time.Unix(e.Expires, 0).UTC().Format(time.RFC3339), e.Reason)
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%d entries in the revocation list of %s\n", len(entries), r.bundle)
+			return err
+		},
+	}
+	r.add(c)
+	f := c.Flags()
+	f.StringArrayVar(&keys, "key", nil, "kid or key name to revoke; once for each")
+	f.StringArrayVar(&artifacts, "artifact", nil, "jti of an artifact to revoke; once for each")
+	f.StringVar(&reason, "reason", "", "why: one line, which is shown with each refusal")
+	f.DurationVar(&keep, "keep", 400*24*time.Hour, "how long the entries stay in the list; no artifact is valid for longer than the default")
+	return c
+}
+
+// certifies reports whether the bundle has a certificate for a key, by its kid or by its name.
+func (r *registry) certifies(id string) bool {
+	return slices.ContainsFunc(r.trust.Certified(), func(c evidence.Certified) bool {
+		return evidence.MatchKeyID([]string{id}, c.Certificate.SubjectKeyID)
+	})
+}

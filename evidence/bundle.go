@@ -1,0 +1,154 @@
+package evidence
+
+import "time"
+
+// Bundle is the trust bundle: everything that the security team signed for verifiers, and nothing secret. It is believed for its
+// signatures alone, whoever delivers it.
+type Bundle struct {
+	Certificates          []string `json:"certificates"` // signer custody certificates
+	DeploymentCertificate string   `json:"deploymentCertificate"`
+	Revocations           string   `json:"revocations,omitempty"` // the revocation list; empty where nothing was ever revoked
+}
+
+// MaxBundle bounds a trust bundle as it travels, in bytes.
+const MaxBundle = 8 << 20
+
+// ParseBundle reads one strict JSON bundle, with nothing verified: [NewTrust] does.
+func ParseBundle(raw []byte) (Bundle, error) {
+	var b Bundle
+	if len(raw) > MaxBundle {
+		return b, Refuse("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
+	}
+	if err := ParseStrict(raw, &b); err != nil {
+		return Bundle{}, Refuse("trust_malformed", "the trust bundle is malformed: %v", err)
+	}
+	return b, nil
+}
+
+// What a revocation list revokes.
+const (
+	// RevokedArtifact is one artifact, by its jti: a grant, a decision, a certificate, whatever its kind.
+	RevokedArtifact = "artifact"
+	// RevokedKey is a key, by its kid for one version or by its name for all of them.
+	RevokedKey = "key"
+)
+
+// RevocationList is the key registry's word about what is no longer believed although its signatures and its times are right. A
+// verifier takes it from the trust bundle; while the list is not within its own times, that verifier believes nothing.
+type RevocationList struct {
+	Registered
+	Revoked []Revocation `json:"revoked"`
+}
+
+// Revocation is one entry of a [RevocationList].
+type Revocation struct {
+	// Expires is until when the entry has to stay, in Unix seconds: what it revokes has expired by itself then. Verifiers honour it for
+	// as long as it stands in the list.
+	Expires int64  `json:"exp"`
+	ID      string `json:"id"`   // jti, kid or key name
+	Kind    string `json:"kind"` // RevokedArtifact or RevokedKey
+	Reason  string `json:"reason"`
+}
+
+func (c *RevocationList) check() error {
+	for _, r := range c.Revoked {
+		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID || len(r.Reason) > maxName {
+			return Refuse("claims_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)
+		}
+		if err := checkClaims(RevocationListKind.Typ, texts("revoked.id", r.ID, "revoked.reason", r.Reason), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// revocations is a verified list, by what it revokes.
+type revocations struct {
+	list      RevocationList
+	kid       string // of the registry key that signed it
+	artifacts map[string]Revocation
+	keys      map[string]Revocation
+}
+
+// revoke takes over the bundle's revocation list.
+func (t *Trust) revoke(token string) error {
+	p, err := parseRooted(token, RevocationListKind.Typ, RevocationListKind.maxToken)
+	if err != nil {
+		return err
+	}
+	root, err := t.root(p.header.Kid, RevocationListKind.Typ, RevocationListKind.Purpose)
+	if err != nil {
+		return err
+	}
+	if err := root.verify(RevocationListKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
+		return err
+	}
+	list, err := decode(RevocationListKind, p.payload)
+	if err != nil {
+		return err
+	}
+	r := &revocations{list: list, kid: p.header.Kid, artifacts: make(map[string]Revocation), keys: make(map[string]Revocation)}
+	for _, e := range list.Revoked {
+		switch e.Kind {
+		case RevokedArtifact:
+			r.artifacts[e.ID] = e
+		case RevokedKey:
+			r.keys[e.ID] = e
+		}
+	}
+	t.revocations = r
+	return nil
+}
+
+// Revocations returns the bundle's revocation list, and false where it has none.
+func (t *Trust) Revocations() (RevocationList, bool) {
+	if t.revocations == nil {
+		return RevocationList{}, false
+	}
+	return t.revocations.list, true
+}
+
+// Succeeds refuses to put t in force after old if that would take back what has been revoked: if t has no revocation list, or an
+// older one. Who reads a bundle again asks this before [Verifier.SetTrust].
+func (t *Trust) Succeeds(old *Trust) error {
+	if old.revocations == nil || t.revocations != nil && t.revocations.list.IssuedAt >= old.revocations.list.IssuedAt {
+		return nil
+	}
+	return Refuse("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
+}
+
+// notRevoked refuses a key or an artifact that is revoked, and everything while the list itself cannot be believed.
+func (t *Trust) notRevoked(what, kid string, ids []string, now time.Time, skew time.Duration) error {
+	r := t.revocations
+	if r == nil {
+		if t.policy.MaxRevocationAge > 0 {
+			return Refuse("revocations_missing", "the policy demands a revocation list, and the trust bundle has none")
+		}
+		return nil
+	}
+	want := t.policy.Expected
+	if t.policy.MaxRevocationAge > 0 {
+		want.MaxAge = t.policy.MaxRevocationAge
+	}
+	want.Custody, want.RequireNonExportable = nil, false // about the keys of certificates, not about the registry's own
+	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, now, skew); err != nil {
+		return Refuse("revocations_stale", "what is revoked is not known: %w", err)
+	}
+	for _, name := range []string{kid, KeyName(kid)} {
+		if e, ok := r.keys[name]; ok {
+			return Refuse("key_revoked", "the %s rests on key %s, which is revoked: %s", what, kid, e.Reason)
+		}
+	}
+	for _, id := range ids {
+		if e, ok := r.artifacts[id]; ok {
+			return Refuse("artifact_revoked", "the %s %s is revoked: %s", what, id, e.Reason)
+		}
+	}
+	return nil
+}
+
+// NotRevoked refuses if kid or one of the artifact ids is revoked, for those who keep ids of artifacts that they have opened before.
+// what names in a refusal what rests on them.
+func (v *Verifier) NotRevoked(what, kid string, ids ...string) error {
+	return v.Trust().notRevoked(what, kid, ids, v.now(), v.skew)
+}

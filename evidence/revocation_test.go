@@ -1,0 +1,282 @@
+package evidence_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+// desk is a key registry with one certified key, for request proofs.
+type desk struct {
+	registry, key *custody.Memory
+	root          evidence.Root
+	policy        evidence.SignerPolicy
+	certificates  []string
+}
+
+func newDesk(t testing.TB) *desk {
+	t.Helper()
+	registry, err := custody.NewMemory("registry")
+	must(t, err)
+	key, err := custody.NewMemory("proof-key")
+	must(t, err)
+	v, err := registry.Current(t.Context())
+	must(t, err)
+	d := &desk{registry: registry, key: key, root: evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeSignerCertificate}}
+	d.policy.Expected = evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}
+	d.certify(t)
+	return d
+}
+
+func (d *desk) options(issuer string, now time.Time) signer.Options {
+	return signer.Options{Issuer: issuer, Audience: "api", Lifetime: 10 * time.Minute, Now: func() time.Time { return now }}
+}
+
+// certify certifies the key's newest version and returns the certificate's id.
+func (d *desk) certify(t testing.TB) string {
+	t.Helper()
+	v, err := d.key.Current(t.Context())
+	must(t, err)
+	i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon))
+	must(t, err)
+	token, c, err := i.Sign(t.Context(), evidence.SignerCertificate{
+		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator", SubjectKeyID: v.KeyID(),
+		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+	})
+	must(t, err)
+	d.certificates = append(d.certificates, token)
+	return c.ID
+}
+
+// list signs a revocation list.
+func (d *desk) list(t testing.TB, o signer.Options, entries ...evidence.Revocation) string {
+	t.Helper()
+	for i := range entries {
+		entries[i].Expires, entries[i].Reason = noon.Add(time.Hour).Unix(), "lost in a train"
+	}
+	i, err := signer.New(evidence.RevocationListKind, d.registry, o)
+	must(t, err)
+	token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: entries})
+	must(t, err)
+	return token
+}
+
+// proof signs a request proof with the key's newest version, and returns it with its id.
+func (d *desk) proof(t testing.TB) (token, id string) {
+	t.Helper()
+	i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
+	must(t, err)
+	h := evidence.HashBytes(nil)
+	token, c, err := i.Sign(t.Context(), evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"})
+	must(t, err)
+	return token, c.ID
+}
+
+func (d *desk) trust(t testing.TB, list string) *evidence.Trust {
+	t.Helper()
+	trust, err := evidence.NewTrust([]evidence.Root{d.root}, evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
+	must(t, err)
+	return trust
+}
+
+func (d *desk) verifier(t testing.TB, list string, now time.Time) *evidence.Verifier {
+	t.Helper()
+	v, err := evidence.NewVerifier(d.trust(t, list), evidence.VerifierOptions{Now: func() time.Time { return now }})
+	must(t, err)
+	return v
+}
+
+func (d *desk) open(t testing.TB, token, list string, now time.Time) error {
+	t.Helper()
+	_, err := evidence.Open(d.verifier(t, list, now), evidence.RequestProofKind, token,
+		evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute})
+	return err
+}
+
+func TestRevoked(t *testing.T) {
+	d := newDesk(t)
+	d.certificates = nil
+	certificate := d.certify(t)
+	token, id := d.proof(t)
+	list := func(entries ...evidence.Revocation) string { return d.list(t, d.options("registry", noon), entries...) }
+	artifact := func(id string) evidence.Revocation {
+		return evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id}
+	}
+	key := func(id string) evidence.Revocation { return evidence.Revocation{Kind: evidence.RevokedKey, ID: id} }
+	for name, tt := range map[string]struct {
+		list, code string
+		demand     time.Duration
+	}{
+		"no list":                            {"", "", 0},
+		"nothing revoked":                    {list(), "", 0},
+		"others revoked":                     {list(artifact("x"), key("proof-key:v2"), key("proof"), key(id), artifact("proof-key:v1")), "", 0},
+		"the artifact":                       {list(artifact("x"), artifact(id)), "artifact_revoked", 0},
+		"the key's version":                  {list(key("proof-key:v1")), "key_revoked", 0},
+		"every version of the key":           {list(key("proof-key")), "key_revoked", 0},
+		"the key's certificate":              {list(artifact(certificate)), "artifact_revoked", 0},
+		"the registry's key":                 {list(key("registry:v1")), "key_revoked", 0},
+		"no list, and one is demanded":       {"", "revocations_missing", time.Minute},
+		"a fresh list, as is demanded":       {list(), "", time.Minute},
+		"a list that is older than demanded": {d.list(t, d.options("registry", noon.Add(-2*time.Minute))), "revocations_stale", time.Minute},
+		"a list that is over":                {d.list(t, d.options("registry", noon.Add(-11*time.Minute))), "revocations_stale", 0},
+		"a list from the future":             {d.list(t, d.options("registry", noon.Add(time.Minute))), "revocations_stale", 0},
+		"a list of another issuer":           {d.list(t, d.options("other", noon)), "revocations_stale", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := *d
+			d.policy.MaxRevocationAge = tt.demand
+			err := d.open(t, token, tt.list, noon)
+			if tt.code == "" {
+				must(t, err)
+				return
+			}
+			wantCode(t, err, tt.code)
+			if strings.HasSuffix(tt.code, "_revoked") && !strings.Contains(err.Error(), "lost in a train") {
+				t.Errorf("%v does not say why", err)
+			}
+		})
+	}
+
+	v := d.verifier(t, list(artifact("g"), key("proof-key")), noon)
+	wantCode(t, v.NotRevoked("capability", "other:v1", "a", "g"), "artifact_revoked")
+	wantCode(t, v.NotRevoked("capability", "proof-key:v7"), "key_revoked")
+	must(t, v.NotRevoked("capability", "other:v1", "a"))
+}
+
+func TestRevocationListThatIsRefused(t *testing.T) {
+	d, stranger := newDesk(t), newDesk(t)
+	good := d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "k"})
+	second := d.root
+	second.PostQuantum = newPostQuantum("registry:v1", 1).public
+	for name, tt := range map[string]struct {
+		root       evidence.Root
+		list, code string
+	}{
+		"by a stranger":                {d.root, stranger.list(t, d.options("registry", noon)), "signature_invalid"},
+		"a certificate in its place":   {d.root, d.certificates[0], "jws_type"},
+		"cut off":                      {d.root, good[:len(good)-1], "jws_malformed"},
+		"without its second signature": {second, good, "second_signature_missing"},
+		"by a certified key": {d.root, func() string {
+			i, err := signer.New(evidence.RevocationListKind, d.key, d.options("registry", noon))
+			must(t, err)
+			token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{}})
+			must(t, err)
+			return token
+		}(), "key_purpose"},
+		"too large": {d.root, strings.Repeat("a", 256<<10+1), "artifact_too_large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := evidence.Bundle{Certificates: d.certificates, Revocations: tt.list}
+			if tt.root.PostQuantum != nil {
+				b.Certificates = nil
+			}
+			_, err := evidence.NewTrust([]evidence.Root{tt.root}, b, d.policy)
+			wantCode(t, err, tt.code)
+		})
+	}
+	i, err := signer.New(evidence.RevocationListKind, d.registry, d.options("registry", noon))
+	must(t, err)
+	for name, e := range map[string]evidence.Revocation{
+		"no kind":            {Expires: 1, ID: "x", Reason: "r"},
+		"another kind":       {Expires: 1, ID: "x", Kind: "grant", Reason: "r"},
+		"no id":              {Expires: 1, Kind: evidence.RevokedKey, Reason: "r"},
+		"no reason":          {Expires: 1, ID: "x", Kind: evidence.RevokedKey},
+		"no end":             {ID: "x", Kind: evidence.RevokedKey, Reason: "r"},
+		"a long reason":      {Expires: 1, ID: "x", Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 257)},
+		"a reason not UTF-8": {Expires: 1, ID: "x", Kind: evidence.RevokedKey, Reason: "\xff"},
+	} {
+		_, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{e}})
+		t.Run(name, func(t *testing.T) { wantCode(t, err, "claims_malformed") })
+	}
+	must(t, func() error { // five hundred entries are read
+		many := make([]evidence.Revocation, 500)
+		for i := range many {
+			many[i] = evidence.Revocation{Kind: evidence.RevokedArtifact, ID: evidence.NewID()}
+		}
+		token, _ := d.proof(t)
+		return d.open(t, token, d.list(t, d.options("registry", noon), many...), noon)
+	}())
+}
+
+func TestRevocationsAreNotRolledBack(t *testing.T) {
+	d := newDesk(t)
+	none, old, young := d.trust(t, ""), d.trust(t, d.list(t, d.options("registry", noon))), d.trust(t, d.list(t, d.options("registry", noon.Add(time.Second))))
+	for name, tt := range map[string]struct {
+		from, to *evidence.Trust
+		code     string
+	}{
+		"none to none": {none, none, ""}, "none to one": {none, old, ""}, "to a younger": {old, young, ""}, "to the same": {old, old, ""},
+		"to an older": {young, old, "revocations_rolled_back"}, "to none": {old, none, "revocations_rolled_back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tt.to.Succeeds(tt.from)
+			if tt.code == "" {
+				must(t, err)
+				return
+			}
+			wantCode(t, err, tt.code)
+		})
+	}
+	if l, ok := young.Revocations(); !ok || l.IssuedAt != noon.Unix()+1 {
+		t.Errorf("%+v %t", l, ok)
+	}
+}
+
+// TestRetiredVersion: a version whose certificate has been left out is retired once a later one is certified, and only then.
+func TestRetiredVersion(t *testing.T) {
+	d := newDesk(t)
+	first, _ := d.proof(t)
+	must(t, d.open(t, first, "", noon))
+	must(t, d.key.Rotate())
+	second, _ := d.proof(t)
+	wantCode(t, d.open(t, second, "", noon), "key_unknown")
+	d.certify(t)
+	must(t, d.open(t, first, "", noon))
+	must(t, d.open(t, second, "", noon))
+	d.certificates = d.certificates[1:]
+	wantCode(t, d.open(t, first, "", noon), "key_retired")
+	must(t, d.open(t, second, "", noon))
+	d.certificates = nil
+	wantCode(t, d.open(t, first, "", noon), "key_unknown")
+	// Revoked says more than retired.
+	d.certify(t)
+	wantCode(t, d.open(t, first, d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}), noon), "key_revoked")
+}
+
+func TestParseBundle(t *testing.T) {
+	b, err := evidence.ParseBundle([]byte(`{"certificates":["a"],"deploymentCertificate":"d"}`))
+	must(t, err)
+	if len(b.Certificates) != 1 || b.DeploymentCertificate != "d" || b.Revocations != "" {
+		t.Errorf("%+v", b)
+	}
+	for name, text := range map[string]string{
+		"nothing": ``, "no object": `[]`, "an unknown member": `{"certificate":[]}`, "a member twice": `{"revocations":"a","revocations":""}`,
+		"another type": `{"certificates":"a"}`, "text after it": `{} {}`, "too large": `{"certificates":["` + strings.Repeat("a", evidence.MaxBundle) + `"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := evidence.ParseBundle([]byte(text))
+			wantCode(t, err, "trust_malformed")
+		})
+	}
+}
+
+func FuzzRevocations(f *testing.F) {
+	d := newDesk(f)
+	token, id := d.proof(f)
+	f.Add(d.list(f, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id}))
+	f.Add(d.list(f, d.options("registry", noon)))
+	f.Fuzz(func(t *testing.T, list string) {
+		trust, err := evidence.NewTrust([]evidence.Root{d.root}, evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
+		if err != nil {
+			return
+		}
+		if l, ok := trust.Revocations(); ok != (list != "") || ok && l.Issuer != "registry" {
+			t.Errorf("%q is believed: %+v", list, l)
+		}
+		_ = d.open(t, token, list, noon)
+	})
+}
