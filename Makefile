@@ -44,7 +44,7 @@ bench: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
 docs: ## write the pages that are made from the source
-	$(GO) test ./cmd/mediator ./problem -run 'TestDocs' -update
+	$(GO) test ./cmd/mediator ./policy ./problem -run 'TestDocs' -update
 
 clean: ## remove what was built
 	rm -rf bin

@@ -122,7 +122,7 @@ func (a *audit) role(r role) {
 	a.duration(duration{ms: r.age, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.ageName), what: "the age of the " + r.what})
 	if r.custody != nil {
 		a.when(len(r.custody) == 0 || beyond(r.custody, protectedCustody), r.code+"_key_custody_weak", join(r.path, "allowedKeyCustody"),
-			"The policy for the "+r.what+" accepts keys in custody of anybody.", "List nothing but "+strings.Join(protectedCustody, " and ")+".")
+			"The policy for the "+r.what+" accepts keys outside of protected custody.", "List nothing but "+strings.Join(protectedCustody, " and ")+".")
 	}
 }
 

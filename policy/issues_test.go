@@ -1,0 +1,165 @@
+package policy_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/policy"
+)
+
+var update = flag.Bool("update", false, "write docs/audit.md")
+
+// everyIssue returns what the audit says of manifests that are weak in every way that it knows, one issue for each code, in the order of
+// the manifest.
+func everyIssue(t *testing.T) []policy.Issue {
+	t.Helper()
+	set := func(m *policy.Manifest, list, text string, ms int64) *policy.Manifest {
+		for _, f := range leaves(reflect.TypeFor[policy.Manifest](), "", nil) {
+			switch v := reflect.ValueOf(m).Elem().FieldByIndex(f.index); v.Kind() {
+			case reflect.Slice:
+				v.Set(reflect.ValueOf([]string{list}))
+			case reflect.String:
+				v.SetString(text)
+			case reflect.Int64:
+				v.SetInt(ms)
+			}
+		}
+		return m
+	}
+	flipped := example(t)
+	controls := reflect.ValueOf(&flipped.Controls).Elem()
+	for i := range controls.NumField() {
+		controls.Field(i).SetBool(!controls.Field(i).Bool())
+	}
+	differing, none := example(t), example(t)
+	differing.AgentSessionReceiptPolicy.RequiredPolicyHash, differing.AgentSessionReceiptPolicy.RequiredEnvironmentHash = strings.Repeat("b", 64), strings.Repeat("b", 64)
+	none.RuntimePolicy.AllowedTriggerKinds, none.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}, []string{"human_request", "unknown", "scheduled"}
+
+	seen := make(map[string]bool)
+	var all []policy.Issue
+	for _, m := range []*policy.Manifest{{}, set(example(t), "other", "other", 1<<53), set(example(t), "mac:other", "", 1), flipped, differing, none} {
+		for _, i := range m.Audit() {
+			if !seen[i.Code] {
+				seen[i.Code] = true
+				all = append(all, i)
+			}
+		}
+	}
+	var order []string
+	for _, f := range leaves(reflect.TypeFor[policy.Manifest](), "", nil) {
+		order = append(order, f.path)
+	}
+	slices.SortStableFunc(all, func(a, b policy.Issue) int { return slices.Index(order, a.Path) - slices.Index(order, b.Path) })
+	return all
+}
+
+var (
+	snakeCase   = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
+	oneSentence = regexp.MustCompile(`^[A-Z][^.]*(\.[0-9a-zA-Z][^.]*)*\.$`)
+)
+
+// TestIssuesExplainThemselves: each issue says in one sentence what is wrong and in another how to mend it.
+func TestIssuesExplainThemselves(t *testing.T) {
+	all := everyIssue(t)
+	for _, i := range all {
+		if !snakeCase.MatchString(i.Code) {
+			t.Errorf("the code %s is not in snake case", i.Code)
+		}
+		if !oneSentence.MatchString(i.Sentence) || !oneSentence.MatchString(i.Mend) || len(i.Sentence) > 200 || len(i.Mend) > 200 {
+			t.Errorf("%s is not said in a sentence and mended in another: %q %q", i.Code, i.Sentence, i.Mend)
+		}
+		if i.Path == "" {
+			t.Errorf("%s is nowhere", i.Code)
+		}
+	}
+	controls := 0
+	for _, i := range all {
+		if strings.HasPrefix(i.Code, "control_") {
+			controls++
+		}
+	}
+	if controls != 44 || len(all) < 160 {
+		t.Errorf("%d issues are known, %d of them about controls", len(all), controls)
+	}
+}
+
+// TestDocsAudit compares docs/audit.md with what the audit says; -update writes it. The codes are stable: one that is gone from the
+// page, or means another field, breaks whoever asks for it.
+func TestDocsAudit(t *testing.T) {
+	const path = "../docs/audit.md"
+	var b strings.Builder
+	b.WriteString(`# What the audit of a manifest finds
+
+Made from the audit by ` + "`make docs`" + `; do not edit it by hand. ` + "`mediator deployment audit FILE`" + ` lists every safeguard that a manifest lacks; a manifest
+with any of them is neither certified nor loaded. Codes are stable. Names and numbers in a sentence are examples.
+
+| code | field | what is wrong | how to mend it |
+|---|---|---|---|
+`)
+	for _, i := range everyIssue(t) {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", i.Code, i.Path, i.Sentence, i.Mend)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != b.String() {
+		t.Error("docs/audit.md is not what the audit says: run make docs")
+	}
+}
+
+// TestEachLineOfTheExample has each key of the example misspelt, there twice, missing, and of another type: the refusal names the key and
+// its line, whichever it is.
+func TestEachLineOfTheExample(t *testing.T) {
+	lines := strings.Split(string(configs.Manifest()), "\n")
+	key := regexp.MustCompile(`^( *)([a-zA-Z]+):( *[^ #].*)?$`)
+	n := 0
+	for i, line := range lines {
+		m := key.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		n++
+		indent, name, value := m[1], m[2], strings.TrimSpace(strings.Split(m[3], "  #")[0])
+		with := func(replacement ...string) string {
+			return strings.Join(slices.Replace(slices.Clone(lines), i, i+1, replacement...), "\n")
+		}
+		refuses := func(file string, at int, says string) {
+			t.Helper()
+			_, err := policy.ParseManifest([]byte(file))
+			found := regexp.MustCompile(`(?m)^(the manifest is malformed: )?line (\d+): ([^:]*\.)?` + says)
+			var where []string
+			if err != nil {
+				where = found.FindStringSubmatch(err.Error())
+			}
+			if where == nil || at > 0 && where[2] != fmt.Sprint(at) {
+				t.Errorf("line %d, %s: got %v, want line %d: %s", i+1, name, err, at, says)
+			}
+		}
+		refuses(with(indent+name+"X:"+m[3]), i+1, name+"X: is not known")
+		if value == "" {
+			continue // an object: its members follow
+		}
+		wrong := map[bool]string{true: "{a: b}", false: "[[a]]"}[strings.HasPrefix(value, "[")]
+		refuses(with(indent+name+": "+wrong), i+1, name+`(\[0\])?: must be`)
+		refuses(with(line, line), i+2, name+": is there twice")
+		if name != "allowedRuntimeIds" || indent != "  " || i > slices.Index(lines, "signerCertificatePolicy:") {
+			refuses(with(), 0, name+": is missing")
+		}
+	}
+	if n < 120 {
+		t.Errorf("only %d keys were found", n)
+	}
+}
