@@ -38,3 +38,26 @@ func Held(checks []ledger.Check) policy.Held {
 	}
 	return h
 }
+
+// Assurance reports what an admitted chain amounts to before its post: there is no request proof yet.
+func (a Admission) Assurance() policy.Assurance {
+	h := Held(a.Checks)
+	h.SingleUseConsumed = a.Capability != "" // it is minted after that
+	return policy.Assess(h)
+}
+
+// Assurance reports what an authorized post amounts to; consumed says whether its keys are consumed with it. The chain was verified
+// earlier and perhaps by another replica: a gate mints its capability, with the evidence that Authorize demands in it, only after every
+// check of the chain has held and its keys are consumed.
+func (a Authorization) Assurance(consumed bool) policy.Assurance {
+	if len(a.Checks) == 0 || !a.Checks[0].OK { // the capability
+		return policy.Assess(policy.Held{})
+	}
+	var checks []ledger.Check
+	for _, v := range verifications {
+		checks = append(checks, result(v.name, nil))
+	}
+	h := Held(append(checks, a.Checks...))
+	h.SingleUseConsumed = consumed
+	return policy.Assess(h)
+}

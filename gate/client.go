@@ -76,7 +76,7 @@ type Admitted struct {
 // Admit has the API verify a chain. The binding must hold the nonce of the API's challenge: the answer is held against it.
 func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admitted, error) {
 	var a verifyAnswer
-	if err := c.peer.Call(ctx, c.o.VerifyURL, verifyRequest(r), &a); err != nil {
+	if err := c.peer.Call(ctx, c.o.VerifyURL, verifyRequest{Envelope: r.Envelope, Binding: r.Binding}, &a); err != nil {
 		return Admitted{}, err
 	}
 	if a.Capability == "" || a.CapabilityID == "" || a.BindingHash != r.Binding.Hash() {

@@ -17,13 +17,13 @@
 //   - [Server.Challenge] issues challenges, each bound to one operation;
 //   - [Server.Verify] verifies an envelope, consumes what is good once in it, and mints a capability;
 //   - [Server.Middleware] stands before your posting endpoint. It verifies the capability and the request proof against the request
-//     itself, and consumes them: by itself, or inside your own database transaction ([Protect.InTransaction], [KeysFrom]).
+//     itself, and consumes them: before your handler, or in the database transaction in which it makes the post
+//     ([Protect.InTransaction]). [AssuranceFrom] tells your handler what the evidence amounts to.
 //
 // The first two need no login, as what they give is worth nothing by itself, but they cost you work: limit their rate as you do elsewhere.
 // A refusal is an RFC 9457 problem document with a code of docs/errors.md. Whoever holds a bearer token alone gets proof_missing.
 //
-// Load a changed trust bundle with [evidence.Verifier.SetTrust]; a changed manifest needs a new Gate. What a post amounts to says
-// [policy.Assess], to which [Held] translates the checks.
+// Load a changed trust bundle with [evidence.Verifier.SetTrust]; a changed manifest needs a new Gate.
 //
 // # One chain, always whole
 //

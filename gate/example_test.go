@@ -2,6 +2,9 @@ package gate_test
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
+	"io"
 	"log"
 	"net/http"
 	"os"
@@ -12,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -55,5 +59,47 @@ func Example() {
 	mux.Handle("POST /.well-known/actionproof/verify", server.Verify())
 	mux.Handle("POST /posts", server.Middleware(posts, gate.Protect{
 		Bind: func(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" },
+	}))
+}
+
+// An API that makes its posts in PostgreSQL: the keys are consumed in the transaction in which the handler inserts its row. It keeps the
+// report on what the evidence amounts to beside the row, and answers with it.
+func ExampleSQL() {
+	var (
+		g   *gate.Gate // as above
+		dsn string     // of your database; from a file, not from the command line
+	)
+	used, err := postgres.Open(context.Background(), dsn, postgres.Options{Now: time.Now, Instance: "my-api-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer used.Close()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server, err := gate.NewServer(g, func(ctx context.Context, keys []ledger.Key) error { return used.Consume(ctx, keys...) })
+	if err != nil {
+		log.Fatal(err)
+	}
+	posts := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		report, err := json.Marshal(gate.AssuranceFrom(r.Context()))
+		if err != nil {
+			http.Error(w, "no report", http.StatusInternalServerError) // 400 or more: nothing is made, nothing is consumed
+			return
+		}
+		body, _ := io.ReadAll(r.Body) // the middleware has read it already
+		if _, err := gate.Tx(r.Context()).ExecContext(r.Context(), `INSERT INTO posts (body, assurance) VALUES ($1, $2)`, string(body), string(report)); err != nil {
+			http.Error(w, "not made", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated) // goes out once the transaction is committed
+		_, _ = w.Write(report)
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /posts", server.Middleware(posts, gate.Protect{
+		Bind:          func(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" },
+		InTransaction: gate.SQL(db, postgres.Consume),
 	}))
 }

@@ -1,36 +1,29 @@
 package gate
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 
 	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/wire"
-)
-
-// The headers in which a post carries its capability and its request proof.
-const (
-	CapabilityHeader   = "ActionProof-Capability"
-	RequestProofHeader = "ActionProof-Request-Proof"
 )
 
 // verifyRequest and verifyAnswer are what a mediator and an API say to each other about one chain.
 type (
 	verifyRequest struct {
-		Envelope evidence.Envelope `json:"envelope"`
-		Binding  evidence.Binding  `json:"binding"`
+		Envelope  evidence.Envelope `json:"envelope"`
+		Binding   evidence.Binding  `json:"binding"`
+		Assurance bool              `json:"assurance,omitempty"` // asks for the report too
 	}
 	verifyAnswer struct {
-		Capability   string `json:"capability"`
-		CapabilityID string `json:"capabilityId"`
-		BindingHash  string `json:"bindingHash"`
-		ExpiresAt    int64  `json:"expiresAt"`
+		Capability   string            `json:"capability"`
+		CapabilityID string            `json:"capabilityId"`
+		BindingHash  string            `json:"bindingHash"`
+		ExpiresAt    int64             `json:"expiresAt"`
+		Assurance    *policy.Assurance `json:"assurance,omitempty"` // where it was asked for
 	}
 )
 
@@ -55,131 +48,19 @@ func (s *Server) Challenge() http.Handler {
 	})
 }
 
-// Verify answers POST with an envelope and a binding by a capability.
+// Verify answers POST with an envelope and a binding by a capability and, where the request has "assurance": true, by the report on
+// what the chain amounts to before its post.
 func (s *Server) Verify() http.Handler {
 	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {
-		a, err := s.gate.Admit(ctx, AdmitRequest(r), s.consume)
+		a, err := s.gate.Admit(ctx, AdmitRequest{Envelope: r.Envelope, Binding: r.Binding}, s.consume)
 		if err != nil {
 			return verifyAnswer{}, err
 		}
-		return verifyAnswer{Capability: a.Capability, CapabilityID: a.Claims.ID, BindingHash: a.Claims.Binding.Hash(), ExpiresAt: a.Claims.Expires}, nil
+		answer := verifyAnswer{Capability: a.Capability, CapabilityID: a.Claims.ID, BindingHash: a.Claims.Binding.Hash(), ExpiresAt: a.Claims.Expires}
+		if r.Assurance {
+			report := a.Assurance()
+			answer.Assurance = &report
+		}
+		return answer, nil
 	})
-}
-
-// Protect says how the middleware reads a request.
-type Protect struct {
-	// Bind names subject and action of a request; without it everything is refused. The content hash is that of its body.
-	Bind func(r *http.Request) (subject, action string)
-	// Resource names the resource where the mediator sees the API under another path than the API itself, as behind a proxy that
-	// takes a prefix away. Nil means the method, and the path with its query as they were sent.
-	Resource func(r *http.Request) string
-	// Raw hashes the body's bytes as they are; otherwise it is JSON, hashed in its canonical form.
-	Raw bool
-	// MaxBody bounds the body, in bytes; zero means 1 MiB.
-	MaxBody int64
-	// InTransaction leaves it to the protected handler to consume the keys ([KeysFrom]) in the transaction that makes the post: one
-	// that does not can be made to post twice. Otherwise they are consumed before the handler is called.
-	InTransaction bool
-}
-
-// keysKey is the context key of the keys to consume.
-type keysKey struct{}
-
-// KeysFrom returns the keys that the protected handler has to consume in the transaction that makes the post. There are none where
-// the middleware has consumed them already.
-func KeysFrom(ctx context.Context) []ledger.Key {
-	keys, _ := ctx.Value(keysKey{}).([]ledger.Key)
-	return keys
-}
-
-// Middleware lets a request through to next only with a capability and a request proof for exactly this request, each good once.
-func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
-	if p.MaxBody == 0 {
-		p.MaxBody = 1 << 20
-	}
-	if p.Resource == nil {
-		p.Resource = resource
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a, body, err := s.authorize(w, r, p)
-		if err == nil && !p.InTransaction {
-			err = s.consume(r.Context(), a.Keys)
-		}
-		if err != nil {
-			problem.Write(w, err)
-			return
-		}
-		if p.InTransaction {
-			r = r.WithContext(context.WithValue(r.Context(), keysKey{}, a.Keys))
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		next.ServeHTTP(w, r)
-	})
-}
-
-// authorize recomputes the binding from the request itself. What the headers lack is refused before the body is read.
-func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte, err error) {
-	if p.Bind == nil {
-		return a, nil, errors.New("gate: the middleware was given no Bind")
-	}
-	if name := wire.MethodOverride(r.Header); name != "" {
-		return a, nil, evidence.Refuse("header_refused", "the header %s would change the method that the request is bound to", name)
-	}
-	var ask AuthorizeRequest
-	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {
-		return a, nil, err
-	}
-	if ask.RequestProof, err = once(r.Header, RequestProofHeader); err != nil {
-		return a, nil, err
-	}
-	if len(r.Header.Values("Authorization")) > 1 {
-		return a, nil, evidence.Refuse("proof_access_token", "the request has more than one Authorization header")
-	}
-	ask.AccessTokenHash = evidence.HashBytes([]byte(r.Header.Get("Authorization")))
-	ask.Binding.Subject, ask.Binding.Action = p.Bind(r)
-	ask.Binding.Resource = p.Resource(r)
-	if body, err = read(w, r, p.MaxBody); err != nil {
-		return a, nil, err
-	}
-	if ask.Binding.ContentHash, err = contentHash(body, p.Raw); err != nil {
-		return a, nil, err
-	}
-	a, err = s.gate.Authorize(r.Context(), ask)
-	return a, body, err
-}
-
-// resource is what the mediator binds a post to.
-func resource(r *http.Request) string {
-	s := r.Method + " " + r.URL.EscapedPath()
-	if r.URL.RawQuery != "" || r.URL.ForceQuery {
-		s += "?" + r.URL.RawQuery
-	}
-	return s
-}
-
-func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, evidence.Refuse("content_too_large", "the body is larger than the %d bytes that are read here", limit)
-	case err != nil:
-		return nil, evidence.Refuse("content_incomplete", "the body ended early or could not be read")
-	}
-	return body, nil
-}
-
-func contentHash(body []byte, raw bool) (string, error) {
-	if raw {
-		return evidence.HashBytes(body), nil
-	}
-	return evidence.HashJSON(body)
-}
-
-func once(h http.Header, name string) (string, error) {
-	v := h.Values(name)
-	if len(v) != 1 || v[0] == "" {
-		return "", evidence.Refuse("proof_missing", "the request must carry the header %s exactly once; a bearer token alone does not post here", name)
-	}
-	return v[0], nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/gatetest"
-	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/wire"
 )
@@ -35,7 +34,7 @@ type api struct {
 
 func bind(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" }
 
-func newAPI(t testing.TB) *api {
+func newAPI(t testing.TB, more ...func(a *api, s *gate.Server, mux *http.ServeMux)) *api {
 	t.Helper()
 	a := &api{kit: gatetest.New(t)}
 	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
@@ -55,19 +54,15 @@ func newAPI(t testing.TB) *api {
 	mux.Handle("POST /challenge", s.Challenge())
 	mux.Handle("POST /verify", s.Verify())
 	mux.Handle("/posts", s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(gate.KeysFrom(r.Context())) != 0 {
-			t.Error("keys that are consumed were handed on")
+		if gate.TransactionFrom(r.Context()) != nil || gate.Tx(r.Context()) != nil {
+			t.Error("there is a transaction that nobody has begun")
 		}
 		made(w, r)
 	}), gate.Protect{Bind: bind, MaxBody: 4096}))
 	mux.Handle("/raw", s.Middleware(http.HandlerFunc(made), gate.Protect{Bind: bind, Raw: true}))
-	mux.Handle("/transaction", s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.used.Consume(r.Context(), gate.KeysFrom(r.Context())); err != nil {
-			problem.Write(w, err)
-			return
-		}
-		made(w, r)
-	}), gate.Protect{Bind: bind, InTransaction: true}))
+	for _, add := range more {
+		add(a, s, mux)
+	}
 	a.server = httptest.NewUnstartedServer(mux)
 	a.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that the client did not need after all
 	a.server.StartTLS()
@@ -234,27 +229,25 @@ func TestBodyArrives(t *testing.T) {
 
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/posts", "/transaction"} {
-		a := newAPI(t)
-		token := a.earn(t, bound("POST "+path, gatetest.Content))
-		first := a.request(t, token, path, gatetest.Content)
-		for i, want := range []struct {
-			status int
-			code   string
-		}{{201, ""}, {409, "replayed"}} {
-			r := first.Clone(context.Background())
-			r.Body = io.NopCloser(strings.NewReader(gatetest.Content))
-			if status, code := a.do(t, r); status != want.status || code != want.code {
-				t.Errorf("%s, post %d: got %d %s, want %d %s", path, i+1, status, code, want.status, want.code)
-			}
+	a := newAPI(t)
+	token := a.earn(t, bound("POST /posts", gatetest.Content))
+	first := a.request(t, token, "/posts", gatetest.Content)
+	for i, want := range []struct {
+		status int
+		code   string
+	}{{201, ""}, {409, "replayed"}} {
+		r := first.Clone(context.Background())
+		r.Body = io.NopCloser(strings.NewReader(gatetest.Content))
+		if status, code := a.do(t, r); status != want.status || code != want.code {
+			t.Errorf("post %d: got %d %s, want %d %s", i+1, status, code, want.status, want.code)
 		}
-		// A fresh proof over the same capability helps no more.
-		if status, code := a.do(t, a.request(t, token, path, gatetest.Content)); status != 409 || code != "replayed" {
-			t.Errorf("%s with a fresh proof: got %d %s", path, status, code)
-		}
-		if a.posts.Load() != 1 {
-			t.Errorf("%d posts were made", a.posts.Load())
-		}
+	}
+	// A fresh proof over the same capability helps no more.
+	if status, code := a.do(t, a.request(t, token, "/posts", gatetest.Content)); status != 409 || code != "replayed" {
+		t.Errorf("with a fresh proof: got %d %s", status, code)
+	}
+	if a.posts.Load() != 1 {
+		t.Errorf("%d posts were made", a.posts.Load())
 	}
 }
 
@@ -274,32 +267,37 @@ func TestProofOnce(t *testing.T) {
 // TestConcurrent makes 64 posts with one capability at once, each with a request proof of its own: one is made.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/posts", "/transaction"} {
-		a := newAPI(t)
-		token := a.earn(t, bound("POST "+path, gatetest.Content))
-		var made, replayed atomic.Int32
-		var all sync.WaitGroup
-		start := make(chan struct{})
-		for range 64 {
-			r := a.request(t, token, path, gatetest.Content)
-			all.Go(func() {
-				<-start
-				switch status, code := a.do(t, r); {
-				case status == http.StatusCreated:
-					made.Add(1)
-				case status == http.StatusConflict && code == "replayed":
-					replayed.Add(1)
-				default:
-					t.Errorf("got %d %s", status, code)
-				}
-			})
-		}
-		close(start)
-		all.Wait()
-		if made.Load() != 1 || replayed.Load() != 63 || a.posts.Load() != 1 {
-			t.Errorf("%s: %d made, %d replayed, %d in the endpoint", path, made.Load(), replayed.Load(), a.posts.Load())
-		}
+	a := newAPI(t)
+	made, replayed := a.race(t, "/posts")
+	if made != 1 || replayed != 63 || a.posts.Load() != 1 {
+		t.Errorf("%d made, %d replayed, %d in the endpoint", made, replayed, a.posts.Load())
 	}
+}
+
+// race makes 64 posts with one capability at once, each with a request proof of its own.
+func (a *api) race(t *testing.T, path string) (made, replayed int32) {
+	t.Helper()
+	token := a.earn(t, bound("POST "+path, gatetest.Content))
+	var ok, again atomic.Int32
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for range 64 {
+		r := a.request(t, token, path, gatetest.Content)
+		all.Go(func() {
+			<-start
+			switch status, code := a.do(t, r); {
+			case status == http.StatusCreated:
+				ok.Add(1)
+			case status == http.StatusConflict && code == "replayed":
+				again.Add(1)
+			default:
+				t.Errorf("got %d %s", status, code)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	return ok.Load(), again.Load()
 }
 
 // TestConcurrentVerify gives one chain to the verify endpoint 16 times at once: one capability is minted.
@@ -327,30 +325,6 @@ func TestConcurrentVerify(t *testing.T) {
 	all.Wait()
 	if minted.Load() != 1 {
 		t.Errorf("%d capabilities were minted", minted.Load())
-	}
-}
-
-func TestInTransaction(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := a.earn(t, bound("POST /own", gatetest.Content))
-	consumed := a.used.Calls()
-	var keys []ledger.Key
-	h := s.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys = gate.KeysFrom(r.Context()) }), gate.Protect{Bind: bind, InTransaction: true})
-	r := a.request(t, token, "/own", gatetest.Content)
-	h.ServeHTTP(httptest.NewRecorder(), r)
-	if len(keys) != 2 || keys[0].Kind != "capability" || keys[1].Kind != "request_proof" || keys[0].ID == "" || !keys[1].Expires.After(gatetest.Start) {
-		t.Errorf("the handler was handed %v", keys)
-	}
-	if a.used.Calls() != consumed {
-		t.Error("the middleware has consumed what it left to the handler")
-	}
-	if gate.KeysFrom(context.Background()) != nil {
-		t.Error("there are keys without a middleware")
 	}
 }
 

@@ -16,14 +16,16 @@ INSERT INTO actionproof.consumed (kind, id, expires)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (kind, id, expires) ORDER BY kind, id
 ON CONFLICT DO NOTHING RETURNING kind, id`
 	selectGuard = `
-SELECT current_setting('synchronous_commit'), current_setting('fsync'), (SELECT expires FROM actionproof.forgotten)`
+SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('transaction_isolation'),
+	(SELECT expires FROM actionproof.forgotten)`
 )
 
 // Consume records keys as used in a transaction of the caller's, all or none, on a database that [Open] has migrated. For each key
 // exactly one caller gets nil and commits; every other one waits for that, and gets a [*ledger.ConsumedError]. After any other error
 // roll back. After an error of the commit itself count the keys as consumed.
 //
-// It refuses a transaction that would not commit durably. The transaction has to be at the level READ COMMITTED.
+// It refuses a transaction that would not commit durably, and one at another level than READ COMMITTED: it would not see what others
+// have pruned.
 func Consume(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
 	kinds, ids, expiries := make([]string, len(keys)), make([]string, len(keys)), make([]int64, len(keys))
 	for i, k := range keys {
@@ -67,12 +69,16 @@ func insert(ctx context.Context, tx *sql.Tx, kinds, ids []string, expiries []int
 // guard refuses to rest on a commit that is not durable, and keys that may have been pruned. It comes after the insert: what another
 // process has pruned by then, this statement sees.
 func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
-	var commit, fsync string
+	var commit, fsync, level string
 	var forgotten sql.NullInt64
-	if err := tx.QueryRowContext(ctx, selectGuard).Scan(&commit, &fsync, &forgotten); err != nil {
-		return ledger.Unavailable("consume", err)
+	err := tx.QueryRowContext(ctx, selectGuard).Scan(&commit, &fsync, &level, &forgotten)
+	if err == nil {
+		err = durable(commit, fsync)
 	}
-	if err := durable(commit, fsync); err != nil {
+	if err == nil && level != "read committed" {
+		err = fmt.Errorf("the transaction is at the level %s, and has to be at READ COMMITTED", level)
+	}
+	if err != nil {
 		return ledger.Unavailable("consume", err)
 	}
 	if !forgotten.Valid {

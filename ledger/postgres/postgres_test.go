@@ -124,6 +124,31 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// TestNoDeadlock uses many keys in one order and in the other at once: the transactions do not wait for each other.
+func TestNoDeadlock(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	l := open(t, dsn, "one")
+	for round := range 5 {
+		var keys []ledger.Key
+		for i := range 3000 {
+			keys = append(keys, key(fmt.Sprint(round, "-", i)))
+		}
+		backwards := slices.Clone(keys)
+		slices.Reverse(backwards)
+		errs := make(chan error, 2)
+		for _, keys := range [][]ledger.Key{keys, backwards} {
+			go func() { errs <- l.Consume(context.Background(), keys...) }()
+		}
+		first, second := <-errs, <-errs
+		if first != nil {
+			first, second = second, first
+		}
+		if first != nil || !errors.Is(second, ledger.ErrConsumed) {
+			t.Errorf("got %v and %v", first, second)
+		}
+	}
+}
+
 // TestRestartOfOne ends one of two processes that have posts in flight: at its restart its own become indeterminate, the other's live on.
 func TestRestartOfOne(t *testing.T) {
 	ctx := context.Background()
@@ -197,7 +222,9 @@ func TestPruneTogether(t *testing.T) {
 		t.Errorf("%d keys are left, %v", left, err)
 	}
 	for _, l := range []*postgres.Ledger{a, b} {
-		wantUnavailable(t, l.Consume(ctx, keys[0]), "clock")
+		for _, k := range keys[:3] { // of each expiry
+			wantUnavailable(t, l.Consume(ctx, k), "clock")
+		}
 	}
 	later := key("later")
 	later.Expires = later.Expires.Add(3 * time.Second)
@@ -296,6 +323,7 @@ func TestConsumeInATransaction(t *testing.T) {
 		return tx.Commit()
 	}
 	wantUnavailable(t, in(`SET LOCAL synchronous_commit = off`, true), "synchronous_commit=off")
+	wantUnavailable(t, in(`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, true), "repeatable read")
 	if err := errors.Join(in(`SELECT 1`, false), in(`SELECT 1`, true)); err != nil {
 		t.Errorf("what was rolled back is not free: %v", err)
 	}

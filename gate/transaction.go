@@ -1,0 +1,146 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+)
+
+// Transaction is a transaction of an API's own, in which a post is made and its keys are consumed.
+type Transaction interface {
+	// Consume records keys as used in the transaction, all or none; one that was used before is a [*ledger.ConsumedError]. Whoever
+	// else uses one of them waits until the transaction has ended.
+	Consume(ctx context.Context, keys []ledger.Key) error
+	Commit() error
+	Rollback() error
+}
+
+// transactionKey is the context key of the transaction.
+type transactionKey struct{}
+
+// TransactionFrom returns the transaction in which a protected handler makes its post; nil without [Protect.InTransaction].
+func TransactionFrom(ctx context.Context) Transaction {
+	t, _ := ctx.Value(transactionKey{}).(Transaction)
+	return t
+}
+
+// inTransaction lets next make the post in a transaction that consumes keys. Its answer is held back until it is known whether the
+// post is made. Of requests with the same keys one at a time gets so far as to wait here for the others' end.
+func inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, begin func(context.Context) (Transaction, error), keys []ledger.Key) {
+	tx, err := begin(r.Context())
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	defer tx.Rollback() //nolint:errcheck // also of a handler that panics; does nothing after Commit
+	if err := tx.Consume(r.Context(), keys); err != nil {
+		problem.Write(w, err)
+		return
+	}
+	held := &heldAnswer{header: make(http.Header)}
+	next.ServeHTTP(held, r.WithContext(context.WithValue(r.Context(), transactionKey{}, tx)))
+	switch {
+	case held.tooLarge:
+		err = errors.New("gate: the protected handler's answer is too large to be held back")
+	case held.status() < http.StatusBadRequest:
+		if tx.Commit() != nil {
+			err = evidence.Refuse("indeterminate", "the transaction that makes the post ended in an error; it may have been made")
+		}
+	default:
+		_ = tx.Rollback() // what is not committed is not made, whatever this says
+	}
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	held.write(w)
+}
+
+// maxHeld bounds an answer that is held back, in bytes.
+const maxHeld = 4 << 20
+
+// heldAnswer keeps a handler's answer.
+type heldAnswer struct {
+	header   http.Header
+	code     int // zero until it is known
+	body     bytes.Buffer
+	tooLarge bool
+}
+
+// Header returns the headers of the answer.
+func (h *heldAnswer) Header() http.Header { return h.header }
+
+// WriteHeader keeps the status. Informational ones are not passed on.
+func (h *heldAnswer) WriteHeader(status int) {
+	if h.code == 0 && status >= http.StatusOK {
+		h.code = status
+	}
+}
+
+// Write keeps a part of the body.
+func (h *heldAnswer) Write(p []byte) (int, error) {
+	h.WriteHeader(http.StatusOK)
+	if h.body.Len()+len(p) > maxHeld {
+		h.tooLarge = true
+		return 0, errors.New("gate: the answer is too large to be held back until the transaction has ended")
+	}
+	return h.body.Write(p)
+}
+
+func (h *heldAnswer) status() int {
+	if h.code == 0 {
+		return http.StatusOK
+	}
+	return h.code
+}
+
+func (h *heldAnswer) write(w http.ResponseWriter) {
+	for name, values := range h.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(h.status())
+	_, _ = w.Write(h.body.Bytes())
+}
+
+// Queries is what a protected handler can do in a transaction of database/sql. It is no *sql.Tx: to end the transaction is the
+// middleware's part.
+type Queries interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// SQL returns a [Protect.InTransaction] for a database. consume consumes keys in a transaction, such as postgres.Consume of
+// ledger/postgres; the handler gets at it with [Tx].
+func SQL(db *sql.DB, consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) func(context.Context) (Transaction, error) {
+	return func(ctx context.Context) (Transaction, error) {
+		tx, err := db.BeginTx(ctx, nil)
+		return sqlTransaction{tx, consume}, err
+	}
+}
+
+type sqlTransaction struct {
+	*sql.Tx
+	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error
+}
+
+// Consume records keys as used.
+func (t sqlTransaction) Consume(ctx context.Context, keys []ledger.Key) error {
+	return t.consume(ctx, t.Tx, keys...)
+}
+
+// Tx returns the transaction that [SQL] has begun, in a handler behind the middleware; nil elsewhere.
+func Tx(ctx context.Context) Queries {
+	t, ok := TransactionFrom(ctx).(sqlTransaction)
+	if !ok {
+		return nil
+	}
+	return t.Tx
+}
