@@ -51,6 +51,9 @@ type Revocation struct {
 }
 
 func (c *RevocationList) check() error {
+	if c.Revoked == nil { // a list of nothing is [], so that it has one spelling
+		return Refuse("claims_malformed", "the %s has no list", RevocationListKind.Typ)
+	}
 	for _, r := range c.Revoked {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID || len(r.Reason) > maxName {
 			return Refuse("claims_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)

@@ -60,7 +60,7 @@ func (d *desk) list(t testing.TB, o signer.Options, entries ...evidence.Revocati
 	}
 	i, err := signer.New(evidence.RevocationListKind, d.registry, o)
 	must(t, err)
-	token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: entries})
+	token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
 	must(t, err)
 	return token
 }
@@ -192,6 +192,8 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		_, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{e}})
 		t.Run(name, func(t *testing.T) { wantCode(t, err, "claims_malformed") })
 	}
+	_, _, err = i.Sign(t.Context(), evidence.RevocationList{})
+	wantCode(t, err, "claims_malformed") // null is no list
 	must(t, func() error { // five hundred entries are read
 		many := make([]evidence.Revocation, 500)
 		for i := range many {

@@ -159,7 +159,7 @@ func (k *Kit) Revoke(t testing.TB, entries ...evidence.Revocation) {
 	for i := range entries {
 		entries[i].Expires, entries[i].Reason = k.Clock.Now().Add(time.Hour).Unix(), "stolen"
 	}
-	token, _, err := Signer(t, k, evidence.RevocationListKind).Sign(context.Background(), evidence.RevocationList{Revoked: entries})
+	token, _, err := Signer(t, k, evidence.RevocationListKind).Sign(context.Background(), evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
 	if err != nil {
 		t.Fatal(err)
 	}

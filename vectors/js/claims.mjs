@@ -1,0 +1,175 @@
+// The claims of each artifact, and what a payload has to be.
+import { canonical } from './canonical.mjs';
+import { bytesIn, hash, isHash, refuse, refuseIf } from './refusal.mjs';
+
+// Types: t text, not empty; h hash; b boolean; i integer; l list of texts; s any text; an object for an object; [object] for a list of
+// them. A ? is optional.
+const registered = { aud: 's', exp: 'i', iat: 'i', iss: 's', jti: 's' };
+const key = { keyCustody: 't', keyExportable: 'b' };
+const trigger = (text) => ({ id: text, kind: text, source: text });
+const binding = { action: 's', contentHash: 's', 'nonce?': 's', resource: 's', subject: 's' };
+const DAY = 24 * 3600;
+
+export const kinds = {
+  'trigger-origin-proof+jwt': {
+    purpose: 'trigger_origin_proof',
+    claims: { bindingHash: 'h', eventId: 't', evidenceHash: 'h', evidenceId: 't', kind: 't', payloadHash: 'h', source: 't', verificationMethod: 't' },
+  },
+  'trigger-receipt+jwt': {
+    purpose: 'trigger_receipt',
+    claims: { bindingHash: 'h', eventId: 't', humanInitiated: 'b', kind: 't', originProofHash: 'h', payloadHash: 'h', source: 't' },
+  },
+  'policy-decision+jwt': {
+    purpose: 'policy_decision',
+    claims: {
+      ...key, action: 't', bindingHash: 'h', challengeId: 't', contentHash: 'h', decision: 't', environmentHash: 'h', humanInitiated: 'b',
+      originEvidenceHash: 'h', originEvidenceId: 't', originVerificationMethod: 't', policyHash: 'h', resource: 't', rule: 't', runtimeId: 't',
+      subject: 't', triggerEventId: 't', triggerKind: 't', triggerSource: 't',
+    },
+  },
+  'action-grant+jwt': {
+    purpose: 'action_grant',
+    claims: {
+      ...key, actions: 'l', bindingHashes: 'l', contentHashes: 'l', environmentHash: 'h', originEvidenceHashes: 'l', originEvidenceIds: 'l',
+      originVerificationMethods: 'l', policyDecisionHashes: 'l', policyDecisionIds: 'l', policyHash: 'h', resources: 'l', runtimeIds: 'l',
+      subject: 't', triggerEventIds: 'l', triggerSources: 'l',
+    },
+    check: (c) => Object.values(c).every((v) => !Array.isArray(v) || (v.length > 0 && !v.includes(''))),
+  },
+  'runtime-attestation+jwt': {
+    purpose: 'runtime_attestation',
+    shared: true,
+    claims: {
+      ...key, bindingHash: 'h', challengeId: 't', contentHash: 'h', environmentHash: 'h', humanInteractive: 'b', mode: 't', 'observed?': 'l',
+      policyHash: 'h', runtimeId: 't', trigger: trigger('t'), triggerReceiptHash: 'h',
+    },
+  },
+  'agent-session-receipt+jwt': {
+    purpose: 'agent_session',
+    claims: {
+      ...key, agentEnvironmentUserAccessible: 'b', bindingHash: 'h', challengeId: 't', environmentHash: 'h', eventId: 't', humanOperatorPresent: 'b',
+      humanPromptPresent: 'b', inputKind: 't', inputSource: 't', 'observed?': 'l', policyHash: 'h', runtimeId: 't', sessionId: 't',
+      transcriptHash: 'h', userShellAccess: 'b',
+    },
+  },
+  'request-proof+jwt': {
+    purpose: 'request_proof',
+    claims: { ...key, accessTokenHash: 'h', action: 't', bindingHash: 'h', capabilityId: 't', contentHash: 'h', resource: 't', subject: 't' },
+  },
+  'signer-custody-certificate+jwt': {
+    purpose: 'signer_certificate',
+    root: true,
+    lifetime: 400 * DAY,
+    claims: {
+      accessibleToAgent: 'b', accessibleToUsers: 'b', keyCustody: 't', keyExportable: 'b', 'observed?': 'l', purposes: 'l', subjectIssuer: 't',
+      subjectKeyId: 't', subjectPublicKey: 't', subjectPublicKeyHash: 'h',
+    },
+    check: (c) => c.purposes.length === 1 && c.purposes[0] !== '' && !c.subjectKeyId.startsWith('mac:'),
+  },
+  'deployment-certificate+jwt': {
+    purpose: 'deployment_certificate',
+    root: true,
+    lifetime: 400 * DAY,
+    claims: { controlsHash: 'h', deploymentId: 't', manifestHash: 'h', version: 't' },
+  },
+  'revocation-list+jwt': {
+    purpose: 'signer_certificate',
+    root: true,
+    lifetime: 400 * DAY,
+    size: 256 * 1024,
+    claims: { revoked: [{ exp: 'i', id: 't', kind: 't', reason: 't' }] },
+    check: (c) => c.revoked.every((r) => ['artifact', 'key'].includes(r.kind) && r.exp > 0 && bytesIn(r.id) <= 256 && bytesIn(r.reason) <= 256),
+  },
+  'challenge+jwt': {
+    own: true,
+    claims: { answers: [{ hash: 'h', id: 't', kind: 't', salt: 't' }], 'binding?': binding, 'bindingHash?': 's', difficulty: 't', tasksHash: 'h' },
+    check: (c) => c.answers.length > 0 && (!c.binding || (checkBinding(c.binding, true), c.bindingHash === bindingHash(c.binding))),
+  },
+  'capability+jwt': {
+    own: true,
+    claims: {
+      binding, challengeId: 't', 'decisionId?': 's', 'grantId?': 's',
+      'runtime?': { attestationId: 's', environmentHash: 's', issuedAt: 'i', issuer: 's', keyId: 's', policyHash: 's', runtimeId: 's', trigger: trigger('s') },
+      'session?': {
+        agentEnvironmentUserAccessible: 'b', humanOperatorPresent: 'b', humanPromptPresent: 'b', inputKind: 's', receiptId: 's', sessionId: 's', userShellAccess: 'b',
+      },
+      verificationConsumed: 'b',
+    },
+    check: (c) => (checkBinding(c.binding, true), true),
+  },
+};
+
+/** Refuses a binding that is not well-formed. */
+export function checkBinding(b, nonce) {
+  const within = (text, bound) => typeof text === 'string' && text !== '' && bytesIn(text) <= bound;
+  const good = within(b.subject, 256) && within(b.action, 256) && within(b.resource, 2048) && isHash(b.contentHash ?? '') && (!nonce || within(b.nonce, 256));
+  refuseIf(!good, 'binding_malformed');
+}
+
+export function bindingHash({ action, contentHash, nonce, resource, subject }) {
+  return hash(canonical(nonce ? { action, contentHash, nonce, resource, subject } : { action, contentHash, resource, subject }));
+}
+
+/** The claims of a payload of a kind. */
+export function decode(kind, payload) {
+  let given;
+  try {
+    given = JSON.parse(payload.toString('utf8'));
+  } catch {
+    refuse('claims_malformed');
+  }
+  const members = { ...registered, ...kind.claims };
+  const claims = rebuilt(members, given);
+  refuseIf(!Buffer.from(canonical(claims)).equals(payload), 'claims_not_canonical');
+  for (const name of ['iss', 'aud', 'jti']) refuseIf(claims[name] === '' || bytesIn(claims[name]) > 256, 'claims_malformed');
+  refuseIf(claims.iat <= 0 || claims.exp <= claims.iat, 'lifetime_invalid');
+  refuseIf(claims.exp - claims.iat > (kind.lifetime ?? 600), 'lifetime_too_long');
+  check(members, claims);
+  refuseIf(kind.check && !kind.check(claims), 'claims_malformed');
+  return claims;
+}
+
+/** The object with exactly the members of a type: what is missing has its empty value, what is optional and empty is not there. */
+function rebuilt(members, given) {
+  refuseIf(given === null || typeof given !== 'object' || Array.isArray(given), 'claims_malformed');
+  const out = {};
+  const types = Object.fromEntries(Object.entries(members).map(([name, type]) => [name.replace('?', ''), [type, name.endsWith('?')]]));
+  refuseIf(Object.keys(given).some((name) => !(name in types)), 'claims_malformed');
+  for (const [name, [type, optional]] of Object.entries(types)) {
+    const there = Object.hasOwn(given, name);
+    const value = there ? typed(type, given[name]) : empty(type);
+    if (!optional || (there && value !== '' && value.length !== 0)) out[name] = value;
+  }
+  return out;
+}
+
+function typed(type, value) {
+  if (Array.isArray(type)) {
+    refuseIf(!Array.isArray(value), 'claims_malformed');
+    return value.map((item) => rebuilt(type[0], item));
+  }
+  if (typeof type === 'object') return rebuilt(type, value);
+  const good = {
+    t: typeof value === 'string', h: typeof value === 'string', s: typeof value === 'string', b: typeof value === 'boolean', i: Number.isSafeInteger(value),
+    l: Array.isArray(value) && value.every((item) => typeof item === 'string'),
+  }[type];
+  refuseIf(!good, 'claims_malformed');
+  return value;
+}
+
+function empty(type) {
+  if (Array.isArray(type)) return [];
+  if (typeof type === 'object') return {};
+  return { b: false, i: 0, l: [] }[type] ?? '';
+}
+
+function check(members, claims) {
+  for (const [name, type] of Object.entries(members)) {
+    const value = claims[name.replace('?', '')];
+    if (value === undefined) continue;
+    if (type === 't') refuseIf(value === '' || bytesIn(value) > 2048, 'claims_malformed');
+    if (type === 'h') refuseIf(!isHash(value), 'claims_malformed');
+    if (Array.isArray(type)) value.forEach((item) => check(type[0], item));
+    else if (typeof type === 'object') check(type, value);
+  }
+}

@@ -1,0 +1,22 @@
+import { createHash } from 'node:crypto';
+
+/** What a verification ends with that does not hold: its code is the verdict. */
+export class Refusal extends Error {
+  constructor(code) {
+    super(code);
+    this.code = code;
+  }
+}
+
+export function refuse(code) {
+  throw new Refusal(code);
+}
+
+/** Refuses as code where a condition holds. */
+export function refuseIf(condition, code) {
+  if (condition) refuse(code);
+}
+
+export const hash = (bytes) => createHash('sha256').update(bytes).digest('hex');
+export const isHash = (text) => /^[0-9a-f]{64}$/.test(text);
+export const bytesIn = (text) => Buffer.byteLength(text);

@@ -1,0 +1,60 @@
+// Judges every vector of a folder and prints one verdict a line, as JSON text. It does not read the verdicts that the files hold.
+//   node verify.mjs FOLDER
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { canonicalText } from './canonical.mjs';
+import { Gate } from './chain.mjs';
+import { kinds } from './claims.mjs';
+import { Refusal, hash } from './refusal.mjs';
+import { Trust, openOwn } from './token.mjs';
+
+const read = (name) => JSON.parse(readFileSync(join(process.argv[2], name), 'utf8'));
+
+function verdict(judge) {
+  try {
+    judge();
+    return 'ok';
+  } catch (error) {
+    if (error instanceof Refusal) return error.code;
+    throw error; // a fault of this program, not of a vector
+  }
+}
+
+function* artifacts({ vectors, skew, ...file }) {
+  for (const vector of vectors) {
+    const { typ, token, at = file.at, trust = file.trust, expected = file.expected[typ] } = vector;
+    yield verdict(() => {
+      if (kinds[typ].own) return openOwn(typ, token, Buffer.from(expected.secrets[0], 'base64url'), expected, { at, skew });
+      return new Trust(trust).open(typ, token, expected, { at, skew });
+    });
+  }
+}
+
+function gateOf({ gate, manifest, trust, skew, at }, vector) {
+  return new Gate({ ...gate, manifest, trust: new Trust({ ...trust, revocations: vector.revoked }), clock: { at: vector.at ?? at, skew } });
+}
+
+function* chains({ vectors, ...file }) {
+  for (const vector of vectors) {
+    yield verdict(() => gateOf(file, vector).admit({ ...file.envelope, ...vector.envelope }, vector.binding ?? file.binding));
+  }
+}
+
+function* posts({ vectors, ...file }) {
+  for (const vector of vectors) {
+    yield verdict(() => gateOf(file, vector).authorize({ ...file, ...vector }));
+  }
+}
+
+function* canonicals({ vectors }) {
+  for (const vector of vectors) {
+    yield verdict(() => {
+      const form = canonicalText(Buffer.from(vector.input, 'base64url'));
+      if (form !== vector.canonical || hash(form) !== vector.sha256) throw new Refusal(`another canonical form: ${form}`);
+    });
+  }
+}
+
+for (const verdicts of [artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json'))]) {
+  for (const v of verdicts) console.log(JSON.stringify(v));
+}
