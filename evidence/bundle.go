@@ -73,6 +73,16 @@ type revocations struct {
 	keys      map[string]Revocation
 }
 
+// has is whether a key is revoked, by its kid or by its name. No list revokes nothing.
+func (r *revocations) has(kid string) bool {
+	if r == nil {
+		return false
+	}
+	_, version := r.keys[kid]
+	_, name := r.keys[KeyName(kid)]
+	return version || name
+}
+
 // revoke takes over the bundle's revocation list.
 func (t *Trust) revoke(token string) error {
 	p, err := parseRooted(token, RevocationListKind.Typ, RevocationListKind.maxToken)

@@ -134,13 +134,14 @@ func (t *Trust) add(token string) error {
 type Certified struct {
 	Certificate SignerCertificate
 	Public      ed25519.PublicKey
+	Revoked     bool // by the bundle's revocation list
 }
 
-// Certified lists the keys that the bundle vouches for, in no order.
+// Certified lists the keys that the bundle has certificates for, in no order.
 func (t *Trust) Certified() []Certified {
 	out := make([]Certified, 0, len(t.signers))
-	for _, s := range t.signers {
-		out = append(out, Certified{Certificate: s.cert, Public: s.public})
+	for kid, s := range t.signers {
+		out = append(out, Certified{Certificate: s.cert, Public: s.public, Revoked: t.revocations.has(kid)})
 	}
 	return out
 }

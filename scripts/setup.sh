@@ -39,3 +39,10 @@ if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
 	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
 	touch node_modules/.ok
 fi
+
+# A real Vault server, which the tests of Vault custody start: see tools/vaultserver/README.md.
+cd "$OLDPWD"
+if [ ! -x bin/vault ] || [ tools/vaultserver/go.sum -nt bin/vault ]; then
+	echo "setup: building a Vault server for the tests; this takes some minutes the first time" >&2
+	(cd tools/vaultserver && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o ../../bin/vault .)
+fi

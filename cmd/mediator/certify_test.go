@@ -18,6 +18,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
 )
 
 // invoke runs the command line and returns its exit status and what it said.
@@ -59,6 +60,9 @@ func memoryKey(t *testing.T, name string) *custody.Memory {
 	}
 	return k
 }
+
+// rotating is key as a role has it.
+func rotating(key *custody.Memory) *signer.Rotation { return signer.NewRotation(key, 0, time.Now) }
 
 // team is the security team's folder.
 type team struct{ dir, bundle string }
@@ -120,8 +124,8 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
 			d := newTeam(t, flags...)
 			grant, decision, proof := memoryKey(t, "grant-key"), memoryKey(t, "decision-key"), memoryKey(t, "proof-key")
-			control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", grant}, role{evidence.PurposePolicyDecision, "policy", decision})
-			serve := publish(t, "serve", role{evidence.PurposeRequestProof, "mediator", proof})
+			control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(grant)}, role{evidence.PurposePolicyDecision, "policy", rotating(decision)})
+			serve := publish(t, "serve", role{evidence.PurposeRequestProof, "mediator", rotating(proof)})
 			certify := func(want string, args ...string) {
 				t.Helper()
 				status, out, said := d.do(t, "certify", args...)
@@ -140,7 +144,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "proof-key:v1")
 
 			// The same names with other keys: a process in whose memory they were has started again, and rotated no more.
-			again := publish(t, "again", role{evidence.PurposeActionGrant, "authz", memoryKey(t, "grant-key")})
+			again := publish(t, "again", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
 			certify("certified 1 keys into "+d.bundle+"; 2 certificates stay, 2 are left out", "--from", again)
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
@@ -162,7 +166,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 // TestCertifyRefusesAnotherRegistrysBundle: it would have to answer for certificates that it has never made, or throw them away.
 func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 	d, other := newTeam(t), newTeam(t)
-	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", memoryKey(t, "grant-key")})
+	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
 	if status, _, said := d.do(t, "certify", "--from", at); status != 0 {
 		t.Fatal(said)
 	}
@@ -183,7 +187,7 @@ func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 
 func TestRevoke(t *testing.T) {
 	d := newTeam(t, "--post-quantum")
-	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", memoryKey(t, "grant-key")})
+	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
 	revoke := func(want int, args ...string) (string, string) {
 		t.Helper()
 		status, out, said := d.do(t, "revoke", args...)
@@ -239,7 +243,7 @@ func TestRevoke(t *testing.T) {
 func TestRevocationReachesARunningProcess(t *testing.T) {
 	d := newTeam(t)
 	key := memoryKey(t, "action-grant-key")
-	at := publish(t, "control", role{evidence.PurposeActionGrant, "mediator-authorization", key})
+	at := publish(t, "control", role{evidence.PurposeActionGrant, "mediator-authorization", rotating(key)})
 	file := func(name string) string { return filepath.Join(d.dir, name) }
 	manifest := filepath.Join("..", "..", "configs", manifestFile)
 	registry := []string{"--registry-key", file("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.bundle}
@@ -259,14 +263,14 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	s, err := openTrust(ctx, trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}, file, strict, nil, log)
+	s, err := openTrust(ctx, trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}, file, strict, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.watch(ctx, nil)
+		s.watch(ctx)
 	}()
 	defer func() {
 		stop()

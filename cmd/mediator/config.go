@@ -111,11 +111,65 @@ type caConfig struct {
 
 // custodyConfig says where keys are.
 type custodyConfig struct {
-	// Type is memory (keys that are made at each start, live in the process's memory alone and are never written out) or pkcs11 (keys in
-	// a token, such as a hardware security module). Required.
+	// Type is memory (keys that are made at each start, live in the process's memory alone and are never written out), vault (keys in
+	// HashiCorp Vault's Transit engine) or pkcs11 (keys in a token, such as a hardware security module). Required.
 	Type string `yaml:"type"`
+	// Vault says where Vault is; only with type: vault.
+	Vault *vaultConfig `yaml:"vault"`
 	// PKCS11 names the token; only with type: pkcs11.
 	PKCS11 *pkcs11Config `yaml:"pkcs11"`
+}
+
+// vaultConfig says where Vault is and how this process logs in. Each signing role has a Vault role of its own; {role} in a name or path of
+// auth stands for the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session, request_proof, policy_decision,
+// action_grant, or api_credential for a credential.
+type vaultConfig struct {
+	// Address is https://host:port. Required.
+	Address string `yaml:"address"`
+	// CA is the path of PEM certificates that sign Vault's certificate. Default: the system's.
+	CA string `yaml:"ca"`
+	// Transit is the mount of the Transit engine. Default transit.
+	Transit string `yaml:"transit"`
+	// Timeout bounds each request to Vault. Default 2s.
+	Timeout duration `yaml:"timeout"`
+	// Keys are the names of all signing keys of the deployment. That a role's token can use none but its own is looked at. Required.
+	Keys []string `yaml:"keys"`
+	// Auth says how to log in.
+	Auth vaultAuthConfig `yaml:"auth"`
+}
+
+// vaultAuthConfig says how to log in to Vault; exactly one of the methods is set.
+type vaultAuthConfig struct {
+	// AppRole logs in with a role id and a secret id.
+	AppRole *appRoleConfig `yaml:"appRole"`
+	// Kubernetes logs in with the pod's service account.
+	Kubernetes *kubernetesConfig `yaml:"kubernetes"`
+	// TokenFile is the path of a token that somebody else keeps, such as Vault Agent.
+	TokenFile string `yaml:"tokenFile"`
+}
+
+// appRoleConfig configures AppRole.
+type appRoleConfig struct {
+	// Mount of the auth method. Default approle.
+	Mount string `yaml:"mount"`
+	// Role is the name of the AppRole, such as mediator-{role}. Required.
+	Role string `yaml:"role"`
+	// RoleIDFile holds the role id. Required.
+	RoleIDFile string `yaml:"roleIDFile"`
+	// SecretIDFile holds the secret id, or a response-wrapping token for it. It is read again at each login. Required.
+	SecretIDFile string `yaml:"secretIDFile"`
+	// Unwrapped says that SecretIDFile holds the secret id itself. Default false: it holds a wrapping token, which is good once.
+	Unwrapped bool `yaml:"unwrapped"`
+}
+
+// kubernetesConfig configures the Kubernetes auth method.
+type kubernetesConfig struct {
+	// Mount of the auth method. Default kubernetes.
+	Mount string `yaml:"mount"`
+	// Role is the name of Vault's role, such as mediator-{role}. Required.
+	Role string `yaml:"role"`
+	// TokenFile is the service account's token. Default /var/run/secrets/kubernetes.io/serviceaccount/token.
+	TokenFile string `yaml:"tokenFile"`
 }
 
 // pkcs11Config names a PKCS #11 token. A key is its private Ed25519 keys with the key's name as label; the id is the version.
@@ -304,6 +358,8 @@ type triggerConfig struct {
 	Custody custodyConfig `yaml:"custody"`
 	// Keys names the two signing roles.
 	Keys triggerKeys `yaml:"keys"`
+	// Trust names the trust bundle: a version of a key signs once it is certified there.
+	Trust trustConfig `yaml:"trust"`
 	// Agent is the user that the agent runs as.
 	Agent agentConfig `yaml:"agent"`
 	// MaxAge is how long after its arrival an event can still open a session and be the reason of a post. Default 15m.

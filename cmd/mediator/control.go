@@ -79,7 +79,7 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	keys, err := c.Custody.open(p.file)
+	keys, err := c.Custody.open(p.file, log)
 	if err != nil {
 		return err
 	}
@@ -114,17 +114,22 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		trust, err := openTrust(ctx, c.Trust, p.file, strict, roles, log)
+		trust, err := openTrust(ctx, c.Trust, p.file, strict, log)
 		if err != nil {
 			return err
 		}
+		certified, err := openCertificates(ctx, c.Trust, p.file, roles, log)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { certified.watch(ctx); return nil })
 		engine, err := policy.NewEngine(p.rules, trust.verifier, strict, decision, grant, policy.EngineOptions{Now: time.Now, Log: log})
 		if err != nil {
 			return err
 		}
 		service.set(policy.NewServer(engine))
 		log.Info("ready", zap.String("policyHash", p.rules.Hash()))
-		trust.watch(ctx, roles)
+		trust.watch(ctx)
 		return nil
 	})
 	return group.Wait()

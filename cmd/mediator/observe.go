@@ -206,7 +206,7 @@ func (s *sidecar) observer(roles []role) *observer {
 	}
 	open := []string{s.path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Admin.Unix, c.Trigger.Unix, c.Control.Unix}
 	return &observer{
-		agent: c.Agent, roles: roles, paths: append(paths(s.file, true, append(secret, c.Custody.secrets()...)...), paths(s.file, false, open...)...),
+		agent: c.Agent, roles: roles, paths: append(paths(s.file, true, append(secret, c.Custody.secrets(roles)...)...), paths(s.file, false, open...)...),
 		more: []observe.Look{s.gateLook()},
 	}
 }
@@ -215,7 +215,7 @@ func (s *sidecar) observer(roles []role) *observer {
 func (p *controlPlane) observer(roles []role) *observer {
 	c := p.T
 	open := []string{p.path, c.Manifest, c.Policy, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Internal.Unix}
-	return &observer{agent: c.Agent, roles: roles, paths: append(paths(p.file, true, append(c.Custody.secrets(), c.Internal.TokenFile)...), paths(p.file, false, open...)...)}
+	return &observer{agent: c.Agent, roles: roles, paths: append(paths(p.file, true, append(c.Custody.secrets(roles), c.Internal.TokenFile)...), paths(p.file, false, open...)...)}
 }
 
 // observer makes the trigger service's looks.
@@ -238,7 +238,7 @@ func (t *triggerService) observer(roles []role) *observer {
 	}
 	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that a human asked for or somebody only reported.")
 	return &observer{
-		agent: c.Agent, roles: roles, paths: append(paths(t.file, true, append(secret, c.Custody.secrets()...)...), paths(t.file, false, t.path, c.Internal.Unix)...),
+		agent: c.Agent, roles: roles, paths: append(paths(t.file, true, append(secret, c.Custody.secrets(roles)...)...), paths(t.file, false, t.path, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Internal.Unix)...),
 		more: []observe.Look{human},
 	}
 }

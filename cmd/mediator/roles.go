@@ -17,7 +17,7 @@ import (
 type role struct {
 	purpose string
 	issuer  string
-	key     custody.Key
+	key     *signer.Rotation
 }
 
 // roleDocument is what a process publishes of a role, for the key registry to certify. Public only.
@@ -32,10 +32,11 @@ type roleDocument struct {
 
 // newIssuer opens the key of one role, makes its signer and adds the role to roles.
 func newIssuer[C any](ctx context.Context, roles *[]role, keys keyring, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
-	key, err := keys.key(ctx, kind.Purpose, k)
+	held, err := keys.key(ctx, kind.Purpose, k)
 	if err != nil {
 		return nil, err
 	}
+	key := signer.NewRotation(held, certificateSettle, time.Now)
 	*roles = append(*roles, role{purpose: kind.Purpose, issuer: k.Issuer, key: key})
 	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now})
 }

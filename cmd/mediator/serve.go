@@ -236,7 +236,7 @@ func parseMatch(key string, m matchConfig, f *findings) proxy.Match {
 // run makes the parts, top to bottom as a call meets them, and serves until ctx ends.
 func (s *sidecar) run(ctx context.Context) error {
 	c := s.T
-	keys, err := c.Custody.open(s.file)
+	keys, err := c.Custody.open(s.file, s.log)
 	if err != nil {
 		return err
 	}
@@ -295,15 +295,20 @@ func (s *sidecar) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		trust, err := openTrust(ctx, c.Trust, s.file, strict, roles, s.log)
+		trust, err := openTrust(ctx, c.Trust, s.file, strict, s.log)
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { trust.watch(ctx, roles); return nil })
+		certified, err := openCertificates(ctx, c.Trust, s.file, roles, s.log)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { certified.watch(ctx); return nil })
+		group.Go(func() error { trust.watch(ctx); return nil })
 		group.Go(func() error { prune(ctx, record, s.log); return nil })
 		group.Go(func() error { warnOfExpiry(ctx, ca, s.log); return nil })
-		certified := func() []observe.Look { return []observe.Look{keysLook(trust.verifier.Trust())} }
-		deployment := &deploymentWatch{own: observer, more: certified, peers: []peer{{"trigger", s.trigger}, {"control", s.control}}, manifest: manifest, log: s.log}
+		keysSeen := func() []observe.Look { return []observe.Look{keysLook(trust.verifier.Trust())} }
+		deployment := &deploymentWatch{own: observer, more: keysSeen, peers: []peer{{"trigger", s.trigger}, {"control", s.control}}, manifest: manifest, log: s.log}
 		deployment.look(ctx)
 		admin.deployment.Store(deployment)
 		group.Go(func() error { deployment.watch(ctx); return nil })

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,8 @@ func loadTrigger(path string) (*triggerService, error) {
 		return nil, err
 	}
 	c, f := l.T, findings{}
-	f.need("state", c.State, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
+	f.need("state", c.State, "trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle,
+		"keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
 	c.Custody.check(&f)
 	c.Keys.Origin.check("keys.origin", &f)
 	c.Keys.Receipt.check("keys.receipt", &f)
@@ -140,7 +142,7 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	keys, err := c.Custody.open(t.file)
+	keys, err := c.Custody.open(t.file, log)
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,8 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	mux := http.NewServeMux()
 	rolesHandler(mux, roles)
 	observer.handle(mux)
-	healthHandlers(mux, func() bool { return true })
+	var ready atomic.Bool
+	healthHandlers(mux, ready.Load)
 	mux.Handle("/", trigger.NewServer(service))
 	group, ctx := errgroup.WithContext(ctx)
 	const grace = 10 * time.Second
@@ -186,7 +189,16 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 		}
 		group.Go(func() error { return serveHTTP(ctx, l, service.Webhooks(), grace, log) })
 	}
-	log.Info("ready")
+	group.Go(func() error {
+		certified, err := openCertificates(ctx, c.Trust, t.file, roles, log)
+		if err != nil {
+			return err
+		}
+		ready.Store(true)
+		log.Info("ready")
+		certified.watch(ctx)
+		return nil
+	})
 	return group.Wait()
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 )
@@ -55,11 +56,11 @@ type trustStore struct {
 }
 
 // trustPoll is how often the bundle file is looked at.
-const trustPoll = 500 * time.Millisecond
+const trustPoll = 250 * time.Millisecond
 
-// openTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or does
-// not yet certify the process's own keys: at the first start the security team can only certify keys that exist.
-func openTrust(ctx context.Context, c trustConfig, file func(string) string, strict *policy.Strict, own []role, log *zap.Logger) (*trustStore, error) {
+// openTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or has no
+// certificate of the deployment.
+func openTrust(ctx context.Context, c trustConfig, file func(string) string, strict *policy.Strict, log *zap.Logger) (*trustStore, error) {
 	roots, err := waitFor(ctx, log, "the pinned root keys", func() ([]evidence.Root, error) {
 		return readRoots(file(c.Registry), file(c.Auditor))
 	})
@@ -67,8 +68,8 @@ func openTrust(ctx context.Context, c trustConfig, file func(string) string, str
 		return nil, err
 	}
 	s := &trustStore{path: file(c.Bundle), roots: roots, strict: strict, log: log}
-	trust, err := waitFor(ctx, log, "a trust bundle that certifies this process's keys", func() (*evidence.Trust, error) {
-		return s.read(ctx, own)
+	trust, err := waitFor(ctx, log, "a trust bundle with the certificate of the deployment", func() (*evidence.Trust, error) {
+		return s.read()
 	})
 	if err != nil {
 		return nil, err
@@ -83,14 +84,15 @@ func openTrust(ctx context.Context, c trustConfig, file func(string) string, str
 	return s, nil
 }
 
-// waitFor tries until it succeeds or ctx ends. It says once what it waits for.
+// waitFor tries until it succeeds or ctx ends, while what is missing can still come. It says once what it waits for.
 func waitFor[T any](ctx context.Context, log *zap.Logger, what string, try func() (T, error)) (T, error) {
 	tick := time.NewTicker(trustPoll / 5)
 	defer tick.Stop()
 	said := false
 	for {
 		v, err := try()
-		if err == nil || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errNotCertified) {
+		unavailable := (*custody.Error)(nil)
+		if err == nil || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errNotCertified) && !errors.As(err, &unavailable) {
 			return v, err
 		}
 		if !said {
@@ -107,8 +109,8 @@ func waitFor[T any](ctx context.Context, log *zap.Logger, what string, try func(
 
 var errNotCertified = errors.New("not certified yet")
 
-// read reads the bundle file and demands that it certifies the process's own current keys.
-func (s *trustStore) read(ctx context.Context, own []role) (*evidence.Trust, error) {
+// read reads the bundle file.
+func (s *trustStore) read() (*evidence.Trust, error) {
 	b, raw, err := readBundle(s.path)
 	if err != nil {
 		return nil, err
@@ -116,19 +118,6 @@ func (s *trustStore) read(ctx context.Context, own []role) (*evidence.Trust, err
 	trust, err := evidence.NewTrust(s.roots, b, s.strict.Signers)
 	if err != nil {
 		return nil, fmt.Errorf("trust bundle %s: %w", s.path, err)
-	}
-	certified := make(map[string]bool)
-	for _, c := range trust.Certified() {
-		certified[c.Certificate.SubjectKeyID+" "+c.Certificate.SubjectPublicKey] = true
-	}
-	for _, r := range own {
-		v, err := r.key.Current(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if !certified[v.KeyID()+" "+evidence.EncodePublicKey(v.Public())] {
-			return nil, fmt.Errorf("key %s (%s): %w", v.KeyID(), r.purpose, errNotCertified)
-		}
 	}
 	if b.DeploymentCertificate == "" {
 		return nil, fmt.Errorf("the deployment: %w", errNotCertified)
@@ -142,7 +131,7 @@ func (s *trustStore) read(ctx context.Context, own []role) (*evidence.Trust, err
 func (s *trustStore) DeploymentCertificate() string { return *s.deployed.Load() }
 
 // watch takes over a changed bundle. One that cannot be believed leaves the old one in force and is said in the log.
-func (s *trustStore) watch(ctx context.Context, own []role) {
+func (s *trustStore) watch(ctx context.Context) {
 	tick := time.NewTicker(trustPoll)
 	defer tick.Stop()
 	for {
@@ -155,7 +144,7 @@ func (s *trustStore) watch(ctx context.Context, own []role) {
 		if err == nil && string(raw) == s.raw {
 			continue
 		}
-		trust, err := s.read(ctx, own)
+		trust, err := s.read()
 		if err == nil {
 			err = trust.Succeeds(s.verifier.Trust())
 		}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+)
+
+// certificateSettle is for how long a new key version has to be certified before it signs. Every verifier has looked at the trust bundle
+// by then; an API with a copy of its own has to fetch it as often (docs/api-owners.md).
+const certificateSettle = 2 * time.Second
+
+// certificates has the process's roles sign with the versions of their keys that the trust bundle certifies.
+type certificates struct {
+	path  string
+	roots []evidence.Root
+	roles []role
+	log   *zap.Logger
+	raw   string // the content that they follow
+}
+
+// openCertificates waits for a trust bundle that certifies each role's key: at the first start the security team can only certify keys
+// that exist.
+func openCertificates(ctx context.Context, c trustConfig, file func(string) string, roles []role, log *zap.Logger) (*certificates, error) {
+	roots, err := waitFor(ctx, log, "the pinned root keys", func() ([]evidence.Root, error) {
+		return readRoots(file(c.Registry), file(c.Auditor))
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := &certificates{path: file(c.Bundle), roots: roots, roles: roles, log: log}
+	_, err = waitFor(ctx, log, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
+		return struct{}{}, f.read(ctx)
+	})
+	return f, err
+}
+
+// watch keeps the roles to the bundle until ctx ends. A bundle that certifies no version of a role's key changes nothing here: whoever
+// verifies goes by it all the same. What is wrong is said once.
+func (f *certificates) watch(ctx context.Context) {
+	tick := time.NewTicker(trustPoll)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch err := f.read(ctx); {
+		case err == nil:
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			f.log.Error("this process's keys sign as the trust bundle before said", zap.Error(err))
+		}
+	}
+}
+
+// read looks at the bundle file, if it is another one than before.
+func (f *certificates) read(ctx context.Context) error {
+	b, raw, err := readBundle(f.path)
+	if err != nil || string(raw) == f.raw {
+		return err
+	}
+	trust, err := evidence.NewTrust(f.roots, b, evidence.SignerPolicy{})
+	if err != nil {
+		return fmt.Errorf("trust bundle %s: %w", f.path, err)
+	}
+	for _, r := range f.roles {
+		if err := certifies(ctx, trust, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range f.roles {
+		r.key.Follow(trust)
+	}
+	f.raw = string(raw)
+	return nil
+}
+
+// certifies demands that trust certifies a version of the role's key.
+func certifies(ctx context.Context, trust *evidence.Trust, r role) error {
+	versions, err := r.key.Versions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range trust.Certified() {
+		same := func(v custody.Version) bool {
+			return !c.Revoked && v.KeyID() == c.Certificate.SubjectKeyID && v.Public().Equal(c.Public)
+		}
+		if slices.ContainsFunc(versions, same) {
+			return nil
+		}
+	}
+	return fmt.Errorf("key %s (%s): %w", r.key.Name(), r.purpose, errNotCertified)
+}

@@ -1,0 +1,66 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/vault/api"
+)
+
+// why says in a few words why Vault did not do what it was asked; it holds no token and nothing of an answer's body.
+func why(err error) string {
+	var answer *api.ResponseError
+	var wait net.Error
+	var login loginError
+	switch {
+	case errors.As(err, &login):
+		return login.detail
+	case errors.As(err, &answer):
+		return answered(answer)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &wait) && wait.Timeout():
+		return "Vault does not answer in time"
+	case errors.Is(err, context.Canceled):
+		return "the caller has gone"
+	case errors.As(err, &wait):
+		return "Vault cannot be reached"
+	}
+	return "Vault's answer is of no use"
+}
+
+func answered(e *api.ResponseError) string {
+	switch {
+	case invalidToken(e):
+		return "Vault does not know the token any more"
+	case e.StatusCode == http.StatusForbidden:
+		return "Vault denies it to this role (403): compare the role's policy with what `mediator vault bootstrap --print` shows"
+	case e.StatusCode == http.StatusTooManyRequests:
+		return "Vault has too many requests (429)"
+	case e.StatusCode == http.StatusServiceUnavailable && said(e, "sealed"):
+		return "Vault is sealed (503)"
+	}
+	return fmt.Sprintf("Vault answers %d", e.StatusCode)
+}
+
+func said(e *api.ResponseError, what string) bool {
+	return slices.ContainsFunc(e.Errors, func(s string) bool { return strings.Contains(s, what) })
+}
+
+// invalidToken tells a token that has expired, was revoked or never was one, from one without the right.
+func invalidToken(err error) bool {
+	var answer *api.ResponseError
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && said(answer, "invalid token")
+}
+
+// broken tells a connection that broke from a server that answered, or that did not answer in time.
+func broken(err error) bool {
+	var answer *api.ResponseError
+	var login loginError
+	var wait net.Error
+	return err != nil && !errors.As(err, &answer) && !errors.As(err, &login) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
+		!(errors.As(err, &wait) && wait.Timeout())
+}

@@ -1,0 +1,6 @@
+package vault
+
+import "context"
+
+// Read reads the key now.
+func (k *Key) Read(ctx context.Context) error { return k.read(ctx) }

@@ -1,0 +1,234 @@
+package vault
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+	"github.com/hashicorp/vault/api"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+)
+
+// Key is one Ed25519 key of the Transit engine.
+type Key struct {
+	session *session
+	name    string
+	others  []string
+	state   atomic.Pointer[state]
+
+	mu     sync.Mutex // held while the key is read
+	pinned map[int]custody.Version
+}
+
+var _ custody.Key = (*Key)(nil)
+
+// state is what was read of a key at one time. It does not change.
+type state struct {
+	read     time.Time
+	versions []custody.Version // those that Vault still accepts, oldest first
+	flags    flags
+}
+
+// flags are what Vault says of a key beside its versions.
+type flags struct {
+	Exportable      bool `json:"exportable"`
+	PlaintextBackup bool `json:"allow_plaintext_backup"`
+	Deletable       bool `json:"deletion_allowed"`
+}
+
+// exportable is whether the private key can be had from Vault, in one way or the other.
+func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
+
+// Key opens a key: it logs in, reads the key, and reads it again on a period until Close. others are the names of keys of other roles,
+// which auth must not be able to use (see [Key.Looks]).
+func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
+	e, err := s.session("key "+name, auth)
+	if err != nil {
+		return nil, err
+	}
+	k := &Key{session: e, name: name, others: slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name }), pinned: make(map[int]custody.Version)}
+	if err := k.read(ctx); err != nil {
+		e.close()
+		return nil, err
+	}
+	s.background(k.watch)
+	return k, nil
+}
+
+// watch reads the key on a period. What goes wrong is said once.
+func (k *Key) watch(ctx context.Context) {
+	o := k.session.server.o
+	tick := time.NewTicker(o.Refresh)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := k.read(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			o.Log.Error("a key cannot be read", zap.String("key", k.name), zap.String("because", err.Error()))
+		}
+		if err == nil && failing {
+			o.Log.Info("the key can be read again", zap.String("key", k.name))
+		}
+		failing = err != nil
+	}
+}
+
+// described is a key as Vault describes it.
+type described struct {
+	flags
+	Type    string `json:"type"`
+	Derived bool   `json:"derived"`
+	Keys    map[string]struct {
+		Public string `json:"public_key"`
+	} `json:"keys"`
+}
+
+// read reads the key from Vault.
+func (k *Key) read(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	o := k.session.server.o
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	asked := o.Now() // what is read is no older than the question
+	var secret *api.Secret
+	err := k.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
+		secret, err = c.Logical().ReadWithContext(ctx, o.Mount+"/keys/"+k.name)
+		return err
+	})
+	if err != nil {
+		return custody.Unavailable(err, "the key %s cannot be read: %s", k.name, why(err))
+	}
+	if secret == nil {
+		return custody.Unavailable(nil, "Vault has no key %s in %s: make it as `mediator vault bootstrap --print` shows", k.name, o.Mount)
+	}
+	var d described
+	if raw, err := json.Marshal(secret.Data); err != nil || json.Unmarshal(raw, &d) != nil {
+		return custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
+	}
+	if d.Type != "ed25519" || d.Derived {
+		return custody.Unavailable(nil, "the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name of its own", k.name, d.Type)
+	}
+	versions, err := k.versions(d)
+	if err != nil {
+		return err
+	}
+	k.note(versions)
+	k.state.Store(&state{read: asked, versions: versions, flags: d.flags})
+	return nil
+}
+
+// versions returns the versions that Vault describes, oldest first. A version's public key is kept from the first time that it is seen:
+// a key that was deleted and made again, under the same name, is another key.
+func (k *Key) versions(d described) ([]custody.Version, error) {
+	numbers := make([]int, 0, len(d.Keys))
+	for text, described := range d.Keys {
+		number, err := strconv.Atoi(text)
+		public, err2 := base64.StdEncoding.DecodeString(described.Public)
+		if err != nil || err2 != nil || number < 1 || len(public) != ed25519.PublicKeySize {
+			return nil, custody.Unavailable(nil, "Vault's description of version %.20q of the key %s cannot be read", text, k.name)
+		}
+		known, ok := k.pinned[number]
+		if !ok {
+			k.pinned[number] = k.version(number, public)
+		} else if !known.Public().Equal(ed25519.PublicKey(public)) {
+			return nil, custody.Unavailable(nil, "version %d of the key %s in Vault is another key than before: somebody has replaced it", number, k.name)
+		}
+		numbers = append(numbers, number)
+	}
+	if len(numbers) == 0 {
+		return nil, custody.Unavailable(nil, "the key %s in Vault has no version", k.name)
+	}
+	slices.Sort(numbers)
+	out := make([]custody.Version, len(numbers))
+	for i, n := range numbers {
+		out[i] = k.pinned[n]
+	}
+	return out, nil
+}
+
+// version makes a version that signs through a batch of its own.
+func (k *Key) version(number int, public ed25519.PublicKey) custody.Version {
+	b := &batcher{key: k, number: number, public: public}
+	return custody.NewVersion(k.name, number, public, b.sign)
+}
+
+// note says in the log which versions have come and gone.
+func (k *Key) note(now []custody.Version) {
+	before := k.state.Load()
+	if before == nil {
+		return
+	}
+	kids := func(all []custody.Version) []string {
+		out := make([]string, len(all))
+		for i, v := range all {
+			out[i] = v.KeyID()
+		}
+		return out
+	}
+	was, is := kids(before.versions), kids(now)
+	for _, kid := range is {
+		if !slices.Contains(was, kid) {
+			k.session.server.o.Log.Info("a new key version", zap.String("kid", kid))
+		}
+	}
+	for _, kid := range was {
+		if !slices.Contains(is, kid) {
+			k.session.server.o.Log.Info("a key version is retired", zap.String("kid", kid))
+		}
+	}
+}
+
+// Name returns the key's name.
+func (k *Key) Name() string { return k.name }
+
+// Current returns the newest version.
+func (k *Key) Current(context.Context) (custody.Version, error) {
+	s, err := k.fresh()
+	if err != nil {
+		return custody.Version{}, err
+	}
+	return s.versions[len(s.versions)-1], nil
+}
+
+// Versions returns every version that Vault still accepts (min_decryption_version and later).
+func (k *Key) Versions(context.Context) ([]custody.Version, error) {
+	s, err := k.fresh()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(s.versions), nil
+}
+
+// fresh returns what was read of the key, unless that was too long ago to count.
+func (k *Key) fresh() (*state, error) {
+	s, o := k.state.Load(), k.session.server.o
+	if age := o.Now().Sub(s.read); age > o.Stale || age < -o.Stale {
+		return nil, custody.Unavailable(nil, "the key %s was last read from Vault %s ago; what has become of it since is not known", k.name, age.Round(time.Second))
+	}
+	return s, nil
+}
+
+// Properties returns what Vault says of the key.
+func (k *Key) Properties() custody.Properties {
+	return custody.Properties{Custody: custody.ExternalMediator, Exportable: k.state.Load().flags.exportable(), Observed: []string{"keyCustody", "keyExportable"}}
+}
+
+// path joins names to a path of the Transit engine.
+func (k *Key) path(what, name string) string {
+	return fmt.Sprintf("%s/%s/%s", k.session.server.o.Mount, what, name)
+}

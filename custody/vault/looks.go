@@ -1,0 +1,137 @@
+package vault
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/vault/api"
+
+	"github.com/actionproof/mediator/observe"
+)
+
+// Looks says what Vault says of the key, and of what the role's token may do.
+func (k *Key) Looks(ctx context.Context) []observe.Look {
+	return []observe.Look{k.custodyLook(), k.apartLook(ctx)}
+}
+
+// custodyLook is whether Vault would let the key out, or let it be replaced.
+func (k *Key) custodyLook() observe.Look {
+	s, err := k.fresh()
+	if err != nil {
+		return observe.Made(observe.Custody, observe.Unseen, "Vault could not be asked about the key "+k.name+".")
+	}
+	var against []string
+	for what, is := range map[string]bool{"can be exported": s.flags.Exportable, "can be had as a plaintext backup": s.flags.PlaintextBackup, "can be deleted and made again": s.flags.Deletable} {
+		if is {
+			against = append(against, what)
+		}
+	}
+	if len(against) > 0 {
+		slices.Sort(against)
+		return observe.Made(observe.Custody, observe.Contradicts, fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
+	}
+	return observe.Made(observe.Custody, observe.Holds, fmt.Sprintf("Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.", k.name))
+}
+
+// apartLook is whether the role's token can do no more than read its own key's description and sign with it.
+func (k *Key) apartLook(ctx context.Context) observe.Look {
+	o := k.session.server.o
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	token, err := k.token(ctx)
+	if err != nil {
+		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("Vault could not be asked what the token for the key %s may do: %s.", k.name, why(err)))
+	}
+	may, err := k.capabilities(ctx, k.forbidden())
+	if err != nil {
+		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("Vault could not be asked what the token for the key %s may do: %s.", k.name, why(err)))
+	}
+	if slices.Contains(token.Policies, "root") {
+		may = append(may, "everything: it is a root token")
+	}
+	if len(may) > 0 {
+		return observe.Made(observe.Apart, observe.Contradicts, fmt.Sprintf("The token for the key %s may do more than sign with it: %s.", k.name, strings.Join(may, "; ")))
+	}
+	return observe.Made(observe.Apart, observe.Holds,
+		fmt.Sprintf("Vault says that the token for the key %s (policies %s, good for %d s) may use no other key and change none.", k.name, strings.Join(token.Policies, ", "), token.TTL))
+}
+
+// tokenInfo is what Vault says of a token.
+type tokenInfo struct {
+	Policies []string `json:"policies"`
+	Identity []string `json:"identity_policies"`
+	TTL      int64    `json:"ttl"`
+}
+
+func (k *Key) token(ctx context.Context) (tokenInfo, error) {
+	var info tokenInfo
+	err := k.session.call(ctx, func(ctx context.Context, c *api.Client) error {
+		secret, err := c.Auth().Token().LookupSelfWithContext(ctx)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(secret.Data)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(raw, &info)
+	})
+	info.Policies = append(info.Policies, info.Identity...)
+	return info, err
+}
+
+// forbidden lists the paths on which the role's token must have no capability, or for its own key none but read. A name that no key has
+// stands for all keys that are not known here: only a policy with a wildcard in it allows anything on it.
+func (k *Key) forbidden() []string {
+	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
+	for _, what := range []string{"export/signing-key", "backup", "restore"} {
+		out = append(out, k.path(what, k.name))
+	}
+	for _, what := range []string{"config", "rotate", "trim", "import"} {
+		out = append(out, k.path("keys", k.name)+"/"+what)
+	}
+	for _, other := range append([]string{rand.Text()}, k.others...) {
+		for _, what := range []string{"sign", "keys", "export/signing-key", "backup"} {
+			out = append(out, k.path(what, other))
+		}
+		out = append(out, k.path("keys", other)+"/config")
+	}
+	return out
+}
+
+// capabilities returns those of the paths on which the token has a capability.
+func (k *Key) capabilities(ctx context.Context, paths []string) ([]string, error) {
+	var secret *api.Secret
+	own := k.path("keys", k.name)
+	err := k.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
+		secret, err = c.Logical().WriteWithContext(ctx, "sys/capabilities-self", map[string]any{"paths": append(slices.Clone(paths), own)})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var answer map[string]json.RawMessage
+	raw, err := json.Marshal(secret.Data)
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var may []string
+	for _, path := range append(slices.Clone(paths), own) {
+		var has []string
+		if err := json.Unmarshal(answer[path], &has); err != nil || len(has) == 0 {
+			return nil, fmt.Errorf("no capabilities of %s in the answer", path)
+		}
+		has = slices.DeleteFunc(has, func(c string) bool { return c == "deny" || path == own && c == "read" })
+		if len(has) > 0 {
+			may = append(may, strings.Join(has, " and ")+" on "+path)
+		}
+	}
+	return may, nil
+}

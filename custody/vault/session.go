@@ -1,0 +1,164 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+	"go.uber.org/zap"
+)
+
+// session is one role's standing with Vault: a token, renewed while it can be, and got anew when it has ended.
+type session struct {
+	server *Server
+	auth   Auth
+	name   string      // what it is for, in the log
+	client *api.Client // holds the token
+
+	mu      sync.Mutex // held while logging in, so that it is done once for all who need it
+	given   bool       // the token was got by logging in, and is given back
+	failed  time.Time  // the last login that failed
+	failure error
+	stop    context.CancelFunc // ends the renewal of the token
+
+	ctx   context.Context // of the session
+	close context.CancelFunc
+}
+
+// loginPause is the least time between two logins that fail.
+const loginPause = 200 * time.Millisecond
+
+func (s *Server) session(name string, auth Auth) (*session, error) {
+	c, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	e := &session{server: s, auth: auth, name: name, client: c, stop: func() {}}
+	e.ctx, e.close = context.WithCancel(s.ctx)
+	s.background(func(context.Context) { e.giveBack() })
+	return e, nil
+}
+
+// call asks Vault for something. It logs in before if there is no token, and once more if Vault does not know it any more. A connection
+// that broke is no reason to refuse a post while a new one may work: what is asked through call can be asked twice.
+func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) error {
+	token := e.client.Token()
+	if token == "" {
+		if err := e.login(ctx, token); err != nil {
+			return err
+		}
+	}
+	err := ask(ctx, e.client)
+	switch {
+	case invalidToken(err):
+		if err := e.login(ctx, token); err != nil {
+			return err
+		}
+	case !broken(err):
+		return err
+	}
+	return ask(ctx, e.client)
+}
+
+// login gets a token in place of old, unless somebody else has already done so.
+func (e *session) login(ctx context.Context, old string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.ctx.Err(); err != nil {
+		return err
+	}
+	if token := e.client.Token(); token != "" && token != old {
+		return nil
+	}
+	if e.failure != nil && e.server.o.Now().Sub(e.failed) < loginPause {
+		return e.failure
+	}
+	secret, err := e.authenticate(ctx)
+	if err != nil {
+		e.failed, e.failure = e.server.o.Now(), err
+		return err
+	}
+	e.failure = nil
+	e.stop()
+	e.client.SetToken(secret.Auth.ClientToken)
+	e.renew(secret)
+	e.server.o.Log.Info("logged in to Vault", zap.String("for", e.name), zap.Int("lease_s", secret.Auth.LeaseDuration), zap.Bool("renewable", secret.Auth.Renewable))
+	return nil
+}
+
+// loginError is a failed login in a sentence that can be shown.
+type loginError struct{ detail string }
+
+func (e loginError) Error() string { return e.detail }
+
+func (e *session) authenticate(ctx context.Context) (*api.Secret, error) {
+	c, err := e.server.client()
+	if err != nil {
+		return nil, err
+	}
+	secret, err := e.auth.login(ctx, c)
+	var answer *api.ResponseError
+	switch {
+	case errors.As(err, &answer) && answer.StatusCode < 500 && answer.StatusCode != http.StatusTooManyRequests:
+		return nil, loginError{fmt.Sprintf("Vault refuses the login for %s (%d): check its role and what it logs in with", e.name, answer.StatusCode)}
+	case err != nil:
+		return nil, fmt.Errorf("the login for %s: %w", e.name, err)
+	case secret == nil || secret.Auth == nil || secret.Auth.ClientToken == "":
+		return nil, loginError{fmt.Sprintf("the login for %s gave no token", e.name)}
+	}
+	return secret, nil
+}
+
+// renew renews the token for as long as Vault lets it, and then logs in again, before it ends. Its caller holds mu.
+func (e *session) renew(secret *api.Secret) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.stop = cancel
+	e.given = secret.Auth.LeaseDuration > 0
+	if !e.given {
+		return // the token of a file, or one that does not end
+	}
+	watcher, err := e.client.NewLifetimeWatcher(&api.LifetimeWatcherInput{Secret: secret})
+	if err != nil {
+		e.server.o.Log.Error("the token is not renewed", zap.String("for", e.name), zap.Error(err))
+		return
+	}
+	go watcher.Start()
+	e.server.background(func(context.Context) {
+		defer watcher.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-watcher.RenewCh():
+				e.server.o.Log.Debug("token renewed", zap.String("for", e.name))
+			case <-watcher.DoneCh(): // with or without an error: the token ends soon
+				within, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
+				if err := e.login(within, secret.Auth.ClientToken); err != nil {
+					e.server.o.Log.Warn("Vault's token ends and there is no other one yet", zap.String("for", e.name), zap.String("because", err.Error()))
+				}
+				cancel()
+				return
+			}
+		}
+	})
+}
+
+// giveBack waits for the session's end and revokes the token, so that it does not outlive the process that it was made for.
+func (e *session) giveBack() {
+	<-e.ctx.Done()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stop()
+	if !e.given || e.client.Token() == "" {
+		return
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), time.Second)
+	defer cancel()
+	if err := e.client.Auth().Token().RevokeSelfWithContext(within, ""); err != nil {
+		e.server.o.Log.Debug("the token is not given back; it ends by itself", zap.String("for", e.name))
+	}
+}

@@ -1,0 +1,140 @@
+// Package vault is custody in HashiCorp Vault (or a server with its API): the Transit engine signs, and its private keys never leave it.
+// The package also reads API credentials from Vault's KV engine and from engines that make secrets for a time.
+//
+// Each [Key] and each [Secret] has a Vault token of its own, got with an [Auth] of its own, so that a role can be given exactly one key.
+// A key is read on a period: its versions, and whether Vault would let it out. A signature is asked for by version, together with others
+// that wait for the same version, and is verified with the version's public key before it is used.
+package vault
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+	"go.uber.org/zap"
+)
+
+// Options say where Vault is. Address, Log and Now are required.
+type Options struct {
+	Address string // https://host:port; plain http only to a loopback address
+	CAFile  string // PEM certificates that sign Vault's; the system's if empty
+	Mount   string // of the Transit engine; transit if empty
+	// Timeout bounds one request; 2 s if 0. Nothing waits longer for Vault: a post is refused instead.
+	Timeout time.Duration
+	// Refresh is how often a key is read; 500 ms if 0.
+	Refresh time.Duration
+	// Stale is for how long what was read of a key counts while Vault cannot be asked; 5 s if 0.
+	Stale time.Duration
+	Log   *zap.Logger
+	Now   func() time.Time
+}
+
+// Server is a Vault server, over connections that all keys and secrets share. It is safe for concurrent use.
+type Server struct {
+	o         Options
+	transport *http.Transport
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wait   sync.WaitGroup // for everything that runs until Close
+}
+
+// NewServer prepares for a server; it asks it for nothing.
+func NewServer(o Options) (*Server, error) {
+	if o.Log == nil || o.Now == nil {
+		return nil, errors.New("vault: a server needs a log and a clock")
+	}
+	if err := checkAddress(o.Address); err != nil {
+		return nil, err
+	}
+	roots, err := readRoots(o.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	setDefault(&o.Mount, "transit")
+	setDefault(&o.Timeout, 2*time.Second)
+	setDefault(&o.Refresh, 500*time.Millisecond)
+	setDefault(&o.Stale, 5*time.Second)
+	s := &Server{o: o, transport: &http.Transport{
+		// No Proxy: what this process asks of Vault goes through no proxy that its environment names.
+		DialContext:         (&net.Dialer{Timeout: o.Timeout}).DialContext,
+		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: o.Timeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
+		ForceAttemptHTTP2: true,
+		// A connection that has died without a word is noticed and replaced.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: o.Timeout, PingTimeout: o.Timeout},
+	}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// checkAddress refuses an address to which a token could travel in the clear.
+func checkAddress(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+		return fmt.Errorf("vault: %q is not an address such as https://vault.example:8200", address)
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Scheme != "https" && (u.Scheme != "http" || ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("vault: %s is not reached over https", address)
+	}
+	return nil
+}
+
+func readRoots(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("vault: the CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("vault: %s holds no PEM certificate", path)
+	}
+	return pool, nil
+}
+
+// Close ends what runs in the background, and gives back the tokens that were got by logging in.
+func (s *Server) Close() error {
+	s.cancel()
+	s.wait.Wait()
+	s.transport.CloseIdleConnections()
+	return nil
+}
+
+// client makes a client without a token. What the environment says of Vault (VAULT_*) counts for nothing.
+func (s *Server) client() (*api.Client, error) {
+	c, err := api.NewClient(&api.Config{
+		Address: s.o.Address, HttpClient: &http.Client{Transport: s.transport}, Timeout: s.o.Timeout,
+		MaxRetries: 0, // a post does not wait for retries of a second and more
+	})
+	if err != nil {
+		return nil, fmt.Errorf("vault: %w", err)
+	}
+	c.ClearToken()
+	c.ClearNamespace()
+	return c, nil
+}
+
+// background runs f until Close.
+func (s *Server) background(f func(ctx context.Context)) {
+	s.wait.Go(func() { f(s.ctx) })
+}

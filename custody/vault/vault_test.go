@@ -1,0 +1,85 @@
+package vault_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody/custodytest"
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+)
+
+var server *vaulttest.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(vaulttest.Main(m, func(s *vaulttest.Server) { server = s }))
+}
+
+// signPolicy lets a token read one key and sign with it, and look at itself.
+func signPolicy(mount, key string) string {
+	return fmt.Sprintf(`
+path "%[1]s/keys/%[2]s" { capabilities = ["read"] }
+path "%[1]s/sign/%[2]s" { capabilities = ["update"] }
+path "auth/token/lookup-self" { capabilities = ["read"] }
+path "auth/token/revoke-self" { capabilities = ["update"] }
+path "sys/capabilities-self" { capabilities = ["update"] }
+`, mount, key)
+}
+
+func write(t testing.TB, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// open opens a server of o, filled with what the test does not set.
+func open(t testing.TB, v *vaulttest.Server, o vault.Options) *vault.Server {
+	t.Helper()
+	if o.Address == "" {
+		o.Address = v.Address
+	}
+	o.CAFile, o.Log, o.Now = v.CAFile, zap.NewNop(), time.Now
+	s, err := vault.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// rotator is a key that its owner rotates in Vault.
+type rotator struct {
+	*vault.Key
+	rotate func() error
+}
+
+func (r rotator) Rotate() error { return r.rotate() }
+
+func TestKey(t *testing.T) {
+	n := 0
+	custodytest.Run(t, func(t *testing.T, name string) custodytest.Rotator {
+		n++
+		mount := fmt.Sprintf("transit-%d", n)
+		server.Mount(t, mount, "transit", nil)
+		server.Write(t, mount+"/keys/"+name, map[string]any{"type": "ed25519"})
+		token := server.TokenFor(t, mount, signPolicy(mount, name), time.Hour)
+		k, err := open(t, server, vault.Options{Mount: mount}).Key(t.Context(), name, &vault.TokenFile{Path: write(t, token)}, "another-key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rotator{k, func() error {
+			if _, err := server.Client(t).Logical().WriteWithContext(t.Context(), mount+"/keys/"+name+"/rotate", nil); err != nil {
+				return err
+			}
+			return k.Read(t.Context())
+		}}
+	})
+}

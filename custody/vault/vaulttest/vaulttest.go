@@ -1,0 +1,322 @@
+// Package vaulttest starts a real Vault server for tests: TLS, raft storage, initialised and unsealed, not in development mode.
+package vaulttest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+)
+
+// Server is a Vault server of one test binary.
+type Server struct {
+	Address string // https://127.0.0.1:PORT
+	CAFile  string
+	Token   string // the root token
+
+	dir, unseal string
+	cmd         *exec.Cmd
+}
+
+// Main runs the tests of a package with a server that use is given.
+func Main(m *testing.M, use func(*Server)) int {
+	s, err := start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vaulttest:", err)
+		return 1
+	}
+	defer s.remove()
+	use(s)
+	return m.Run()
+}
+
+// New starts a server for one test, which may do to it what it likes.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.remove)
+	return s
+}
+
+// binary finds bin/vault in the module's folder.
+func binary() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			path := filepath.Join(dir, "bin", "vault")
+			if _, err := os.Stat(path); err != nil {
+				return "", errors.New("there is no Vault server in bin/vault: run make setup")
+			}
+			return path, nil
+		}
+	}
+	return "", errors.New("the module's folder was not found")
+}
+
+func start() (*Server, error) {
+	dir, err := os.MkdirTemp("", "vault-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, CAFile: filepath.Join(dir, "ca.pem")}
+	if err := s.setUp(); err != nil {
+		s.remove()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) setUp() error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	s.Address = "https://" + ports[0]
+	config := fmt.Sprintf(`
+disable_mlock = true
+ui            = false
+log_level     = "error"
+api_addr      = "https://%[1]s"
+cluster_addr  = "https://%[2]s"
+storage "raft" {
+  path    = "%[3]s/data"
+  node_id = "test"
+}
+listener "tcp" {
+  address         = "%[1]s"
+  cluster_address = "%[2]s"
+  tls_cert_file   = "%[3]s/server.pem"
+  tls_key_file    = "%[3]s/server.key"
+}
+`, ports[0], ports[1], s.dir)
+	if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "data"), 0o700), os.WriteFile(s.config(), []byte(config), 0o600), s.writeCertificates()); err != nil {
+		return err
+	}
+	if err := s.Start(); err != nil {
+		return err
+	}
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	init, err := c.Sys().Init(&api.InitRequest{SecretShares: 1, SecretThreshold: 1})
+	if err != nil {
+		return fmt.Errorf("initialise: %w", err)
+	}
+	s.Token, s.unseal = init.RootToken, init.KeysB64[0]
+	return s.Unseal()
+}
+
+func (s *Server) config() string { return filepath.Join(s.dir, "vault.hcl") }
+
+// Start starts the server's process and waits until it answers. After a restart it is sealed.
+func (s *Server) Start() error {
+	path, err := binary()
+	if err != nil {
+		return err
+	}
+	s.cmd = exec.Command(path, "server", "-config="+s.config())
+	s.cmd.Stderr = os.Stderr
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	return s.await(func(status int) bool { return status != 0 })
+}
+
+// Unseal unseals the server and waits until it is active.
+func (s *Server) Unseal() error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	if _, err := c.Sys().Unseal(s.unseal); err != nil {
+		return fmt.Errorf("unseal: %w", err)
+	}
+	return s.await(func(status int) bool { return status == http.StatusOK })
+}
+
+// Seal seals the server.
+func (s *Server) Seal() error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	return c.Sys().Seal()
+}
+
+// await asks for the server's health until it is well; the status is 0 while nobody answers.
+func (s *Server) await(well func(status int) bool) error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	for {
+		status := 0
+		if resp, err := c.Logical().ReadRawWithContext(ctx, "sys/health"); resp != nil {
+			status = resp.StatusCode
+			resp.Body.Close()
+		} else if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("the Vault server does not get well: %w", err)
+		}
+		if well(status) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the Vault server does not get well: status %d", status)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Kill ends the server at once.
+func (s *Server) Kill() error {
+	err := s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	return err
+}
+
+// Freeze stops the server's process where it is; Thaw lets it go on.
+func (s *Server) Freeze() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen process go on.
+func (s *Server) Thaw() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+
+func (s *Server) remove() {
+	if s.cmd != nil && s.cmd.ProcessState == nil {
+		_ = s.Thaw()
+		_ = s.Kill()
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+// Client is a client with the root token.
+func (s *Server) Client(t testing.TB) *api.Client {
+	t.Helper()
+	c, err := s.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (s *Server) client() (*api.Client, error) {
+	config := api.DefaultConfig()
+	config.Address, config.MaxRetries, config.Timeout = s.Address, 0, 10*time.Second
+	if err := config.ConfigureTLS(&api.TLSConfig{CACert: s.CAFile}); err != nil {
+		return nil, err
+	}
+	c, err := api.NewClient(config)
+	if err == nil {
+		c.SetToken(s.Token)
+	}
+	return c, err
+}
+
+// Write writes to a path as root.
+func (s *Server) Write(t testing.TB, path string, data map[string]any) *api.Secret {
+	t.Helper()
+	secret, err := s.Client(t).Logical().WriteWithContext(t.Context(), path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// Mount mounts a secrets engine.
+func (s *Server) Mount(t testing.TB, path, kind string, options map[string]string) {
+	t.Helper()
+	if err := s.Client(t).Sys().MountWithContext(t.Context(), path, &api.MountInput{Type: kind, Options: options}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TokenFor makes a token with a policy of its own.
+func (s *Server) TokenFor(t testing.TB, name, policy string, ttl time.Duration) string {
+	t.Helper()
+	c := s.Client(t)
+	if err := c.Sys().PutPolicyWithContext(t.Context(), name, policy); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := c.Auth().Token().CreateOrphan(&api.TokenCreateRequest{Policies: []string{name}, TTL: ttl.String(), NoDefaultPolicy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Auth.ClientToken
+}
+
+// freePorts finds loopback addresses that nobody listens on.
+func freePorts(n int) ([]string, error) {
+	var out []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		out = append(out, l.Addr().String())
+	}
+	return out, nil
+}
+
+// writeCertificates makes a CA and the server's certificate.
+func (s *Server) writeCertificates() error {
+	now := time.Now()
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Vault test CA"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	if err != nil {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
+	if err != nil {
+		return err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	write := func(name, kind string, der []byte) error {
+		return os.WriteFile(filepath.Join(s.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	}
+	return errors.Join(write("ca.pem", "CERTIFICATE", caDER), write("server.pem", "CERTIFICATE", der), write("server.key", "PRIVATE KEY", keyDER))
+}

@@ -1,0 +1,129 @@
+package signer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+// registry certifies keys, for the tests.
+type registry struct {
+	key *custody.Memory
+	now time.Time
+}
+
+// trust is a bundle that certifies versions for a time.
+func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custody.Version) *evidence.Trust {
+	t.Helper()
+	i, err := signer.New(evidence.SignerCertificateKind, r.key, signer.Options{Issuer: "registry", Audience: "aud", Lifetime: lifetime, Now: func() time.Time { return r.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b evidence.Bundle
+	for _, v := range versions {
+		token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
+			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "iss", SubjectKeyID: v.KeyID(),
+			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Certificates = append(b.Certificates, token)
+	}
+	root, err := r.key.Current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Purpose: evidence.PurposeSignerCertificate, Public: root.Public()}}, b, evidence.SignerPolicy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trust
+}
+
+// TestRotation: a version signs once it has been certified for long enough, and none that is not certified ever does.
+func TestRotation(t *testing.T) {
+	clock := now()
+	root, err := custody.NewMemory("registry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registry{root, clock}
+	key := &retiring{Memory: memory(t)}
+	k := signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
+	version := func(n int) custody.Version {
+		t.Helper()
+		all, err := key.Memory.Versions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[n-1]
+	}
+	want := func(step string, n int) {
+		t.Helper()
+		v, err := k.Current(t.Context())
+		switch {
+		case n == 0 && !errors.Is(err, signer.ErrNotCertified):
+			t.Errorf("%s: %v, %v", step, v.KeyID(), err)
+		case n > 0 && (err != nil || v.KeyID() != version(n).KeyID()):
+			t.Errorf("%s: %v, %v, not version %d", step, v.KeyID(), err, n)
+		}
+	}
+	want("no bundle", 0)
+	k.Follow(r.trust(t, time.Hour))
+	want("an empty bundle", 0)
+	other := memory(t)
+	v, err := other.Current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Follow(r.trust(t, time.Hour, v))
+	want("another key of that name", 0)
+
+	k = signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
+	k.Follow(r.trust(t, time.Hour, version(1)))
+	want("certified at the start", 1)
+	if err := key.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	want("version 2 is not certified", 1)
+	k.Follow(r.trust(t, time.Hour, version(1), version(2)))
+	want("version 2 is certified now", 1)
+	clock = clock.Add(time.Second)
+	k.Follow(r.trust(t, time.Hour, version(2), version(1)))
+	want("version 2 is certified for a second", 1)
+	clock = clock.Add(time.Second)
+	want("version 2 is certified for two seconds", 2)
+
+	if err := key.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	k.Follow(r.trust(t, time.Hour, version(1), version(2), version(3)))
+	want("version 3 is certified now", 2)
+	key.from = 2
+	want("versions 1 and 2 are retired", 3)
+	key.from = 0
+	k.Follow(r.trust(t, time.Hour, version(1)))
+	want("only version 1 is certified", 1)
+	clock = r.now.Add(time.Hour)
+	want("the certificate has expired", 0)
+}
+
+// retiring is a key whose first versions are retired.
+type retiring struct {
+	*custody.Memory
+	from int
+}
+
+func (r *retiring) Versions(ctx context.Context) ([]custody.Version, error) {
+	all, err := r.Memory.Versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return all[r.from:], nil
+}
