@@ -194,7 +194,7 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 	}
 	_, _, err = i.Sign(t.Context(), evidence.RevocationList{})
 	wantCode(t, err, "claims_malformed") // null is no list
-	must(t, func() error { // five hundred entries are read
+	must(t, func() error {               // five hundred entries are read
 		many := make([]evidence.Revocation, 500)
 		for i := range many {
 			many[i] = evidence.Revocation{Kind: evidence.RevokedArtifact, ID: evidence.NewID()}
