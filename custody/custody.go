@@ -25,6 +25,11 @@ func Unavailable(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
+// NoCredential is the error of an API credential that cannot be had now, as [Unavailable] is of a key.
+func NoCredential(err error, detail string, args ...any) *Error {
+	return &Error{code: "credential_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
+}
+
 // Code returns the stable code, as listed in docs/errors.md.
 func (e *Error) Code() string { return e.code }
 

@@ -70,27 +70,14 @@ var looks = map[string][]string{
 // control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
 // contradicts it is enough against it.
 func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
-	byID := make(map[string][]observe.Look)
-	for _, l := range seen {
-		byID[l.ID()] = append(byID[l.ID()], l)
-	}
 	var out []ObservedControl
 	for _, c := range m.Controls.table() {
-		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly, Evidence: []string{}}
-		holds := len(looks[c.name]) > 0
-		for _, id := range looks[c.name] {
-			holds = holds && len(byID[id]) > 0
-			for _, l := range byID[id] {
-				o.Evidence = append(o.Evidence, l.Seen)
-				holds = holds && l.Result == observe.Holds
-				if l.Result == observe.Contradicts {
-					o.Against = l.Seen
-				}
-			}
-		}
+		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
+		var result observe.Result
+		result, o.Evidence, o.Against = judge(looks[c.name], seen)
 		// All looks together bear out the strict value; one is enough for the other value.
-		switch value := c.want == holds; {
-		case !holds && o.Against == "":
+		switch value := c.want == (result == observe.Holds); {
+		case result == observe.Unseen:
 		case value == c.got:
 			o.State = ObservedTrue
 		default:
@@ -99,6 +86,43 @@ func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
 		out = append(out, o)
 	}
 	return out
+}
+
+// judge takes the looks with these ids together: what they come to, the sentence of each, and the one that is against it.
+func judge(ids []string, seen []observe.Look) (result observe.Result, evidence []string, against string) {
+	evidence = []string{}
+	holds := len(ids) > 0
+	for _, id := range ids {
+		found := false
+		for _, l := range seen {
+			if l.ID() != id {
+				continue
+			}
+			found = true
+			evidence = append(evidence, l.Seen)
+			holds = holds && l.Result == observe.Holds
+			if l.Result == observe.Contradicts {
+				result, against = observe.Contradicts, l.Seen
+			}
+		}
+		holds = holds && found
+	}
+	if holds {
+		result = observe.Holds
+	}
+	return result, evidence, against
+}
+
+// OutOfReach says whether the key of the role purpose was seen to be out of the agent's reach, and what is against it.
+func OutOfReach(purpose string, seen []observe.Look) (result observe.Result, against string) {
+	result, _, against = judge(keyLooks(purpose), seen)
+	return result, against
+}
+
+// Apart says whether the holder of the key of the role purpose was seen to be able to use no other, and what is against it.
+func Apart(purpose string, seen []observe.Look) (result observe.Result, against string) {
+	result, _, against = judge([]string{observe.Apart + ":" + purpose}, seen)
+	return result, against
 }
 
 // Contradicted refuses a deployment of which something was seen that contradicts the manifest.

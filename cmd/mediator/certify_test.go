@@ -39,6 +39,7 @@ func publish(t *testing.T, name string, roles ...role) string {
 	}
 	mux := http.NewServeMux()
 	rolesHandler(mux, roles)
+	(&observer{roles: roles}).handle(mux)
 	s := &http.Server{Handler: mux}
 	done := make(chan struct{})
 	go func() {
@@ -149,14 +150,20 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
 			// What has expired does not stay.
-			desk, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), bundle: d.bundle}).open()
+			registry, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), bundle: d.bundle}).registry()
 			if err != nil {
 				t.Fatal(err)
 			}
 			for after, want := range map[time.Duration]int{0: 3, 89 * 24 * time.Hour: 3, 91 * 24 * time.Hour: 0} {
-				desk.o.Now = func() time.Time { return time.Now().Add(after) }
-				if kept, err := desk.keep(nil); err != nil || len(kept) != want {
-					t.Errorf("after %s %d certificates stay, want %d, %v", after, len(kept), want, err)
+				registry.o.Now = func() time.Time { return time.Now().Add(after) }
+				err := registry.work(func(d *desk) error {
+					if kept, err := d.keep(nil); err != nil || len(kept) != want {
+						t.Errorf("after %s %d certificates stay, want %d, %v", after, len(kept), want, err)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
 				}
 			}
 		})

@@ -81,7 +81,10 @@ func deploymentCertify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := updateBundle(bundleFile, func(b *evidence.Bundle) { b.DeploymentCertificate = token }); err != nil {
+			if err := updateBundle(bundleFile, func(b *evidence.Bundle) error {
+				b.DeploymentCertificate = token
+				return nil
+			}); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(c.OutOrStdout(), "certified manifest %s into %s\n", m.Hash(), bundleFile)

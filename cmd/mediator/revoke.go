@@ -13,16 +13,16 @@ import (
 )
 
 // revoke signs the revocation list anew: with further entries, and without those whose time is over.
-func (r *registry) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
+func (d *desk) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := slices.Clone(add)
-	old, _ := r.trust.Revocations()
+	old, _ := d.trust.Revocations()
 	for _, e := range old.Revoked {
 		again := func(n evidence.Revocation) bool { return n.Kind == e.Kind && n.ID == e.ID }
-		if r.o.Now().Before(time.Unix(e.Expires, 0)) && !slices.ContainsFunc(add, again) {
+		if d.o.Now().Before(time.Unix(e.Expires, 0)) && !slices.ContainsFunc(add, again) {
 			entries = append(entries, e)
 		}
 	}
-	issuer, err := signer.New(evidence.RevocationListKind, r.key, r.o)
+	issuer, err := signer.New(evidence.RevocationListKind, d.key, d.o)
 	if err != nil {
 		return "", nil, err
 	}
@@ -45,7 +45,7 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 			if len(keys)+len(artifacts) > 0 && reason == "" {
 				return usagef("say why, with --reason: it is shown with each refusal")
 			}
-			desk, err := r.open()
+			registry, err := r.registry()
 			if err != nil {
 				return err
 			}
@@ -58,16 +58,17 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 					add = append(add, evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
 				}
 			}
-			for _, id := range keys {
-				if !desk.certifies(id) {
-					fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's\n", r.bundle, id)
+			var entries []evidence.Revocation
+			err = registry.work(func(d *desk) (err error) {
+				for _, id := range keys {
+					if !d.certifies(id) {
+						fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's\n", r.bundle, id)
+					}
 				}
-			}
-			token, entries, err := desk.revoke(c.Context(), add)
-			if err != nil {
+				d.b.Revocations, entries, err = d.revoke(c.Context(), add)
 				return err
-			}
-			if err := updateBundle(r.bundle, func(b *evidence.Bundle) { b.Revocations = token }); err != nil {
+			})
+			if err != nil {
 				return err
 			}
 			for _, e := range entries {
@@ -87,8 +88,8 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 }
 
 // certifies reports whether the bundle has a certificate for a key, by its kid or by its name.
-func (r *registry) certifies(id string) bool {
-	return slices.ContainsFunc(r.trust.Certified(), func(c evidence.Certified) bool {
+func (d *desk) certifies(id string) bool {
+	return slices.ContainsFunc(d.trust.Certified(), func(c evidence.Certified) bool {
 		return evidence.MatchKeyID([]string{id}, c.Certificate.SubjectKeyID)
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -22,6 +21,7 @@ import (
 type stack struct {
 	dir       string
 	processes []*process
+	registry  func() // ends the registry's watch over the keys, and waits for it
 }
 
 // process is one child.
@@ -50,7 +50,7 @@ const startTimeout = 20 * time.Second
 // startStack starts the three processes on the configuration files in dir and returns once all are ready. Whatever it has
 // started ends when it fails.
 func startStack(ctx context.Context, dir string) (_ *stack, err error) {
-	s := &stack{dir: dir}
+	s := &stack{dir: dir, registry: func() {}}
 	defer func() {
 		if err != nil {
 			s.stop()
@@ -150,7 +150,7 @@ func (s *stack) admin() string { return "unix:" + s.socket("serve") }
 
 // certify plays the security team: root keys, custody certificates for what the processes publish, the deployment certificate.
 func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
-	registry, _, err := generateRoot("registry", false)
+	registryKey, _, err := generateRoot("registry", false)
 	if err != nil {
 		return err
 	}
@@ -165,22 +165,11 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 		}
 		endpoints = append(endpoints, p.endpoint)
 	}
-	roles, err := readRoles(ctx, endpoints)
+	p, err := readPublished(ctx, endpoints)
 	if err != nil {
 		return err
 	}
-	signers, deployment := manifest.SignerCertificatePolicy, manifest.DeploymentCertificatePolicy
-	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: 24 * time.Hour, Now: time.Now}
-	tokens, err := certifyRoles(ctx, registry, o, roles, declared{})
-	if err != nil {
-		return err
-	}
-	o.Issuer, o.Audience = deployment.AllowedIssuers[0], deployment.AllowedAudiences[0]
-	certificate, err := policy.Certify(ctx, auditor, manifest, auditor.options(o))
-	if err != nil {
-		return err
-	}
-	for name, key := range map[string]rootKey{registryFile: registry, auditorFile: auditor} {
+	for name, key := range map[string]rootKey{registryFile: registryKey, auditorFile: auditor} {
 		public, err := key.jwk()
 		if err != nil {
 			return err
@@ -189,7 +178,47 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 			return err
 		}
 	}
-	return updateBundle(filepath.Join(s.dir, bundleFile), func(b *evidence.Bundle) { b.Certificates, b.DeploymentCertificate = tokens, certificate })
+	signers, deployment := manifest.SignerCertificatePolicy, manifest.DeploymentCertificatePolicy
+	o := signer.Options{Issuer: deployment.AllowedIssuers[0], Audience: deployment.AllowedAudiences[0], Lifetime: 24 * time.Hour, Now: time.Now}
+	certificate, err := policy.Certify(ctx, auditor, manifest, auditor.options(o))
+	if err != nil {
+		return err
+	}
+	o.Issuer, o.Audience = signers.AllowedIssuers[0], signers.AllowedAudiences[0]
+	r := &registry{registryKey, o, filepath.Join(s.dir, bundleFile)}
+	err = r.work(func(d *desk) error {
+		d.b.DeploymentCertificate = certificate
+		_, _, err := d.certify(ctx, p, declared{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.watch(r, endpoints)
+}
+
+// watch has the registry follow the processes' keys until the stack stops.
+func (s *stack) watch(r *registry, endpoints []string) error {
+	file, err := os.OpenFile(filepath.Join(s.dir, "registry.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(logConfig{}, "registry", file)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer file.Close()
+		r.watch(ctx, endpoints, declared{}, log)
+	}()
+	s.registry = func() {
+		cancel()
+		<-done
+	}
+	return nil
 }
 
 // await asks a process until it answers path with success.
@@ -245,6 +274,7 @@ const stopTimeout = 25 * time.Second
 
 // stop ends the processes, the sidecar first, and waits for them.
 func (s *stack) stop() {
+	s.registry()
 	for i := len(s.processes) - 1; i >= 0; i-- {
 		p := s.processes[i]
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)

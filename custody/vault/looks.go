@@ -39,25 +39,29 @@ func (k *Key) custodyLook() observe.Look {
 
 // apartLook is whether the role's token can do no more than read its own key's description and sign with it.
 func (k *Key) apartLook(ctx context.Context) observe.Look {
-	o := k.session.server.o
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	return k.session.apart(ctx, "sign with it", []string{k.path("keys", k.name)}, k.forbidden())
+}
+
+// apart is whether the session's token can do no more than it is for: read what is in own, and nothing with what is forbidden.
+func (e *session) apart(ctx context.Context, purpose string, own, forbidden []string) observe.Look {
+	ctx, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
 	defer cancel()
-	token, err := k.token(ctx)
-	if err != nil {
-		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("Vault could not be asked what the token for the key %s may do: %s.", k.name, why(err)))
+	token, err := e.token(ctx)
+	var may []string
+	if err == nil {
+		may, err = e.capabilities(ctx, own, forbidden)
 	}
-	may, err := k.capabilities(ctx, k.forbidden())
 	if err != nil {
-		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("Vault could not be asked what the token for the key %s may do: %s.", k.name, why(err)))
+		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("Vault could not be asked what the token for the %s may do: %s.", e.name, why(err)))
 	}
 	if slices.Contains(token.Policies, "root") {
 		may = append(may, "everything: it is a root token")
 	}
 	if len(may) > 0 {
-		return observe.Made(observe.Apart, observe.Contradicts, fmt.Sprintf("The token for the key %s may do more than sign with it: %s.", k.name, strings.Join(may, "; ")))
+		return observe.Made(observe.Apart, observe.Contradicts, fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
 	}
 	return observe.Made(observe.Apart, observe.Holds,
-		fmt.Sprintf("Vault says that the token for the key %s (policies %s, good for %d s) may use no other key and change none.", k.name, strings.Join(token.Policies, ", "), token.TTL))
+		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other key and change none.", e.name, strings.Join(token.Policies, ", "), token.TTL))
 }
 
 // tokenInfo is what Vault says of a token.
@@ -67,9 +71,9 @@ type tokenInfo struct {
 	TTL      int64    `json:"ttl"`
 }
 
-func (k *Key) token(ctx context.Context) (tokenInfo, error) {
+func (e *session) token(ctx context.Context) (tokenInfo, error) {
 	var info tokenInfo
-	err := k.session.call(ctx, func(ctx context.Context, c *api.Client) error {
+	err := e.call(ctx, func(ctx context.Context, c *api.Client) error {
 		secret, err := c.Auth().Token().LookupSelfWithContext(ctx)
 		if err != nil {
 			return err
@@ -84,31 +88,37 @@ func (k *Key) token(ctx context.Context) (tokenInfo, error) {
 	return info, err
 }
 
-// forbidden lists the paths on which the role's token must have no capability, or for its own key none but read. A name that no key has
-// stands for all keys that are not known here: only a policy with a wildcard in it allows anything on it.
+// forbidden lists the paths on which the role's token must have no capability.
 func (k *Key) forbidden() []string {
-	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
+	out := k.session.server.forbidden(k.others)
 	for _, what := range []string{"export/signing-key", "backup", "restore"} {
 		out = append(out, k.path(what, k.name))
 	}
 	for _, what := range []string{"config", "rotate", "trim", "import"} {
 		out = append(out, k.path("keys", k.name)+"/"+what)
 	}
-	for _, other := range append([]string{rand.Text()}, k.others...) {
-		for _, what := range []string{"sign", "keys", "export/signing-key", "backup"} {
-			out = append(out, k.path(what, other))
+	return out
+}
+
+// forbidden lists what no token of a role may do anything with: keys that are not its own, and Vault itself. A name that no key has stands
+// for all keys that are not known here: only a policy with a wildcard in it allows anything on it.
+func (s *Server) forbidden(keys []string) []string {
+	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
+	for _, key := range append([]string{rand.Text()}, keys...) {
+		for _, what := range []string{"sign/", "keys/", "export/signing-key/", "backup/"} {
+			out = append(out, s.o.Mount+"/"+what+key)
 		}
-		out = append(out, k.path("keys", other)+"/config")
+		out = append(out, s.o.Mount+"/keys/"+key+"/config")
 	}
 	return out
 }
 
-// capabilities returns those of the paths on which the token has a capability.
-func (k *Key) capabilities(ctx context.Context, paths []string) ([]string, error) {
+// capabilities says what the token may do on the forbidden paths, and on its own ones beside reading.
+func (e *session) capabilities(ctx context.Context, own, forbidden []string) ([]string, error) {
+	paths := slices.Concat(own, forbidden)
 	var secret *api.Secret
-	own := k.path("keys", k.name)
-	err := k.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		secret, err = c.Logical().WriteWithContext(ctx, "sys/capabilities-self", map[string]any{"paths": append(slices.Clone(paths), own)})
+	err := e.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
+		secret, err = c.Logical().WriteWithContext(ctx, "sys/capabilities-self", map[string]any{"paths": paths})
 		return err
 	})
 	if err != nil {
@@ -123,12 +133,12 @@ func (k *Key) capabilities(ctx context.Context, paths []string) ([]string, error
 		return nil, err
 	}
 	var may []string
-	for _, path := range append(slices.Clone(paths), own) {
+	for i, path := range paths {
 		var has []string
 		if err := json.Unmarshal(answer[path], &has); err != nil || len(has) == 0 {
 			return nil, fmt.Errorf("no capabilities of %s in the answer", path)
 		}
-		has = slices.DeleteFunc(has, func(c string) bool { return c == "deny" || path == own && c == "read" })
+		has = slices.DeleteFunc(has, func(c string) bool { return c == "deny" || i < len(own) && c == "read" })
 		if len(has) > 0 {
 			may = append(may, strings.Join(has, " and ")+" on "+path)
 		}
