@@ -262,8 +262,21 @@ type credentialConfig struct {
 	Header string `yaml:"header"`
 	// Prefix stands before the secret, such as "Bearer ". Default none.
 	Prefix string `yaml:"prefix"`
-	// File holds the secret; one line end after it is not part of it. It is read again after the upstream has answered 401. Required.
+	// File holds the secret; one line end after it is not part of it. It is read again after the upstream has answered 401. Either this or
+	// Vault.
 	File string `yaml:"file"`
+	// Vault reads the secret from Vault; only with custody.type vault, whose server and auth are used, with api_credential for {role}. It
+	// is read again after a minute, when its lease is nearly over, and after the upstream has answered 401.
+	Vault *vaultSecretConfig `yaml:"vault"`
+}
+
+// vaultSecretConfig names a secret in Vault.
+type vaultSecretConfig struct {
+	// Path is what vault read takes: kv/data/github in version 2 of the KV engine, or a path that makes a secret for a time, such as
+	// github/token. {rule} in it stands for the name of the rule. Required.
+	Path string `yaml:"path"`
+	// Field of the secret. Required.
+	Field string `yaml:"field"`
 }
 
 // actionConfig is one kind of call that posts.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
+	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
 )
 
@@ -41,4 +43,39 @@ func (f *fileSecret) Refused(secret string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stale = f.stale || secret == f.secret
+}
+
+// credentialRole is the role as which the sidecar reads API credentials.
+const credentialRole = "api_credential"
+
+// vaultSecret is a secret in Vault, which the rules name before there is a connection.
+type vaultSecret struct {
+	path, field string
+	opened      *vault.Secret // before the first call
+}
+
+func (v *vaultSecret) Secret(ctx context.Context) (string, error) { return v.opened.Secret(ctx) }
+func (v *vaultSecret) Refused(secret string)                      { v.opened.Refused(secret) }
+
+// openSecrets reads the credentials that are in Vault, once, and waits for those that cannot be read yet.
+func (s *sidecar) openSecrets(ctx context.Context, keys keyring, o *observer) error {
+	if len(s.vaultSecrets) == 0 {
+		return nil
+	}
+	ring, ok := keys.(vaultRing)
+	if !ok {
+		return fmt.Errorf("credentials in Vault need custody in Vault, not %T", keys)
+	}
+	secrets, err := ring.server.Secrets(ring.c.auth(credentialRole, s.file), ring.c.Keys...)
+	if err != nil {
+		return err
+	}
+	for _, v := range s.vaultSecrets {
+		v.opened = secrets.Secret(v.path, v.field)
+		if _, err := waitFor(ctx, s.log, v.opened.String(), func() (string, error) { return v.opened.Secret(ctx) }); err != nil {
+			return err
+		}
+	}
+	o.secrets = secrets
+	return nil
 }

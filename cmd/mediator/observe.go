@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
@@ -27,6 +28,8 @@ type observer struct {
 	roles []role
 	paths []observe.Path // files and folders that the agent must not change, nor read if they are secret
 	more  []observe.Look // what this process's configuration shows
+
+	secrets *vault.Secrets // nil where no credential is in Vault
 }
 
 func (o *observer) looks(ctx context.Context) []observe.Look {
@@ -39,6 +42,9 @@ func (o *observer) looks(ctx context.Context) []observe.Look {
 		for _, l := range append(slices.Clone(ofAgent), r.key.Looks(ctx)...) {
 			all = append(all, l.For(r.purpose))
 		}
+	}
+	if o.secrets != nil { // whoever holds the runtime's key holds this token too
+		all = append(all, o.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation))
 	}
 	return append(all, o.more...)
 }
@@ -196,8 +202,11 @@ func (s *sidecar) observer(roles []role) *observer {
 	}
 	for _, a := range c.Actions {
 		if a.Credential != nil {
-			secret = append(secret, a.Credential.File)
+			secret = append(secret, a.Credential.File) // empty for one in Vault
 		}
+	}
+	if len(s.vaultSecrets) > 0 {
+		secret = append(secret, c.Custody.Vault.secretsOf(credentialRole)...)
 	}
 	for _, e := range c.Egress {
 		if e.Credential != nil {

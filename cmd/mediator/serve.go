@@ -56,6 +56,7 @@ type sidecar struct {
 	actions         []proxy.Action // their gates are not yet set
 	apis            map[string]apiConfig
 	egress          []proxy.Egress
+	vaultSecrets    []*vaultSecret // of the rules' credentials
 	upstreams       []proxy.Upstream
 	environmentHash string
 }
@@ -130,7 +131,7 @@ func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
 	f.need(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
 	out := proxy.Action{
 		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query,
-		Match: parseMatch(key+".match", a.Match, f), Credential: s.credential(key+".credential", a.Credential, f),
+		Match: parseMatch(key+".match", a.Match, f), Credential: s.credential(key+".credential", a.Name, a.Credential, f),
 	}
 	if out.MaxBody == 0 {
 		out.MaxBody = 1 << 20
@@ -172,7 +173,7 @@ func choice(key, value string, f *findings, options ...string) string {
 
 func (s *sidecar) addEgress(key string, e egressConfig, f *findings) {
 	f.need(key+".name", e.Name)
-	s.egress = append(s.egress, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f), Credential: s.credential(key+".credential", e.Credential, f)})
+	s.egress = append(s.egress, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f), Credential: s.credential(key+".credential", e.Name, e.Credential, f)})
 }
 
 func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
@@ -205,7 +206,7 @@ func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
 	s.upstreams = append(s.upstreams, up)
 }
 
-func (s *sidecar) credential(key string, c *credentialConfig, f *findings) *proxy.Credential {
+func (s *sidecar) credential(key, rule string, c *credentialConfig, f *findings) *proxy.Credential {
 	if c == nil {
 		return nil
 	}
@@ -213,9 +214,8 @@ func (s *sidecar) credential(key string, c *credentialConfig, f *findings) *prox
 	if header == "" {
 		header = "Authorization"
 	}
-	source, err := newFileSecret(s.file(c.File))
-	if err != nil {
-		f.add(key+".file", "%v", err)
+	source := s.secretSource(key, rule, c, f)
+	if source == nil {
 		return nil
 	}
 	credential, err := proxy.NewCredential(header, c.Prefix, source)
@@ -223,6 +223,38 @@ func (s *sidecar) credential(key string, c *credentialConfig, f *findings) *prox
 		f.add(key, "%v", err)
 	}
 	return credential
+}
+
+func (s *sidecar) secretSource(key, rule string, c *credentialConfig, f *findings) proxy.SecretSource {
+	v := c.Vault
+	switch {
+	case (c.File == "") == (v == nil):
+		f.add(key, "needs either file or vault")
+	case v == nil:
+		source, err := newFileSecret(s.file(c.File))
+		if err == nil {
+			return source
+		}
+		f.add(key+".file", "%v", err)
+	case s.T.Custody.Vault == nil:
+		f.add(key+".vault", "needs custody.type: vault")
+	default:
+		f.need(key+".vault.path", v.Path, key+".vault.field", v.Field)
+		return s.vaultSecret(strings.ReplaceAll(v.Path, "{rule}", rule), v.Field)
+	}
+	return nil
+}
+
+// vaultSecret returns the one source of a secret, which rules can share.
+func (s *sidecar) vaultSecret(path, field string) *vaultSecret {
+	for _, v := range s.vaultSecrets {
+		if v.path == path && v.field == field {
+			return v
+		}
+	}
+	v := &vaultSecret{path: path, field: field}
+	s.vaultSecrets = append(s.vaultSecrets, v)
+	return v
 }
 
 func parseMatch(key string, m matchConfig, f *findings) proxy.Match {
@@ -255,6 +287,9 @@ func (s *sidecar) run(ctx context.Context) error {
 		return err
 	}
 	observer := s.observer(roles)
+	if err := s.openSecrets(ctx, keys, observer); err != nil {
+		return err
+	}
 	if err := observer.start(ctx); err != nil {
 		return err
 	}

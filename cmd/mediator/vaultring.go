@@ -72,9 +72,15 @@ func (c *vaultConfig) auth(role string, file func(string) string) vault.Auth {
 func (c *vaultConfig) secrets(roles []role) []string {
 	var out []string
 	for _, r := range roles {
-		for _, name := range c.secretFiles() {
-			out = append(out, strings.ReplaceAll(name, "{role}", r.purpose))
-		}
+		out = append(out, c.secretsOf(r.purpose)...)
+	}
+	return out
+}
+
+func (c *vaultConfig) secretsOf(role string) []string {
+	var out []string
+	for _, name := range c.secretFiles() {
+		out = append(out, strings.ReplaceAll(name, "{role}", role))
 	}
 	return out
 }

@@ -1,0 +1,143 @@
+package vault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/observe"
+)
+
+// clock is a clock that a test sets.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+// secrets opens the test server for reading secrets below mount, with a policy of the test's.
+func secrets(t *testing.T, c *clock, name, policy string) *vault.Secrets {
+	t.Helper()
+	v, err := vault.NewServer(vault.Options{Address: server.Address, CAFile: server.CAFile, Log: zap.NewNop(), Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Close() })
+	s, err := v.Secrets(&vault.TokenFile{Path: write(t, server.TokenFor(t, name, policy, time.Hour))}, "request-proof-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const selfPolicy = `
+path "auth/token/lookup-self" { capabilities = ["read"] }
+path "sys/capabilities-self" { capabilities = ["update"] }
+`
+
+func wantSecret(t *testing.T, s *vault.Secret, want string) {
+	t.Helper()
+	if got, err := s.Secret(t.Context()); err != nil || got != want {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestSecret: a secret of the KV engine is read again after a minute, and after it was refused.
+func TestSecret(t *testing.T) {
+	server.Mount(t, "kv-secret", "kv", map[string]string{"version": "2"})
+	put := func(token string) {
+		server.Write(t, "kv-secret/data/api", map[string]any{"data": map[string]any{"token": token}})
+	}
+	c := &clock{t: time.Now()}
+	s := secrets(t, c, "kv-secret", selfPolicy+`path "kv-secret/data/api" { capabilities = ["read"] }`).Secret("kv-secret/data/api", "token")
+	put("one")
+	wantSecret(t, s, "one")
+	put("two")
+	c.add(vault.MaxHeld - time.Nanosecond)
+	wantSecret(t, s, "one")
+	c.add(time.Nanosecond)
+	wantSecret(t, s, "two")
+
+	put("three")
+	s.Refused("two") // it has only just been read
+	wantSecret(t, s, "two")
+	c.add(time.Second)
+	s.Refused("one") // the answer to a call that was under way
+	wantSecret(t, s, "two")
+	s.Refused("two")
+	wantSecret(t, s, "three")
+
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		if said := fmt.Sprintf(verb, s); strings.Contains(said, "three") {
+			t.Errorf("%s prints %s", verb, said)
+		}
+	}
+
+	var wait sync.WaitGroup
+	c.add(vault.MaxHeld)
+	for range 50 {
+		wait.Go(func() { wantSecret(t, s, "three") })
+	}
+	wait.Wait()
+}
+
+// TestSecretUnavailable: what cannot be read is an error that says why and tells nothing of what was read before.
+func TestSecretUnavailable(t *testing.T) {
+	server.Mount(t, "kv-bad", "kv", map[string]string{"version": "2"})
+	for path, data := range map[string]map[string]any{
+		"number": {"token": 7}, "empty": {"token": ""}, "lines": {"token": "a\nb"}, "other": {"password": "x"}, "long": {"token": strings.Repeat("x", 70<<10)}, "gone": {"token": "x"},
+	} {
+		server.Write(t, "kv-bad/data/"+path, map[string]any{"data": data})
+	}
+	if _, err := server.Client(t).Logical().DeleteWithContext(t.Context(), "kv-bad/data/gone"); err != nil {
+		t.Fatal(err)
+	}
+	all := secrets(t, &clock{t: time.Now()}, "kv-bad", selfPolicy+`path "kv-bad/data/*" { capabilities = ["read"] }`)
+	for path, want := range map[string]string{
+		"kv-bad/data/number": "no field token that is a text", "kv-bad/data/empty": "no field token", "kv-bad/data/lines": "control character",
+		"kv-bad/data/other": "no field token", "kv-bad/data/long": "longer than", "kv-bad/data/gone": "no field token", "kv-bad/data/none": "Vault has nothing at",
+		"sys/policies/acl/root": "denies the role of API credentials to read", "nowhere/x": "denies the role of API credentials to read",
+	} {
+		value, err := all.Secret(path, "token").Secret(t.Context())
+		var refused *custody.Error
+		if value != "" || !errors.As(err, &refused) || refused.Code() != "credential_unavailable" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %q, %v; want %s", path, value, err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := all.Secret("kv-bad/data/gone", "token").Secret(ctx); err == nil {
+		t.Error("a caller that has gone gets a secret")
+	}
+}
+
+// TestSecretsLook: the token that reads credentials must not be able to sign.
+func TestSecretsLook(t *testing.T) {
+	c := &clock{t: time.Now()}
+	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context()); l.Name != observe.Apart || l.Result != observe.Holds {
+		t.Errorf("%+v", l)
+	}
+	l := secrets(t, c, "creds-sign", selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context())
+	if l.Result != observe.Contradicts || !strings.Contains(l.Seen, "update on transit/sign/request-proof-key") {
+		t.Errorf("%+v", l)
+	}
+}
