@@ -1,7 +1,10 @@
 // Package configs holds the example configuration files, and those that mediator dev starts from.
 package configs
 
-import _ "embed"
+import (
+	"embed"
+	"fmt"
+)
 
 var (
 	//go:embed dev/mediator.yaml
@@ -14,6 +17,8 @@ var (
 	manifest []byte
 	//go:embed policy.yaml
 	policy []byte
+	//go:embed vault/*.hcl
+	vaultPolicies embed.FS
 )
 
 // Dev are the files of a development deployment, by name. The manifest and the policy are the examples themselves.
@@ -27,3 +32,12 @@ func Manifest() []byte { return manifest }
 
 // Policy returns the example of a policy file.
 func Policy() []byte { return policy }
+
+// VaultPolicy returns the Vault policy of a role, by the purpose of its key. It is written for a Transit engine at transit/.
+func VaultPolicy(purpose string) (string, error) {
+	raw, err := vaultPolicies.ReadFile("vault/" + purpose + ".hcl")
+	if err != nil {
+		return "", fmt.Errorf("there is no Vault policy for %q", purpose)
+	}
+	return string(raw), nil
+}

@@ -120,6 +120,15 @@ func (s *Server) Close() error {
 	return nil
 }
 
+// Client makes a client with a token of the caller's own, for what keys and secrets do not do. Its connections end with Close.
+func (s *Server) Client(token string) (*api.Client, error) {
+	c, err := s.client()
+	if err == nil {
+		c.SetToken(token)
+	}
+	return c, err
+}
+
 // client makes a client without a token. What the environment says of Vault (VAULT_*) counts for nothing.
 func (s *Server) client() (*api.Client, error) {
 	c, err := api.NewClient(&api.Config{

@@ -57,8 +57,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// binary finds bin/vault in the module's folder.
-func binary() (string, error) {
+// Binary finds bin/vault, Vault's server and command line, in the module's folder.
+func Binary() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -103,6 +103,7 @@ cluster_addr  = "https://%[2]s"
 storage "raft" {
   path    = "%[3]s/data"
   node_id = "test"
+  performance_multiplier = 1
 }
 listener "tcp" {
   address         = "%[1]s"
@@ -133,7 +134,7 @@ func (s *Server) config() string { return filepath.Join(s.dir, "vault.hcl") }
 
 // Start starts the server's process and waits until it answers. After a restart it is sealed.
 func (s *Server) Start() error {
-	path, err := binary()
+	path, err := Binary()
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,156 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+)
+
+// Options say what a plan is for. Exactly one of AppRole and Kubernetes is set.
+type Options struct {
+	Transit    string // mount of the Transit engine
+	Roots      bool   // the key registry's and the auditor's keys are kept in Vault too
+	AppRole    *AppRole
+	Kubernetes *Kubernetes
+}
+
+// AppRole has each role log in with a secret id of its own.
+type AppRole struct {
+	Mount string        // of the auth method
+	Dir   string        // where role ids and wrapped secret ids are written, PURPOSE.role-id and PURPOSE.secret-id, mode 0600
+	Wrap  time.Duration // for how long a wrapped secret id can be unwrapped
+}
+
+// Kubernetes has the roles of a process log in with its pod's service account. Processes without one get no login.
+type Kubernetes struct {
+	Mount    string            // of the auth method
+	Audience string            // aud of the pods' tokens
+	Accounts map[string]string // service accounts by process, NAMESPACE/NAME
+}
+
+// How long a token lasts before it has to be renewed, and before its role has to log in again.
+const (
+	tokenTTL    = "15m"
+	tokenMaxTTL = "24h"
+)
+
+// Plan is what is to be made in Vault, in order.
+type Plan struct{ steps []step }
+
+// step makes one thing in Vault.
+type step interface {
+	// command is what makes it on the command line.
+	command() string
+	// apply makes it where it is not there, and says what it did.
+	apply(ctx context.Context, c *api.Client) (string, error)
+}
+
+var (
+	mountName   = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`)
+	accountName = regexp.MustCompile(`^[a-z0-9.-]+/[a-z0-9.-]+$`)
+	audience    = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
+)
+
+// New makes a plan.
+func New(o Options) (*Plan, error) {
+	if !mountName.MatchString(o.Transit) {
+		return nil, fmt.Errorf("%q is not the name of a mount", o.Transit)
+	}
+	p := &Plan{steps: []step{engine{o.Transit}}}
+	for _, r := range o.roles() {
+		text, err := r.policy(o.Transit)
+		if err != nil {
+			return nil, err
+		}
+		p.steps = append(p.steps, key{o.Transit, r.Key}, policy{r.name(), text})
+	}
+	logins, err := o.logins()
+	if err != nil {
+		return nil, err
+	}
+	p.steps = append(p.steps, logins...)
+	return p, nil
+}
+
+// logins are the steps by which roles can log in.
+func (o Options) logins() ([]step, error) {
+	switch {
+	case (o.AppRole != nil) == (o.Kubernetes != nil):
+		return nil, fmt.Errorf("a plan is for exactly one of AppRole and Kubernetes")
+	case o.AppRole != nil:
+		return o.appRoles()
+	default:
+		return o.serviceAccounts()
+	}
+}
+
+func (o Options) appRoles() ([]step, error) {
+	a := o.AppRole
+	if !mountName.MatchString(a.Mount) || a.Dir == "" || a.Wrap < time.Second {
+		return nil, fmt.Errorf("AppRole needs the name of a mount, a folder, and a second or more to unwrap in")
+	}
+	steps := []step{method{a.Mount, "approle"}}
+	for _, r := range o.roles() {
+		at := "auth/" + a.Mount + "/role/" + r.name()
+		steps = append(steps, login{at, token(r)}, credentials{at, a.Dir, r.Purpose, a.Wrap})
+	}
+	return steps, nil
+}
+
+func (o Options) serviceAccounts() ([]step, error) {
+	k := o.Kubernetes
+	if !mountName.MatchString(k.Mount) || !audience.MatchString(k.Audience) || len(k.Accounts) == 0 {
+		return nil, fmt.Errorf("kubernetes needs the name of a mount, an audience and a service account")
+	}
+	for process, account := range k.Accounts {
+		if err := o.process(process); err != nil {
+			return nil, err
+		}
+		if !accountName.MatchString(account) {
+			return nil, fmt.Errorf("%q is not a service account: write NAMESPACE/NAME", account)
+		}
+	}
+	steps := []step{method{k.Mount, "kubernetes"}}
+	for _, r := range o.roles() {
+		if namespace, name, ok := strings.Cut(k.Accounts[r.Process], "/"); ok {
+			fields := append(token(r), "bound_service_account_namespaces="+namespace, "bound_service_account_names="+name, "audience="+k.Audience)
+			steps = append(steps, login{"auth/" + k.Mount + "/role/" + r.name(), fields})
+		}
+	}
+	return steps, nil
+}
+
+// token is what a role's tokens are like, in any auth method.
+func token(r Role) []string {
+	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL, "token_max_ttl=" + tokenMaxTTL}
+}
+
+// Print writes the plan as commands for a shell that is logged in to Vault.
+func (p *Plan) Print(w io.Writer) error {
+	for _, s := range p.steps {
+		if _, err := fmt.Fprintln(w, s.command()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Apply carries the plan out as c, and writes to w what it did. What is there already and right is left alone. It stops at the first step
+// that fails; once that is mended it can be applied again.
+func (p *Plan) Apply(ctx context.Context, c *api.Client, w io.Writer) error {
+	for _, s := range p.steps {
+		did, err := s.apply(ctx, c)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w, did); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+// Package bootstrap makes in Vault what the mediator's roles need: a Transit engine, a key for each role, a policy for each key, and for each
+// role a way to log in. The same plan is printed as commands or carried out.
+package bootstrap
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/configs"
+)
+
+// Role is one signing role of a deployment.
+type Role struct {
+	Process string // trigger, control or serve; registry or auditor for a root
+	Purpose string // what its key is certified for
+	Key     string // the key's name in the Transit engine
+}
+
+// Roles are the roles of the processes, whose keys the example configurations name.
+var Roles = []Role{
+	{"trigger", "trigger_origin_proof", "origin-proof-key"},
+	{"trigger", "trigger_receipt", "trigger-receipt-key"},
+	{"control", "policy_decision", "policy-decision-key"},
+	{"control", "action_grant", "action-grant-key"},
+	{"serve", "runtime_attestation", "runtime-key"},
+	{"serve", "agent_session", "session-key"},
+	{"serve", "request_proof", "request-proof-key"},
+}
+
+// Roots are the security team's roles, whose keys are kept in Vault only where they are not kept offline.
+var Roots = []Role{
+	{"registry", "signer_certificate", "registry-key"},
+	{"auditor", "deployment_certificate", "auditor-key"},
+}
+
+// name is the name of the role's policy and of its role in an auth method.
+func (r Role) name() string { return "mediator-" + r.Purpose }
+
+// policy is what the role's token may do.
+func (r Role) policy(transit string) (string, error) {
+	text, err := configs.VaultPolicy(r.Purpose)
+	return strings.ReplaceAll(text, `path "transit/`, `path "`+transit+`/`), err
+}
+
+// roles are those that o is for.
+func (o Options) roles() []Role {
+	if o.Roots {
+		return slices.Concat(Roles, Roots)
+	}
+	return Roles
+}
+
+// process checks that name is a process of a role that o is for.
+func (o Options) process(name string) error {
+	if !slices.ContainsFunc(o.roles(), func(r Role) bool { return r.Process == name }) {
+		return fmt.Errorf("%q is no process with a key in Vault", name)
+	}
+	return nil
+}
