@@ -9,12 +9,16 @@ import (
 	"encoding/json"
 	"math/big"
 	"strconv"
+	"strings"
 
 	"github.com/gowebpki/jcs"
 )
 
-// MaxDepth bounds the nesting of posted JSON.
-const MaxDepth = 100
+// Bounds on posted JSON.
+const (
+	MaxDepth = 100     // nesting
+	MaxItems = 200_000 // names and values; sorting a member takes some two hundred times the memory of its shortest spelling
+)
 
 // HashBytes returns the lowercase hex SHA-256 of b.
 func HashBytes(b []byte) string {
@@ -48,40 +52,47 @@ func HashValue(v any) (string, error) {
 }
 
 // Canonical returns the RFC 8785 form of one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate
-// member names and nesting over [MaxDepth]; and, more strictly than the RFC, numbers that an IEEE 754 double does not hold
+// member names, nesting over [MaxDepth] and more than [MaxItems] names and values; and, more strictly than the RFC, numbers that an IEEE 754 double does not hold
 // (integers beyond 2^53 that would be rounded, underflow to zero), because two different contents would share one hash.
 func Canonical(raw []byte) ([]byte, error) {
-	if err := checkNumbersAndDepth(raw); err != nil {
+	if err := checkBounds(raw); err != nil {
 		return nil, err
 	}
 	c, err := jcs.Transform(raw)
 	if err != nil {
-		return nil, Refuse("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", err)
+		return nil, Refuse("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", misspelt(raw, err))
 	}
 	return c, nil
 }
 
-// checkNumbersAndDepth walks the text once, outside of strings. It does not judge syntax: that is the canonicaliser's work.
-func checkNumbersAndDepth(raw []byte) error {
-	depth := 0
+// checkBounds walks the text once, and looks at its numbers, its depth and how many names and values it has. It does not judge
+// syntax: that is the canonicaliser's work.
+func checkBounds(raw []byte) error {
+	depth, items := 0, 0
 	for i := 0; i < len(raw); {
-		switch c := raw[i]; {
+		c := raw[i]
+		if c == '"' || c == '{' || c == '[' || startsNumber(c) || c == 't' || c == 'f' || c == 'n' { // a name or a value begins
+			items++
+		}
+		switch {
+		case items > MaxItems:
+			return Refuse("content_too_many", "the JSON content holds more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
 		case c == '"':
 			i = skipString(raw, i)
 			continue
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
-				return Refuse("content_too_deep", "the JSON content is nested deeper than %d levels at byte %d", MaxDepth, i)
+				return Refuse("content_too_deep", "the JSON content is nested deeper than %d levels at %s", MaxDepth, place(raw, i))
 			}
 		case c == '}' || c == ']':
 			depth--
-		case c == '-' || c >= '0' && c <= '9':
+		case startsNumber(c):
 			end := i + 1
 			for end < len(raw) && isNumberByte(raw[end]) {
 				end++
 			}
-			if err := checkNumber(string(raw[i:end]), i); err != nil {
-				return err
+			if !faithful(string(raw[i:end])) {
+				return Refuse("content_number_lossy", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], place(raw, i))
 			}
 			i = end
 			continue
@@ -104,48 +115,37 @@ func skipString(raw []byte, i int) int {
 	return i
 }
 
+func startsNumber(c byte) bool { return c == '-' || c >= '0' && c <= '9' }
+
 func isNumberByte(c byte) bool {
-	return c >= '0' && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
+	return startsNumber(c) || c == '.' || c == 'e' || c == 'E' || c == '+'
 }
 
 // maxNumberLength bounds a number's spelling, and with it the arithmetic that checks it. Every double written out in full, without an
 // exponent, is shorter.
 const maxNumberLength = 1100
 
-func checkNumber(s string, at int) error {
-	lossy := func() error {
-		return Refuse("content_number_lossy", "the number %.40s at byte %d does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", s, at)
-	}
+// faithful reports whether a number is, in value, the shortest decimal of its double.
+func faithful(s string) bool {
 	if len(s) > maxNumberLength {
-		return lossy()
+		return false
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return lossy() // out of range, or no number at all: either way it has no canonical form
+		return false // out of range, or no number at all: either way it has no canonical form
 	}
 	if f == 0 {
-		// A zero that was not spelled as one has underflowed.
-		for _, c := range []byte(s) {
-			if c == 'e' || c == 'E' {
-				break
-			}
-			if c >= '1' && c <= '9' {
-				return lossy()
-			}
-		}
-		return nil
+		mantissa, _, _ := strings.Cut(strings.ToLower(s), "e")
+		return !strings.ContainsAny(mantissa, "123456789") // a zero that was not spelled as one has underflowed
 	}
 	if f < 1<<53 && f > -(1<<53) {
-		return nil
+		return true
 	}
 	// Beyond 2^53 doubles lie further apart than integers. RFC 8785 writes each as its shortest decimal; any other decimal would
 	// change its value on the way, and share its hash with that one.
 	given, ok := new(big.Rat).SetString(s)
 	shortest, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
-	if !ok || given.Cmp(shortest) != 0 {
-		return lossy()
-	}
-	return nil
+	return ok && given.Cmp(shortest) == 0
 }
 
 // NewID returns a fresh 128-bit random identifier as base64url: a jti, a nonce, a session id.

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -208,7 +209,7 @@ func KeyIDOf(token string) string {
 		return ""
 	}
 	var h header
-	if decodeJSON(raw, &h) != nil {
+	if json.Unmarshal(raw, &h) != nil {
 		return ""
 	}
 	return h.Kid

@@ -285,12 +285,27 @@ func TestHashJSON(t *testing.T) {
 		`1e400`: "content_number_lossy", `9007199254740993`: "content_number_lossy", `-9007199254740995`: "content_number_lossy", `1e-400`: "content_number_lossy", `1152921504606846976`: "content_number_lossy",
 		`123456789012345678901234567890`: "content_number_lossy", strings.Repeat("1", 1000): "content_number_lossy",
 		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_too_deep", strings.Repeat("[", 100_000): "content_too_deep",
+		"[" + strings.Repeat("0,", evidence.MaxItems-1) + "0]": "content_too_many", "[" + strings.Repeat("{},", evidence.MaxItems) + "{}]": "content_too_many", strings.Repeat(`"",`, evidence.MaxItems+1): "content_too_many",
 	} {
 		_, err := evidence.HashJSON([]byte(text))
 		var refusal *evidence.Refusal
 		if !errors.As(err, &refusal) || refusal.Code() != code {
 			t.Errorf("%.40q: got %v, want %s", text, err, code)
 		}
+	}
+}
+
+// TestMaxItems holds the bound on names and values at its edge.
+func TestMaxItems(t *testing.T) {
+	for _, text := range []string{
+		"[" + strings.Repeat("0,", evidence.MaxItems-2) + "0]",
+		"[" + strings.Repeat("true,", evidence.MaxItems-2) + "null]",
+	} {
+		if _, err := evidence.Canonical([]byte(text)); err != nil {
+			t.Errorf("%.20q…: %v", text, err)
+		}
+		_, err := evidence.Canonical([]byte("[" + text + "]"))
+		wantCode(t, err, "content_too_many")
 	}
 }
 

@@ -2,90 +2,169 @@ package evidence
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
-// ParseStrict decodes one JSON text into what v points to, refusing unknown members, duplicate members, members in another case,
-// text after the value, and what [Canonical] refuses.
+// ParseStrict decodes one JSON text into what v points to, refusing what [Canonical] and [ParseMembers] refuse.
 func ParseStrict(raw []byte, v any) error {
-	if _, err := Canonical(raw); err != nil { // finds duplicate members, which encoding/json would let through
+	if _, err := Canonical(raw); err != nil {
 		return err
 	}
-	if err := decodeJSON(raw, v); err != nil {
-		return err
-	}
-	var loose any
-	if err := json.Unmarshal(raw, &loose); err != nil {
-		return err
-	}
-	return checkNames(loose, reflect.TypeOf(v))
+	return ParseMembers(raw, v)
 }
 
-func decodeJSON(raw []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
+// ParseMembers decodes one JSON text into what v points to, refusing unknown members, members that come twice, members in another
+// case (encoding/json takes "Grant" for "grant", and the last wins), values of another type, and text after the value. What v keeps
+// as raw JSON is somebody else's, and only has to be JSON. An error says the line and the member, and no value.
+func ParseMembers(raw []byte, v any) error {
+	if err := checkSyntax(raw); err != nil {
 		return err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is text after the JSON value")
+	s := shape{raw, json.NewDecoder(bytes.NewReader(raw))}
+	s.dec.UseNumber()
+	if err := s.value("", reflect.TypeOf(v)); err != nil {
+		return err
 	}
-	return nil
+	return json.Unmarshal(raw, v)
 }
 
-// checkNames demands that members of objects bear exactly the names of the fields that they were decoded into: encoding/json takes
-// them in any case, and then "grant" and "Grant" are one member of which the last wins.
-func checkNames(value any, t reflect.Type) error {
+// shape holds a text against a type. It descends no further than the type does, however deep the text is nested.
+type shape struct {
+	raw []byte
+	dec *json.Decoder
+}
+
+func (s shape) say(path, format string, args ...any) error {
+	if path == "" {
+		path = "the document"
+	}
+	return fmt.Errorf("%s: %s %s", place(s.raw, int(s.dec.InputOffset())-1), path, fmt.Sprintf(format, args...))
+}
+
+// value reads the next value and holds it against t. null is taken for every type, and changes nothing.
+func (s shape) value(path string, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch v := value.(type) {
-	case map[string]any:
-		if t.Kind() != reflect.Struct { // a map, raw JSON, or a type that decodes itself
-			return nil
+	want := describe(t)
+	if want == "" {
+		var text json.RawMessage
+		if err := s.dec.Decode(&text); err != nil {
+			return s.say(path, "cannot be read: %v", err)
 		}
-		names := memberTypes(t)
-		for name, member := range v {
-			field, ok := names[name]
-			if !ok {
-				return fmt.Errorf("unknown member %.80q", name)
-			}
-			if err := checkNames(member, field); err != nil {
-				return err
-			}
+		if json.Unmarshal(text, reflect.New(t).Interface()) != nil {
+			return s.say(path, "is malformed")
 		}
-	case []any:
-		if t.Kind() != reflect.Slice || t.Elem().Kind() == reflect.Uint8 {
-			return nil
-		}
-		for _, item := range v {
-			if err := checkNames(item, t.Elem()); err != nil {
-				return err
-			}
-		}
+		return nil
+	}
+	token, err := s.dec.Token()
+	if err != nil {
+		return s.say(path, "cannot be read: %v", err)
+	}
+	switch {
+	case token == nil:
+		return nil
+	case !fits(token, t):
+		return s.say(path, "must be %s", want)
+	case token == json.Delim('{') || token == json.Delim('['):
+		return s.children(path, t)
 	}
 	return nil
 }
 
-// memberTypes lists a struct's members by their JSON names, those of embedded structs included.
-func memberTypes(t reflect.Type) map[string]reflect.Type {
-	out := make(map[string]reflect.Type, t.NumField())
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && name == "":
-			for k, v := range memberTypes(f.Type) {
-				out[k] = v
+// children reads what is in an object or an array, and its end.
+func (s shape) children(path string, t reflect.Type) error {
+	seen := make(map[string]bool)
+	for i := 0; s.dec.More(); i++ {
+		if t.Kind() == reflect.Slice {
+			if err := s.value(fmt.Sprintf("%s[%d]", path, i), t.Elem()); err != nil {
+				return err
 			}
-		case name != "-":
-			out[name] = f.Type
+			continue
+		}
+		token, err := s.dec.Token()
+		if err != nil {
+			return s.say(path, "cannot be read: %v", err)
+		}
+		name, _ := token.(string)
+		at := member(path, name)
+		child, known := memberType(t, name)
+		switch {
+		case !known:
+			return s.say(at, "is not known")
+		case seen[name]:
+			return s.say(at, "comes twice")
+		}
+		seen[name] = true
+		if err := s.value(at, child); err != nil {
+			return err
 		}
 	}
-	return out
+	_, err := s.dec.Token()
+	return err
+}
+
+// describe says what a value of type t is in JSON, and is empty where encoding/json leaves that to the type.
+func describe(t reflect.Type) string {
+	p := reflect.PointerTo(t)
+	if p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 { // base64
+			return ""
+		}
+		return "a list"
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	}
+	return ""
+}
+
+// fits reports whether a token begins a value of type t, which describe knows.
+func fits(token json.Token, t reflect.Type) bool {
+	switch token := token.(type) {
+	case json.Delim:
+		return token == '{' && (t.Kind() == reflect.Struct || t.Kind() == reflect.Map) || token == '[' && t.Kind() == reflect.Slice
+	case string:
+		return t.Kind() == reflect.String
+	case bool:
+		return t.Kind() == reflect.Bool
+	case json.Number:
+		_, err := strconv.ParseInt(token.String(), 10, 64)
+		return err == nil && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64)
+	}
+	return false
+}
+
+// memberType returns the type of the member of t, a struct or a map, that bears a name.
+func memberType(t reflect.Type, name string) (reflect.Type, bool) {
+	if t.Kind() == reflect.Map {
+		return t.Elem(), true
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && tag == "":
+			if found, ok := memberType(f.Type, name); ok {
+				return found, true
+			}
+		case f.IsExported() && tag != "-" && (tag == name || tag == "" && f.Name == name):
+			return f.Type, true
+		}
+	}
+	return nil, false
 }

@@ -98,7 +98,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	if err != nil || len(raw) > MaxAnswer {
 		return evidence.Refuse(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
 	}
-	if err := decode(raw, answer); err != nil {
+	if err := evidence.ParseMembers(raw, answer); err != nil {
 		return evidence.Refuse(p.Unavailable, "the answer of %s cannot be read: %v", p.Name, err)
 	}
 	return nil
