@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -89,6 +90,10 @@ func start() (*Server, error) {
 }
 
 func (s *Server) setUp() error {
+	path, err := Binary()
+	if err != nil {
+		return err
+	}
 	ports, err := freePorts(2)
 	if err != nil {
 		return err
@@ -98,6 +103,7 @@ func (s *Server) setUp() error {
 disable_mlock = true
 ui            = false
 log_level     = "error"
+plugin_directory = "%[4]s"
 api_addr      = "https://%[1]s"
 cluster_addr  = "https://%[2]s"
 storage "raft" {
@@ -111,7 +117,7 @@ listener "tcp" {
   tls_cert_file   = "%[3]s/server.pem"
   tls_key_file    = "%[3]s/server.key"
 }
-`, ports[0], ports[1], s.dir)
+`, ports[0], ports[1], s.dir, filepath.Dir(path))
 	if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "data"), 0o700), os.WriteFile(s.config(), []byte(config), 0o600), s.writeCertificates()); err != nil {
 		return err
 	}
@@ -255,6 +261,21 @@ func (s *Server) Mount(t testing.TB, path, kind string, options map[string]strin
 	if err := s.Client(t).Sys().MountWithContext(t.Context(), path, &api.MountInput{Type: kind, Options: options}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Kubernetes registers the Kubernetes auth method, which the server has as a plugin.
+func (s *Server) Kubernetes(t testing.TB) {
+	t.Helper()
+	const name = "vault-plugin-auth-kubernetes"
+	path, err := Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
+	if err != nil {
+		t.Fatalf("there is no Kubernetes auth method for Vault: run make setup: %v", err)
+	}
+	s.Write(t, "sys/plugins/catalog/auth/kubernetes", map[string]any{"sha256": fmt.Sprintf("%x", sha256.Sum256(plugin)), "command": name})
 }
 
 // TokenFor makes a token with a policy of its own.

@@ -1,0 +1,154 @@
+package bootstrap_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+)
+
+// cluster plays the part of Kubernetes that Vault asks about tokens (authentication.k8s.io/v1 TokenReview).
+type cluster struct {
+	t      *testing.T
+	server *httptest.Server
+	signer jose.Signer
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, signer: signer}
+	c.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.review(w, r, &key.PublicKey) }))
+	t.Cleanup(c.server.Close)
+	return c
+}
+
+// podClaims are the claims of a projected service account token.
+type podClaims struct {
+	jwt.Claims
+	Audience   []string `json:"aud"` // Kubernetes writes a list, be it of one
+	Kubernetes struct {
+		Namespace      string `json:"namespace"`
+		ServiceAccount struct {
+			Name string `json:"name"`
+			UID  string `json:"uid"`
+		} `json:"serviceaccount"`
+	} `json:"kubernetes.io"`
+}
+
+// token writes the token of a pod's service account, NAMESPACE/NAME, to a file.
+func (c *cluster) token(account, audience string) string {
+	c.t.Helper()
+	var claims podClaims
+	namespace, name, _ := strings.Cut(account, "/")
+	claims.Subject, claims.Audience = "system:serviceaccount:"+namespace+":"+name, []string{audience}
+	claims.IssuedAt, claims.Expiry = jwt.NewNumericDate(time.Now()), jwt.NewNumericDate(time.Now().Add(time.Hour))
+	claims.Kubernetes.Namespace, claims.Kubernetes.ServiceAccount.Name, claims.Kubernetes.ServiceAccount.UID = namespace, name, "uid-of-"+name
+	text, err := jwt.Signed(c.signer).Claims(claims).Serialize()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	path := filepath.Join(c.t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// review answers whether the cluster has made a token, for one of the audiences that are asked for.
+func (c *cluster) review(w http.ResponseWriter, r *http.Request, public *ecdsa.PublicKey) {
+	var asked struct {
+		Spec struct {
+			Token     string   `json:"token"`
+			Audiences []string `json:"audiences"`
+		} `json:"spec"`
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(raw, &asked) != nil || r.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" || r.Header.Get("Authorization") != "Bearer reviewer" {
+		http.Error(w, "not a review", http.StatusBadRequest)
+		return
+	}
+	status := map[string]any{"authenticated": false}
+	var claims podClaims
+	token, err := jwt.ParseSigned(asked.Spec.Token, []jose.SignatureAlgorithm{jose.ES256})
+	if err == nil && token.Claims(public, &claims) == nil && len(asked.Spec.Audiences) == 1 && slices.Contains(claims.Audience, asked.Spec.Audiences[0]) {
+		status = map[string]any{
+			"authenticated": true, "audiences": claims.Audience,
+			"user": map[string]any{"username": claims.Subject, "uid": claims.Kubernetes.ServiceAccount.UID},
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": status})
+}
+
+// TestKubernetes has roles log in with their pods' service accounts.
+func TestKubernetes(t *testing.T) {
+	v, cluster := vaulttest.New(t), newCluster(t)
+	v.Kubernetes(t)
+	accounts := map[string]string{"serve": "agents/worker", "trigger": "mediator/trigger"}
+	apply(t, v, bootstrap.Options{Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault", Accounts: accounts}})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cluster.server.Certificate().Raw})
+	v.Write(t, "auth/kubernetes/config", map[string]any{"kubernetes_host": cluster.server.URL, "kubernetes_ca_cert": string(ca), "token_reviewer_jwt": "reviewer", "disable_local_ca_jwt": true})
+	s, err := vault.NewServer(vault.Options{Address: v.Address, CAFile: v.CAFile, Log: zap.NewNop(), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	elsewhere := newCluster(t)
+	for _, r := range bootstrap.Roles {
+		for name, tt := range map[string]struct {
+			token string
+			good  bool
+		}{
+			"the agent's pod":                 {cluster.token("agents/worker", "vault"), r.Process == "serve"},
+			"the trigger's pod":               {cluster.token("mediator/trigger", "vault"), r.Process == "trigger"},
+			"another namespace":               {cluster.token("other/worker", "vault"), false},
+			"a token for the API server":      {cluster.token("agents/worker", "https://kubernetes.default.svc"), false},
+			"a token that somebody else made": {elsewhere.token("agents/worker", "vault"), false},
+		} {
+			k, err := s.Key(t.Context(), r.Key, &vault.Kubernetes{Role: "mediator-" + r.Purpose, JWTFile: tt.token})
+			if (err == nil) != tt.good {
+				t.Errorf("%s with %s: %v", r.Purpose, name, err)
+			}
+			if err != nil {
+				if !strings.Contains(err.Error(), "Vault refuses the login for key "+r.Key) {
+					t.Errorf("%s with %s: %v", r.Purpose, name, err)
+				}
+				continue
+			}
+			version, err := k.Current(t.Context())
+			if err == nil {
+				_, err = version.Sign(t.Context(), []byte("message"))
+			}
+			if err != nil {
+				t.Errorf("%s with %s: %v", r.Purpose, name, err)
+			}
+		}
+	}
+}
