@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 )
 
 // TunnelID numbers the tunnels of one process from 1; 0 is no tunnel.
@@ -19,6 +20,8 @@ type Route struct {
 	ProxyAuthorization string `json:"-"`
 	RemoteAddr         string
 	Tunnel             TunnelID
+	// Original is where a redirected connection was made to; not valid for what came as to a proxy.
+	Original netip.AddrPort
 }
 
 // Format prints where a request goes and never its credentials, whatever the verb.

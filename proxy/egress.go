@@ -203,6 +203,22 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, evidence.Refuse("upstream_unreachable", "no connection to %s, port %d", host, port)
 }
 
+// checkDestination refuses an address that the target's name does not have.
+func (d *Dialer) checkDestination(ctx context.Context, t Target, dialled netip.Addr) error {
+	upstream, _ := findUpstream(d.Upstreams, t.Host, t.Port)
+	if upstream.Address.Addr() == dialled {
+		return nil
+	}
+	addrs, err := d.resolve(ctx, t.Host)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == dialled }) {
+		return evidence.Refuse("destination_mismatch", "the connection was made to %s, which is no address of %s", dialled, t.Host)
+	}
+	return nil
+}
+
 func (d *Dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr}, nil

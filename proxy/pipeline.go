@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"time"
 
@@ -83,7 +84,7 @@ type Timeouts struct {
 	Forward time.Duration // the whole forward of a post, until the response headers; default 60 s
 }
 
-// PipelineOptions are what the choke point works with. Everything but Timeouts, Standing and SpoolDir is required.
+// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *Sessions
@@ -99,6 +100,9 @@ type PipelineOptions struct {
 	Attest                *signer.Attester
 	Prove                 *signer.Issuer[evidence.RequestProof]
 	Transport             http.RoundTripper
+	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
+	// nothing is ever sent there.
+	Destination func(ctx context.Context, t Target, dialled netip.Addr) error
 	// RuntimeID names this runtime in attestations; EnvironmentHash names what it runs.
 	RuntimeID, EnvironmentHash string
 	// Standing lets an agent without credentials use, and open, the pod's one session.
@@ -253,12 +257,19 @@ func (p *Pipeline) connect(c *call, r *http.Request, t Target) error {
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
 		return evidence.Refuse("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
+	if route, _ := RouteFrom(r.Context()); route.Original.IsValid() && p.o.Destination != nil {
+		return p.o.Destination(r.Context(), t, route.Original.Addr())
+	}
 	return nil
 }
 
 // Refused records what the connection layer refused before a request could reach the pipeline, such as a TLS handshake for
-// another host than the CONNECT named.
+// another host than the CONNECT named. What Connect refused has its record already.
 func (p *Pipeline) Refused(ctx context.Context, t Target, err error) {
+	var known recorded
+	if errors.As(err, &known) {
+		return
+	}
 	c := p.newCall(nil)
 	c.post.Flow, c.post.Host = flowConnect, t.Authority()
 	c.refuse(err)

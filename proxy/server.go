@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -34,6 +35,9 @@ type Options struct {
 	// handshake for another host than the CONNECT's, or one that failed. A client that opens a tunnel, sends nothing and goes
 	// is not reported.
 	Refused func(ctx context.Context, t Target, err error)
+	// Probe, if set, is told where a redirected connection was made to, and by whom. True ends the connection: it was made to see
+	// whether connections are redirected at all.
+	Probe func(original netip.AddrPort, from net.Addr) bool
 	// NonProxy serves origin-form requests, those made to the proxy's own address as to a server. Nil refuses them.
 	NonProxy http.Handler
 	// Log is optional.
@@ -264,7 +268,7 @@ func (p *Proxy) openTunnel(r *http.Request) (*tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.tunnels.open(target, r)
+	return p.tunnels.open(withRoute(r.Context(), Route{Target: target, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr}))
 }
 
 func (p *Proxy) refuseConnect(w http.ResponseWriter, r *http.Request, err error) {

@@ -211,7 +211,7 @@ func TestCleartextInTunnel(t *testing.T) {
 	wantBody(t, roundTripRaw(t, r.connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"), "http://a.example http://a.example/x")
 	wantBody(t, roundTripRaw(t, r.connect("a.example:8443"), "GET /x HTTP/1.1\r\nHost: a.example:8443\r\n\r\n"), "http://a.example:8443 http://a.example:8443/x")
 	wantAnswer(t, roundTripRaw(t, r.connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "target_mismatch")
-	wantAnswer(t, roundTripRaw(t, r.connect("a.example:80"), "PRI * HTTP/2.0\r\n\r\n"), nil, "target_invalid")
+	wantAnswer(t, roundTripRaw(t, r.connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "target_invalid")
 	c := r.connect("a.example:443")
 	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "cleartext_refused")
 	ssh := r.connect("a.example:22")

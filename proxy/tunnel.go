@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,8 @@ type tunnels struct {
 	server *http.Server
 	conns  *connListener
 	lastID atomic.Uint64
+	// original returns where a redirected connection was made to.
+	original func(net.Conn) (netip.AddrPort, error)
 
 	// stopping is done once shutdown has begun: tunnels that do not carry requests yet are cut.
 	stopping context.Context
@@ -44,7 +47,7 @@ type tunnels struct {
 }
 
 func newTunnels(o *Options, h http.Handler) *tunnels {
-	s := &tunnels{o: o, leaves: newLeaves(o.CA, o.LeafLifetime, o.Now), conns: newConnListener()}
+	s := &tunnels{o: o, leaves: newLeaves(o.CA, o.LeafLifetime, o.Now), conns: newConnListener(), original: originalDestination}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	// One configuration for all tunnels, which learns from the connection whose tunnel it is in: session ticket keys belong to a
 	// configuration, and crypto/tls rotates them.
@@ -63,6 +66,7 @@ func newTunnels(o *Options, h http.Handler) *tunnels {
 	s.server.Protocols = new(http.Protocols)
 	s.server.Protocols.SetHTTP1(true)
 	s.server.Protocols.SetHTTP2(true)
+	s.server.Protocols.SetUnencryptedHTTP2(true) // with prior knowledge (RFC 9113 section 3.3); "Upgrade: h2c" is refused like any other
 	s.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: o.Limits.Streams}
 	s.server.ConnContext = connContext
 	return s
@@ -128,9 +132,9 @@ func (s *tunnels) shutdown(ctx context.Context) error {
 	return err
 }
 
-// tunnel is one CONNECT, and the client's connection from when it was allowed. Closing it is safe at any time.
+// tunnel is one CONNECT or redirected connection, and the client's connection from when it was allowed. Closing it is safe at any time.
 type tunnel struct {
-	*headConn // nil until goproxy has taken it over
+	*headConn // nil until the connection has been taken over
 	tunnels   *tunnels
 	route     Route
 	ctx       context.Context // done once the tunnel is closed
@@ -139,8 +143,8 @@ type tunnel struct {
 	once      sync.Once
 }
 
-// open reserves a place for a tunnel; settle ends what open began.
-func (s *tunnels) open(target Target, r *http.Request) (*tunnel, error) {
+// open reserves a place for a tunnel of the route in ctx; settle ends what open began.
+func (s *tunnels) open(ctx context.Context) (*tunnel, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -151,14 +155,11 @@ func (s *tunnels) open(target Target, r *http.Request) (*tunnel, error) {
 	}
 	s.count++
 	s.starting.Add(1)
-	t := &tunnel{tunnels: s, route: Route{
-		Target:             target,
-		ProxyAuthorization: r.Header.Get("Proxy-Authorization"),
-		RemoteAddr:         r.RemoteAddr,
-		Tunnel:             TunnelID(s.lastID.Add(1)),
-	}}
+	t := &tunnel{tunnels: s}
+	t.route, _ = RouteFrom(ctx)
+	t.route.Tunnel = TunnelID(s.lastID.Add(1))
 	// Not cancelled with the CONNECT, which net/http counts as done when its connection has been taken over.
-	t.ctx, t.cancel = context.WithCancel(withRoute(context.WithoutCancel(r.Context()), t.route))
+	t.ctx, t.cancel = context.WithCancel(withRoute(context.WithoutCancel(ctx), t.route))
 	return t, nil
 }
 
@@ -238,14 +239,16 @@ func (s *tunnels) establish(t *tunnel) (net.Conn, error) {
 	return conn, nil
 }
 
-// firstByte tells the client that the tunnel is open and waits for what it begins with.
+// firstByte tells the client that the tunnel is open, if it asked for one, and waits for what it begins with.
 func (s *tunnels) firstByte(t *tunnel) (first byte, ok bool) {
 	ctx, cancel := context.WithTimeout(t.ctx, s.o.Limits.HeaderTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
 	open := context.AfterFunc(ctx, func() { _ = t.Close() })
-	if _, err := t.Write([]byte("HTTP/1.1 200 Connection Established\r\n\r\n")); err != nil {
-		return 0, false
+	if !t.route.Original.IsValid() {
+		if _, err := t.Write([]byte("HTTP/1.1 200 Connection Established\r\n\r\n")); err != nil {
+			return 0, false
+		}
 	}
 	first, err := t.peek()
 	return first, open() && err == nil
@@ -269,7 +272,14 @@ func handshakeRefusal(err error, target Target) error {
 // serveTunnel takes a request inside a tunnel.
 func (p *Proxy) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	route, _ := RouteFrom(r.Context())
-	if err := checkInner(r, route); err != nil {
+	var err error
+	if route.Original.IsValid() && !route.Intercepted {
+		r, route, err = p.redirectedRequest(r, route)
+	}
+	if err == nil {
+		err = checkInner(r, route)
+	}
+	if err != nil {
 		// Whoever sends one such request in a tunnel is not served another: in HTTP/2 this ends the connection gracefully.
 		w.Header().Set("Connection", "close")
 		p.o.Refuse(w, r, err)

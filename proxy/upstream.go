@@ -105,6 +105,7 @@ type Transport struct {
 	// if its Idempotency-Key says that this is harmless; to us the key says the opposite. On a connection of its own nothing
 	// is ever re-sent.
 	single *http.Transport
+	dialer *Dialer
 }
 
 // NewTransport makes a transport, or says which upstream is described wrongly.
@@ -118,7 +119,7 @@ func NewTransport(o UpstreamOptions) (*Transport, error) {
 	single.DisableKeepAlives = true
 	single.Protocols = new(http.Protocols)
 	single.Protocols.SetHTTP1(true)
-	return &Transport{shared: shared, single: single}, nil
+	return &Transport{shared: shared, single: single, dialer: &o.Dialer}, nil
 }
 
 func newHTTPTransport(o *UpstreamOptions, protocols ...string) *http.Transport {
@@ -169,6 +170,12 @@ func mayBeResent(r *http.Request) bool {
 		return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != ""
 	}
 	return true
+}
+
+// CheckDestination refuses an address to which a client connected for the target if the target's name, as it resolves here, does
+// not have it (destination_mismatch), or does not resolve (upstream_unresolvable). For PipelineOptions.Destination.
+func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled netip.Addr) error {
+	return t.dialer.checkDestination(ctx, target, dialled)
 }
 
 // CloseIdleConnections closes the connections that carry no request.

@@ -22,6 +22,8 @@ type serveConfig struct {
 	Runtime string `yaml:"runtime"`
 	// Listen is the address of the proxy port, which agents use as HTTP_PROXY and HTTPS_PROXY. Required.
 	Listen string `yaml:"listen"`
+	// Transparent takes connections that the kernel redirects, for agents that do not follow proxy variables. Default: none.
+	Transparent *transparentConfig `yaml:"transparent"`
 	// Admin is where operators reach the sidecar: a unix socket outside of the agent's reach, or TCP with a token. Required.
 	Admin endpointConfig `yaml:"admin"`
 	// State is the folder of the ledger and of spooled bodies; it must exist and belong to the mediator's user alone. Required.
@@ -62,6 +64,16 @@ type serveConfig struct {
 	Timeouts timeoutConfig `yaml:"timeouts"`
 	// Log configures the log on standard error.
 	Log logConfig `yaml:"log"`
+}
+
+// transparentConfig configures the transparent listener. Redirected connections carry no proxy credentials: they belong to the pod's
+// standing session.
+type transparentConfig struct {
+	// Listen is the IPv4 address to which connections are redirected, on loopback where mediator guard does it. Required.
+	Listen string `yaml:"listen"`
+	// AnyAddress takes a connection to whatever address, if its name is allowed. The name is resolved anew and nothing is ever sent to
+	// that address. Default false: the address has to be one that the name has here.
+	AnyAddress bool `yaml:"anyAddress"`
 }
 
 // agentConfig names the user that the agent runs as. A process that knows it looks whether that user can reach its memory or its

@@ -102,6 +102,7 @@ func loadSidecar(path string) (*sidecar, error) {
 	c, f := l.T, findings{}
 	f.need("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest,
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
+	c.checkTransparent(&f)
 	c.Custody.check(&f)
 	c.Keys.Runtime.check("keys.runtime", &f)
 	c.Keys.Session.check("keys.session", &f)
@@ -351,7 +352,11 @@ func (s *sidecar) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		own, err := proxy.OwnAddresses(listener.Addr())
+		redirected, err := s.listenTransparent()
+		if err != nil {
+			return err
+		}
+		own, err := proxy.OwnAddresses(addresses(listener, redirected, adminListener)...)
 		if err != nil {
 			return err
 		}
@@ -373,7 +378,7 @@ func (s *sidecar) run(ctx context.Context) error {
 				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
 				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 			}),
-			Prove: prove, Transport: transport, RuntimeID: c.Runtime, EnvironmentHash: s.environmentHash,
+			Prove: prove, Transport: transport, Destination: s.destination(transport), RuntimeID: c.Runtime, EnvironmentHash: s.environmentHash,
 			Standing: c.Session.Standing, CAPEM: ca.CertificatePEM(), SpoolDir: s.file(c.State),
 			Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
 			Metrics:  metrics, Log: s.log, Now: time.Now,
@@ -381,13 +386,13 @@ func (s *sidecar) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return s.serveProxy(ctx, group, listener, ca, pipeline, admin, grace)
+		return s.serveProxy(ctx, group, listener, redirected, ca, pipeline, admin, grace)
 	})
 	return group.Wait()
 }
 
-// serveProxy serves the proxy port: from here on the sidecar is ready.
-func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l net.Listener, ca *proxy.CA, pipeline *proxy.Pipeline, admin *adminServer, grace time.Duration) error {
+// serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
+func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener, ca *proxy.CA, pipeline *proxy.Pipeline, admin *adminServer, grace time.Duration) error {
 	p, err := proxy.New(proxy.Options{
 		CA: ca, Handler: pipeline, Connect: pipeline.Connect, Refused: pipeline.Refused,
 		Refuse: pipeline.Refuse, NonProxy: pipeline.NonProxy(),
@@ -403,6 +408,9 @@ func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l net.L
 		defer cancel()
 		return p.Shutdown(wait)
 	})
+	if redirected != nil {
+		group.Go(func() error { return p.ServeTransparent(redirected) })
+	}
 	admin.ready.Store(true)
 	s.log.Info("ready", zap.String("proxy", l.Addr().String()))
 	if err := p.Serve(l); !errors.Is(err, http.ErrServerClosed) {
