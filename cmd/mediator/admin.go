@@ -128,6 +128,6 @@ func (a *adminServer) listPosts(w http.ResponseWriter, r *http.Request) {
 		}
 		limit = n
 	}
-	posts, err := a.record.List(r.Context(), ledger.Query{Limit: limit, State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
+	posts, err := a.record.List(r.Context(), ledger.Query{Limit: limit, Before: q.Get("before"), State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
 	wire.Write(w, posts, err)
 }

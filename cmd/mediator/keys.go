@@ -55,7 +55,8 @@ func readRoles(ctx context.Context, endpoints []string) ([]roleDocument, error) 
 }
 
 func keysCommand() *cobra.Command {
-	return group("keys", "Signing keys: list, certify, publish, revoke", keysListCommand(), keysJWKSCommand(), keysRootCommand(), keysCertifyCommand(), keysRevokeCommand())
+	return group("keys", "Signing keys: list, certify, publish, rotate, retire, revoke", keysListCommand(), keysJWKSCommand(), keysRootCommand(), keysCertifyCommand(),
+		keysRotateCommand(), keysRetireCommand(), keysRevokeCommand())
 }
 
 func fromFlag(c *cobra.Command, from *[]string) {

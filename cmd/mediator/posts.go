@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/problem"
 )
@@ -24,15 +26,15 @@ func adminFlag(c *cobra.Command, to *string) {
 }
 
 func postsCommand() *cobra.Command {
-	var admin, state, session, flow string
+	var admin, key string
+	var filter postFilter
 	var limit int
 	var asJSON bool
 	list := &cobra.Command{
 		Use: "list", Short: "List the record, newest first", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			q := url.Values{"limit": {strconv.Itoa(limit)}, "state": {state}, "session": {session}, "flow": {flow}}
-			var posts []ledger.Post
-			if err := getJSON(c.Context(), admin, "/v1/posts?"+q.Encode(), &posts); err != nil {
+			posts, err := filter.list(c.Context(), admin, limit, key)
+			if err != nil {
 				return err
 			}
 			if asJSON {
@@ -43,9 +45,10 @@ func postsCommand() *cobra.Command {
 		},
 	}
 	list.Flags().IntVar(&limit, "limit", 50, "how many, at most 1000")
-	list.Flags().StringVar(&state, "state", "", "only this state: refused, forwarding, forwarded, failed, indeterminate")
-	list.Flags().StringVar(&session, "session", "", "only this session")
-	list.Flags().StringVar(&flow, "flow", "", "only this flow: post, egress, connect, internal")
+	list.Flags().StringVar(&filter.state, "state", "", "only this state: refused, forwarding, forwarded, failed, indeterminate")
+	list.Flags().StringVar(&filter.session, "session", "", "only this session")
+	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: post, egress, connect, internal")
+	list.Flags().StringVar(&key, "key", "", "only those with an artifact that this key has signed: a kid, or a name for all its versions; the whole record is looked through")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: exactArgs(1, "the id of a record, or its beginning"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -65,6 +68,41 @@ func postsCommand() *cobra.Command {
 		c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	}
 	return group("posts", "Read the record of calls", list, show)
+}
+
+// postFilter says which records are asked for; what is empty selects all.
+type postFilter struct{ state, session, flow string }
+
+// list returns the newest limit records; with a key only those that hold an artifact signed by it.
+func (f postFilter) list(ctx context.Context, admin string, limit int, key string) ([]ledger.Post, error) {
+	q := url.Values{"limit": {strconv.Itoa(limit)}, "state": {f.state}, "session": {f.session}, "flow": {f.flow}}
+	found := []ledger.Post{}
+	for {
+		var page []ledger.Post
+		if err := getJSON(ctx, admin, "/v1/posts?"+q.Encode(), &page); err != nil {
+			return nil, err
+		}
+		if key == "" {
+			return page, nil
+		}
+		for _, p := range page {
+			if len(found) < limit && signedBy(p, key) {
+				found = append(found, p)
+			}
+		}
+		if len(page) == 0 || len(found) == limit {
+			return found, nil
+		}
+		q.Set("before", page[len(page)-1].ID)
+		q.Set("limit", "200")
+	}
+}
+
+// signedBy tells whether a record holds an artifact that the key has signed.
+func signedBy(p ledger.Post, key string) bool {
+	return slices.ContainsFunc(p.Artifacts, func(a ledger.Artifact) bool {
+		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
+	})
 }
 
 // getJSON asks an internal endpoint.
