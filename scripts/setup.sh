@@ -40,11 +40,15 @@ if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
 	touch node_modules/.ok
 fi
 
-# A real Vault server, which the tests of Vault custody start, and its Kubernetes auth method: see tools/vaultserver/README.md.
+# A real Vault server, which the tests of Vault custody start, and two of its plugins: see tools/vaultserver/README.md.
 cd "$OLDPWD"
-build() { (cd tools/vaultserver && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o "../../bin/$1" "$2"); }
-if [ ! -x bin/vault ] || [ ! -x bin/vault-plugin-auth-kubernetes ] || [ tools/vaultserver/go.sum -nt bin/vault ]; then
-	echo "setup: building a Vault server for the tests; this takes some minutes the first time" >&2
-	build vault .
-	build vault-plugin-auth-kubernetes github.com/hashicorp/vault-plugin-auth-kubernetes/cmd/vault-plugin-auth-kubernetes
-fi
+build() {
+	if [ ! -x "bin/$1" ] || [ tools/vaultserver/go.sum -nt "bin/$1" ]; then
+		echo "setup: building $1 for the tests; this takes some minutes the first time" >&2
+		(cd tools/vaultserver && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o "../../bin/$1" "$2")
+	fi
+}
+build vault .
+for plugin in vault-plugin-auth-kubernetes vault-plugin-secrets-terraform; do
+	build "$plugin" "github.com/hashicorp/$plugin/cmd/$plugin"
+done

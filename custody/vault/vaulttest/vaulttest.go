@@ -266,16 +266,26 @@ func (s *Server) Mount(t testing.TB, path, kind string, options map[string]strin
 // Kubernetes registers the Kubernetes auth method, which the server has as a plugin.
 func (s *Server) Kubernetes(t testing.TB) {
 	t.Helper()
-	const name = "vault-plugin-auth-kubernetes"
+	s.plugin(t, "auth/kubernetes", "vault-plugin-auth-kubernetes")
+}
+
+// Terraform registers the Terraform engine, which makes API tokens for a time and which the server has as a plugin.
+func (s *Server) Terraform(t testing.TB) {
+	t.Helper()
+	s.plugin(t, "secret/terraform", "vault-plugin-secrets-terraform")
+}
+
+func (s *Server) plugin(t testing.TB, as, name string) {
+	t.Helper()
 	path, err := Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	plugin, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
 	if err != nil {
-		t.Fatalf("there is no Kubernetes auth method for Vault: run make setup: %v", err)
+		t.Fatalf("a plugin of Vault is not there: run make setup: %v", err)
 	}
-	s.Write(t, "sys/plugins/catalog/auth/kubernetes", map[string]any{"sha256": fmt.Sprintf("%x", sha256.Sum256(plugin)), "command": name})
+	s.Write(t, "sys/plugins/catalog/"+as, map[string]any{"sha256": fmt.Sprintf("%x", sha256.Sum256(plugin)), "command": name})
 }
 
 // TokenFor makes a token with a policy of its own.

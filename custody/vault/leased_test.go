@@ -1,0 +1,101 @@
+package vault_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody/vault"
+)
+
+// tokenAPI is an API that makes tokens for users and takes them back, as Terraform Cloud does it.
+type tokenAPI struct {
+	mu      sync.Mutex
+	made    int
+	deleted []string
+}
+
+func (a *tokenAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.Header().Set("Content-Type", "application/vnd.api+json")
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == "/api/v2/users/user-1/authentication-tokens":
+		a.made++
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"data":{"id":"at-%d","type":"authentication-tokens","attributes":{"token":"token-%[1]d","description":""}}}`, a.made)
+	case r.Method == http.MethodDelete:
+		a.deleted = append(a.deleted, r.URL.Path)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (a *tokenAPI) took() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.deleted)
+}
+
+// TestLeasedSecret: a secret that an engine makes for a time is used for most of that time and not beyond, and not after the Vault token
+// that it goes with has ended.
+func TestLeasedSecret(t *testing.T) {
+	tokens := &tokenAPI{}
+	api := httptest.NewServer(tokens)
+	t.Cleanup(api.Close)
+	server.Terraform(t)
+	server.Mount(t, "leased", "terraform", nil)
+	server.Write(t, "leased/config", map[string]any{"address": api.URL, "token": "the-owner's"})
+	server.Write(t, "leased/role/deploy", map[string]any{"user_id": "user-1", "ttl": "60s", "max_ttl": "120s"})
+
+	const policy = selfPolicy + `path "leased/creds/deploy" { capabilities = ["read"] }`
+	first := server.TokenFor(t, "leased", policy, time.Hour)
+	file := write(t, first)
+	c := &clock{t: time.Now()}
+	v, err := vault.NewServer(vault.Options{Address: server.Address, CAFile: server.CAFile, Log: zap.NewNop(), Now: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Close() })
+	all, err := v.Secrets(&vault.TokenFile{Path: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := all.Secret("leased/creds/deploy", "token")
+	wantSecret(t, s, "token-1")
+	c.add(54*time.Second - time.Nanosecond)
+	wantSecret(t, s, "token-1")
+	c.add(time.Nanosecond)
+	wantSecret(t, s, "token-2")
+
+	// Vault takes the secrets back with the token that they go with; the upstream then says so.
+	if err := server.Client(t).Auth().Token().RevokeOrphanWithContext(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); tokens.took() < 2; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("Vault does not take the secrets back")
+		}
+	}
+	deliver := func() {
+		if err := os.WriteFile(file, []byte(server.TokenFor(t, "leased", policy, time.Hour)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deliver()
+	c.add(time.Second)
+	s.Refused("token-2")
+	wantSecret(t, s, "token-3")
+
+	// A new token of the same role makes a secret of its own, even where the old one has time left.
+	deliver()
+	if err := all.Login(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantSecret(t, s, "token-4")
+}
