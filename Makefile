@@ -3,7 +3,9 @@ SHELL := /bin/bash
 GO    ?= go
 BIN   := bin/mediator
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz bench docs clean setup
+PACKAGES ?= evidence gate policy challenge
+
+.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate bench docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +41,9 @@ vuln: ## govulncheck, where its database can be reached
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@./scripts/fuzz.sh
+
+mutate: ## disable each check of PACKAGES in turn; a test must fail
+	nice -n 10 $(GO) run ./tools/mutate $(PACKAGES)
 
 bench: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
