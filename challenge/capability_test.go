@@ -84,6 +84,7 @@ func TestVerifyCapability(t *testing.T) {
 		{"no attestation", "capability_without_evidence", func(a *args) { a.claims.Runtime = nil }},
 		{"no receipt", "capability_without_evidence", func(a *args) { a.claims.Session = nil }},
 		{"no attestation to judge", "capability_without_evidence", func(a *args) { a.claims.Runtime, a.want.RequireEvidence = nil, false }},
+		{"no attestation, and nothing asked of it", "capability_without_evidence", func(a *args) { a.claims.Runtime, a.want.Runtime = nil, nil }},
 		{"no grant", "capability_without_grant", func(a *args) { a.claims.GrantID = "" }},
 		{"no decision", "capability_without_grant", func(a *args) { a.claims.DecisionID = "" }},
 		{"another runtime issuer", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.Issuer = "x" }},

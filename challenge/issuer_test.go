@@ -104,7 +104,7 @@ func TestNewIssuerRefuses(t *testing.T) {
 		"no issuer":            func(o *challenge.Options) { o.Issuer = "" },
 		"no audience":          func(o *challenge.Options) { o.Audience = "" },
 		"no clock":             func(o *challenge.Options) { o.Now = nil },
-		"unknown difficulty":   func(o *challenge.Options) { o.Difficulty = "hard" },
+		"unknown difficulty":   func(o *challenge.Options) { o.Difficulty, o.Tasks = "hard", 2 },
 		"too many tasks":       func(o *challenge.Options) { o.Tasks = 33 },
 		"a negative number":    func(o *challenge.Options) { o.Tasks = -1 },
 		"too long":             func(o *challenge.Options) { o.Lifetime = time.Hour },

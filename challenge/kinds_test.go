@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -15,6 +16,7 @@ import (
 // TestOneAnswer generates many tasks of every kind and difficulty: the generator's answer, the package's solver's and the only
 // one that the second solver finds are the same.
 func TestOneAnswer(t *testing.T) {
+	fewest := map[challenge.Difficulty]int{challenge.Lite: 2, challenge.Standard: 3, challenge.Gauntlet: 4} // hops of a route
 	for _, p := range challenge.Builtin() {
 		for _, d := range difficulties {
 			t.Run(p.Kind()+"/"+string(d), func(t *testing.T) {
@@ -31,6 +33,9 @@ func TestOneAnswer(t *testing.T) {
 					}
 					if found := reference[p.Kind()](t, task.Input); len(found) != 1 || found[0] != answer {
 						t.Fatalf("the second solver finds %q; generated: %q\n%s", found, answer, task.Input)
+					}
+					if hops := strings.Count(answer, "-"); p.Kind() == "route" && hops < fewest[d] {
+						t.Errorf("seed %d: a route of %d hops", n, hops)
 					}
 					if seen[answer] {
 						t.Errorf("seed %d: the answer %q has been there before", n, answer)
@@ -84,6 +89,7 @@ func TestByHand(t *testing.T) {
 		"subset: a sum of two":              {"subset", `{"apart":[],"even":1,"numbers":[5,3,8],"size":2,"sum":11}`, "3,8"},
 		"subset: a pair is apart":           {"subset", `{"apart":[[1,6]],"even":1,"numbers":[1,2,5,6],"size":2,"sum":7}`, "2,5"},
 		"subset: evens decide":              {"subset", `{"apart":[],"even":2,"numbers":[2,3,5,6],"size":2,"sum":8}`, "2,6"},
+		"subset: no evens decide":           {"subset", `{"apart":[],"even":0,"numbers":[2,3,5,6],"size":2,"sum":8}`, "3,5"},
 		"subset: zero counts":               {"subset", `{"apart":[],"even":1,"numbers":[0,7],"size":2,"sum":7}`, "0,7"},
 		"another spelling of a number":      {"subset", `{"sum":1.1e1,"apart":[],"even":1,"numbers":[5,3,8],"size":2}`, ""},
 	} {
@@ -112,11 +118,71 @@ func TestBadRandomness(t *testing.T) {
 		}
 	}
 	for _, o := range []challenge.Options{{Random: iotest.ErrReader(broken)}, {Random: zeros{}}, {Random: zeros{}, Difficulty: challenge.Gauntlet}} {
-		if _, err := newIssuer(t, o).Create(context.Background(), binding); err == nil {
-			t.Error("a challenge came of a source that fails or repeats itself")
+		if ch, err := newIssuer(t, o).Create(context.Background(), binding); err == nil || isRefusal(err) {
+			t.Errorf("a source that fails or repeats itself: %+v, %v", ch, err)
 		}
 	}
 }
+
+// TestRandomnessEnds cuts the source off after every number of bytes: what comes of it is what comes of the whole source, or the
+// source's own error. Nothing is ever made of zeros in the place of randomness.
+func TestRandomnessEnds(t *testing.T) {
+	ended := func(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+	for _, d := range difficulties {
+		for _, p := range challenge.Builtin() {
+			whole, _, err := p.Generate(seeded(1), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := int64(0); ; n++ {
+				task, _, err := p.Generate(io.LimitReader(seeded(1), n), d)
+				if err == nil {
+					if string(task.Input) != string(whole.Input) {
+						t.Errorf("%s, %s: after %d bytes comes %s", p.Kind(), d, n, task.Input)
+					}
+					break
+				}
+				if !ended(err) {
+					t.Fatalf("%s, %s: after %d bytes: %v", p.Kind(), d, n, err)
+				}
+			}
+		}
+	}
+	whole := create(t, newIssuer(t, challenge.Options{Difficulty: challenge.Lite, Random: seeded(1)}), binding)
+	for n := int64(0); ; n++ {
+		ch, err := newIssuer(t, challenge.Options{Difficulty: challenge.Lite, Random: io.LimitReader(seeded(1), n)}).Create(context.Background(), binding)
+		if err == nil {
+			if ch.Token != whole.Token {
+				t.Errorf("after %d bytes comes another challenge", n)
+			}
+			break
+		}
+		if !ended(err) {
+			t.Fatalf("after %d bytes: %v", n, err)
+		}
+	}
+}
+
+// TestPackInputIsBounded is about a pack whose tasks no solver would read.
+func TestPackInputIsBounded(t *testing.T) {
+	for size, ok := range map[int]bool{32 << 10: true, 32<<10 + 1: false} {
+		_, err := newIssuer(t, challenge.Options{Packs: []challenge.Pack{large{size}}}).Create(context.Background(), binding)
+		if (err == nil) != ok {
+			t.Errorf("an input of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// large makes tasks with an input of so many bytes.
+type large struct{ size int }
+
+func (large) Kind() string { return "large" }
+
+func (l large) Generate(io.Reader, challenge.Difficulty) (challenge.Task, string, error) {
+	return challenge.Task{Input: json.RawMessage(`"` + strings.Repeat("x", l.size-2) + `"`)}, "", nil
+}
+
+func (large) Solve(context.Context, challenge.Task) (string, error) { return "", nil }
 
 type zeros struct{}
 

@@ -46,7 +46,7 @@ func TestParseResponse(t *testing.T) {
 		"invalid UTF-8":            {"{\"challengeId\":\"\xff\",\"answers\":{\"t1\":\"" + hash + "\"}}", false},
 		"text after it":            {`{"challengeId":"c","answers":{"t1":"` + hash + `"}}{}`, false},
 		"too many answers":         {`{"challengeId":"c","answers":{` + strings.Join(many, ",") + `}}`, false},
-		"too large":                {`{"challengeId":"c","answers":{"t1":"` + strings.Repeat("x", 16<<10) + `"}}`, false},
+		"too large":                {`{"challengeId":"c","answers":{"t1":"` + hash + `"}}` + strings.Repeat(" ", 16<<10), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := challenge.ParseResponse([]byte(tt.raw))
@@ -63,6 +63,13 @@ func TestParseResponse(t *testing.T) {
 
 func TestParseChallenge(t *testing.T) {
 	i := newIssuer(t, challenge.Options{})
+	const task = `{"id":"t","kind":"vm","instructions":"","input":{}}`
+	withTasks := func(list string) string {
+		return `{"id":"c","difficulty":"lite","instructions":"","tasks":[` + list + `],"token":"t","expiresAt":1}`
+	}
+	if _, err := challenge.ParseChallenge([]byte(withTasks(task))); err != nil {
+		t.Errorf("what the rows below spoil: %v", err)
+	}
 	for _, ch := range []challenge.Challenge{create(t, i, binding), create(t, i, evidence.Binding{})} {
 		raw, err := json.Marshal(ch)
 		if err != nil {
@@ -83,12 +90,15 @@ func TestParseChallenge(t *testing.T) {
 			"an unknown member":      strings.Replace(string(raw), `{"id"`, `{"answers":{},"id"`, 1),
 			"a member twice":         strings.Replace(string(raw), `{"id"`, `{"id":"x","id"`, 1),
 			"a member in upper case": strings.Replace(string(raw), `{"id"`, `{"ID"`, 1),
-			"a task without input":   strings.Replace(string(raw), `"input":{`, `"inputs":{`, 1),
+			"an unknown task member": strings.Replace(string(raw), `"input":{`, `"inputs":{`, 1),
+			"a task without input":   withTasks(`{"id":"t","kind":"vm","instructions":""}`),
+			"a task without id":      withTasks(`{"kind":"vm","instructions":"","input":{}}`),
+			"a task without kind":    withTasks(`{"id":"t","instructions":"","input":{}}`),
 			"no token":               strings.Replace(string(raw), ch.Token, "", 1),
 			"no id":                  strings.Replace(string(raw), ch.ID, "", 1),
-			"no tasks":               `{"id":"c","difficulty":"lite","instructions":"","tasks":[],"token":"t","expiresAt":1}`,
-			"a task too many":        `{"id":"c","difficulty":"lite","instructions":"","tasks":[` + strings.Repeat(`{"id":"t","kind":"vm","instructions":"","input":{}},`, 32) + `{"id":"t","kind":"vm","instructions":"","input":{}}],"token":"t","expiresAt":1}`,
-			"too large":              strings.Replace(string(raw), ch.ID, strings.Repeat("x", 256<<10), 1),
+			"no tasks":               withTasks(""),
+			"a task too many":        withTasks(strings.Repeat(task+",", 32) + task),
+			"too large":              string(raw) + strings.Repeat(" ", 256<<10),
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, err := challenge.ParseChallenge([]byte(spoilt))

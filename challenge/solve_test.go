@@ -1,6 +1,7 @@
 package challenge_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,6 +39,8 @@ func TestHostileTasks(t *testing.T) {
 		"nested deeply":                      {"json", `{"document":` + strings.Repeat("[", 5000)},
 		"route: a node out of range":         {"route", `{"edges":[[0,999999999,1]],"from":0,"to":1}`},
 		"route: a negative node":             {"route", `{"edges":[[0,1,1]],"from":-1,"to":1}`},
+		"route: from a node out of range":    {"route", `{"edges":[[999999999,1,1]],"from":0,"to":1}`},
+		"route: to a negative node":          {"route", `{"edges":[[0,1,1]],"from":0,"to":-1}`},
 		"route: a negative cost":             {"route", `{"edges":[[0,1,-1]],"from":0,"to":1}`},
 		"route: a cost of nothing":           {"route", `{"edges":[[0,1,0]],"from":0,"to":1}`},
 		"route: a cost out of range":         {"route", `{"edges":[[0,1,9000000000000]],"from":0,"to":1}`},
@@ -71,6 +74,10 @@ func TestHostileTasks(t *testing.T) {
 		"json: a long name":                  {"json", `{"document":{"aa":[1]},"operations":[]}`},
 		"json: a name that is no letter":     {"json", `{"document":{"{":[1]},"operations":[]}`},
 		"json: a number out of range":        {"json", `{"document":{"a":[9000000000]},"operations":[]}`},
+		"json: a number far below zero":      {"json", `{"document":{"a":[-9000000000]},"operations":[]}`},
+		"json: an operation on no name":      {"json", operations("sort aa")},
+		"json: an operation on a capital":    {"json", operations("sort A")},
+		"json: copied to no name":            {"json", operations("copy b aa")},
 		"json: growing out of range":         {"json", operations("add a 1073741824")},
 		"json: a list that is not there":     {"json", operations("sort c")},
 		"json: copied to itself":             {"json", operations("copy a a")},
@@ -81,15 +88,21 @@ func TestHostileTasks(t *testing.T) {
 		"json: a word too many":              {"json", operations("copy a b c")},
 		"json: an empty operation":           {"json", operations("")},
 		"subset: many numbers":               {"subset", numbers(strings.Repeat("1,", 99)+"1", 50, 50, "")},
-		"subset: a number twice":             {"subset", numbers("1,1,3", 2, 4, "")},
+		"subset: a number too many":          {"subset", numbers("1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31,33,35,37,39,41,43,45,47,49", 1, 49, "")},
+		"subset: a number out of range":      {"subset", numbers("1,1048577", 2, 1048578, "")},
+		"subset: a number twice":             {"subset", numbers("1,1,3", 3, 5, "")},
+		"subset: many apart":                 {"subset", numbers("1,3,5", 2, 8, strings.Repeat("[1,3],", 64)+"[1,3]")},
 		"subset: a negative number":          {"subset", numbers("-1,1,3", 2, 4, "")},
 		"subset: two choices":                {"subset", numbers("1,3,5,7", 2, 8, "")},
 		"subset: no choice":                  {"subset", numbers("1,3", 2, 5, "")},
 		"subset: none to choose":             {"subset", numbers("1,3", 0, 0, "")},
-		"subset: more than there are":        {"subset", numbers("1,3", 3, 4, "")},
+		"subset: more than there are":        {"subset", numbers("1,3", 5, 4, "")},
 		"subset: a stranger apart":           {"subset", numbers("1,3", 2, 4, "[1,9]")},
+		"subset: apart from a stranger":      {"subset", numbers("1,3", 2, 4, "[9,1]")},
 		"subset: apart from itself":          {"subset", numbers("1,3", 2, 4, "[1,1]")},
 		"subset: a long search":              {"subset", strings.Replace(numbers(strings.Join(even, ","), 12, 12_000_277, ""), `"even":0`, `"even":12`, 1)},
+		// The search comes upon the one choice early, and has to go on for too long to know that there is no other.
+		"subset: a long search after a find": {"subset", `{"apart":[],"even":12,"numbers":[102946,132836,162792,182512,184160,205024,313312,327968,332576,338592,348768,361504,373536,382752,384224,458912,487200,532256,546720,552672,614304,683616,687520,883360],"size":12,"sum":5144286}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := challenge.Solve(context.Background(), []challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
@@ -100,6 +113,12 @@ func TestHostileTasks(t *testing.T) {
 
 func TestSolveRefuses(t *testing.T) {
 	good := challenge.Task{ID: "t1", Kind: "vm", Input: json.RawMessage(`{"modulus":10,"program":[],"registers":[1,2,3,4]}`)}
+	var many []challenge.Task
+	for n := range 33 {
+		task := good
+		task.ID = fmt.Sprintf("t%d", n)
+		many = append(many, task)
+	}
 	altered := func(change func(*challenge.Task)) []challenge.Task {
 		task := good
 		change(&task)
@@ -109,12 +128,14 @@ func TestSolveRefuses(t *testing.T) {
 		code  string
 		tasks []challenge.Task
 	}{
-		"no tasks":         {"challenge_malformed", nil},
-		"too many tasks":   {"challenge_malformed", make([]challenge.Task, 33)},
-		"an id twice":      {"challenge_malformed", altered(func(*challenge.Task) {})},
-		"no id":            {"challenge_malformed", altered(func(t *challenge.Task) { t.ID = "" })},
-		"a long id":        {"challenge_malformed", altered(func(t *challenge.Task) { t.ID = strings.Repeat("t", 65) })},
-		"a large input":    {"challenge_malformed", altered(func(t *challenge.Task) { t.ID, t.Input = "t2", make([]byte, 32<<10+1) })},
+		"no tasks":       {"challenge_malformed", nil},
+		"too many tasks": {"challenge_malformed", many},
+		"an id twice":    {"challenge_malformed", altered(func(*challenge.Task) {})},
+		"no id":          {"challenge_malformed", altered(func(t *challenge.Task) { t.ID = "" })},
+		"a long id":      {"challenge_malformed", altered(func(t *challenge.Task) { t.ID = strings.Repeat("t", 65) })},
+		"a large input": {"challenge_malformed", altered(func(t *challenge.Task) {
+			t.ID, t.Input = "t2", append(bytes.Repeat([]byte(" "), 32<<10), t.Input...)
+		})},
 		"no input":         {"challenge_malformed", altered(func(t *challenge.Task) { t.ID, t.Input = "t2", nil })},
 		"an unknown kind":  {"challenge_unsolved", altered(func(t *challenge.Task) { t.ID, t.Kind = "t2", "riddle" })},
 		"a kind in case":   {"challenge_unsolved", altered(func(t *challenge.Task) { t.ID, t.Kind = "t2", "VM" })},

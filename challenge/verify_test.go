@@ -187,7 +187,11 @@ func TestUnbound(t *testing.T) {
 		_, err := i.VerifyToken(ctx, ch.Token, solve(t, ch), open)
 		wantCode(t, err, "expectation_missing")
 	}
-	_, err := i.Verify(ctx, unbound, solve(t, unbound), want)
+	claimed := unbound
+	claimed.Binding = bound.Binding
+	_, err := i.Verify(ctx, claimed, solve(t, unbound), open)
+	wantCode(t, err, "challenge_altered")
+	_, err = i.Verify(ctx, unbound, solve(t, unbound), want)
 	wantCode(t, err, "challenge_binding_mismatch")
 	_, err = i.VerifyToken(ctx, unbound.Token, solve(t, unbound), want)
 	wantCode(t, err, "challenge_binding_mismatch")
