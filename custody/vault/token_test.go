@@ -1,0 +1,187 @@
+package vault_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+)
+
+func TestTokenIsRenewed(t *testing.T) {
+	t.Parallel()
+	s := newSigning(t, 2*time.Second, time.Hour)
+	k := s.mustKey(t)
+	stop := signMany(t, k)
+	for {
+		if said := s.await(t, "token renewed", 1); said["logged in to Vault"] > 1 {
+			t.Fatalf("it logged in again: %v", said)
+		}
+		all := s.tokens(t)
+		if len(all) != 1 {
+			t.Fatalf("the role has %d tokens", len(all))
+		}
+		if all[0].Renewed >= all[0].Created+2*all[0].TTL { // it has lived longer than it could have without
+			break
+		}
+	}
+	if stop() == 0 {
+		t.Error("nothing was signed")
+	}
+}
+
+func TestTokenThatEnds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ttl    time.Duration
+		revoke bool
+	}{
+		"at the time that it can be renewed no more": {ttl: 3 * time.Second},
+		"revoked": {ttl: time.Hour, revoke: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSigning(t, tt.ttl, tt.ttl)
+			stop := signMany(t, s.mustKey(t))
+			for range 4 {
+				s.await(t, "logged in to Vault", 1)
+				if tt.revoke {
+					s.revoke(t)
+				}
+			}
+			s.await(t, "logged in to Vault", 1)
+			if n := stop(); n < 4 {
+				t.Errorf("%d signatures", n)
+			}
+		})
+	}
+}
+
+// TestTokenFile replaces the token of a file, as Vault Agent does.
+func TestTokenFile(t *testing.T) {
+	s := newSigning(t, time.Hour, time.Hour)
+	fresh := func() string { return server.TokenFor(t, s.mount, signPolicy(s.mount, "k"), time.Hour) }
+	revoke := func(token string) { server.Write(t, "auth/token/revoke", map[string]any{"token": token}) }
+	token := fresh()
+	path := write(t, token)
+	k, err := open(t, server, vault.Options{Mount: s.mount}).Key(t.Context(), "k", &vault.TokenFile{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := signMany(t, k)
+	for range 4 {
+		old := token
+		token = fresh()
+		replace(t, path, token)
+		revoke(old)
+		if err := signOnce(t, k); err != nil {
+			t.Error(err)
+		}
+	}
+	if stop() == 0 {
+		t.Error("nothing was signed")
+	}
+	revoke(token) // and nobody has another one
+	var err2 interface{ Code() string }
+	if err := signOnce(t, k); !errors.As(err, &err2) || err2.Code() != "custody_unavailable" || !strings.Contains(err.Error(), "Vault does not know the token any more") {
+		t.Error(err)
+	}
+	replace(t, path, fresh())
+	if err := signOnce(t, k); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVaultAgent takes tokens from a real Vault Agent, which gets another one whenever the one before it ends.
+func TestVaultAgent(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second // the agent takes a second to get another token, which it begins a tenth or two of the TTL before the end
+	s, dir := newSigning(t, ttl, ttl), t.TempDir()
+	config, sink := filepath.Join(dir, "agent.hcl"), filepath.Join(dir, "token")
+	secretID := server.Write(t, "auth/"+s.mount+"/role/signer/secret-id", nil).Data["secret_id"].(string)
+	replace(t, config, fmt.Sprintf(`
+vault {
+  address = %q
+  ca_cert = %q
+}
+auto_auth {
+  method "approle" {
+    mount_path = "auth/%s"
+    config = {
+      role_id_file_path                   = %q
+      secret_id_file_path                 = %q
+      remove_secret_id_file_after_reading = false
+    }
+  }
+  sink "file" {
+    config = { path = %q }
+  }
+}
+`, server.Address, server.CAFile, s.mount, s.auth.RoleIDFile, write(t, secretID), sink))
+	binary, err := vaulttest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.CommandContext(t.Context(), binary, "agent", "-config="+config, "-log-level=error")
+	agent.Env, agent.SysProcAttr = []string{"HOME=" + dir}, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
+
+	v, err := vault.NewServer(s.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Close() })
+	var k *vault.Key
+	for deadline := time.Now().Add(time.Minute); k == nil; { // until the agent has written its first token
+		if k, err = v.Key(t.Context(), "k", &vault.TokenFile{Path: sink}); err != nil && time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	stop := signMany(t, k)
+	s.await(t, "logged in to Vault", 2)
+	if stop() == 0 {
+		t.Error("nothing was signed")
+	}
+}
+
+// tokens are the tokens that the role has now, as Vault describes them.
+func (s *signing) tokens(t *testing.T) []tokenInfo {
+	t.Helper()
+	c := server.Client(t)
+	list, err := c.Logical().ListWithContext(t.Context(), "auth/token/accessors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []tokenInfo
+	for _, accessor := range list.Data["keys"].([]any) {
+		secret, err := c.Auth().Token().LookupAccessorWithContext(t.Context(), accessor.(string))
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		var info tokenInfo
+		raw, err := json.Marshal(secret.Data)
+		if err := errors.Join(err, json.Unmarshal(raw, &info)); err != nil {
+			t.Fatal(err)
+		}
+		if info.Path == "auth/"+s.mount+"/login" {
+			out = append(out, info)
+		}
+	}
+	return out
+}
+
+type tokenInfo struct {
+	Path    string `json:"path"`
+	Created int64  `json:"creation_time"`
+	TTL     int64  `json:"creation_ttl"`
+	Renewed int64  `json:"last_renewal_time"`
+}
