@@ -29,6 +29,14 @@ const (
 	Human = "human" // this trigger service signs nothing for what a human asked for
 )
 
+// The looks at the processes of the sessions that are open, one for each kind of [Finding].
+const (
+	Terminal = "terminal" // no process has a controlling terminal
+	Stdin    = "stdin"    // no process reads a terminal as its standard input
+	Debugger = "debugger" // no process is traced
+	Stranger = "stranger" // no process was put in from outside
+)
+
 // Look is one thing that a process looked at.
 type Look struct {
 	Name    string `json:"name"`

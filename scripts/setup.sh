@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, PostgreSQL, Python's requests and httpx from Debian, Node's undici and the SDKs
+# Installs what the tests need besides Go: curl, git, gdb, PostgreSQL, Python's requests and httpx from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +11,9 @@ want curl            'command -v curl'
 want git             'command -v git'
 want ca-certificates 'test -e /etc/ssl/certs/ca-certificates.crt'
 want gcc             'command -v gcc'
+want gdb             'command -v gdb'
+want util-linux      'command -v setsid && command -v unshare && command -v nsenter'
+want bsdutils        'command -v script'
 want libc6-dev       'test -e /usr/include/stdlib.h'
 want python3         'test -x /usr/bin/python3'
 want python3-requests '/usr/bin/python3 -c "import requests"'

@@ -1,0 +1,19 @@
+package observe_test
+
+import (
+	"testing"
+
+	"github.com/actionproof/mediator/observe"
+)
+
+// BenchmarkLook is one look on a machine with the processes that this one has.
+func BenchmarkLook(b *testing.B) {
+	launcher, _ := launched(b, nil, "sh", "-c", waits)
+	w := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {})
+	run := w.Begin("evt_1", launcher.Process.Pid, 0)
+	for b.Loop() {
+		if _, err := run.Look(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

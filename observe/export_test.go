@@ -1,0 +1,4 @@
+package observe
+
+// NewWatchOn makes a Watch on another proc file system.
+var NewWatchOn = newWatch

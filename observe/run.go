@@ -1,0 +1,173 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Launcher is the kind of the finding that a run's launcher has ended before its session: what it left behind is out of sight.
+const Launcher = "launcher"
+
+// kinds are all kinds of findings, in the order in which they are told.
+var kinds = []string{Terminal, Stdin, Debugger, Stranger, Launcher}
+
+// Finding is something about a process that an unattended run does not have.
+type Finding struct {
+	Kind    string // Terminal, Stdin, Debugger, Stranger or Launcher
+	PID     int
+	Command string // as the process names itself
+}
+
+// String says in one clause what was found.
+func (f Finding) String() string {
+	what := map[string]string{
+		Terminal: "has a controlling terminal", Stdin: "reads a terminal as its standard input", Debugger: "is traced by a debugger",
+		Stranger: "was not started by the agent", Launcher: "was to launch the agent and has ended",
+	}[f.Kind]
+	return fmt.Sprintf("process %d (%s) %s", f.PID, f.Command, what)
+}
+
+// Run is what was seen of one run of an agent: of a launcher's process and of all that descend from it. What was found stays found. A
+// nil Run is of a session that nothing was seen of. It is safe for concurrent use.
+type Run struct {
+	Name  string // of the event that caused it
+	watch *Watch
+	root  process     // the launcher
+	first map[id]bool // the processes without a parent that were there when the run began: the first of each container
+
+	mu     sync.Mutex // guards all below
+	ended  bool
+	found  map[string]Finding
+	unseen map[string]string // why something could not be looked at, by its kind
+}
+
+// End says that the run's session has ended, and that its launcher may end. Its processes are no strangers until then.
+func (r *Run) End() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+}
+
+func (r *Run) over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// Report is what was seen of a run so far.
+type Report struct {
+	// Found is the first finding of each kind.
+	Found []Finding
+	// unseen says of each kind that could not be looked at every time why.
+	unseen map[string]string
+}
+
+// noLauncher is why nothing is seen of a session without a Run.
+const noLauncher = "its agent was not started by mediator run"
+
+// Look looks at the run now, and returns what has been seen since it began.
+func (r *Run) Look(ctx context.Context) (Report, error) {
+	if r == nil {
+		return r.Report(), nil
+	}
+	err := r.watch.Look(ctx)
+	return r.Report(), err
+}
+
+// Report returns what has been seen since the run began.
+func (r *Run) Report() Report {
+	out := Report{unseen: make(map[string]string)}
+	if r == nil {
+		out.blind(noLauncher)
+		return out
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, kind := range kinds {
+		if f, ok := r.found[kind]; ok {
+			out.Found = append(out.Found, f)
+		}
+		if why, ok := r.unseen[kind]; ok {
+			out.unseen[kind] = why
+		}
+	}
+	return out
+}
+
+func (r *Report) blind(why string) {
+	for _, kind := range kinds {
+		r.unseen[kind] = why
+	}
+}
+
+// Has reports whether something of this kind was found.
+func (r Report) Has(kind string) bool {
+	return slices.ContainsFunc(r.Found, func(f Finding) bool { return f.Kind == kind })
+}
+
+// Saw reports whether every look so far could look for this kind, so that having found nothing says something.
+func (r Report) Saw(kind string) bool {
+	_, blind := r.unseen[kind]
+	return r.unseen != nil && !blind
+}
+
+// find keeps the first finding of each kind, and reports whether it was the first.
+func (r *Run) find(f Finding) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.found[f.Kind]; known {
+		return false
+	}
+	r.found[f.Kind] = f
+	return true
+}
+
+// miss notes that kinds could not be looked at.
+func (r *Run) miss(why string, kinds ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, kind := range kinds {
+		if _, known := r.unseen[kind]; !known {
+			r.unseen[kind] = why
+		}
+	}
+}
+
+// none says of each look at processes what it did not find.
+var none = map[string]string{
+	Terminal: "had a controlling terminal", Stdin: "read a terminal as its standard input", Debugger: "was traced", Stranger: "was put in from outside",
+}
+
+// Looks says what was seen of the runs of all sessions that are open; a nil one is of a session that nothing was seen of. One run in
+// which something was found is enough against a look, and one that could not be looked at leaves it unseen.
+func Looks(runs []*Run) []Look {
+	var out []Look
+	for _, kind := range []string{Terminal, Stdin, Debugger, Stranger} {
+		out = append(out, lookAt(kind, runs))
+	}
+	return out
+}
+
+func lookAt(kind string, runs []*Run) Look {
+	if len(runs) == 0 {
+		return look(kind, Unseen, "No session is open whose processes could be looked at.")
+	}
+	result := look(kind, Holds, "In %d open sessions, looked at every %s, no process %s.", len(runs), Period, none[kind])
+	for _, r := range runs {
+		report := r.Report()
+		for _, f := range report.Found {
+			if f.Kind == kind {
+				return look(kind, Contradicts, "In the session for the event %s, %s.", r.Name, f)
+			}
+		}
+		if why, blind := report.unseen[kind]; blind {
+			result = look(kind, Unseen, "Whether a process %s is not seen in each open session: %s.", none[kind], why)
+		}
+	}
+	return result
+}
