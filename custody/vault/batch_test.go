@@ -1,0 +1,306 @@
+package vault_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/custody/vault"
+)
+
+// between stands between a key and Vault. It counts the requests for signatures, holds the first, and changes what Vault answers.
+type between struct {
+	url     string
+	arrived chan struct{}                                       // closed when the first request is here
+	release chan struct{}                                       // closed to let it through
+	change  func(messages []string, results []any) (answer any) // nil changes nothing
+
+	mu    sync.Mutex
+	sizes []int // of the requests, in signatures
+}
+
+func newBetween(t testing.TB) *between {
+	t.Helper()
+	target, err := url.Parse(server.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(server.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	b := &between{arrived: make(chan struct{}), release: make(chan struct{})}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 64}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.URL.Path, "/sign/") {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		b.sign(w, r, proxy)
+	}))
+	t.Cleanup(front.Close)
+	b.url = front.URL
+	return b
+}
+
+// sign passes one request for signatures on, and its answer back.
+func (b *between) sign(w http.ResponseWriter, r *http.Request, vault http.Handler) {
+	var asked struct {
+		Batch []struct{ Input []byte } `json:"batch_input"`
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(raw, &asked) != nil {
+		http.Error(w, "not a request for signatures", http.StatusTeapot)
+		return
+	}
+	b.mu.Lock()
+	b.sizes = append(b.sizes, len(asked.Batch))
+	first := len(b.sizes) == 1
+	b.mu.Unlock()
+	if first {
+		close(b.arrived)
+		<-b.release
+	}
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	if b.change == nil {
+		vault.ServeHTTP(w, r)
+		return
+	}
+	r.Header.Del("Accept-Encoding")
+	answered := httptest.NewRecorder()
+	vault.ServeHTTP(answered, r)
+	var answer struct {
+		Data map[string]any `json:"data"`
+	}
+	messages := make([]string, len(asked.Batch))
+	for i, m := range asked.Batch {
+		messages[i] = string(m.Input)
+	}
+	if err := json.Unmarshal(answered.Body.Bytes(), &answer); err == nil {
+		answer.Data["batch_results"] = b.change(messages, answer.Data["batch_results"].([]any))
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// signed is what one of many callers got.
+type signed struct {
+	sig []byte
+	err error
+}
+
+// signAll signs every message: the first alone, and the others while the request for it is held.
+func (b *between) signAll(t *testing.T, v custody.Version, messages []string) []signed {
+	t.Helper()
+	out := make([]signed, len(messages))
+	var begun, done sync.WaitGroup
+	begun.Add(len(messages))
+	for i, m := range messages {
+		done.Go(func() {
+			begun.Done()
+			out[i].sig, out[i].err = v.Sign(t.Context(), []byte(m))
+		})
+		if i == 0 {
+			<-b.arrived
+		}
+	}
+	begun.Wait()
+	close(b.release)
+	done.Wait()
+	return out
+}
+
+// keyThrough opens a new key through b.
+func keyThrough(t testing.TB, b *between) custody.Version {
+	t.Helper()
+	mount := fmt.Sprintf("batch-%d", mounts.Add(1))
+	server.Mount(t, mount, "transit", nil)
+	server.Write(t, mount+"/keys/k", map[string]any{"type": "ed25519"})
+	token := server.TokenFor(t, mount, signPolicy(mount, "k"), time.Hour)
+	k, err := open(t, server, vault.Options{Address: b.url, Mount: mount, Timeout: 20 * time.Second}).Key(t.Context(), "k", &vault.TokenFile{Path: write(t, token)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := k.Current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func numbered(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("message %d", i)
+	}
+	return out
+}
+
+func TestSignaturesShareRequests(t *testing.T) {
+	b := newBetween(t)
+	v, messages := keyThrough(t, b), numbered(600)
+	for i, got := range b.signAll(t, v, messages) {
+		if got.err != nil || !ed25519.Verify(v.Public(), []byte(messages[i]), got.sig) {
+			t.Fatalf("%s: %v", messages[i], got.err)
+		}
+	}
+	sum := 0
+	for _, n := range b.sizes {
+		if sum += n; n == 0 || n > 128 {
+			t.Errorf("a request for %d signatures", n)
+		}
+	}
+	if t.Logf("%v", b.sizes); sum != len(messages) || len(b.sizes) > len(messages)/10 {
+		t.Errorf("%d requests for %d signatures of %d messages", len(b.sizes), sum, len(messages))
+	}
+}
+
+// TestOneWrongSignature has Vault's answer changed for one message of many: that caller alone gets nothing.
+func TestOneWrongSignature(t *testing.T) {
+	const victim = "message 7"
+	for name, wrong := range map[string]func(right, another map[string]any) any{
+		"of another message": func(_, another map[string]any) any { return another },
+		"of another version": func(right, _ map[string]any) any {
+			return map[string]any{"signature": strings.Replace(right["signature"].(string), ":v1:", ":v2:", 1)}
+		},
+		"by another key": func(map[string]any, map[string]any) any { return map[string]any{"signature": byAnotherKey(victim)} },
+		"with a byte too few": func(right, _ map[string]any) any {
+			return map[string]any{"signature": "vault:v1:" + base64.StdEncoding.EncodeToString(make([]byte, 63))}
+		},
+		"that is none":  func(map[string]any, map[string]any) any { return map[string]any{"signature": "vault:v1:%%%"} },
+		"that is empty": func(map[string]any, map[string]any) any { return map[string]any{} },
+		"and an error, not one": func(right, _ map[string]any) any {
+			return map[string]any{"signature": right["signature"], "error": "no"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBetween(t)
+			var another map[string]any // what Vault answered for the first message
+			b.change = func(messages []string, results []any) any {
+				for i, m := range messages {
+					if m == victim {
+						results[i] = wrong(results[i].(map[string]any), another)
+					}
+				}
+				if another == nil {
+					another = results[0].(map[string]any)
+				}
+				return results
+			}
+			v, messages := keyThrough(t, b), numbered(64)
+			for i, got := range b.signAll(t, v, messages) {
+				if m := messages[i]; m == victim {
+					wantUnavailable(t, got)
+				} else if got.err != nil || !ed25519.Verify(v.Public(), []byte(m), got.sig) {
+					t.Errorf("%s: %v", m, got.err)
+				}
+			}
+		})
+	}
+}
+
+func byAnotherKey(message string) string {
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		panic(err)
+	}
+	return "vault:v1:" + base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(message)))
+}
+
+func wantUnavailable(t *testing.T, got signed) {
+	t.Helper()
+	var coded interface{ Code() string }
+	if got.sig != nil || !errors.As(got.err, &coded) || coded.Code() != "custody_unavailable" {
+		t.Errorf("%x, %v", got.sig, got.err)
+	}
+}
+
+// TestSignaturesMissing has Vault answer with another number of signatures than it was asked for: whose is missing is not known.
+func TestSignaturesMissing(t *testing.T) {
+	for name, change := range map[string]func(_ []string, results []any) any{
+		"one too few":  func(_ []string, results []any) any { return results[1:] },
+		"one too many": func(_ []string, results []any) any { return append(results, results[0]) },
+		"none":         func([]string, []any) any { return nil },
+		"not a list":   func([]string, []any) any { return "vault:v1:" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBetween(t)
+			b.change = change
+			for _, got := range b.signAll(t, keyThrough(t, b), numbered(16)) {
+				wantUnavailable(t, got)
+			}
+		})
+	}
+}
+
+// BenchmarkSign signs for 64 callers at the same time: each with a request of its own, and together.
+func BenchmarkSign(b *testing.B) {
+	mount := fmt.Sprintf("bench-%d", mounts.Add(1))
+	server.Mount(b, mount, "transit", nil)
+	server.Write(b, mount+"/keys/k", map[string]any{"type": "ed25519"})
+	token := server.TokenFor(b, mount, signPolicy(mount, "k"), time.Hour)
+	s := open(b, server, vault.Options{Mount: mount, Timeout: 20 * time.Second})
+	k, err := s.Key(b.Context(), "k", &vault.TokenFile{Path: write(b, token)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	v, err := k.Current(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	c, err := s.Client(token)
+	if err != nil {
+		b.Fatal(err)
+	}
+	message := bytes.Repeat([]byte("m"), 600)
+	input := base64.StdEncoding.EncodeToString(message)
+	for name, sign := range map[string]func() error{
+		"each": func() error {
+			answer, err := c.Logical().WriteWithContext(b.Context(), mount+"/sign/k", map[string]any{"input": input, "key_version": 1})
+			if err != nil {
+				return err
+			}
+			sig, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(answer.Data["signature"].(string), "vault:v1:"))
+			if err != nil || !ed25519.Verify(v.Public(), message, sig) {
+				return errors.New("a wrong signature")
+			}
+			return nil
+		},
+		"together": func() error {
+			_, err := v.Sign(b.Context(), message)
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetParallelism(32) // times GOMAXPROCS
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if err := sign(); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "signatures/s")
+		})
+	}
+}
