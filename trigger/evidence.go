@@ -3,6 +3,9 @@ package trigger
 import (
 	"context"
 	"sync"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -14,8 +17,8 @@ type Evidence struct {
 }
 
 // Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that no human
-// asked for, inside its age and its budget; the budget is spent, durably, before anything is signed. Whoever loses the answer has
-// lost one post: the same binding is paid for once.
+// asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given back if nothing could
+// be signed. Whoever loses the answer has lost one post: the same binding is paid for once.
 //
 // Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired, event_done,
 // event_budget_spent.
@@ -42,8 +45,24 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	if err := s.store.spend(ctx, e.ID, b.Action, binding, s.o.Budget, now); err != nil {
 		return Evidence{}, err
 	}
-	return s.sign(ctx, e, binding)
+	signed, err := s.sign(ctx, e, binding)
+	if err != nil {
+		s.giveBack(ctx, e.ID, b.Action, binding)
+	}
+	return signed, err
 }
+
+// giveBack takes back what was paid for a post for which nothing was signed. If that fails too, the event stays poorer by one post.
+func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	if err := s.store.giveBack(ctx, id, action, binding); err != nil {
+		s.o.Log.Error("an event has paid for a post that could not be signed", zap.String("event", id), zap.Error(err))
+	}
+}
+
+// giveBackTimeout bounds the wait for the store, after an agent has perhaps gone.
+const giveBackTimeout = 2 * time.Second
 
 // sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it again.
 func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {

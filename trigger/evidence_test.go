@@ -143,19 +143,33 @@ func TestBudget(t *testing.T) {
 	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
 }
 
-// TestBudgetBeforeSignature has the signing fail: what was paid stays paid.
-func TestBudgetBeforeSignature(t *testing.T) {
-	k := newKit(t)
+// TestUnsignedCostsNothing has the signing fail: what was paid is given back, and no more than that.
+func TestUnsignedCostsNothing(t *testing.T) {
+	k := newKit(t, func(o *trigger.Options) { o.Budget = 2 })
 	id := k.claimed(t)
-	failing := issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", k.clock.now)
-	working := k.options.Receipt
-	k.options.Receipt = failing
+	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+	origin, receipt := k.options.Origin, k.options.Receipt
+	for name, broken := range map[string]func(){
+		"the proof": func() {
+			k.options.Origin = issuer(t, evidence.TriggerOriginProofKind, brokenKey{}, "source-verifier", "trigger-mediator", k.clock.now)
+		},
+		"the receipt": func() {
+			k.options.Receipt = issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", k.clock.now)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broken()
+			k.restart(t)
+			for range 3 {
+				_, err := k.Evidence(t.Context(), id, binding("create_post"))
+				wantCode(t, err, "custody_unavailable")
+			}
+			k.options.Origin, k.options.Receipt = origin, receipt
+		})
+	}
 	k.restart(t)
+	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
 	_, err := k.Evidence(t.Context(), id, binding("create_post"))
-	wantCode(t, err, "custody_unavailable")
-	k.options.Receipt = working
-	k.restart(t)
-	_, err = k.Evidence(t.Context(), id, binding("create_post"))
 	wantCode(t, err, "event_budget_spent")
 }
 

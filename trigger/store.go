@@ -227,6 +227,14 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 	})
 }
 
+// giveBack undoes a spend.
+func (s store) giveBack(ctx context.Context, id, action, binding string) error {
+	return s.db.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.Exec(`DELETE FROM uses WHERE event = ? AND action = ? AND binding = ?`, id, action, binding)
+		return err
+	})
+}
+
 // finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), which only an event
 // that has paid for nothing can.
 func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
