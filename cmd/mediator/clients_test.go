@@ -78,8 +78,9 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 	files := r.files(rules)
 	for name, raw := range files {
 		for _, c := range change {
-			files[name] = []byte(c(string(raw)))
+			raw = []byte(c(string(raw)))
 		}
+		files[name] = raw
 	}
 	if err := errors.Join(prepareDir(r.dir, files), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
 		t.Fatal(err)

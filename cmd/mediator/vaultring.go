@@ -118,10 +118,12 @@ func (c *vaultConfig) keyring(file func(string) string, log *zap.Logger) (keyrin
 	return vaultRing{c, file, server, log}, nil
 }
 
-// key opens a key, and waits for Vault while it cannot be asked.
+// key opens a key, and waits for Vault while it cannot be asked. All tries log in with one Auth, which knows what it has unwrapped and what
+// Vault has refused.
 func (r vaultRing) key(ctx context.Context, purpose string, c keyConfig) (custody.Key, error) {
+	auth := r.c.auth(purpose, r.file)
 	return waitFor(ctx, r.log, "Vault", func() (*vault.Key, error) {
-		return r.server.Key(ctx, c.Key, r.c.auth(purpose, r.file), r.c.Keys...)
+		return r.server.Key(ctx, c.Key, auth, r.c.Keys...)
 	})
 }
 

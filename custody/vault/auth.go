@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -23,16 +24,21 @@ type AppRole struct {
 	Mount      string // of the auth method; approle if empty
 	RoleIDFile string
 	// SecretIDFile holds the secret id or, with Wrapped, a response-wrapping token for it, which is unwrapped once. The file is read again
-	// when a login fails: whoever delivers a new one replaces the file.
+	// at each login: whoever delivers a new one replaces the file. One that Vault has refused is not tried again, since five failures lock
+	// the role out for a quarter of an hour.
 	SecretIDFile string
 	Wrapped      bool
 	// Role is the name of the AppRole, for which a wrapping token must have been made; only with Wrapped.
 	Role string
 
-	mu       sync.Mutex // guards both
+	mu       sync.Mutex // guards all below
 	wrapping string     // the wrapping token that was unwrapped last
 	secretID string     // what was in it
+	refused  pair       // what Vault has refused last
 }
+
+// pair is what a role logs in with.
+type pair struct{ roleID, secretID string }
 
 func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error) {
 	roleID, err := readFile(a.RoleIDFile)
@@ -43,7 +49,27 @@ func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error)
 	if err != nil {
 		return nil, err
 	}
-	return c.Logical().WriteWithContext(ctx, "auth/"+or(a.Mount, "approle")+"/login", map[string]any{"role_id": roleID, "secret_id": secretID})
+	with := pair{roleID, secretID}
+	if a.hasRefused(with) {
+		return nil, loginError{fmt.Sprintf("Vault has refused the role id or the secret id of %s, and they are not tried again: deliver a new secret id", a.SecretIDFile)}
+	}
+	secret, err := c.Logical().WriteWithContext(ctx, "auth/"+or(a.Mount, "approle")+"/login", map[string]any{"role_id": roleID, "secret_id": secretID})
+	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest {
+		a.refuse(with)
+	}
+	return secret, err
+}
+
+func (a *AppRole) hasRefused(p pair) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused == p
+}
+
+func (a *AppRole) refuse(p pair) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = p
 }
 
 func (a *AppRole) secret(ctx context.Context, c *api.Client) (string, error) {

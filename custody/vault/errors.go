@@ -2,6 +2,7 @@ package vault
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,9 +18,12 @@ func why(err error) string {
 	var answer *api.ResponseError
 	var wait net.Error
 	var login loginError
+	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &login):
 		return login.detail
+	case errors.As(err, &certificate):
+		return "Vault's certificate is not good: " + certificate.Err.Error()
 	case errors.As(err, &answer):
 		return answered(answer)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &wait) && wait.Timeout():
@@ -42,6 +46,8 @@ func answered(e *api.ResponseError) string {
 		return "Vault has too many requests (429)"
 	case e.StatusCode == http.StatusServiceUnavailable && said(e, "sealed"):
 		return "Vault is sealed (503)"
+	case e.StatusCode == http.StatusInternalServerError:
+		return "Vault fails (500): see its log; an audit device that is full or gone does this"
 	}
 	return fmt.Sprintf("Vault answers %d", e.StatusCode)
 }

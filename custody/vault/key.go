@@ -24,6 +24,7 @@ type Key struct {
 	name    string
 	others  []string
 	state   atomic.Pointer[state]
+	failure atomic.Pointer[error] // of the last reading, nil if it went well
 
 	mu     sync.Mutex // held while the key is read
 	pinned map[int]custody.Version
@@ -77,6 +78,7 @@ func (k *Key) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		err := k.read(ctx)
+		k.failure.Store(&err)
 		if err != nil && !failing && ctx.Err() == nil {
 			o.Log.Error("a key cannot be read", zap.String("key", k.name), zap.String("because", err.Error()))
 		}
@@ -218,9 +220,17 @@ func (k *Key) Versions(context.Context) ([]custody.Version, error) {
 func (k *Key) fresh() (*state, error) {
 	s, o := k.state.Load(), k.session.server.o
 	if age := o.Now().Sub(s.read); age > o.Stale || age < -o.Stale {
-		return nil, custody.Unavailable(nil, "the key %s was last read from Vault %s ago; what has become of it since is not known", k.name, age.Round(time.Second))
+		return nil, custody.Unavailable(nil, "what has become of the key %s since %s ago is not known%s", k.name, age.Round(time.Second), k.because())
 	}
 	return s, nil
+}
+
+// because is why the key could not be read lately.
+func (k *Key) because() string {
+	if err := k.failure.Load(); err != nil && *err != nil {
+		return ": " + (*err).Error()
+	}
+	return ""
 }
 
 // Properties returns what Vault says of the key.

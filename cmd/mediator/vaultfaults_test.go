@@ -1,0 +1,416 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/problem"
+)
+
+// recoverWithin is how soon posts have to go out again once Vault is back, and answerWithin how soon a post has to be refused meanwhile.
+const (
+	recoverWithin = 5 * time.Second
+	answerWithin  = 5 * time.Second
+)
+
+// fault is something that goes wrong with Vault, or on the way to it.
+type fault struct {
+	name string
+	// strike makes it so; post makes a post and tells whether it goes out.
+	strike func(t *testing.T, v *vaultRig, post func() bool)
+	mend   func(*testing.T, *vaultRig)
+	// harmless says for how long posts go on all the same; 0 where they are refused.
+	harmless time.Duration
+	// stale says that it lasts until what was read of the keys counts no more, and posts are refused without asking.
+	stale bool
+}
+
+// vaultFaults is every fault, one after the other on the same deployment.
+func vaultFaults() []fault {
+	network := func(name string, f vaulttest.Fault) fault {
+		return fault{name: name,
+			strike: func(t *testing.T, v *vaultRig, _ func() bool) { v.proxy.Set(t, f) },
+			mend:   func(t *testing.T, v *vaultRig) { v.proxy.Set(t, vaulttest.Fault{}) },
+		}
+	}
+	harmless := func(d time.Duration, f fault) fault {
+		f.harmless = d
+		return f
+	}
+	clock := func(name string, wrong time.Duration) fault { // with tokens that have to be renewed, and got anew, meanwhile
+		return fault{name: name, harmless: 3 * time.Second,
+			strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+				v.proxy.Set(t, vaulttest.Fault{Clock: wrong})
+				v.tokenLifetime(t, "1s", "2s")
+				v.revokeTokens(t)
+			},
+			mend: func(t *testing.T, v *vaultRig) {
+				v.proxy.Set(t, vaulttest.Fault{})
+				v.apply(t)
+			},
+		}
+	}
+	kill := func(t *testing.T, v *vaultRig, _ func() bool) {
+		v.proxy.Set(t, vaulttest.Fault{Refuse: true})
+		must(t, v.vault.Kill())
+	}
+	start := func(t *testing.T, v *vaultRig) {
+		must(t, v.vault.Start())
+		v.proxy.Set(t, vaulttest.Fault{})
+		must(t, v.vault.Unseal())
+	}
+	nothing := func(*testing.T, *vaultRig) {}
+	deliver := func(t *testing.T, v *vaultRig) { v.redeliver(t) }
+	return []fault{
+		{name: "sealed", strike: func(t *testing.T, v *vaultRig, _ func() bool) { must(t, v.vault.Seal()) }, mend: func(t *testing.T, v *vaultRig) { must(t, v.vault.Unseal()) }},
+		{name: "killed", strike: kill, mend: start},
+		harmless(time.Second, fault{name: "restarted", strike: func(t *testing.T, v *vaultRig, _ func() bool) { kill(t, v, nil); start(t, v) }, mend: nothing}),
+		{name: "frozen", stale: true, strike: func(t *testing.T, v *vaultRig, _ func() bool) { must(t, v.vault.Freeze()) }, mend: func(t *testing.T, v *vaultRig) { must(t, v.vault.Thaw()) }},
+		harmless(time.Second, network("500 ms slower", vaulttest.Fault{Delay: 500 * time.Millisecond})),
+		network("3 s slower", vaulttest.Fault{Delay: 3 * time.Second}),
+		{name: "its audit disk full", strike: fillAudit, mend: emptyAudit},
+		network("answers 403", vaulttest.Fault{Status: http.StatusForbidden}),
+		network("answers 429", vaulttest.Fault{Status: http.StatusTooManyRequests}),
+		network("answers 500", vaulttest.Fault{Status: http.StatusInternalServerError}),
+		network("half-closes connections", vaulttest.Fault{HalfClose: true}),
+		network("resets connections", vaulttest.Fault{Reset: true}),
+		network("its certificate expired", vaulttest.Fault{Expired: true}),
+		clock("its clock a day behind", -24*time.Hour),
+		clock("its clock a day ahead", 24*time.Hour),
+		harmless(time.Second, fault{name: "tokens revoked", strike: func(t *testing.T, v *vaultRig, _ func() bool) { v.revokeTokens(t) }, mend: nothing}),
+		{name: "tokens revoked, logins refused", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+			v.loseSecretIDs(t, bootstrap.Roles...)
+			v.revokeTokens(t)
+		}, mend: deliver},
+		{name: "tokens expired, logins refused", strike: expireTokens, mend: deliver},
+	}
+}
+
+// loginFaults takes from one role after the other what it logs in with, so that each step of a post that signs has to fail closed.
+func loginFaults() []fault {
+	var out []fault
+	for _, role := range bootstrap.Roles {
+		out = append(out, fault{name: "no login for " + role.Purpose,
+			strike: func(t *testing.T, v *vaultRig, _ func() bool) {
+				v.loseSecretIDs(t, role)
+				v.revokeTokens(t)
+			},
+			mend: func(t *testing.T, v *vaultRig) { v.redeliver(t) },
+		})
+	}
+	return out
+}
+
+// auditDisk is a file system of 1 MiB under the rig's folder.
+func auditDisk(v *vaultRig) string { return filepath.Join(v.dir, "audit") }
+
+// fillAudit has Vault write its audit log to a small disk, and fills that. Vault answers no request that it cannot log.
+func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
+	disk := auditDisk(v)
+	must(t, os.Mkdir(disk, 0o700))
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatalf("mounting a small disk (%v): run the tests as root", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	v.vault.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": filepath.Join(disk, "audit.log")}})
+	if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 2<<20), 0o600); err == nil {
+		t.Fatal("2 MiB fit on the disk")
+	}
+}
+
+func emptyAudit(t *testing.T, v *vaultRig) {
+	must(t, os.Remove(filepath.Join(auditDisk(v), "filler")))
+	if _, err := v.vault.Client(t).Logical().Delete("sys/audit/file"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expireTokens gives each role a token of two seconds, and then none.
+func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
+	v.tokenLifetime(t, "2s", "2s")
+	v.revokeTokens(t)
+	until(t, recoverWithin, "posts with tokens of two seconds", post)
+	v.loseSecretIDs(t, bootstrap.Roles...)
+	until(t, recoverWithin, "the tokens' end", func() bool { return !post() })
+}
+
+// until tries until it is so.
+func until(t *testing.T, within time.Duration, what string, so func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !so() {
+		if time.Since(began) > within {
+			t.Fatalf("waited %s for %s", within, what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// outcome is what an agent saw of one call.
+type outcome struct {
+	status int
+	code   string // of the refusal; empty where there was none
+	step   string
+	detail string
+	retry  int // Retry-After in seconds
+	took   time.Duration
+}
+
+// agent is a client in a session of its own.
+type agent struct {
+	*http.Client
+	base string
+}
+
+func (v *vaultRig) openAgent(t *testing.T) agent {
+	t.Helper()
+	event, err := v.release(t.Context())
+	must(t, err)
+	var s sessionOpened
+	must(t, callJSON(t.Context(), v.stack.admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s))
+	proxy, err := url.Parse(s.ProxyURL)
+	must(t, err)
+	ca, err := os.ReadFile(s.CAFile)
+	must(t, err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return agent{&http.Client{Transport: transport, Timeout: 30 * time.Second}, "https://" + v.plain()}
+}
+
+func (a agent) post() outcome {
+	return a.call(http.MethodPost, "/repos/acme/site/issues/7/comments", `{"body":"released"}`)
+}
+
+func (a agent) read() outcome { return a.call(http.MethodGet, "/repos/acme/site", "") }
+
+// call makes one call. What is no answer at all has the code "none".
+func (a agent) call(method, path, body string) outcome {
+	began := time.Now()
+	out := outcome{code: "none"}
+	req, err := http.NewRequest(method, a.base+path, strings.NewReader(body))
+	if err != nil {
+		return out
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := a.Do(req)
+	if err != nil {
+		out.detail = err.Error()
+		return out
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	out.took = time.Since(began)
+	if err != nil || resp.StatusCode < 300 {
+		out.status, out.code = resp.StatusCode, ""
+		return out
+	}
+	var p problem.Details
+	if json.Unmarshal(raw, &p) == nil {
+		out.code, out.step, out.detail = p.Code, p.Step, p.Detail
+	}
+	out.status = resp.StatusCode
+	out.retry, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
+	return out
+}
+
+// reads are the calls of an agent that reads all the time.
+type reads struct {
+	mu      sync.Mutex // guards the rest
+	n       int
+	slowest time.Duration
+	failed  []outcome
+}
+
+// keepReading reads until ctx ends.
+func (r *reads) keepReading(ctx context.Context, a agent) {
+	for ctx.Err() == nil {
+		o := a.read()
+		r.mu.Lock()
+		r.n++
+		r.slowest = max(r.slowest, o.took)
+		if o.code != "" {
+			r.failed = append(r.failed, o)
+		}
+		r.mu.Unlock()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// take returns what was read since the last time.
+func (r *reads) take() (n int, slowest time.Duration, failed []outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, slowest, failed = r.n, r.slowest, r.failed
+	r.n, r.slowest, r.failed = 0, 0, nil
+	return n, slowest, failed
+}
+
+// held is what the processes hold: open descriptors of each, in the stack's order, and the sidecar's goroutines.
+type held struct {
+	files      [3]int
+	goroutines int
+}
+
+func (h held) within(o held, slack int) bool {
+	for i := range h.files {
+		if h.files[i] > o.files[i]+slack {
+			return false
+		}
+	}
+	return h.goroutines <= o.goroutines+slack
+}
+
+func (h held) String() string {
+	return fmt.Sprintf("%d %d %d, %d", h.files[0], h.files[1], h.files[2], h.goroutines)
+}
+
+var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
+
+func (v *vaultRig) held(t *testing.T) held {
+	t.Helper()
+	var h held
+	for i, p := range v.stack.processes {
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+		must(t, err)
+		h.files[i] = len(files)
+	}
+	client, base := endpoint{unix: v.stack.socket("serve")}.client()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(base + "/metrics")
+	must(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	must(t, err)
+	found := goroutines.FindSubmatch(raw)
+	if found == nil {
+		t.Fatal("the metrics do not say how many goroutines there are")
+	}
+	h.goroutines, err = strconv.Atoi(string(found[1]))
+	must(t, err)
+	return h
+}
+
+// slack is by how much what a process holds may differ from before: a connection that is kept for later here, one that is closed there.
+const slack = 6
+
+// TestVaultFaults lets everything go wrong with Vault, one thing after the other, while an agent posts and another one reads. Posts are
+// refused, and say so and when to come back; reads go on; posts go out again by themselves soon after Vault is back; nothing is left
+// behind.
+func TestVaultFaults(t *testing.T) {
+	v := newVaultRig(t, func(file string) string {
+		return strings.Replace(file, "maxAge: "+demoMaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+	})
+	poster, reader := v.openAgent(t), v.openAgent(t)
+	for _, o := range atOnce(4*crowd, poster.post) { // more than later, for as many connections as are ever kept
+		if o.code != "" {
+			t.Fatalf("a sound deployment does not post: %+v", o)
+		}
+	}
+	var all reads
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { all.keepReading(ctx, reader) })
+	defer wait.Wait()
+	defer stop()
+	before := v.held(t)
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VAULT\tA POST\tTAKES AT MOST\tPOSTS AFTER\tREADS\tSLOWEST\tHELD AFTER\tBECAUSE")
+	for _, f := range append(vaultFaults(), loginFaults()...) {
+		t.Run(f.name, func(t *testing.T) {
+			v.suffer(t, f, poster, before, &all, table)
+		})
+	}
+	table.Flush()
+	t.Logf("held before: %s\n%s", before, &text)
+}
+
+// crowd is how many posts are made at once.
+const crowd = 8
+
+func atOnce(n int, post func() outcome) []outcome {
+	out := make([]outcome, n)
+	var wait sync.WaitGroup
+	for i := range out {
+		wait.Go(func() { out[i] = post() })
+	}
+	wait.Wait()
+	return out
+}
+
+// suffer has one fault strike and mends it, and adds a row to the table.
+func (v *vaultRig) suffer(t *testing.T, f fault, a agent, before held, all *reads, table io.Writer) {
+	all.take()
+	sent := v.posts.Load()
+	var seen atomic.Int64
+	post := func() outcome {
+		o := a.post()
+		if o.code == "" {
+			seen.Add(1)
+		}
+		return o
+	}
+	f.strike(t, v, func() bool { return post().code == "" })
+	row, because, slowest := "goes out", "", time.Duration(0)
+	var again time.Duration
+	if f.harmless > 0 {
+		again = until(t, recoverWithin, "a post", func() bool { return post().code == "" })
+		for began := time.Now(); time.Since(began) < f.harmless; {
+			o := post()
+			slowest = max(slowest, o.took)
+			if o.code != "" {
+				t.Errorf("a post is refused: %+v", o)
+			}
+		}
+		f.mend(t, v)
+	} else {
+		for _, o := range atOnce(crowd, post) {
+			slowest = max(slowest, o.took)
+			if o.code != "custody_unavailable" || o.status != http.StatusServiceUnavailable || o.retry < 1 || o.took > answerWithin {
+				t.Errorf("got %+v", o)
+			}
+			row, because = fmt.Sprintf("%d %s, Retry-After: %d", o.status, o.code, o.retry), o.detail
+		}
+		v.openAgent(t) // events and sessions go on
+		if f.stale {
+			until(t, 2*answerWithin, "posts to be refused without asking", func() bool {
+				o := post()
+				return o.code == "custody_unavailable" && o.took < time.Second && strings.Contains(o.detail, "is not known: the key")
+			})
+		}
+		f.mend(t, v)
+		again = until(t, recoverWithin, "a post after Vault is back", func() bool { return post().code == "" })
+	}
+	if arrived := v.posts.Load() - sent; arrived != seen.Load() {
+		t.Errorf("%d posts reached the upstream, and %d were said to go out", arrived, seen.Load())
+	}
+	n, slow, failed := all.take()
+	if n == 0 || len(failed) > 0 {
+		t.Errorf("of %d reads these failed: %+v", n, failed)
+	}
+	var now held
+	until(t, recoverWithin, "descriptors and goroutines to be given back", func() bool { now = v.held(t); return now.within(before, slack) })
+	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.name, row, slowest.Round(time.Millisecond), again.Round(time.Millisecond), n, slow.Round(time.Millisecond), now, because)
+}
