@@ -27,13 +27,16 @@ type chain struct {
 	session  evidence.SessionReceipt
 }
 
+// verification is one check with its name in the record.
+type verification struct {
+	name  string
+	check func(c *chain, ctx context.Context) error
+}
+
 // verifications are the checks of the chain, in order. Each opens an artifact completely and holds it against what was opened before;
 // the first that does not hold ends the verification. They run one after another, so that one chain is always refused for the same
 // reason.
-var verifications = []struct {
-	name  string
-	check func(c *chain, ctx context.Context) error
-}{
+var verifications = []verification{
 	{checkDeployment, (*chain).verifyDeployment},
 	{checkWork, (*chain).verifyWork},
 	{checkTrigger, (*chain).verifyTrigger},

@@ -198,9 +198,13 @@ func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (
 	if subtle.ConstantTimeCompare([]byte(p.AccessTokenHash), []byte(r.AccessTokenHash)) != 1 {
 		return p, evidence.Refuse("proof_access_token", "the request proof is for another access token than the one that came with the request")
 	}
-	b := capability.Binding
-	return p, all("request proof",
-		equal{p.CapabilityID, capability.ID, "proof_other_capability", "capability"},
+	return p, proves(p, capability.ID, capability.Binding)
+}
+
+// proves holds a request proof against the capability that it has to name and the binding of that.
+func proves(p evidence.RequestProof, capabilityID string, b evidence.Binding) error {
+	return all("request proof",
+		equal{p.CapabilityID, capabilityID, "proof_other_capability", "capability"},
 		equal{p.BindingHash, b.Hash(), "proof_binding_mismatch", "binding"},
 		equal{p.ContentHash, b.ContentHash, "proof_binding_mismatch", "content"},
 		equal{p.Subject, b.Subject, "proof_binding_mismatch", "subject"},

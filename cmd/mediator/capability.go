@@ -62,6 +62,9 @@ capability says that its verification was not consumed; mediator capability veri
 			if err != nil {
 				return err
 			}
+			if challengeFile == "-" && responseFile == "-" {
+				return usagef("--challenge and --response cannot both be standard input")
+			}
 			rawChallenge, err := readInput(c, challengeFile)
 			if err != nil {
 				return err
@@ -75,8 +78,8 @@ capability says that its verification was not consumed; mediator capability veri
 		},
 	}
 	secret.add(c)
-	c.Flags().StringVar(&challengeFile, "challenge", "", "the challenge file (required)")
-	c.Flags().StringVar(&responseFile, "response", "", "the response file (required)")
+	c.Flags().StringVar(&challengeFile, "challenge", "", "the challenge file, or - for standard input (required)")
+	c.Flags().StringVar(&responseFile, "response", "", "the response file, or - for standard input (required)")
 	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
 	required(c, "challenge")
 	required(c, "response")
@@ -160,25 +163,41 @@ func capabilityVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			raw, err := readInput(c, file)
+			b, err := binding.read()
 			if err != nil {
 				return err
 			}
-			var v verdict
-			if err := json.Unmarshal(raw, &v); err != nil || v.Capability == "" {
-				return fmt.Errorf("%s holds no capability, as mediator challenge verify prints one", file)
+			capability, err := readCapability(c, file)
+			if err != nil {
+				return err
 			}
-			claims, key, err := challenge.VerifyCapability(s, v.Capability, challenge.WantCapability{
-				Issuer: cliIssuer, Binding: binding.b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: unconsumed, Now: time.Now(), Skew: evidence.DefaultSkew,
+			claims, key, err := challenge.VerifyCapability(s, capability, challenge.WantCapability{
+				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: unconsumed, Now: time.Now(), Skew: evidence.DefaultSkew,
 			})
 			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID, ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires}.print(c, pretty, err)
 		},
 	}
 	secret.add(c)
 	binding.add(c)
-	c.Flags().StringVar(&file, "capability", "", "the output of mediator challenge verify (required)")
+	c.Flags().StringVar(&file, "capability", "", "the output of mediator challenge verify, or - for standard input (required)")
 	c.Flags().BoolVar(&unconsumed, "allow-unconsumed", false, "accept a capability whose verification was not consumed, for experiments")
 	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
 	required(c, "capability")
 	return c
+}
+
+// readCapability reads the capability from what mediator challenge verify printed.
+func readCapability(c *cobra.Command, file string) (string, error) {
+	raw, err := readInput(c, file)
+	if err != nil {
+		return "", err
+	}
+	var v verdict
+	if err := evidence.ParseStrict(raw, &v); err != nil {
+		return "", fmt.Errorf("%s is not what mediator challenge verify prints: %w", file, err)
+	}
+	if v.Capability == "" {
+		return "", fmt.Errorf("%s holds no capability: the response was refused, or its challenge is bound to nothing", file)
+	}
+	return v.Capability, nil
 }

@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -19,59 +20,69 @@ const secretVariable = "ACTIONPROOF_SECRET"
 const cliIssuer = "actionproof-cli"
 
 // secretFlags are the seed's --secret and ACTIONPROOF_SECRET, and --secret-file, which shows in no process list.
-type secretFlags struct{ secret, file string }
+type secretFlags struct {
+	c            *cobra.Command
+	secret, file string
+}
 
 func (s *secretFlags) add(c *cobra.Command) {
+	s.c = c
 	c.Flags().StringVar(&s.secret, "secret", "", "the shared secret, at least 32 bytes; it shows in the process list, so prefer "+secretVariable+" or --secret-file")
 	c.Flags().StringVar(&s.file, "secret-file", "", "file that holds the shared secret")
 }
 
+// read takes the secret from the one place that is named, else from the environment. A flag that is given empty, as by an unset
+// variable, is not taken for one that is not given.
 func (s *secretFlags) read() (evidence.Secret, error) {
-	value := s.secret
-	if value == "" && s.file != "" {
+	value, bySecret, byFile := s.secret, s.c.Flags().Changed("secret"), s.c.Flags().Changed("secret-file")
+	switch {
+	case bySecret && byFile:
+		return evidence.Secret{}, usagef("--secret and --secret-file name two secrets; give one")
+	case byFile:
 		var err error
 		if value, err = readSecret(s.file, 1); err != nil {
-			return evidence.Secret{}, err
+			return evidence.Secret{}, fmt.Errorf("--secret-file: %w", err)
 		}
-	}
-	if value == "" {
-		value = os.Getenv(secretVariable)
-	}
-	if value == "" {
-		return evidence.Secret{}, usagef("no secret is given: set %s, or use --secret-file or --secret", secretVariable)
+	case bySecret && value == "":
+		return evidence.Secret{}, usagef("--secret is empty")
+	case !bySecret:
+		if value = os.Getenv(secretVariable); value == "" {
+			return evidence.Secret{}, usagef("no secret is given: set %s, or use --secret-file or --secret", secretVariable)
+		}
 	}
 	return evidence.NewSecret([]byte(value))
 }
 
 // bindingFlags are the seed's flags for a binding.
-type bindingFlags struct{ b evidence.Binding }
+type bindingFlags struct {
+	c *cobra.Command
+	b evidence.Binding
+}
 
 func (f *bindingFlags) add(c *cobra.Command) {
+	f.c = c
 	c.Flags().StringVar(&f.b.Subject, "subject", "", "on whose behalf")
 	c.Flags().StringVar(&f.b.Action, "action", "", "the operation, such as create_post")
 	c.Flags().StringVar(&f.b.Resource, "resource", "", `the endpoint, such as "POST /posts"`)
 	c.Flags().StringVar(&f.b.ContentHash, "content-hash", "", "the content's hash, as mediator hash-payload prints it")
 }
 
-// maxInput bounds a file that a command reads, in bytes.
-const maxInput = 16 << 20
+// given is whether any of the flags is.
+func (f *bindingFlags) given() bool {
+	return slices.ContainsFunc([]string{"subject", "action", "resource", "content-hash"}, f.c.Flags().Changed)
+}
 
-// readInput reads a file, or standard input for "-".
-func readInput(c *cobra.Command, path string) ([]byte, error) {
-	var r io.Reader = c.InOrStdin()
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
+// read returns the whole binding.
+func (f *bindingFlags) read() (evidence.Binding, error) {
+	for _, part := range [][2]string{{"subject", f.b.Subject}, {"action", f.b.Action}, {"resource", f.b.Resource}} {
+		if !utf8.ValidString(part[1]) {
+			return evidence.Binding{}, usagef("--%s is not UTF-8", part[0])
 		}
-		defer f.Close()
-		r = f
 	}
-	raw, err := io.ReadAll(io.LimitReader(r, maxInput+1))
-	if err == nil && len(raw) > maxInput {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxInput)
+	if err := f.b.Check(); err != nil {
+		return evidence.Binding{}, usagef("%v; a binding takes --subject, --action, --resource and --content-hash", err)
 	}
-	return raw, err
+	return f.b, nil
 }
 
 // printMaybePretty prints JSON on one line, or indented.
@@ -101,11 +112,20 @@ func challengeGenerate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if longest := evidence.ChallengeTokenKind.MaxLifetime.Milliseconds(); ttl < 1000 || ttl > longest {
+				return usagef("--ttl-ms is %d, not between 1000 and %d", ttl, longest)
+			}
 			issuer, err := cliChallenges(s, difficulty, time.Duration(ttl)*time.Millisecond, tasks)
 			if err != nil {
-				return err
+				return usagef("--difficulty or --task-count: %v", err)
 			}
-			ch, err := issuer.Create(c.Context(), binding.b)
+			var b evidence.Binding
+			if binding.given() {
+				if b, err = binding.read(); err != nil {
+					return err
+				}
+			}
+			ch, err := issuer.Create(c.Context(), b)
 			if err != nil {
 				return err
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -529,14 +528,8 @@ type loaded[T any] struct {
 // load reads one configuration file strictly.
 func load[T any](path string) (loaded[T], error) {
 	l := loaded[T]{path: path}
-	info, err := os.Stat(path)
-	if err != nil {
-		return l, fmt.Errorf("configuration: %w", err)
-	}
-	if info.Size() > maxConfig {
-		return l, fmt.Errorf("configuration %s is larger than %d bytes", path, maxConfig)
-	}
-	if l.raw, err = os.ReadFile(path); err != nil {
+	var err error
+	if l.raw, err = readUpTo(path, maxConfig); err != nil {
 		return l, fmt.Errorf("configuration: %w", err)
 	}
 	if err := yaml.Load(l.raw, &l.T, yaml.WithKnownFields()); err != nil {
@@ -578,7 +571,7 @@ func (f findings) err(path string) error {
 
 // readSecret reads a secret from a file; one line end after it is not part of it.
 func readSecret(path string, minimum int) (string, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read secret: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +65,7 @@ func configCheck() *cobra.Command {
 }
 
 func checkConfigFile(path string) (string, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return "", err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +56,7 @@ func loadControl(path string) (*controlPlane, error) {
 }
 
 func readRules(path string) (*policy.Rules, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -157,7 +156,7 @@ func deploymentEnvironment() *cobra.Command {
 	c := &cobra.Command{
 		Use: "environment --config FILE", Short: "Print the hash of this binary with a sidecar's configuration, for requiredEnvironmentHash", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			raw, err := os.ReadFile(path)
+			raw, err := readFile(path)
 			if err != nil {
 				return err
 			}

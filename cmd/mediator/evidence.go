@@ -2,16 +2,16 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 )
 
 func evidenceCommand() *cobra.Command {
@@ -22,8 +22,9 @@ func evidenceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			chainTree(p.Artifacts).draw(c.OutOrStdout())
-			fmt.Fprint(c.OutOrStdout(), whatItProves)
+			out := plainWriter{c.OutOrStdout()}
+			chainTree(p.Artifacts).draw(out)
+			fmt.Fprint(out, whatItProves)
 			return nil
 		},
 	}
@@ -39,23 +40,44 @@ nonHumanIdentityProven: false
 `
 
 func readRecord(c *cobra.Command, path string) (ledger.Post, error) {
-	var p ledger.Post
+	var p struct {
+		ledger.Post
+		Assurance json.RawMessage `json:"assurance"` // is made anew, and not read
+	}
 	raw, err := readInput(c, path)
 	if err != nil {
-		return p, err
+		return p.Post, err
 	}
-	if err := json.Unmarshal(raw, &p); err != nil || len(p.Artifacts) == 0 {
-		return p, fmt.Errorf("%s is not a record with artifacts, as mediator posts show --json prints it", path)
+	if err := evidence.ParseStrict(raw, &p); err != nil {
+		return p.Post, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", path, err)
 	}
-	return p, nil
+	if len(p.Artifacts) == 0 {
+		return p.Post, fmt.Errorf("%s: the record has no artifacts", path)
+	}
+	for i, a := range p.Artifacts {
+		switch {
+		case !slices.Contains(artifactNames, a.Name):
+			return p.Post, fmt.Errorf("%s: artifacts[%d].name is %.40q, which is no artifact", path, i, a.Name)
+		case slices.ContainsFunc(p.Artifacts[:i], func(b ledger.Artifact) bool { return b.Name == a.Name }):
+			return p.Post, fmt.Errorf("%s: artifacts[%d].name is %q, which is there twice", path, i, a.Name)
+		}
+	}
+	return p.Post, nil
+}
+
+// artifactNames are the artifacts of a record.
+var artifactNames = []string{
+	"challenge", "originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
+	"capability", "requestProof",
 }
 
 func evidenceVerify() *cobra.Command {
 	var registry, auditor, bundleFile, manifest string
 	c := &cobra.Command{
-		Use: "verify FILE --manifest FILE", Short: "Verify the signed artifacts of one record with public keys alone", Args: exactArgs(1, "one file, or - for standard input"),
-		Long: `Verifies each signed artifact of a record (posts show --json) against the pinned root keys, the trust bundle and the manifest, as of
-the moment when the last of them was signed. Challenge tokens and capabilities are secrets of the gate that issued them and are not judged.`,
+		Use: "verify FILE --manifest FILE", Short: "Verify the chain of evidence of one record with public keys alone", Args: exactArgs(1, "one file, or - for standard input"),
+		Long: `Verifies each signed artifact of a record (posts show --json) against the pinned root keys, the trust bundle and the manifest, and all of
+them against each other and the record's call, as of the moment when the last of them was signed. Challenge tokens and capabilities are
+secrets of the gate that issued them and are not judged.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := readRecord(c, args[0])
 			if err != nil {
@@ -87,40 +109,28 @@ func lastSigned(p ledger.Post) time.Time {
 	return p.Started
 }
 
-// verifyRecord opens every artifact that a public key can judge and prints one line for each.
+// verifyRecord prints a line for each check of the chain, and what they amount to.
 func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p ledger.Post) error {
-	open := map[string]func(token string) error{
-		"originProof":           opener(v, evidence.TriggerOriginProofKind, s.Origin.Expected),
-		"triggerReceipt":        opener(v, evidence.TriggerReceiptKind, s.Receipt.Expected),
-		"policyDecision":        opener(v, evidence.PolicyDecisionKind, s.Decision),
-		"grant":                 opener(v, evidence.ActionGrantKind, s.Grant),
-		"runtimeAttestation":    opener(v, evidence.RuntimeAttestationKind, s.Runtime.Expected),
-		"sessionReceipt":        opener(v, evidence.SessionReceiptKind, s.Session.Expected),
-		"deploymentCertificate": func(token string) error { _, err := policy.VerifyCertificate(v, token, s); return err },
-		"requestProof":          opener(v, evidence.RequestProofKind, s.RequestProof),
-	}
-	var failed error
-	for _, a := range p.Artifacts {
-		judge, ok := open[a.Name]
-		if !ok {
-			continue
-		}
+	out := plainWriter{c.OutOrStdout()}
+	checks, whole := gate.VerifyRecord(c.Context(), v, s, p)
+	for _, k := range checks {
 		line := "ok"
-		if err := judge(a.Token); err != nil {
-			d := problem.From(err)
-			line, failed = fmt.Sprintf("REFUSED %s: %s", d.Code, d.Detail), errors.Join(failed, err)
+		if !k.OK {
+			line = "REFUSED " + k.Code + ": " + k.Detail
 		}
-		fmt.Fprintf(c.OutOrStdout(), "%-24s %s\n", a.Name, line)
+		fmt.Fprintf(out, "%-34s %s\n", k.Name, line)
 	}
-	if failed != nil {
+	if !whole {
+		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
 		return errRefused
 	}
+	fmt.Fprint(out, whatVerifies)
 	return nil
 }
 
-func opener[C any](v *evidence.Verifier, k evidence.Kind[C], want evidence.Expected) func(string) error {
-	return func(token string) error {
-		_, err := evidence.Open(v, k, token, want)
-		return err
-	}
-}
+// whatVerifies is said with every record that verifies.
+const whatVerifies = `
+The artifacts are of certified keys and about one call. That the challenge was solved, that the capability was good, and that everything
+was used once is what the record says; only the gate that issued them can tell. No chain shows that no human was involved anywhere.
+nonHumanIdentityProven: false
+`

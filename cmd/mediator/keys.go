@@ -146,7 +146,7 @@ ML-DSA-65 key too: the root then signs twice, and whoever pins the public file d
 
 // readManifestFile reads a manifest without judging it.
 func readManifestFile(path string) (*policy.Manifest, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}

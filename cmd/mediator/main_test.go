@@ -35,8 +35,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chain := writeEvidence(t)
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
 		e.Setenv("EXAMPLES", examples)
+		e.Setenv("EVIDENCE", chain)
 		return nil
 	}})
 }

@@ -40,7 +40,7 @@ func postsCommand() *cobra.Command {
 			if asJSON {
 				return printJSON(c.OutOrStdout(), posts)
 			}
-			printPosts(c.OutOrStdout(), posts)
+			printPosts(plainWriter{c.OutOrStdout()}, posts)
 			return nil
 		},
 	}
@@ -59,7 +59,7 @@ func postsCommand() *cobra.Command {
 			if asJSON {
 				return printJSON(c.OutOrStdout(), p)
 			}
-			printPost(c.OutOrStdout(), p)
+			printPost(plainWriter{c.OutOrStdout()}, p)
 			return nil
 		},
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
@@ -113,7 +112,7 @@ func generateRoot(name string, postQuantum bool) (rootKey, []byte, error) {
 
 // readRootKey reads a private file that mediator keys root has made.
 func readRootKey(path string) (rootKey, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return rootKey{}, fmt.Errorf("root key: %w", err)
 	}

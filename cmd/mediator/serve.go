@@ -199,7 +199,7 @@ func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
 		if err != nil {
 			pool = x509.NewCertPool()
 		}
-		raw, err := os.ReadFile(s.file(u.CA))
+		raw, err := readFile(s.file(u.CA))
 		if err != nil || !pool.AppendCertsFromPEM(raw) {
 			f.add(key+".ca", "%s holds no PEM certificate", u.CA)
 		}

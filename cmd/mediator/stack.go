@@ -92,7 +92,7 @@ var pinned = map[string]*regexp.Regexp{
 // reviews a release, and returns the manifest.
 func (s *stack) pin() (*policy.Manifest, error) {
 	path := filepath.Join(s.dir, manifestFile)
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *stack) pin() (*policy.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := os.ReadFile(filepath.Join(s.dir, serveFile))
+	config, err := readFile(filepath.Join(s.dir, serveFile))
 	if err != nil {
 		return nil, err
 	}

@@ -66,12 +66,12 @@ func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) st
 	c, err := evidence.UnverifiedClaims(k, token)
 	if err != nil {
 		if name != "capability" {
-			l.text = fmt.Sprintf("%-22s cannot be read: %v", name, err)
+			l.text = fmt.Sprintf("%-22s cannot be read: %s", name, unbroken(err.Error()))
 		}
 		return l
 	}
 	r := k.Registered(c)
-	l.text = fmt.Sprintf("%-22s %s\n%-22s id %s, by %s, key %s, valid %s", name, says(c), "", r.ID, r.Issuer, evidence.KeyIDOf(token), time.Duration(r.Expires-r.IssuedAt)*time.Second)
+	l.text = fmt.Sprintf("%-22s %s\n%-22s id %s, by %s, key %s, valid %s", name, unbroken(says(c)), "", unbroken(r.ID), unbroken(r.Issuer), unbroken(evidence.KeyIDOf(token)), time.Duration(r.Expires-r.IssuedAt)*time.Second)
 	return l
 }
 
@@ -126,3 +126,6 @@ func short(s string) string {
 	}
 	return s[:12] + "…"
 }
+
+// unbroken keeps what an artifact says from drawing lines of its own.
+func unbroken(s string) string { return strings.ReplaceAll(s, "\n", "?") }

@@ -16,7 +16,7 @@ import (
 )
 
 func readBundle(path string) (evidence.Bundle, []byte, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return evidence.Bundle{}, nil, fmt.Errorf("trust bundle: %w", err)
 	}
@@ -31,7 +31,7 @@ func readBundle(path string) (evidence.Bundle, []byte, error) {
 func readRoots(registry, auditor string) ([]evidence.Root, error) {
 	var roots []evidence.Root
 	for path, purpose := range map[string]string{registry: evidence.PurposeSignerCertificate, auditor: evidence.PurposeDeploymentCertificate} {
-		raw, err := os.ReadFile(path)
+		raw, err := readFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("pinned root key: %w", err)
 		}
@@ -140,7 +140,7 @@ func (s *trustStore) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		raw, err := os.ReadFile(s.path)
+		raw, err := readFile(s.path)
 		if err == nil && string(raw) == s.raw {
 			continue
 		}
@@ -160,7 +160,7 @@ func (s *trustStore) watch(ctx context.Context) {
 
 // readManifest reads the strict manifest and refuses one that does not audit clean.
 func readManifest(path string) (*policy.Manifest, *policy.Strict, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readFile(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("manifest: %w", err)
 	}

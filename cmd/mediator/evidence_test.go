@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// writeEvidence writes what mediator evidence verify reads: a manifest, the trust behind it, and the records of three posts, one of
+// which says what steers a terminal. It returns
+// their folder.
+func writeEvidence(t *testing.T) string {
+	t.Helper()
+	dir, k := t.TempDir(), gatetest.New(t)
+	manifest, err := yaml.Marshal(k.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), manifest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}
+	for _, purpose := range gatetest.Roles {
+		bundle.Certificates = append(bundle.Certificates, k.Certificates[purpose])
+	}
+	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
+	steering := madePost(t, k)
+	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind, steering.Artifacts[3].Token, func(c *evidence.PolicyDecision) {
+		c.Rule = "\x1b[2Jposts\nrequest proof\u202e"
+	})
+	for name, v := range map[string]any{
+		"steering.json": steering,
+		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": madePost(t, k), "other.json": madePost(t, k),
+	} {
+		raw, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func jwk(key custody.Version) map[string]string {
+	return map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": key.KeyID(), "x": evidence.EncodePublicKey(key.Public())}
+}
+
+// madePost is the record of a post with its whole chain.
+func madePost(t *testing.T, k *gatetest.Kit) ledger.Post {
+	t.Helper()
+	r := k.Chain(t)
+	var used gatetest.Used
+	a, err := k.Gate.Admit(t.Context(), r, used.Consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, b := r.Envelope, r.Binding
+	return ledger.Post{
+		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(),
+		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.Claims.ID,
+		Artifacts: []ledger.Artifact{
+			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
+			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
+			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
+			{Name: "capability", Token: a.Capability}, {Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token, nil)},
+		},
+	}
+}

@@ -1,0 +1,77 @@
+package gate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// checkCall is the first check of a record: that its artifacts are about the call that it is of.
+const checkCall = "call"
+
+// VerifyRecord verifies the chain of a post from its record, with public keys alone: every signed artifact as [Gate.Admit] does, and
+// each against the others and against the call that the record is of. v's clock has to show a moment when the chain was fresh.
+//
+// The challenge token and the capability are secrets of the gate that issued them. What they say is read and not verified: the binding
+// and the id of the challenge are those that every signed artifact has to name, and the capability's id the one that the request proof
+// has to name. So that the work was done, that the capability was good, that the access token was the one of the proof, and that
+// everything was used once is what the record says, and not shown here.
+//
+// The first check that does not hold is the last in the list. An artifact that is missing refuses as artifact_missing, but does not end
+// it: the record of a refused post holds what there was until then.
+func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Post) (checks []ledger.Check, whole bool) {
+	tokens := make(map[string]string, len(p.Artifacts))
+	for _, a := range p.Artifacts {
+		tokens[a.Name] = a.Token
+	}
+	c := &chain{g: &Gate{verifier: v, strict: s}, envelope: evidence.Envelope{
+		ChallengeToken: tokens["challenge"], OriginProof: tokens["originProof"], TriggerReceipt: tokens["triggerReceipt"],
+		PolicyDecision: tokens["policyDecision"], Grant: tokens["grant"], Attestation: tokens["runtimeAttestation"],
+		SessionReceipt: tokens["sessionReceipt"], DeploymentCertificate: tokens["deploymentCertificate"],
+	}}
+	whole = true
+	missing := evidence.Refuse("artifact_missing", "")
+	for _, check := range []verification{
+		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
+		{checkTrigger, (*chain).verifyTrigger}, {checkDecision, (*chain).verifyDecision}, {checkGrant, (*chain).verifyGrant},
+		{checkRuntime, (*chain).verifyRuntime}, {checkSession, (*chain).verifySession}, {checkDeployment, (*chain).verifyDeployment},
+		{checkProof, func(c *chain, _ context.Context) error {
+			return c.verifyRecordedProof(tokens["requestProof"], p.CapabilityID)
+		}},
+	} {
+		err := check.check(c, ctx)
+		checks = append(checks, result(check.name, err))
+		whole = whole && err == nil
+		if err != nil && !errors.Is(err, missing) {
+			return checks, false
+		}
+	}
+	return checks, whole
+}
+
+// readWork takes the binding from the challenge token, unverified, and holds it against the record's call.
+func (c *chain) readWork(p ledger.Post) (err error) {
+	if c.work, err = evidence.UnverifiedClaims(evidence.ChallengeTokenKind, c.envelope.ChallengeToken); err != nil {
+		return err
+	}
+	call := evidence.Binding{Subject: p.Subject, Action: p.Action, Resource: p.Resource, ContentHash: p.ContentHash}
+	if err := call.Check(); err != nil {
+		return err
+	}
+	if c.work.Binding == nil || !c.work.Binding.SameAction(call) {
+		return evidence.Refuse("challenge_binding_mismatch", "the challenge is for another subject, action, resource or content than the record's call")
+	}
+	c.binding, c.hash = *c.work.Binding, c.work.Binding.Hash()
+	return nil
+}
+
+func (c *chain) verifyRecordedProof(token, capabilityID string) error {
+	p, err := evidence.Open(c.g.verifier, evidence.RequestProofKind, token, c.g.strict.RequestProof)
+	if err != nil {
+		return err
+	}
+	return proves(p, capabilityID, c.binding)
+}

@@ -1,0 +1,115 @@
+package gate_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// recorded is the record of a chain, and of the post that it earned where it did.
+func recorded(t *testing.T, k *gatetest.Kit, r gate.AdmitRequest) ledger.Post {
+	t.Helper()
+	e, b := r.Envelope, r.Binding
+	p := ledger.Post{Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
+		{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
+		{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
+		{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
+	}}
+	var used gatetest.Used
+	if a, err := k.Gate.Admit(context.Background(), r, used.Consume); err == nil {
+		p.CapabilityID = a.Claims.ID
+		p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "capability", Token: a.Capability},
+			ledger.Artifact{Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token, nil)})
+	}
+	return p
+}
+
+// put replaces one artifact of a record.
+func put(p *ledger.Post, name, token string) {
+	i := slices.IndexFunc(p.Artifacts, func(a ledger.Artifact) bool { return a.Name == name })
+	p.Artifacts[i].Token = token
+}
+
+// judge returns the code of the first check of a record that does not hold.
+func judge(t *testing.T, k *gatetest.Kit, p ledger.Post) string {
+	t.Helper()
+	checks, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p)
+	failed := slices.IndexFunc(checks, func(c ledger.Check) bool { return !c.OK })
+	switch {
+	case whole && (failed >= 0 || len(checks) != 8):
+		t.Errorf("a record is whole with the checks %+v", checks)
+	case whole:
+		return ""
+	case failed < 0:
+		t.Fatalf("no check of %+v failed, and the record is not whole", checks)
+	}
+	return checks[failed].Code
+}
+
+// TestVerifyRecordRefuses: without the gate's secret, a record is refused for whatever makes the gate refuse the chain. What the gate
+// alone can judge, the work, is not in the rows.
+func TestVerifyRecordRefuses(t *testing.T) {
+	t.Parallel()
+	for _, r := range slices.Concat(deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), revokedRows()) {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			k := gatetest.New(t, twoRuntimes)
+			valid, changed := recorded(t, k, k.Chain(t)), r.make(t, k)
+			if code := judge(t, k, recorded(t, k, changed)); code != r.code {
+				t.Errorf("got %q, want %q", code, r.code)
+			}
+			k.Verifier.SetTrust(k.Trust(t))
+			if code := judge(t, k, valid); code != "" {
+				t.Errorf("the valid record is refused: %s", code)
+			}
+		})
+	}
+}
+
+// TestVerifyRecord changes records of posts that were made.
+func TestVerifyRecord(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, code string
+		change     func(t *testing.T, k *gatetest.Kit, p *ledger.Post, other ledger.Post)
+	}{
+		{"as it is", "", func(*testing.T, *gatetest.Kit, *ledger.Post, ledger.Post) {}},
+		{"of nothing", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { *p = ledger.Post{} }},
+		{"without the last step", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { put(p, "requestProof", "") }},
+		{"of other content", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.ContentHash = other }},
+		{"of another subject", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Subject = "agent:other" }},
+		{"of another resource", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Resource += "/1" }},
+		{"of a call without content", "binding_malformed", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.ContentHash = "" }},
+		{"of another capability", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.CapabilityID = "another" }},
+		{"with a token for a challenge", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+			put(p, "challenge", o.Artifacts[1].Token)
+		}},
+		{"with another post's challenge", "origin_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+			put(p, "challenge", o.Artifacts[0].Token)
+		}},
+		{"with another post's grant", "grant_other_decision", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+			put(p, "grant", o.Artifacts[4].Token)
+		}},
+		{"with another post's request proof", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+			put(p, "requestProof", o.Artifacts[9].Token)
+		}},
+		{"with a request proof for other content", "proof_binding_mismatch", func(t *testing.T, k *gatetest.Kit, p *ledger.Post, _ ledger.Post) {
+			put(p, "requestProof", gatetest.Resign(t, k, evidence.RequestProofKind, p.Artifacts[9].Token, func(c *evidence.RequestProof) { c.ContentHash = other }))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			k := gatetest.New(t)
+			p := recorded(t, k, k.Chain(t))
+			tt.change(t, k, &p, recorded(t, k, k.Chain(t)))
+			if code := judge(t, k, p); code != tt.code {
+				t.Errorf("got %q, want %q", code, tt.code)
+			}
+		})
+	}
+}
