@@ -18,6 +18,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -32,14 +33,20 @@ func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 // publish serves the roles of a process on a unix socket and returns its endpoint.
 func publish(t *testing.T, name string, roles ...role) string {
 	t.Helper()
+	return publishSeen(t, name, &observer{roles: roles})
+}
+
+// publishSeen is publish for a process that has looked at its deployment.
+func publishSeen(t *testing.T, name string, o *observer) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	rolesHandler(mux, roles)
-	(&observer{roles: roles}).handle(mux)
+	rolesHandler(mux, o.roles)
+	o.handle(mux)
 	s := &http.Server{Handler: mux}
 	done := make(chan struct{})
 	go func() {
@@ -167,6 +174,101 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCertifyWhatWasSeen: what a process has seen bears a declaration out, and is then named as observed, or refuses it.
+func TestCertifyWhatWasSeen(t *testing.T) {
+	d := newTeam(t)
+	held := func(contradicted string) []observe.Look {
+		var looks []observe.Look
+		for _, name := range []string{observe.Process, observe.Files, observe.Apart} {
+			result := observe.Holds
+			if name == contradicted {
+				result = observe.Contradicts
+			}
+			looks = append(looks, observe.Made(name, result, name+" was seen.").For(evidence.PurposeActionGrant))
+		}
+		return looks
+	}
+	safe := []string{"--not-accessible-to-agent", "--not-accessible-to-users"}
+	for _, tt := range []struct {
+		name, contradicted string
+		declare            []string
+		refused            string
+		observed           []string
+	}{
+		{"all holds", "", safe, "", []string{"accessibleToAgent", "keyExportable"}},
+		{"all holds, nothing is declared", "", nil, "", []string{"keyExportable"}},
+		{"the agent reaches the files", observe.Files, safe, "is not certified to be out of the agent's reach: files was seen.", nil},
+		{"the agent reaches the files, and that is what is declared", observe.Files, nil, "", []string{"keyExportable"}},
+		{"the token may use other keys", observe.Apart, nil, "no key of the role action_grant is certified for it alone: apart was seen.", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := &observer{roles: []role{{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))}}, more: held(tt.contradicted)}
+			status, _, said := d.do(t, "certify", append([]string{"--from", publishSeen(t, "control", o)}, tt.declare...)...)
+			if tt.refused != "" {
+				if status != 1 || !strings.Contains(said, tt.refused) || !strings.Contains(said, "(deployment_contradicted)") {
+					t.Errorf("status %d: %s", status, said)
+				}
+				return
+			}
+			if status != 0 {
+				t.Fatal(said)
+			}
+			c := d.trust(t).Certified()[0].Certificate
+			if !slices.Equal(c.Observed, tt.observed) || c.AccessibleToAgent != (tt.declare == nil) || c.AccessibleToUsers != (tt.declare == nil) {
+				t.Errorf("the certificate says %+v", c)
+			}
+		})
+	}
+}
+
+// TestCertifyWatch: the registry follows a key by itself, and a process that is not there keeps its certificates.
+func TestCertifyWatch(t *testing.T) {
+	d := newTeam(t)
+	grant, proof := memoryKey(t, "grant-key"), memoryKey(t, "proof-key")
+	control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(grant)})
+	serve := publish(t, "serve", role{evidence.PurposeRequestProof, "mediator", rotating(proof)})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan string)
+	go func() {
+		var out, diag bytes.Buffer
+		args := []string{"keys", "certify", "--watch", "--registry-key", filepath.Join(d.dir, "registry.key.jwk"), "--audience", "api", "--bundle", d.bundle, "--from", control, "--from", serve}
+		run(ctx, args, strings.NewReader(""), &out, &diag)
+		done <- out.String() + diag.String()
+	}()
+	follows := func(want ...string) {
+		t.Helper()
+		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			var got []string
+			if _, err := os.Stat(d.bundle); err == nil {
+				for _, c := range d.trust(t).Certified() {
+					got = append(got, c.Certificate.SubjectKeyID)
+				}
+			}
+			if slices.Sort(got); slices.Equal(got, want) {
+				return
+			} else if time.Since(began) > 30*time.Second {
+				t.Fatalf("the bundle certifies %v, want %v", got, want)
+			}
+		}
+	}
+	follows("grant-key:v1", "proof-key:v1")
+	if err := grant.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	follows("grant-key:v1", "grant-key:v2", "proof-key:v1")
+	if err := os.Remove(strings.TrimPrefix(serve, "unix:")); err != nil {
+		t.Fatal(err)
+	}
+	if err := grant.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	follows("grant-key:v1", "grant-key:v2", "grant-key:v3", "proof-key:v1")
+	stop()
+	if said := <-done; !strings.Contains(said, "keys certified") {
+		t.Errorf("said %s", said)
 	}
 }
 

@@ -51,8 +51,20 @@ type rig struct {
 // file of the configuration.
 func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
 	t.Helper()
+	r := prepareRig(t, hosts, api, change...)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	var err error
+	if r.stack, err = startStack(ctx, r.dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.stack.stop)
+	return r
+}
+
+// prepareRig makes a deployment's folder and its upstream, and starts none of the processes.
+func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
+	t.Helper()
 	r := &rig{demo: &demo{dir: t.TempDir(), direct: http.DefaultClient}}
 	for _, at := range []*string{&r.listen, &r.hooks, &r.awareAddr} {
 		address, err := freeAddress()
@@ -85,10 +97,6 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 	if err := errors.Join(prepareDir(r.dir, files), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
 		t.Fatal(err)
 	}
-	if r.stack, err = startStack(ctx, r.dir); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.stack.stop)
 	return r
 }
 

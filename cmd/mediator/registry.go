@@ -245,11 +245,12 @@ func (r *registry) watch(ctx context.Context, endpoints []string, say declared, 
 			within, cancel := context.WithTimeout(ctx, lookTimeout)
 			err := r.follow(within, at, say, log)
 			cancel()
+			before, failing := said[at]
 			switch {
 			case err == nil:
 				delete(said, at)
-			case ctx.Err() == nil && said[at] != err.Error():
-				said[at] = err.Error()
+			case ctx.Err() == nil && (!failing || before != codeOf(err)):
+				said[at] = codeOf(err)
 				log.Error("a process's keys are not certified anew", zap.String("from", at), zap.Error(err))
 			}
 		}

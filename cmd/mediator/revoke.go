@@ -62,7 +62,7 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 			err = registry.work(func(d *desk) (err error) {
 				for _, id := range keys {
 					if !d.certifies(id) {
-						fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's\n", r.bundle, id)
+						fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, id)
 					}
 				}
 				d.b.Revocations, entries, err = d.revoke(c.Context(), add)
