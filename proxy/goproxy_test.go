@@ -119,15 +119,14 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 	hostA, hostB := at(0, a.Server), at(1, b.Server)
 	nameA, portA, _ := strings.Cut(hostA, ":")
 
-	const byNetHTTP = "400 Bad Request" // refused before it is ours to refuse
 	for _, test := range []struct{ name, head, code string }{
 		{"absolute form to another host", "GET https://" + hostB + "/ HTTP/1.1\r\nHost: " + hostA, "target_mismatch"},
 		{"absolute form of another scheme", "GET http://" + hostA + "/ HTTP/1.1\r\nHost: " + hostA, "target_mismatch"},
 		{"absolute form with userinfo", "GET https://u:p@" + hostA + "/ HTTP/1.1\r\nHost: " + hostA, "target_mismatch"},
 		{"another Host", "GET / HTTP/1.1\r\nHost: " + hostB, "target_mismatch"},
 		{"Host without the tunnel's port", "GET / HTTP/1.1\r\nHost: " + nameA, "target_mismatch"},
-		{"userinfo in Host", "GET / HTTP/1.1\r\nHost: " + nameA + "@" + hostB, byNetHTTP},
-		{"path in Host", "GET / HTTP/1.1\r\nHost: " + hostB + "/info?", byNetHTTP},
+		{"userinfo in Host", "GET / HTTP/1.1\r\nHost: " + nameA + "@" + hostB, "host_ambiguous"},
+		{"path in Host", "GET / HTTP/1.1\r\nHost: " + hostB + "/info?", "host_ambiguous"},
 		{"port trick in Host", "GET / HTTP/1.1\r\nHost: " + hostA + ":" + portA, "target_mismatch"},
 		{"empty Host", "GET / HTTP/1.1\r\nHost:", "target_mismatch"},
 		{"no Host in HTTP/1.0", "GET / HTTP/1.0\r\nX: y", "target_mismatch"},
@@ -140,13 +139,7 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			before := a.requests.Load()
 			resp := roundTripRaw(t, r.mustTunnel(hostA), test.head+"\r\n\r\n")
-			if test.code == byNetHTTP {
-				if !strings.HasPrefix(resp.Status, byNetHTTP) {
-					t.Errorf("status %s", resp.Status)
-				}
-			} else {
-				wantAnswer(t, resp, nil, test.code)
-			}
+			wantAnswer(t, resp, nil, test.code)
 			if sent := a.requests.Load() - before; (sent == 1) != (test.code == "") {
 				t.Errorf("the upstream saw %d requests", sent)
 			}
@@ -222,8 +215,8 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 		for name, c := range map[string]net.Conn{"plain": r.dial(), "tunnel": r.mustTunnel(host)} {
 			go func() { _, _ = io.WriteString(c, big) }() // the answer comes before all is sent
 			resp := readRaw(t, bufio.NewReader(c), "GET")
-			if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-				t.Errorf("%s: status %d", name, resp.StatusCode)
+			if code := resp.Header.Get(codeHeader); code != "header_too_large" {
+				t.Errorf("%s: status %d, code %q", name, resp.StatusCode, code)
 			}
 			_ = c.Close()
 		}

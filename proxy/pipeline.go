@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -196,8 +197,14 @@ func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	if r.Header.Get("Upgrade") != "" {
-		return evidence.Refuse("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", r.Header.Get("Upgrade"))
+	if to := r.Header.Values("Upgrade"); len(to) > 0 {
+		return evidence.Refuse("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", strings.Join(to, ", "))
+	}
+	if err := checkHeader(r.Header); err != nil {
+		return err
+	}
+	if err := checkSpelling(r.URL); err != nil {
+		return err
 	}
 	rule, err := p.o.Rules.Find(route.Target, r.Method, r.URL.EscapedPath()) // 2
 	c.step("match")

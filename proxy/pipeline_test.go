@@ -281,9 +281,13 @@ func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOpti
 			change(&o, actions)
 			egress[1].Credential = actions[0].Credential
 		}
-		o.Transport = newTestTransport(t, p.upstream)
-		o.Rules, err = NewRules(actions, egress)
-		must(t, err)
+		if o.Transport == nil {
+			o.Transport = newTestTransport(t, p.upstream)
+		}
+		if o.Rules == nil {
+			o.Rules, err = NewRules(actions, egress)
+			must(t, err)
+		}
 		p.pipeline, err = NewPipeline(o)
 		must(t, err)
 		po.Handler, po.Connect, po.Refuse, po.Refused, po.NonProxy = p.pipeline, p.pipeline.Connect, p.pipeline.Refuse, p.pipeline.Refused, p.pipeline.NonProxy()

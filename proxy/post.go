@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
-	"github.com/actionproof/mediator/wire"
 )
 
 // posting is one post on its way, from its content to its outcome.
@@ -84,9 +83,6 @@ func (t *posting) close() {
 
 // readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
 func (p *Pipeline) readPost(w http.ResponseWriter, t *posting) error {
-	if name := wire.MethodOverride(t.r.Header); name != "" {
-		return evidence.Refuse("header_refused", "the header %s would change the method that the call is bound to", name)
-	}
 	resource := t.r.Method + " " + t.r.URL.EscapedPath()
 	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
 		if !t.action.AllowQuery {

@@ -85,11 +85,12 @@ func forwardRequest(r *http.Request, target Target, body io.Reader) *http.Reques
 	return out
 }
 
-// announced returns the names of a trailer that may be forwarded, without values: those come at the end of the body.
+// announced returns the names of a trailer that may be forwarded, without values: those come at the end of the body. What would not
+// get through in a header does not in a trailer.
 func announced(trailer http.Header) http.Header {
 	names := make(http.Header, len(trailer))
 	for name := range trailer {
-		if httpguts.ValidTrailerHeader(name) {
+		if httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed(name)) {
 			names[name] = nil
 		}
 	}

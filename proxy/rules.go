@@ -288,58 +288,6 @@ func isRead(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// checkPath refuses a path that two servers could read differently: dot segments, empty segments, backslashes, and characters
-// escaped that need no escape (RFC 3986 sections 2.3 and 6.2.2). A rule for "/posts" must not be passed by "/%70osts" or "//posts".
-func checkPath(path string) error {
-	ambiguous := func(why string) error {
-		return evidence.Refuse("path_ambiguous", "the path %.200q %s; write it in its normal form", path, why)
-	}
-	if !strings.HasPrefix(path, "/") {
-		return ambiguous("does not begin with /")
-	}
-	segments := strings.Split(path[1:], "/")
-	for i, s := range segments {
-		switch {
-		case s == "" && i < len(segments)-1:
-			return ambiguous("has an empty segment")
-		case s == "." || s == "..":
-			return ambiguous("has a dot segment")
-		}
-	}
-	for i := 0; i < len(path); i++ {
-		switch c := path[i]; {
-		case c == '\\' || c <= ' ' || c == 0x7f || c >= 0x80:
-			return ambiguous("has a character that must be escaped")
-		case c == '%':
-			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
-				return ambiguous("has a broken escape")
-			}
-			if d := unhex(path[i+1])<<4 | unhex(path[i+2]); isUnreserved(d) || d == '\\' || d == 0 {
-				return ambiguous("escapes a character that needs no escape or has no place in a path")
-			}
-		}
-	}
-	return nil
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c >= 'a':
-		return c - 'a' + 10
-	case c >= 'A':
-		return c - 'A' + 10
-	}
-	return c - '0'
-}
-
-func isUnreserved(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
-}
-
 // ParseMatch reads a rule's URL, "https://host[:port]/path/{pattern}", and its methods.
 func ParseMatch(url string, list []string) (Match, error) {
 	scheme, rest, ok := strings.Cut(url, "://")

@@ -124,9 +124,10 @@ func New(o Options) (*Proxy, error) {
 		})
 	}
 	p := &Proxy{o: o}
-	p.tunnels = newTunnels(&p.o, guard(&p.o, p.serveTunnel))
+	p.tunnels = newTunnels(&p.o, guard(&p.o, refusing(&p.o, p.serveTunnel)))
 	p.connect = p.newConnectDispatch()
-	p.server = newServer(&p.o, guard(&p.o, p.serve))
+	p.server = newServer(&p.o, guard(&p.o, refusing(&p.o, p.serve)))
+	p.server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, strictKey{}, c) }
 	// HTTP/1.1 alone: a CONNECT over HTTP/2 is a stream, not a connection that could be handed over.
 	p.server.Protocols = new(http.Protocols)
 	p.server.Protocols.SetHTTP1(true)
@@ -186,7 +187,7 @@ func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, ar
 // listeners; Limits.Connections is for each.
 func (p *Proxy) Serve(l net.Listener) error {
 	p.serving.Do(p.tunnels.start)
-	if err := p.server.Serve(newLimitListener(l, p.o.Limits.Connections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.server.Serve(strictListener{Listener: newLimitListener(l, p.o.Limits.Connections), limit: p.o.Limits.HeaderBytes}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("proxy: %w", err)
 	}
 	return nil

@@ -76,6 +76,8 @@ func newTunnels(o *Options, h http.Handler) *tunnels {
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	var t *tunnel
 	var route Route
+	strict := c
+	c = strictBelow(c)
 	if over, ok := c.(*tls.Conn); ok {
 		t = over.NetConn().(*tunnel)
 		route = t.route
@@ -85,7 +87,8 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 		route = t.route
 		route.Target.Scheme = "http"
 	}
-	return withRoute(context.WithValue(t.ctx, http.ServerContextKey, ctx.Value(http.ServerContextKey)), route)
+	ctx = context.WithValue(t.ctx, http.ServerContextKey, ctx.Value(http.ServerContextKey))
+	return withRoute(context.WithValue(ctx, strictKey{}, strict), route)
 }
 
 // checkSNI holds the name that a TLS client asks for against the tunnel's. Only for an IP address may it be absent, where
@@ -105,7 +108,7 @@ func checkSNI(name string, pinned Target) error {
 
 func (s *tunnels) start() {
 	s.serving.Go(func() {
-		if err := s.server.Serve(s.conns); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.server.Serve(strictListener{Listener: s.conns, limit: s.o.Limits.HeaderBytes, priorKnowledge: true}); !errors.Is(err, http.ErrServerClosed) {
 			s.o.Log.Error("the tunnels' server ended", zap.Error(err))
 		}
 	})

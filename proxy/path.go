@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+func ambiguousPath(path, why string) error {
+	return evidence.Refuse("path_ambiguous", "the path %.200q %s; write it in its normal form", path, why)
+}
+
+// checkSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character that ends it
+// for some readers.
+func checkSpelling(u *url.URL) error {
+	if u.RawPath != "" && u.EscapedPath() != u.RawPath {
+		return ambiguousPath(u.RawPath, "has a character that must be escaped")
+	}
+	if strings.ContainsFunc(u.RawQuery, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) {
+		return ambiguousPath(u.EscapedPath(), "has a query with a character that must be escaped")
+	}
+	return nil
+}
+
+// checkPath refuses a path that two servers could read differently: dot segments, empty segments, backslashes, and characters
+// escaped that need no escape (RFC 3986 sections 2.3 and 6.2.2). A rule for "/posts" must not be passed by "/%70osts" or "//posts".
+func checkPath(path string) error {
+	if !strings.HasPrefix(path, "/") {
+		return ambiguousPath(path, "does not begin with /")
+	}
+	if err := checkEscapes(path); err != nil {
+		return err
+	}
+	segments := strings.Split(path[1:], "/")
+	for i, s := range segments {
+		if s == "" && i < len(segments)-1 {
+			return ambiguousPath(path, "has an empty segment")
+		}
+		if hasDots(s) {
+			return ambiguousPath(path, "has a dot segment")
+		}
+	}
+	return nil
+}
+
+// hasDots finds "." and ".." also where a server sees them that decodes first, takes an encoded slash for a slash, or leaves out what
+// stands behind a semicolon.
+func hasDots(segment string) bool {
+	for part := range strings.SplitSeq(separators.Replace(segment), "/") {
+		part, _, _ = strings.Cut(part, ";")
+		if part == "." || part == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+var separators = strings.NewReplacer("%2f", "/", "%2F", "/", "%3b", ";", "%3B", ";")
+
+func checkEscapes(path string) error {
+	for i := 0; i < len(path); i++ {
+		switch c := path[i]; {
+		case c == '\\' || c <= ' ' || c == 0x7f || c >= 0x80:
+			return ambiguousPath(path, "has a character that must be escaped")
+		case c == '%':
+			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
+				return ambiguousPath(path, "has a broken escape")
+			}
+			d := unhex(path[i+1])<<4 | unhex(path[i+2])
+			if isUnreserved(d) || d == '\\' || d < ' ' || d == 0x7f {
+				return ambiguousPath(path, "escapes a character that needs no escape or has no place in a path")
+			}
+			if d == '%' && i+4 < len(path) && strings.EqualFold(path[i+3:i+5], "2e") {
+				return ambiguousPath(path, "escapes a dot twice")
+			}
+		}
+	}
+	// Overlong UTF-8 hides dots and slashes from those who do not decode it.
+	if decoded, err := url.PathUnescape(path); err != nil || !utf8.ValidString(decoded) {
+		return ambiguousPath(path, "escapes bytes that are no UTF-8")
+	}
+	return nil
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c >= 'a':
+		return c - 'a' + 10
+	case c >= 'A':
+		return c - 'A' + 10
+	}
+	return c - '0'
+}
+
+func isUnreserved(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}

@@ -1,0 +1,295 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+)
+
+// TestRawExchanges plays every exchange of testdata/raw against a whole choke point, and compares what the upstream receives, byte
+// by byte, with what is written there and with what was recorded.
+func TestRawExchanges(t *testing.T) {
+	for _, e := range readCorpus(t) {
+		t.Run(e.name, func(t *testing.T) {
+			up := newRawUpstream(t)
+			p := newRawRig(t, up)
+			p.play(e)
+			must(t, p.proxy.Shutdown(context.Background())) // waits for what is still running
+			p.transport.CloseIdleConnections()
+			up.close()
+			if got := up.received(); got != e.upstream {
+				t.Errorf("the upstream received\n%q\nwant\n%q", got, e.upstream)
+			}
+			p.wantRecorded(t, up.received())
+		})
+	}
+}
+
+// rawUpstream records every byte that reaches it and answers each request that is whole with 201.
+type rawUpstream struct {
+	t             testing.TB
+	plain, secure net.Listener
+	roots         *x509.CertPool
+	serving       sync.WaitGroup
+
+	mu    sync.Mutex
+	bytes bytes.Buffer
+}
+
+func newRawUpstream(t testing.TB) *rawUpstream {
+	t.Helper()
+	certified := newUpstream(t, nil, http1) // for its certificate
+	certified.Close()
+	u := &rawUpstream{t: t, roots: poolOf(certified)}
+	var err error
+	u.plain, err = net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	u.secure, err = tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certified.TLS.Certificates})
+	must(t, err)
+	for _, l := range []net.Listener{u.plain, u.secure} {
+		u.serving.Go(func() { u.accept(l) })
+	}
+	t.Cleanup(u.close)
+	return u
+}
+
+func (u *rawUpstream) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		u.serving.Go(func() { u.serve(c) })
+	}
+}
+
+func (u *rawUpstream) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReader(io.TeeReader(c, u))
+	for {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, req.Body); err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\n")
+		if req.Method != http.MethodHead {
+			_, _ = io.WriteString(c, "made")
+		}
+	}
+}
+
+func (u *rawUpstream) Write(b []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.bytes.Write(b)
+}
+
+func (u *rawUpstream) received() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.bytes.String()
+}
+
+// close waits until everything that was sent has been read: by then the proxy has closed its connections, or never used them.
+func (u *rawUpstream) close() {
+	_ = u.plain.Close()
+	_ = u.secure.Close()
+	u.serving.Wait()
+}
+
+// transport reaches u as a.example.com and b.example.com, at the ports of http and https.
+func (u *rawUpstream) transport() *Transport {
+	own := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	at := func(l net.Listener) netip.AddrPort { return netip.MustParseAddrPort(l.Addr().String()) }
+	transport, err := NewTransport(UpstreamOptions{RootCAs: u.roots, Dialer: Dialer{Resolver: names{}, Upstreams: []Upstream{
+		{Host: "*.example.com", Port: 80, Address: at(u.plain), Networks: own},
+		{Host: "*.example.com", Port: 443, Address: at(u.secure), Networks: own, ServerName: "example.com"},
+	}}})
+	must(u.t, err)
+	u.t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// rawRig is a choke point in front of a rawUpstream.
+type rawRig struct {
+	*postRig
+	transport *Transport
+}
+
+func newRawRig(t *testing.T, up *rawUpstream) *rawRig {
+	t.Helper()
+	transport := up.transport()
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		o.Transport = transport
+		var err error
+		o.Rules, err = NewRules(rawRules(t, actions[0]))
+		must(t, err)
+	})
+	return &rawRig{postRig: p, transport: transport}
+}
+
+// rawRules are what the exchanges are played under: posts of JSON and of raw bytes, one with an id in its path and one with a query;
+// reads, and writes that are no posts, with an injected credential.
+func rawRules(t *testing.T, like Action) ([]Action, []Egress) {
+	var actions []Action
+	var egress []Egress
+	for _, origin := range []string{"https://a.example.com", "http://a.example.com"} {
+		match := func(path string, methods ...string) Match {
+			m, err := ParseMatch(origin+path, methods)
+			must(t, err)
+			return m
+		}
+		for _, a := range []struct {
+			path, content string
+			query         bool
+		}{{"/posts", ContentJSON, false}, {"/raw", ContentRaw, false}, {"/items/{id}", ContentRaw, false}, {"/query", ContentRaw, true}} {
+			action := like
+			action.Name, action.Match, action.Content, action.AllowQuery, action.MaxBody = origin+a.path, match(a.path, "POST"), a.content, a.query, 4096
+			actions = append(actions, action)
+		}
+		egress = append(egress, Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
+			Egress{Name: origin + " keyed", Match: match("/keyed/**", "PUT"), Credential: like.Credential})
+	}
+	return actions, egress
+}
+
+// play takes the agent's side of an exchange.
+func (p *rawRig) play(e exchange) {
+	p.t.Helper()
+	c := p.open(e)
+	defer c.Close()
+	if e.alpn == "h2" {
+		p.t.Fatal("HTTP/2 is not played yet")
+	}
+	r := bufio.NewReader(c)
+
+	for _, s := range e.steps {
+		switch s.kind {
+		case '>':
+			_, _ = io.WriteString(c, s.text) // the proxy may close in the middle
+		case '!':
+			must(p.t, c.(interface{ CloseWrite() error }).CloseWrite())
+		case '<':
+			p.wantNext(r, s.text)
+		}
+	}
+}
+
+// open makes the connection that an exchange is spoken over.
+func (p *rawRig) open(e exchange) net.Conn {
+	p.t.Helper()
+	if e.via == "port" {
+		return p.dial()
+	}
+	if e.alpn == "" {
+		return p.connect(e.via)
+	}
+	host, _, _ := net.SplitHostPort(e.via)
+	c, err := p.tunnel(e.via, host, protocol(e.alpn))
+	must(p.t, err)
+	return c
+}
+
+// wantNext reads one answer, or the end of the connection.
+func (p *rawRig) wantNext(r *bufio.Reader, want string) {
+	p.t.Helper()
+	if want == "closed" {
+		if rest, err := io.ReadAll(r); len(rest) > 0 || isTimeout(err) {
+			p.t.Errorf("the connection should be closed: %q, %v", rest, err)
+		}
+		return
+	}
+	fields := strings.Fields(want)
+	method := http.MethodGet
+	if len(fields) > 1 && fields[1] == http.MethodHead { // whose answer has a length and no body
+		method, want = fields[1], fields[0]
+	}
+	resp, err := http.ReadResponse(r, &http.Request{Method: method})
+	if err != nil {
+		p.t.Fatalf("instead of %s: %v", want, err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	must(p.t, err)
+	if got := answerText(resp, body); got != want {
+		p.t.Errorf("got %s, want %s; %.300q", got, want, body)
+	}
+}
+
+// answerText is a response as an exchange writes it: its status, and the code of a refusal.
+func answerText(resp *http.Response, body []byte) string {
+	var d problem.Details
+	if json.Unmarshal(body, &d) == nil && d.Code != "" {
+		return strconv.Itoa(resp.StatusCode) + " " + d.Code
+	}
+	return strconv.Itoa(resp.StatusCode)
+}
+
+// wantRecorded holds what the upstream received against the records: each request that reached it was decided as exactly this one,
+// and no other record says that anything was sent.
+func (p *rawRig) wantRecorded(t *testing.T, sent string) {
+	t.Helper()
+	p.record.mu.Lock()
+	defer p.record.mu.Unlock()
+	r := bufio.NewReader(strings.NewReader(sent))
+	for _, id := range p.record.order {
+		rec := p.record.posts[id]
+		if rec.State != ledger.StateForwarded {
+			continue
+		}
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			t.Fatalf("the record of %s %s is of no request that the upstream received: %v", rec.Method, rec.Path, err)
+		}
+		body, err := io.ReadAll(req.Body)
+		must(t, err)
+		if req.Method != rec.Method || req.Host != rec.Host || req.URL.EscapedPath() != rec.Path {
+			t.Errorf("the upstream received %s %s%s, recorded is %s %s%s", req.Method, req.Host, req.URL.EscapedPath(), rec.Method, rec.Host, rec.Path)
+		}
+		if rec.Flow != flowPost {
+			continue
+		}
+		hash := evidence.HashBytes(body)
+		if strings.HasSuffix(rec.Rule, "/posts") {
+			hash, err = evidence.HashJSON(body)
+			must(t, err)
+		}
+		if rec.ContentHash != hash || rec.Resource != req.Method+" "+req.RequestURI {
+			t.Errorf("the upstream received %s %q, verified was %s with the hash %s", req.Method, req.RequestURI, rec.Resource, rec.ContentHash)
+		}
+	}
+	req, err := http.ReadRequest(r)
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	if err == nil {
+		_, err = io.Copy(io.Discard, req.Body)
+	}
+	if !errors.Is(err, io.ErrUnexpectedEOF) { // which nobody takes for a whole request
+		t.Errorf("the upstream received a request that no record says was forwarded: %v", err)
+	}
+}
+
+func TestCorpusIsAsLargeAsItClaims(t *testing.T) {
+	if n := len(readCorpus(t)); n < 100 {
+		t.Errorf("%d exchanges", n)
+	}
+}

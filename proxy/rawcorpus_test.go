@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// exchange is one conversation of an agent with the proxy, byte by byte; testdata/raw/README.md describes its text.
+type exchange struct {
+	name     string
+	via      string // "port", or the authority of a tunnel
+	alpn     string // in the tunnel's TLS: "http/1.1", "h2", or empty for a tunnel without TLS
+	steps    []step
+	upstream string // every byte that the upstream receives, in order
+}
+
+// step is what one side of an exchange does.
+type step struct {
+	kind byte   // '>' the agent sends text, '<' it expects text, '!' it closes its side
+	text string // of '>' as it goes out, with HTTP/2 the text of frames; of '<' a status, with a code, or "closed"
+}
+
+// readCorpus reads all exchanges of testdata/raw.
+func readCorpus(t testing.TB) []exchange {
+	t.Helper()
+	files, err := filepath.Glob("testdata/raw/*.txt")
+	must(t, err)
+	var all []exchange
+	names := make(map[string]bool)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		list, err := parseExchanges(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, e := range list {
+			if names[e.name] {
+				t.Fatalf("%s: a second exchange %s", file, e.name)
+			}
+			names[e.name] = true
+		}
+		all = append(all, list...)
+	}
+	return all
+}
+
+func parseExchanges(text string) ([]exchange, error) {
+	var list []exchange
+	for _, part := range strings.Split("\n"+text, "\n== ")[1:] {
+		e, err := parseExchange(part)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.name, err)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+func parseExchange(text string) (e exchange, err error) {
+	e.name, text, _ = strings.Cut(text, "\n")
+	var why, nothing bool
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		mark, rest, _ := strings.Cut(line, " ")
+		if mark == ">" || mark == "|" {
+			if e.alpn != "h2" || mark == "|" {
+				if rest, err = unescape(rest); err != nil {
+					return e, err
+				}
+			} else {
+				rest += "\n"
+			}
+		}
+		switch mark {
+		case "":
+		case "#":
+			why = true
+		case "via":
+			e.via, e.alpn, _ = strings.Cut(rest, " ")
+		case ">":
+			if n := len(e.steps); n > 0 && e.steps[n-1].kind == '>' {
+				e.steps[n-1].text += rest
+			} else {
+				e.steps = append(e.steps, step{'>', rest})
+			}
+		case "<", "!":
+			e.steps = append(e.steps, step{mark[0], rest})
+		case "|":
+			e.upstream += rest
+		case "nothing":
+			nothing = true
+		default:
+			return e, fmt.Errorf("the line %q begins with no known mark", line)
+		}
+	}
+	if !why || e.via == "" || nothing == (e.upstream != "") {
+		return e, fmt.Errorf("it needs a reason (#), a way (via), and what the upstream receives (|) or that it receives nothing")
+	}
+	return e, nil
+}
+
+var repeated = regexp.MustCompile(`\{(\d+) \* ([^}]+)\}`)
+
+// unescape reads Go's escapes, and {n * text} for text repeated n times.
+func unescape(s string) (string, error) {
+	s = repeated.ReplaceAllStringFunc(s, func(m string) string {
+		parts := repeated.FindStringSubmatch(m)
+		n, _ := strconv.Atoi(parts[1])
+		return strings.Repeat(parts[2], n)
+	})
+	raw, err := strconv.Unquote(`"` + strings.ReplaceAll(s, `"`, `\"`) + `"`)
+	if err != nil {
+		return "", fmt.Errorf("%.80q has an escape that is none", s)
+	}
+	return raw, nil
+}

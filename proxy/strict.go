@@ -1,0 +1,333 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// strictConn lets a server read HTTP/1 that has one reading, and nothing else. net/http takes more than that: lines that end with LF
+// alone, folded headers, a length beside chunks, a length twice, chunks in HTTP/1.0. Each of them is a way to show one request to the
+// mediator and another to whoever stands before it (RFC 9112 section 11.2), and what net/http itself refuses leaves no record.
+//
+// It follows the messages' framing and judges each head before the server sees a byte of it. A head that is not in order is replaced by
+// a request that no client can make, see refusing; nothing is read after it. In a body, reading ends with the refusal.
+type strictConn struct {
+	net.Conn
+	limit      int  // of a head, and of a trailer section, in bytes
+	mayBeHTTP2 bool // it may begin with the preface of HTTP/2, and then is no business of this reader
+
+	buf    []byte // read, and not passed on yet
+	pass   int64  // how many bytes may be passed on, those in buf first
+	judged int    // how many bytes of buf have been judged, of a part that is not whole yet
+	part   part   // what comes after the bytes that may be passed on
+	head   head
+	failed error // what ends the connection
+	// refusal is why a head was replaced. It is set before the server can read the replacement.
+	refusal error
+}
+
+// part is what a line belongs to.
+type part int
+
+const (
+	partRequest part = iota // a request line
+	partHeader
+	partChunk // the line before a chunk
+	partTrailer
+)
+
+// head is what the lines of a head say about what follows it.
+type head struct {
+	http10, connect, chunked bool
+	hosts, lengths, codings  int
+	length                   int64
+}
+
+// strictListener makes every connection that it accepts strict, except those that speak HTTP/2, which has no such ambiguities.
+type strictListener struct {
+	net.Listener
+	limit int
+	// priorKnowledge lets a connection without TLS begin with the preface of HTTP/2 (RFC 9113 section 3.3).
+	priorKnowledge bool
+}
+
+func (l strictListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	over, ok := c.(*tls.Conn)
+	if err != nil || ok && over.ConnectionState().NegotiatedProtocol == "h2" {
+		return c, err
+	}
+	return &strictConn{Conn: c, limit: l.limit, mayBeHTTP2: l.priorKnowledge && !ok}, nil
+}
+
+// strictBelow returns the connection below a strict one, or c itself.
+func strictBelow(c net.Conn) net.Conn {
+	if s, ok := c.(*strictConn); ok {
+		return s.Conn
+	}
+	return c
+}
+
+func (c *strictConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// Read is for one goroutine at a time, as net/http does. A deadline in the middle of a head loses nothing.
+func (c *strictConn) Read(p []byte) (int, error) {
+	for c.pass == 0 {
+		if c.failed != nil {
+			return 0, c.failed
+		}
+		whole, err := c.judge()
+		if err != nil {
+			c.fail(err)
+			continue
+		}
+		if whole {
+			continue
+		}
+		if err := c.fill(); err != nil {
+			return 0, err
+		}
+	}
+	if len(c.buf) == 0 {
+		n, err := c.Conn.Read(p[:min(int64(len(p)), c.pass)])
+		c.pass -= int64(n)
+		return n, err
+	}
+	n := copy(p, c.buf[:min(int64(len(c.buf)), c.pass)])
+	c.buf, c.pass = c.buf[n:], c.pass-int64(n)
+	return n, nil
+}
+
+// fill reads more into buf.
+func (c *strictConn) fill() error {
+	if cap(c.buf)-len(c.buf) < 512 {
+		c.buf = append(make([]byte, 0, 2*len(c.buf)+2048), c.buf...)
+	}
+	n, err := c.Conn.Read(c.buf[len(c.buf):cap(c.buf)])
+	c.buf = c.buf[:len(c.buf)+n]
+	if n > 0 {
+		return nil // an error comes again
+	}
+	return err
+}
+
+// fail ends the connection: with a request that stands for the refusal, where one is due.
+func (c *strictConn) fail(err error) {
+	if c.part == partChunk || c.part == partTrailer {
+		c.failed = err
+		return
+	}
+	c.failed, c.refusal = io.EOF, err
+	c.buf = []byte(refusedMethod + " / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n")
+	c.pass = int64(len(c.buf))
+}
+
+// judge judges the lines in buf. It reports whether a part is whole, which then may be passed on with the bytes that it announces.
+func (c *strictConn) judge() (bool, error) {
+	for {
+		n := bytes.IndexByte(c.buf[c.judged:], '\n')
+		if c.judged+n+1 > c.limit || n < 0 && len(c.buf) > c.limit {
+			return false, evidence.Refuse("header_too_large", "the request line and the header have more than the %d bytes that are read", c.limit)
+		}
+		if n < 0 {
+			return false, nil
+		}
+		line, crlf := bytes.CutSuffix(c.buf[c.judged:c.judged+n], []byte("\r"))
+		if !crlf {
+			return false, c.malformed("a line ends without CR")
+		}
+		c.judged += n + 1
+		follows, whole, err := c.line(string(line))
+		if err != nil {
+			return false, err
+		}
+		if whole {
+			c.pass = follows
+			if follows < math.MaxInt64 {
+				c.pass += int64(c.judged)
+			}
+			c.judged = 0
+			return true, nil
+		}
+	}
+}
+
+// line judges one line, without its CRLF. It reports whether the line ends a part, and how many bytes follow that no line is in.
+func (c *strictConn) line(line string) (follows int64, whole bool, err error) {
+	switch c.part {
+	case partRequest:
+		if c.mayBeHTTP2 && line == "PRI * HTTP/2.0" {
+			return math.MaxInt64, true, nil
+		}
+		c.part, c.mayBeHTTP2 = partHeader, false
+		c.head, err = requestLine(line)
+		return 0, false, err
+	case partHeader:
+		if line == "" {
+			return c.endHead()
+		}
+		return 0, false, c.header(line)
+	case partChunk:
+		size, err := chunkSize(line)
+		if size == 0 {
+			c.part = partTrailer
+			return 0, true, err
+		}
+		return size + 2, true, err // with the CRLF after it, which net/http demands
+	default:
+		if line == "" {
+			c.part = partRequest
+			return 0, true, nil
+		}
+		_, _, err := field(line)
+		return 0, false, err
+	}
+}
+
+// malformed is the refusal of what is not in order at this place.
+func (c *strictConn) malformed(why string) error {
+	switch c.part {
+	case partRequest:
+		return evidence.Refuse("request_malformed", "the request line is not that of HTTP/1.1: %s", why)
+	case partChunk:
+		return evidence.Refuse("chunk_malformed", "a chunk of the body is not in order: %s", why)
+	}
+	return evidence.Refuse("header_malformed", "the header is not in order: %s", why)
+}
+
+// requestLine takes a method in capitals, a target in visible ASCII, and HTTP/1.0 or HTTP/1.1, with one space between them.
+func requestLine(line string) (head, error) {
+	method, rest, _ := strings.Cut(line, " ")
+	target, version, _ := strings.Cut(rest, " ")
+	capitals := method != "" && strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
+	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
+	if !capitals || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return head{}, evidence.Refuse("request_malformed", "the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
+	}
+	return h, nil
+}
+
+// validTarget takes what net/http does, in visible ASCII and without a fragment.
+func validTarget(target string, connect bool) bool {
+	if target == "" || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) {
+		return false
+	}
+	if connect && target[0] != '/' {
+		target = "http://" + target // an authority alone
+	}
+	_, err := url.ParseRequestURI(target)
+	return err == nil
+}
+
+// field splits a header line. Its name has no white space around it, its value no control byte but the tab.
+func field(line string) (name, value string, err error) {
+	name, value, ok := strings.Cut(line, ":")
+	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+		return "", "", evidence.Refuse("header_malformed", "the header is not in order: each line is a name, a colon and a value without control bytes")
+	}
+	return strings.ToLower(name), strings.Trim(value, " \t"), nil
+}
+
+// header judges a line of a head.
+func (c *strictConn) header(line string) error {
+	name, value, err := field(line)
+	if err != nil {
+		return err
+	}
+	h := &c.head
+	switch name {
+	case "host":
+		h.hosts++
+		if !httpguts.ValidHostHeader(value) {
+			return evidence.Refuse("host_ambiguous", "the Host %.100q is no host", value)
+		}
+	case "content-length":
+		h.lengths++
+		h.length, err = decimal(value)
+		return err
+	case "transfer-encoding":
+		h.codings++
+		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
+			return evidence.Refuse("framing_ambiguous", "the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
+		}
+	case "expect":
+		if !strings.EqualFold(value, "100-continue") {
+			return evidence.Refuse("expectation_refused", "the request expects %.40q; only 100-continue can be met", value)
+		}
+	}
+	return nil
+}
+
+// endHead judges a head as a whole, and says what follows it.
+func (c *strictConn) endHead() (follows int64, whole bool, err error) {
+	h := c.head
+	switch {
+	case h.hosts > 1 || h.hosts == 0 && !h.http10:
+		return 0, false, evidence.Refuse("host_ambiguous", "the request has %d Host headers instead of one", h.hosts)
+	case h.lengths+h.codings > 1:
+		return 0, false, evidence.Refuse("framing_ambiguous", "the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
+	case h.connect:
+		return math.MaxInt64, true, nil // what follows is the tunnel's
+	case h.chunked:
+		c.part = partChunk
+		return 0, true, nil
+	}
+	c.part = partRequest
+	return h.length, true, nil
+}
+
+// decimal reads a Content-Length in its one spelling.
+func decimal(s string) (n int64, err error) {
+	valid := s != "" && len(s) <= 18 && (s[0] != '0' || s == "0")
+	for _, d := range []byte(s) {
+		valid = valid && d >= '0' && d <= '9'
+		n = n*10 + int64(d-'0')
+	}
+	if !valid {
+		return 0, evidence.Refuse("framing_ambiguous", "the Content-Length %.40q is no number in its usual form", s)
+	}
+	return n, nil
+}
+
+// chunkSize reads the line before a chunk. Extensions have no meaning that anyone agreed on, and are where readers differ.
+func chunkSize(line string) (n int64, err error) {
+	valid := line != "" && len(line) <= 15
+	for _, d := range []byte(line) {
+		valid = valid && isHex(d)
+		n = n<<4 | int64(unhex(d))
+	}
+	if !valid {
+		return 0, evidence.Refuse("chunk_malformed", "the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
+	}
+	return n, nil
+}
+
+// refusedMethod is the method of the request that takes the place of a refused one: no client can send it.
+const refusedMethod = "!"
+
+type strictKey struct{}
+
+// refusing answers the requests that stand for a refused head; others go to next.
+func refusing(o *Options, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != refusedMethod || r.ProtoMajor != 1 {
+			next(w, r)
+			return
+		}
+		c, _ := r.Context().Value(strictKey{}).(*strictConn)
+		refused := r.Clone(r.Context())
+		refused.Method, refused.URL = "", &url.URL{}
+		w.Header().Set("Connection", "close")
+		o.Refuse(w, refused, c.refusal)
+	}
+}

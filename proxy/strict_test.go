@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// readerConn is a connection to read from.
+type readerConn struct {
+	net.Conn
+	io.Reader
+}
+
+func (c readerConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
+
+// FuzzStrict holds the strict reader against net/http: it changes nothing in what it lets through, net/http takes all of that, and both
+// end each message at the same byte.
+func FuzzStrict(f *testing.F) {
+	for _, e := range readCorpus(f) {
+		if e.alpn == "h2" {
+			continue
+		}
+		var text strings.Builder
+		for _, s := range e.steps {
+			if s.kind == '>' {
+				text.WriteString(s.text)
+			}
+		}
+		f.Add([]byte(text.String()), false)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, slow bool) {
+		var in io.Reader = bytes.NewReader(raw)
+		if slow {
+			in = iotest.OneByteReader(in)
+		}
+		c := &strictConn{Conn: readerConn{Reader: in}, limit: 1 << 12}
+		var passed bytes.Buffer
+		r := bufio.NewReader(io.TeeReader(c, &passed))
+		for {
+			before := c.refusal
+			req, err := http.ReadRequest(r)
+			if err == nil && req.Method == refusedMethod {
+				if c.refusal == nil || before != nil {
+					t.Fatal("a client's request stands for a refused one")
+				}
+				var refusal *evidence.Refusal
+				if !errors.As(c.refusal, &refusal) {
+					t.Fatalf("the refusal %v has no code", c.refusal)
+				}
+				return
+			}
+			if err == nil && req.Method == http.MethodConnect {
+				return
+			}
+			if err == nil {
+				_, err = io.Copy(io.Discard, req.Body)
+			}
+			if err != nil && !allowedEnd(err, passed.String()) {
+				t.Fatalf("net/http does not take what passed: %v", err)
+			}
+			if !bytes.HasPrefix(raw, passed.Bytes()) && c.refusal == nil {
+				t.Fatalf("%q was changed to %q", raw, passed.Bytes())
+			}
+			if err != nil {
+				return
+			}
+			// Between messages net/http has read what the strict reader calls whole, and not a byte more of anything else.
+			if int64(r.Buffered()) == 0 && c.pass != 0 {
+				t.Fatalf("net/http ends a message %d bytes before the strict reader does", c.pass)
+			}
+		}
+	})
+}
+
+// allowedEnd reports whether reading may end so: the input ended, the refusal of a body, or a chunk whose data is not followed by CRLF,
+// which is left to net/http.
+func allowedEnd(err error, passed string) bool {
+	var refusal *evidence.Refusal
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &refusal) || err.Error() == "malformed chunked encoding" && passed != ""
+}
+
+// A deadline in the middle of a head, which net/http sets when it stops waiting for the next request, loses nothing.
+func TestStrictSurvivesADeadline(t *testing.T) {
+	head := "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+	c := &strictConn{limit: 100, Conn: readerConn{Reader: iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(head)))}}
+	if _, err := c.Read(make([]byte, 10)); !errors.Is(err, iotest.ErrTimeout) {
+		t.Fatalf("got %v", err)
+	}
+	if all, err := io.ReadAll(c); err != nil || string(all) != head {
+		t.Errorf("got %q, %v", all, err)
+	}
+}
