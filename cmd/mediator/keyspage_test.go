@@ -1,0 +1,159 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+)
+
+// section is one heading of a page with its commands and its YAML, as they are written.
+type section struct {
+	title          string
+	commands, yaml []string
+}
+
+// readPage reads the sections of a page: lines that begin with four spaces outside of fenced blocks are commands.
+func readPage(t *testing.T, path string) []section {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	sections := []section{{}}
+	fenced, going := false, false
+	for line := range strings.Lines(string(raw)) {
+		s := &sections[len(sections)-1]
+		command, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			if fenced = !fenced; fenced {
+				s.yaml = append(s.yaml, "")
+			}
+		case fenced:
+			s.yaml[len(s.yaml)-1] += line
+		case strings.HasPrefix(line, "#"):
+			sections = append(sections, section{title: strings.TrimSpace(strings.TrimLeft(line, "#"))})
+		case indented && going:
+			s.commands[len(s.commands)-1] += command
+		case indented:
+			s.commands = append(s.commands, command)
+		}
+		going = indented && strings.HasSuffix(line, "\\\n")
+	}
+	return sections
+}
+
+// TestKeysPage runs docs/operations/keys.md as it is written, from an empty Vault to the audit, with a shell, Vault's own command line and
+// the three processes. Only where Vault and the processes are is put in.
+func TestKeysPage(t *testing.T) {
+	v := vaulttest.New(t)
+	v.Kubernetes(t)
+	vault, err := vaulttest.Binary()
+	must(t, err)
+	configs, err := filepath.Abs("../../configs")
+	must(t, err)
+
+	var custody string
+	r := prepareRig(t, []string{plainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, manyPosts)
+	bin := t.TempDir()
+	self, err := os.Executable()
+	must(t, err)
+	for link, to := range map[string]string{
+		filepath.Join(bin, "mediator"): self, filepath.Join(bin, "vault"): vault, filepath.Join(r.dir, "configs"): configs,
+		filepath.Join(r.dir, "run", "admin.sock"): filepath.Join(r.dir, "run", "serve.sock"),
+	} {
+		must(t, os.Symlink(to, link))
+	}
+	ca, err := os.ReadFile(v.CAFile)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(r.dir, "vault-ca.pem"), ca, 0o600))
+	must(t, os.WriteFile(filepath.Join(r.dir, "admin-token"), []byte(v.Token), 0o600))
+	here := strings.NewReplacer("https://vault.example:8200", v.Address, "/run/mediator/", filepath.Join(r.dir, "run")+"/", "/var/log/vault/", r.dir+"/")
+
+	start := func(command string) (*exec.Cmd, *strings.Builder) {
+		t.Helper()
+		var out strings.Builder
+		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
+		cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, &out, &out
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+demoToken, "SSL_CERT_FILE="+v.CAFile)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+		must(t, cmd.Start())
+		return cmd, &out
+	}
+	run := func(command string) string {
+		t.Helper()
+		cmd, out := start(command)
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return out.String()
+	}
+	// startProcesses is what docs/operations/running.md says, with the page's custody in each configuration.
+	startProcesses := func() {
+		t.Helper()
+		for _, name := range []string{serveFile, triggerFile, controlFile} {
+			path := filepath.Join(r.dir, name)
+			raw, err := os.ReadFile(path)
+			must(t, err)
+			must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), "custody: {type: memory}\n", here.Replace(custody), 1)), 0o600))
+		}
+		s := &stack{dir: r.dir, registry: func() {}}
+		_, err := s.pin()
+		must(t, err)
+		run(`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
+			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
+		r.stack = s
+		t.Cleanup(s.stop)
+		for _, p := range []struct{ name, config string }{{"trigger", triggerFile}, {"control", controlFile}, {"serve", serveFile}} {
+			must(t, s.start(p.name, p.config))
+		}
+		for _, p := range s.processes {
+			must(t, s.await(t.Context(), p, "/healthz"))
+		}
+	}
+	must(t, os.Mkdir(filepath.Join(r.dir, "keys"), 0o700))
+
+	want := map[string]string{ // something that a section's commands have to say
+		"Bootstrap": "mediator-request_proof", "Certify": "44 controls", "Rotate": "versions of request-proof-key before 2 are retired",
+		"Revoke": "key runtime-key:v1 until", "Audit": `"kid": "request-proof-key:v2"`,
+	}
+	for _, s := range readPage(t, "../../docs/operations/keys.md") {
+		said := ""
+		for _, command := range s.commands {
+			if strings.Contains(command, "--watch") {
+				cmd, out := start(command)
+				t.Cleanup(func() {
+					_ = cmd.Process.Signal(syscall.SIGTERM)
+					_ = cmd.Wait()
+					t.Logf("the registry:\n%s", out)
+				})
+				for _, p := range r.stack.processes {
+					must(t, r.stack.await(t.Context(), p, "/readyz"))
+				}
+				continue
+			}
+			out := run(command)
+			t.Logf("%s: %s%s", s.title, command, out)
+			said += out
+		}
+		if s.title == "AppRole" {
+			for _, y := range s.yaml {
+				custody += y
+			}
+			startProcesses()
+		}
+		if text, ok := want[s.title]; ok && !strings.Contains(said, text) {
+			t.Errorf("%s: said\n%s\nwithout %q", s.title, said, text)
+		}
+		if r.stack != nil && r.stack.processes != nil && s.title != "AppRole" && len(s.commands) > 0 && s.title != "Kubernetes" && s.title != "API credentials" {
+			a := (&vaultRig{rig: r}).openAgent(t)
+			took := until(t, time.Minute, "a post after "+s.title, func() bool { return a.post().code == "" })
+			t.Logf("%s: a post goes out after %s", s.title, took.Round(time.Millisecond))
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// manyPosts lets one event pay for many posts.
+func manyPosts(file string) string {
+	return strings.Replace(file, "maxAge: "+demoMaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+}
+
+// asOwner runs a command of the keys' owner.
+func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(token, []byte(v.vault.Token), 0o600))
+	status, out, said := invoke(t, append(slices.Clone(args), "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
+	if status != 0 {
+		t.Fatalf("%v: status %d: %s%s", args, status, out, said)
+	}
+	return out
+}
+
+// kids returns the keys that signed the artifacts of the newest forwarded post.
+func (v *vaultRig) kids(t *testing.T) map[string]string {
+	t.Helper()
+	var posts []ledger.Post
+	must(t, getJSON(t.Context(), v.stack.admin(), "/v1/posts?limit=1&flow=post&state=forwarded", &posts))
+	kids := make(map[string]string)
+	for _, a := range posts[0].Artifacts {
+		kids[evidence.KeyName(evidence.KeyIDOf(a.Token))] = evidence.KeyIDOf(a.Token)
+	}
+	return kids
+}
+
+// TestVaultRotation rotates keys twenty times, once a second, while agents post: by the command and behind the mediator's back, each key in
+// turn and one of them every time. No post is lost, and soon afterwards every artifact is signed with the newest version of its key.
+func TestVaultRotation(t *testing.T) {
+	v := newVaultRig(t, manyPosts)
+	var wait sync.WaitGroup
+	var posts atomic.Int64
+	done := make(chan struct{})
+	for range 4 {
+		a := v.openAgent(t)
+		wait.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if o := a.post(); o.code != "" {
+					t.Errorf("a post is lost: %+v", o)
+					return
+				}
+				posts.Add(1)
+			}
+		})
+	}
+	var all []string
+	for _, r := range bootstrap.Roles {
+		all = append(all, r.Key)
+	}
+	newest := map[string]int{}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for i := range 20 {
+		for _, key := range []string{"request-proof-key", all[i%len(all)]} {
+			newest[key]++
+			if i%2 == 0 {
+				v.asOwner(t, "keys", "rotate", key)
+			} else {
+				v.vault.Write(t, "transit/keys/"+key+"/rotate", nil)
+			}
+		}
+		<-tick.C
+	}
+	took := until(t, time.Minute, "signatures with the newest versions", func() bool {
+		kids := v.kids(t)
+		for key, n := range newest {
+			if kids[key] != fmt.Sprintf("%s:v%d", key, n+1) {
+				return false
+			}
+		}
+		return true
+	})
+	close(done)
+	wait.Wait()
+	t.Logf("%d posts; every artifact is signed with the newest version of its key %s after the last second", posts.Load(), took.Round(time.Millisecond))
+	if n := v.posts.Load(); n != posts.Load() {
+		t.Errorf("%d posts arrived, and agents saw %d answers", n, posts.Load())
+	}
+
+	// The certificates and the JWKS have followed by themselves.
+	for _, at := range []string{"trigger", "control", "serve"} {
+		_, out, _ := invoke(t, "keys", "jwks", "--from", "unix:"+v.stack.socket(at))
+		for key, n := range newest {
+			if kid := fmt.Sprintf(`"%s:v%d"`, key, n+1); strings.Contains(out, `"`+key+`:v1"`) && !strings.Contains(out, kid) {
+				t.Errorf("the keys of %s are without %s", at, kid)
+			}
+		}
+	}
+}
+
+// TestVaultRetireNow: a version that may be in wrong hands is retired. What it has signed is refused (in about half a second: a
+// loaded machine may take longer), the record shows what that is, and posts go on with the next version.
+func TestVaultRetireNow(t *testing.T) {
+	v := newVaultRig(t, manyPosts)
+	a := v.openAgent(t)
+	for range 3 {
+		if o := a.post(); o.code != "" {
+			t.Fatalf("%+v", o)
+		}
+	}
+	var posts []ledger.Post
+	must(t, getJSON(t.Context(), v.stack.admin(), "/v1/posts?limit=1&flow=post", &posts))
+	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })
+	token := posts[0].Artifacts[i].Token
+	roots, err := readRoots(filepath.Join(v.dir, registryFile), filepath.Join(v.dir, auditorFile))
+	must(t, err)
+	verify := func() error {
+		b, _, err := readBundle(filepath.Join(v.dir, bundleFile))
+		must(t, err)
+		trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
+		must(t, err)
+		verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return posts[0].Started }, Skew: time.Minute})
+		must(t, err)
+		_, err = evidence.Open(verifier, evidence.RuntimeAttestationKind, token, evidence.Expected{})
+		return err
+	}
+	if err := verify(); err != nil && codeOf(err) == " (key_retired)" {
+		t.Fatal(err)
+	}
+
+	out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire")
+	if !strings.Contains(out, "runtime-key:v2 is there") || !strings.Contains(out, "versions of runtime-key before 2 are retired") {
+		t.Errorf("said %s", out)
+	}
+	refused := until(t, 20*time.Second, "the refusal of what the retired version has signed", func() bool {
+		var r *evidence.Refusal
+		return errors.As(verify(), &r) && r.Code() == "key_retired"
+	})
+	again := until(t, 20*time.Second, "a post with the next version", func() bool { return a.post().code == "" })
+	t.Logf("refused after %s; a post went out %s later", refused.Round(time.Millisecond), again.Round(time.Millisecond))
+	if kid := v.kids(t)["runtime-key"]; kid != "runtime-key:v2" {
+		t.Errorf("signed with %s", kid)
+	}
+
+	for key, want := range map[string]int{"runtime-key:v1": 3, "runtime-key:v2": 1, "runtime-key": 4, "runtime-key:v3": 0} {
+		_, out, said := invoke(t, "posts", "list", "--admin", v.stack.admin(), "--key", key, "--state", "forwarded")
+		if got := strings.Count(out, "POST"); got != want {
+			t.Errorf("%d posts with an artifact of %s, want %d: %s%s", got, key, want, out, said)
+		}
+	}
+}
