@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"github.com/actionproof/mediator/internal/failpoint"
 )
 
 const (
@@ -196,6 +198,7 @@ func (d *DB) commit(batch []*pending) (rest []*pending) {
 		answer(batch, Unavailable("begin", err))
 		return nil
 	}
+	failpoint.Reach("ledger begun")
 	g := group{tx, tx.Stmt(d.savepoint), tx.Stmt(d.release), tx.Stmt(d.undo)}
 	stored := make([]*pending, 0, len(batch))
 	for i, p := range batch {
@@ -215,10 +218,12 @@ func (d *DB) commit(batch []*pending) (rest []*pending) {
 			return batch[i+1:]
 		}
 	}
+	failpoint.Reach("ledger written")
 	if err := tx.Commit(); err != nil { // the driver has rolled back
 		answer(stored, Unavailable("commit", err))
 		return nil
 	}
+	failpoint.Reach("ledger committed")
 	answer(stored, nil)
 	return nil
 }

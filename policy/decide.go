@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -76,6 +77,7 @@ func (e *Engine) decide(ctx context.Context, r Request) (d Decision, rule string
 	if err != nil {
 		return d, "", err
 	}
+	failpoint.Reach("allowed")
 	d, err = e.sign(ctx, r, origin, rule)
 	return d, rule, err
 }
@@ -104,6 +106,7 @@ func (e *Engine) sign(ctx context.Context, r Request, o evidence.TriggerOriginPr
 	if err != nil {
 		return Decision{}, err
 	}
+	failpoint.Reach("decided")
 	grantToken, grant, err := e.grant.Sign(ctx, evidence.ActionGrant{
 		Actions: []string{b.Action}, BindingHashes: []string{bindingHash}, ContentHashes: []string{b.ContentHash}, EnvironmentHash: r.EnvironmentHash,
 		OriginEvidenceHashes: []string{o.EvidenceHash}, OriginEvidenceIDs: []string{o.EvidenceID}, OriginVerificationMethods: []string{o.VerificationMethod},
@@ -117,5 +120,6 @@ func (e *Engine) sign(ctx context.Context, r Request, o evidence.TriggerOriginPr
 	if decision.Issuer == grant.Issuer || evidence.KeyName(evidence.KeyIDOf(token)) == evidence.KeyName(evidence.KeyIDOf(grantToken)) {
 		return Decision{}, evidence.Refuse("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
 	}
+	failpoint.Reach("granted")
 	return Decision{PolicyDecision: token, Grant: grantToken}, nil
 }

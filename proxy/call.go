@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/problem"
 )
@@ -93,6 +94,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Step)
 	defer cancel()
 	err := p.leave(ctx, c)
+	failpoint.Reach("recorded")
 	log := p.o.Log.Info
 	if err != nil {
 		log = p.o.Log.Error

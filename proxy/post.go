@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -64,6 +65,7 @@ func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Sess
 			return err
 		}
 		c.step(step.name)
+		failpoint.Reach(step.name)
 	}
 	return p.forward(ctx, t, w) // 10
 }
@@ -300,7 +302,10 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Forward)
 	defer cancel()
 	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		connected.Store(true)
+		failpoint.Reach("connected")
+	}})
 
 	stripProtocolHeaders(t.r.Header)
 	out := forwardRequest(t.r.WithContext(ctx), t.target, t.content.reader())
@@ -321,6 +326,7 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 		}
 		return classifyError(err)
 	}
+	failpoint.Reach("answered")
 	defer resp.Body.Close()
 	t.post.State, t.post.Status, t.answered = ledger.StateForwarded, resp.StatusCode, true
 	t.credential.answered(resp.StatusCode)
@@ -328,5 +334,6 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 	n, err := relayResponse(w, resp)
 	t.post.BytesIn = n
 	t.step("relay")
+	failpoint.Reach("relayed")
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
 )
 
 // maxWait bounds how long a claim waits.
@@ -64,6 +65,7 @@ func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 		}
 		return Event{}, evidence.Refuse("event_none", "the caller went away")
 	}
+	failpoint.Reach("claimed")
 	s.o.Log.Info("event claimed", zap.String("event", e.ID), zap.String("runtime", e.ClaimedBy))
 	s.known.put(e)
 	return e, nil

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/problem"
 )
 
@@ -58,6 +59,7 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, err
 	if err != nil {
 		return accepted{}, err
 	}
+	failpoint.Reach("delivered")
 	var id string
 	var fresh bool
 	if class == ignored {
@@ -69,5 +71,6 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, err
 	if err != nil {
 		return accepted{}, err
 	}
+	failpoint.Reach("kept")
 	return accepted{EventID: id, Duplicate: !fresh, Ignored: id == ""}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
 )
 
 // Evidence are the two artifacts for one event and one binding.
@@ -42,9 +43,11 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 		}
 		s.known.put(e)
 	}
+	failpoint.Reach("asked")
 	if err := s.store.spend(ctx, e.ID, b.Action, binding, s.o.Budget, now); err != nil {
 		return Evidence{}, err
 	}
+	failpoint.Reach("spent")
 	signed, err := s.sign(ctx, e, binding)
 	if err != nil {
 		s.giveBack(ctx, e.ID, b.Action, binding)
@@ -73,6 +76,7 @@ func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, 
 	if err != nil {
 		return Evidence{}, err
 	}
+	failpoint.Reach("origin proven")
 	receipt, _, err := s.o.Receipt.Sign(ctx, evidence.TriggerReceipt{
 		Kind: e.Kind, Source: e.Source, EventID: e.ID, PayloadHash: e.PayloadHash, BindingHash: binding,
 		HumanInitiated: e.HumanInitiated, OriginProofHash: evidence.HashToken(proof),
@@ -80,6 +84,7 @@ func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, 
 	if err != nil {
 		return Evidence{}, err
 	}
+	failpoint.Reach("receipt signed")
 	return Evidence{OriginProof: proof, TriggerReceipt: receipt}, nil
 }
 

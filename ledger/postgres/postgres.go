@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -125,12 +126,15 @@ func (l *Ledger) write(ctx context.Context, do func(context.Context, *sql.Tx) er
 		return ledger.Unavailable("begin", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+	failpoint.Reach("ledger begun")
 	if err := do(bounded, tx); err != nil {
 		return err
 	}
+	failpoint.Reach("ledger written")
 	if err := tx.Commit(); err != nil {
 		return ledger.Unavailable("commit", err)
 	}
+	failpoint.Reach("ledger committed")
 	return nil
 }
 

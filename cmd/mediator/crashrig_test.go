@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// crashRules let the agent post to a path of its own in each play.
+const crashRules = `
+actions:
+  - name: post
+    match: {url: "https://PLAIN/posts/{play}", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    maxBody: 4194304
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// crashRig is a deployment of real processes, of a build with failpoints, in front of an upstream that notes what arrives.
+type crashRig struct {
+	*demo
+	dsn string // of the ledger; empty for a file
+
+	supervisor *exec.Cmd
+	said       *bytes.Buffer // by the supervisor on standard error
+
+	mu   sync.Mutex                               // guards sent and hold
+	sent map[string]int                           // how many posts arrived for each path
+	hold func(*http.Request, http.ResponseWriter) // what the upstream does instead of answering
+}
+
+// buildWithFailpoints builds the program as a release is built, but for the tag.
+func buildWithFailpoints(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "mediator")
+	build := exec.Command("go", "build", "-tags", "failpoint", "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return binary
+}
+
+// newCrashRig prepares a deployment and starts it. dsn names its ledger's database, or is empty for a file.
+func newCrashRig(t *testing.T, binary, dsn string) *crashRig {
+	t.Helper()
+	r := &crashRig{demo: &demo{dir: t.TempDir(), self: binary, direct: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
+	r.stack = &stack{dir: r.dir} // for the paths of its sockets
+	var err error
+	for _, at := range []*string{&r.listen, &r.hooks, &r.awareAddr} {
+		if *at, err = freeAddress(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeDemoCertificates(r.dir, plainHost); err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.LoadX509KeyPair(filepath.Join(r.dir, "api.pem"), filepath.Join(r.dir, "api.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream := httptest.NewUnstartedServer(r)
+	upstream.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	upstream.StartTLS()
+	t.Cleanup(upstream.Close)
+	r.plainAddr = upstream.Listener.Addr().String()
+	rules := crashRules
+	if dsn != "" {
+		rules += "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
+	}
+	files := r.files(rules)
+	for name, raw := range files { // a play chooses the next write of the trigger service: nothing else may write there
+		files[name] = bytes.Replace(raw, []byte("@every 1s"), []byte("@every 1h"), 1)
+	}
+	err = errors.Join(prepareDir(r.dir, files), writeAbsent(filepath.Join(r.dir, "secrets", "ledger-dsn"), []byte(dsn)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.start(t)
+	t.Cleanup(func() {
+		if r.supervisor != nil {
+			_ = r.supervisor.Process.Signal(syscall.SIGTERM)
+			_ = r.supervisor.Wait()
+		}
+	})
+	return r
+}
+
+// start starts all processes, as mediator dev does, and returns when they are ready.
+func (r *crashRig) start(t *testing.T) {
+	t.Helper()
+	r.said = &bytes.Buffer{}
+	r.supervisor = exec.Command(r.self, "dev", "--dir", r.dir)
+	r.supervisor.Env = append(os.Environ(), "MEDIATOR_FAILPOINT="+r.failpoint())
+	r.supervisor.Stderr = r.said
+	r.supervisor.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	out, err := r.supervisor.StdoutPipe()
+	if err := errors.Join(err, r.supervisor.Start()); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready") {
+		t.Fatalf("the deployment does not start: %s %v", lines.Text(), r.supervisor.Wait())
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+}
+
+// crashed waits until a process has been killed, and with it its deployment has ended.
+func (r *crashRig) crashed(t *testing.T, process string) {
+	t.Helper()
+	deadline := time.AfterFunc(time.Minute, func() { _ = r.supervisor.Process.Kill() })
+	defer deadline.Stop()
+	_ = r.supervisor.Wait()
+	r.supervisor = nil
+	if want := "mediator " + process + " ended (signal: killed"; !strings.Contains(r.said.String(), want) {
+		t.Fatalf("the deployment ended otherwise than by a crash of %s: %s", process, r.said)
+	}
+}
+
+func (r *crashRig) failpoint() string { return filepath.Join(r.dir, "failpoint") }
+
+// arm ends a process at the last of these points, once it has passed the others in this order.
+func (r *crashRig) arm(t *testing.T, process string, points ...string) {
+	t.Helper()
+	if err := os.WriteFile(r.failpoint(), []byte(process+": "+strings.Join(points, "\n"+process+": ")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill kills a process of the deployment.
+func (r *crashRig) kill(t *testing.T, name string) {
+	parent := r.supervisor.Process.Pid
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, task := range tasks {
+		raw, _ := os.ReadFile(task) // a thread may have ended
+		for _, child := range strings.Fields(string(raw)) {
+			args, _ := os.ReadFile("/proc/" + child + "/cmdline")
+			if pid, err := strconv.Atoi(child); err == nil && bytes.Contains(args, []byte("\x00"+name+"\x00")) {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	}
+	t.Errorf("there is no process %s", name)
+}
+
+// ServeHTTP is the upstream.
+func (r *crashRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	r.sent[req.URL.Path]++
+	hold := r.hold
+	r.mu.Unlock()
+	if hold != nil {
+		hold(req, w)
+		return
+	}
+	_, _ = io.Copy(io.Discard, req.Body)
+	w.WriteHeader(http.StatusCreated)
+}
+
+// arrived returns how many posts arrived for a path.
+func (r *crashRig) arrived(path string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent[path]
+}
+
+// open opens a session for an event.
+func (r *crashRig) open(ctx context.Context, event string) (s sessionOpened, err error) {
+	err = callJSON(ctx, r.stack.admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s)
+	return s, err
+}
+
+// agentOf is a client whose calls go through the proxy, in a session.
+func (r *crashRig) agentOf(t *testing.T, s sessionOpened) *http.Client {
+	t.Helper()
+	proxy, err := url.Parse(s.ProxyURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(s.CAFile)
+	pool := x509.NewCertPool()
+	if err != nil || !pool.AppendCertsFromPEM(raw) {
+		t.Fatalf("no CA: %v", err)
+	}
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		Proxy: http.ProxyURL(proxy), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+	}}
+}
+
+// records returns the records of an event's calls.
+func (r *crashRig) records(t *testing.T, event string) []ledger.Post {
+	t.Helper()
+	var all, ours []ledger.Post
+	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000", &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Event == event {
+			ours = append(ours, p)
+		}
+	}
+	return ours
+}
+
+// consumed counts the single-use keys that the ledger holds as used.
+func (r *crashRig) consumed(t *testing.T) (n int) {
+	t.Helper()
+	driver, dsn, table := "sqlite", "file:"+filepath.Join(r.dir, "state", "ledger.db")+"?mode=ro", "consumed"
+	if r.dsn != "" {
+		driver, dsn, table = "pgx", r.dsn, "actionproof.consumed"
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(`SELECT count(*) FROM ` + table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,16 @@
+//go:build failpoint
+
+package main
+
+import (
+	"os"
+
+	"github.com/actionproof/mediator/internal/failpoint"
+)
+
+// init lets a test end this process where it likes: MEDIATOR_FAILPOINT names the file that says where.
+func init() {
+	if len(os.Args) > 1 {
+		failpoint.Arm(os.Args[1], os.Getenv("MEDIATOR_FAILPOINT"))
+	}
+}
