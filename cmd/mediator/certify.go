@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +19,7 @@ type registryFlags struct {
 
 func (r *registryFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&r.keyFile, "registry-key", "", "the registry's private JWK (required)")
+	f.StringVar(&r.keyFile, "registry-key", "", "the registry's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&r.issuer, "issuer", "key-registry", "iss of what is signed")
 	f.StringVar(&r.audience, "audience", "", "aud of what is signed: the APIs that verify (required)")
 	f.StringVar(&r.bundle, "bundle", "trust.json", "the trust bundle to write")
@@ -26,9 +28,9 @@ func (r *registryFlags) add(c *cobra.Command) {
 	required(c, "audience")
 }
 
-// registry is the key registry that the flags name.
-func (r *registryFlags) registry() (*registry, error) {
-	key, err := readRootKey(r.keyFile)
+// registry is the key registry that the flags name. Its caller closes its key.
+func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*registry, error) {
+	key, err := openRootKey(ctx, r.keyFile, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +52,11 @@ but what is signed now, so a version that is no longer published is retired. A r
 
 With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			registry, err := r.registry()
+			registry, err := r.registry(c.Context(), c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			defer registry.key.Close()
 			say := declared{!notAgent, !notUsers}
 			p, err := readPublished(c.Context(), from)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -157,7 +158,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
 			// What has expired does not stay.
-			registry, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), bundle: d.bundle}).registry()
+			registry, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), bundle: d.bundle}).registry(t.Context(), io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}

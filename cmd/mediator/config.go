@@ -195,6 +195,19 @@ type pkcs11Config struct {
 	Hardware bool `yaml:"hardware"`
 }
 
+// rootKeyConfig names a root key that Vault or a PKCS #11 token holds.
+type rootKeyConfig struct {
+	// Purpose is signer_certificate for the key registry's key and deployment_certificate for the auditor's; {role} in custody.vault.auth
+	// stands for it. Required.
+	Purpose string `yaml:"purpose"`
+	// Key is the name of the key, without a version. Required.
+	Key string `yaml:"key"`
+	// Version is the one that is pinned: what another version signs is refused by everyone. Default 1.
+	Version int `yaml:"version"`
+	// Custody says where the key is; its type is vault or pkcs11. Required.
+	Custody custodyConfig `yaml:"custody"`
+}
+
 // keyConfig is one signing role.
 type keyConfig struct {
 	// Key is the name of the key, without a version. Required.

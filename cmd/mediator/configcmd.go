@@ -23,6 +23,7 @@ var configKinds = []struct {
 	{"sidecar (mediator serve)", "runtime:", func(path string, _ []byte) error { _, err := loadSidecar(path); return err }},
 	{"trigger service (mediator trigger)", "sources:", func(path string, _ []byte) error { _, err := loadTrigger(path); return err }},
 	{"control plane (mediator control)", "policy:", func(path string, _ []byte) error { _, err := loadControl(path); return err }},
+	{"root key", "purpose:", checkRootKey},
 	{"policy file", "rules:", func(_ string, raw []byte) error { _, err := policy.ParseRules(raw); return err }},
 	{"deployment manifest", "deploymentId:", checkManifest},
 }
@@ -34,6 +35,14 @@ func checkManifest(_ string, raw []byte) error {
 	}
 	_, err = m.Strict()
 	return err
+}
+
+func checkRootKey(path string, _ []byte) error {
+	l, err := load[rootKeyConfig](path)
+	if err != nil {
+		return err
+	}
+	return l.T.check().err(path)
 }
 
 func configCheck() *cobra.Command {

@@ -72,10 +72,11 @@ func deploymentCertify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			auditor, err := readRootKey(keyFile)
+			auditor, err := openRootKey(c.Context(), keyFile, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			defer auditor.Close()
 			token, err := policy.Certify(c.Context(), auditor, m, auditor.options(signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now}))
 			if err != nil {
 				return err
@@ -91,7 +92,7 @@ func deploymentCertify() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&keyFile, "auditor-key", "", "the auditor's private JWK (required)")
+	f.StringVar(&keyFile, "auditor-key", "", "the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&issuer, "issuer", "deployment-auditor", "iss of the certificate")
 	f.StringVar(&audience, "audience", "", "aud of the certificate: the APIs that verify (required)")
 	f.StringVar(&bundleFile, "bundle", "trust.json", "the trust bundle to write")

@@ -111,14 +111,18 @@ func keysJWKSCommand() *cobra.Command {
 }
 
 func keysRootCommand() *cobra.Command {
-	var name, out string
+	var name, out, held string
 	var postQuantum bool
 	c := &cobra.Command{
 		Use: "root --name NAME --out DIR", Short: "Make a root key of the security team: the registry's or the auditor's", Args: noArgs,
 		Long: `Makes an Ed25519 key for the key registry or the deployment auditor: DIR/NAME.key.jwk (private, mode 0600, to be kept away from
 where agents run) and DIR/NAME.jwk (public, which every process and every API pins). With --post-quantum both files hold an
-ML-DSA-65 key too: the root then signs twice, and whoever pins the public file demands both signatures.`,
+ML-DSA-65 key too: the root then signs twice, and whoever pins the public file demands both signatures.
+With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if held != "" {
+				return pinRoot(c, held, filepath.Join(out, name+".jwk"))
+			}
 			key, secret, err := generateRoot(name, postQuantum)
 			if err != nil {
 				return err
@@ -140,8 +144,31 @@ ML-DSA-65 key too: the root then signs twice, and whoever pins the public file d
 	c.Flags().StringVar(&name, "name", "", "name of the key, such as registry or auditor (required)")
 	c.Flags().StringVar(&out, "out", ".", "folder for the two files")
 	c.Flags().BoolVar(&postQuantum, "post-quantum", false, "make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
+	c.Flags().StringVar(&held, "root-key", "", "a .yaml file that names a key in Vault or in a token")
+	c.MarkFlagsMutuallyExclusive("root-key", "post-quantum")
 	required(c, "name")
 	return c
+}
+
+// pinRoot writes the public file of a root key that a custody holds.
+func pinRoot(c *cobra.Command, held, path string) error {
+	if filepath.Ext(held) != ".yaml" {
+		return usagef("--root-key takes a .yaml file that names a key in Vault or in a token")
+	}
+	key, err := openRootKey(c.Context(), held, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer key.Close()
+	public, err := key.jwk()
+	if err != nil {
+		return err
+	}
+	if err := writeNew(path, public, 0o644); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "wrote %s to %s; pin it\n", key.version.KeyID(), path)
+	return err
 }
 
 // readManifestFile reads a manifest without judging it.

@@ -56,7 +56,7 @@ func configDocs() (map[string][]optionDoc, error) {
 
 func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
 
-// configRoots are the three configuration files.
+// configRoots are the configuration files.
 var configRoots = []struct {
 	name, title string
 	t           reflect.Type
@@ -64,6 +64,7 @@ var configRoots = []struct {
 	{"serve", "The sidecar: `mediator serve`", reflect.TypeFor[serveConfig]()},
 	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[triggerConfig]()},
 	{"control", "The control plane: `mediator control`", reflect.TypeFor[controlConfig]()},
+	{"root", "A root key in Vault or in a token: `--registry-key`, `--auditor-key`", reflect.TypeFor[rootKeyConfig]()},
 }
 
 // writeReference writes docs/configuration.md.
@@ -76,7 +77,7 @@ func writeReference(w io.Writer) error {
 
 Made from the configuration types by `+"`make docs`"+`; do not edit it by hand. The files are YAML, read strictly: an unknown key, a key
 twice or a second document is an error with its line. `+"`mediator config check FILE`"+` reads a file as the process would;
-`+"`mediator config schema serve|trigger|control`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
+`+"`mediator config schema serve|trigger|control|root`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
 Durations are written like 15s. Complete examples are in [configs](../configs).
 `)
 	for _, root := range configRoots {
@@ -128,7 +129,7 @@ func flatFields(t reflect.Type) []flatField {
 
 func configSchema() *cobra.Command {
 	return &cobra.Command{
-		Use: "schema serve|trigger|control", Short: "Print the JSON Schema of a configuration file", Args: exactArgs(1, "one of serve, trigger, control"),
+		Use: "schema serve|trigger|control|root", Short: "Print the JSON Schema of a configuration file", Args: exactArgs(1, "one of serve, trigger, control, root"),
 		RunE: func(c *cobra.Command, args []string) error {
 			options, err := configDocs()
 			if err != nil {
@@ -141,7 +142,7 @@ func configSchema() *cobra.Command {
 					return printJSON(c.OutOrStdout(), s)
 				}
 			}
-			return usagef("%q is none of serve, trigger, control", args[0])
+			return usagef("%q is none of serve, trigger, control, root", args[0])
 		},
 	}
 }

@@ -45,10 +45,11 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 			if len(keys)+len(artifacts) > 0 && reason == "" {
 				return usagef("say why, with --reason: it is shown with each refusal")
 			}
-			registry, err := r.registry()
+			registry, err := r.registry(c.Context(), c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			defer registry.key.Close()
 			var add []evidence.Revocation
 			for _, ids := range []struct {
 				kind string

@@ -23,6 +23,7 @@ import (
 type rootKey struct {
 	version custody.Version
 	second  *postQuantumKey // nil where the root has an Ed25519 key alone
+	ring    keyring         // what holds the key; nil where a file does
 }
 
 var _ signer.Key = rootKey{}
@@ -30,8 +31,10 @@ var _ signer.Key = rootKey{}
 // Current returns the key's only version.
 func (k rootKey) Current(context.Context) (custody.Version, error) { return k.version, nil }
 
-// Properties says that a root key is in a file, and so can be copied. Its artifacts make no claim about it.
-func (rootKey) Properties() custody.Properties { return custody.Properties{Exportable: true} }
+// Properties says that a root key in a file can be copied. Its artifacts make no claim about it.
+func (k rootKey) Properties() custody.Properties {
+	return custody.Properties{Exportable: k.ring == nil}
+}
 
 // options completes o: a root that has a post-quantum key signs twice.
 func (k rootKey) options(o signer.Options) signer.Options {

@@ -1,6 +1,6 @@
 # What the deployment auditor may do in Vault: read its own key's public versions, and sign with them.
-path "transit/keys/auditor-key" { capabilities = ["read"] }
-path "transit/sign/auditor-key" { capabilities = ["update"] }
+path "transit/keys/auditor" { capabilities = ["read"] }
+path "transit/sign/auditor" { capabilities = ["update"] }
 
 # Its token may look at itself, renew itself and give itself back; it comes without Vault's default policy.
 path "auth/token/lookup-self" { capabilities = ["read"] }

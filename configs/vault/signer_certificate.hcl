@@ -1,6 +1,6 @@
 # What the key registry may do in Vault: read its own key's public versions, and sign with them.
-path "transit/keys/registry-key" { capabilities = ["read"] }
-path "transit/sign/registry-key" { capabilities = ["update"] }
+path "transit/keys/registry" { capabilities = ["read"] }
+path "transit/sign/registry" { capabilities = ["update"] }
 
 # Its token may look at itself, renew itself and give itself back; it comes without Vault's default policy.
 path "auth/token/lookup-self" { capabilities = ["read"] }

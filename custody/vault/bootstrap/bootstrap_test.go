@@ -146,7 +146,7 @@ func TestApply(t *testing.T) {
 	t.Run("an engine elsewhere", func(t *testing.T) {
 		o := appRoles(t.TempDir())
 		o.Transit, o.Roots = "team/agents", false
-		if said := apply(t, v, o); !strings.Contains(said, "team/agents/keys/runtime-key: made") || strings.Contains(said, "registry-key") {
+		if said := apply(t, v, o); !strings.Contains(said, "team/agents/keys/runtime-key: made") || strings.Contains(said, "keys/registry") {
 			t.Error(said)
 		}
 		text, err := v.Client(t).Sys().GetPolicy("mediator-runtime_attestation")

@@ -30,8 +30,8 @@ var Roles = []Role{
 
 // Roots are the security team's roles, whose keys are kept in Vault only where they are not kept offline.
 var Roots = []Role{
-	{"registry", "signer_certificate", "registry-key"},
-	{"auditor", "deployment_certificate", "auditor-key"},
+	{"registry", "signer_certificate", "registry"},
+	{"auditor", "deployment_certificate", "auditor"},
 }
 
 // name is the name of the role's policy and of its role in an auth method.

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/evidence"
+)
+
+// vaultTeam is a security team whose root keys are in Vault: registry.yaml and auditor.yaml in its folder name them.
+func vaultTeam(t *testing.T) (team, *vaulttest.Server) {
+	t.Helper()
+	v, d := vaulttest.New(t), team{dir: t.TempDir()}
+	d.bundle = filepath.Join(d.dir, "trust.json")
+	put := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("admin.token", v.Token)
+	if status, _, said := invoke(t, "vault", "bootstrap", "--apply", "--roots", "--address", v.Address, "--ca", v.CAFile, "--token-file", filepath.Join(d.dir, "admin.token"),
+		"--out", filepath.Join(d.dir, "secrets")); status != exitDone {
+		t.Fatal(said)
+	}
+	for _, r := range bootstrap.Roots {
+		text, err := configs.VaultPolicy(r.Purpose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(r.Purpose+".token", v.TokenFor(t, "mediator-"+r.Purpose, text, time.Hour))
+		put(r.Process+".yaml", fmt.Sprintf(`purpose: %s
+key: %s
+custody:
+  type: vault
+  vault: {address: %q, ca: %q, keys: [registry, auditor], auth: {tokenFile: "{role}.token"}}
+`, r.Purpose, r.Key, v.Address, v.CAFile))
+		if status, out, said := invoke(t, "keys", "root", "--root-key", filepath.Join(d.dir, r.Process+".yaml"), "--name", r.Process, "--out", d.dir); status != exitDone || !strings.Contains(out, "wrote "+r.Key+":v1") {
+			t.Fatal(out, said)
+		}
+	}
+	return d, v
+}
+
+// TestRootKeysInVault certifies keys and a deployment with root keys that never leave Vault.
+func TestRootKeysInVault(t *testing.T) {
+	d, v := vaultTeam(t)
+	at := func(name string) string { return filepath.Join(d.dir, name) }
+	do := func(want int, args ...string) (stdout, stderr string) {
+		t.Helper()
+		status, stdout, stderr := invoke(t, args...)
+		if status != want {
+			t.Fatalf("%v: %d %s%s", args, status, stdout, stderr)
+		}
+		return stdout, stderr
+	}
+	if out, _ := do(exitDone, "config", "check", at("registry.yaml"), at("auditor.yaml")); strings.Count(out, "a correct root key") != 2 {
+		t.Error(out)
+	}
+	endpoint := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
+	certify := []string{"keys", "certify", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", d.bundle, "--from", endpoint}
+	do(exitDone, certify...)
+	d.wantKeys(t, "grant-key:v1")
+	do(exitDone, "keys", "revoke", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", d.bundle, "--key", "grant-key:v1", "--reason", "a drill")
+	do(exitDone, "deployment", "certify", "../../configs/manifest.yaml", "--auditor-key", at("auditor.yaml"), "--audience", "posting-api", "--bundle", d.bundle)
+	do(exitDone, "deployment", "verify", "../../configs/manifest.yaml", "--auditor", at("auditor.jwk"), "--registry", at("registry.jwk"), "--bundle", d.bundle)
+
+	// What is pinned is one version: a rotation changes nothing until somebody says so.
+	v.Write(t, "transit/keys/registry/rotate", nil)
+	do(exitDone, certify...)
+	d.wantKeys(t, "grant-key:v1")
+
+	// A key that Vault would let out signs nothing any more.
+	v.Write(t, "transit/keys/registry/config", map[string]any{"exportable": true})
+	if _, said := do(exitRefused, certify...); !strings.Contains(said, "it signs nothing: Vault says that the key registry can be exported. (custody_unavailable)") {
+		t.Error(said)
+	}
+}
+
+func TestRootKeyFileRefused(t *testing.T) {
+	const vault = `custody: {type: vault, vault: {address: "https://127.0.0.1:1", keys: [registry], auth: {tokenFile: "{role}.token"}}}`
+	for name, tt := range map[string]struct{ content, want string }{
+		"no purpose":           {"key: registry\n" + vault, "purpose: is required"},
+		"a process's purpose":  {"purpose: action_grant\nkey: registry\n" + vault, `purpose: "action_grant" is none of`},
+		"no key":               {"purpose: signer_certificate\n" + vault, "key: is required"},
+		"a version below zero": {"purpose: signer_certificate\nkey: registry\nversion: -1\n" + vault, "version: -1 is no version"},
+		"an unknown key":       {"purpose: signer_certificate\nkey: registry\nkid: x\n" + vault, "kid"},
+		"memory":               {"purpose: signer_certificate\nkey: registry\ncustody: {type: memory}\n", "a root key outlives the command"},
+		"no custody":           {"purpose: signer_certificate\nkey: registry\n", "custody.type: is required"},
+		"one token for all":    {"purpose: signer_certificate\nkey: registry\n" + strings.ReplaceAll(vault, "{role}", "x"), "write {role} where they differ"},
+	} {
+		path := filepath.Join(t.TempDir(), "registry.yaml")
+		if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, said := invoke(t, "keys", "root", "--root-key", path, "--name", "registry", "--out", t.TempDir()); status != exitRefused || !strings.Contains(said, tt.want) {
+			t.Errorf("%s: %d %s", name, status, said)
+		}
+	}
+	if status, _, said := invoke(t, "keys", "root", "--root-key", "registry.key.jwk", "--name", "registry"); status != exitUsage {
+		t.Errorf("%d %s", status, said)
+	}
+}
