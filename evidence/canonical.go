@@ -27,7 +27,7 @@ func encode(v any) ([]byte, error) {
 
 // sortMembers orders the members of a compact JSON object by name. Names here are ASCII, so byte order is RFC 8785's order.
 func sortMembers(raw []byte) []byte {
-	if len(raw) < 2 || raw[0] != '{' {
+	if !bytes.HasPrefix(raw, []byte("{")) {
 		return raw
 	}
 	var members [][]byte
@@ -48,9 +48,6 @@ func sortMembers(raw []byte) []byte {
 			}
 		}
 		i++
-	}
-	if start >= len(raw)-1 {
-		return raw
 	}
 	members = append(members, raw[start:len(raw)-1])
 	sort.Slice(members, func(i, j int) bool { return bytes.Compare(name(members[i]), name(members[j])) < 0 })

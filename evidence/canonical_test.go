@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 
@@ -22,7 +23,7 @@ func fill(v reflect.Value) {
 		fill(v.Index(0))
 		fill(v.Index(1))
 	case reflect.String:
-		v.SetString("a<b>&\"c\\\u00e9\U0001F600 \t\x01")
+		v.SetString("a<b>&\"c,}]{[\\\u00e9\U0001F600 \t\x01")
 	case reflect.Int64:
 		v.SetInt(1_800_000_000)
 	case reflect.Bool:
@@ -36,7 +37,7 @@ func fill(v reflect.Value) {
 func TestEncodeIsCanonical(t *testing.T) {
 	for _, claims := range []any{
 		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{}, &ActionGrant{},
-		&RequestProof{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{}, &Binding{}, &header{},
+		&RequestProof{}, &RevocationList{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{}, &Binding{}, &header{},
 	} {
 		t.Run(reflect.TypeOf(claims).Elem().Name(), func(t *testing.T) {
 			fill(reflect.ValueOf(claims).Elem())
@@ -52,5 +53,17 @@ func TestEncodeIsCanonical(t *testing.T) {
 				t.Errorf("not canonical:\n got %s\nwant %s", got, want)
 			}
 		})
+	}
+}
+
+// TestEncodeOtherValues: what is no object is left as it is, and what JSON does not know is refused.
+func TestEncodeOtherValues(t *testing.T) {
+	for want, v := range map[string]any{`{}`: struct{}{}, `"{b,a}"`: "{b,a}", `["b","a"]`: []string{"b", "a"}, `1`: 1} {
+		if got, err := encode(v); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
+	if got, err := encode(func() {}); got != nil || !errors.Is(err, Refuse("claims_malformed", "")) {
+		t.Errorf("%s, %v", got, err)
 	}
 }

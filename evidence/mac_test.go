@@ -148,6 +148,133 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	}
 }
 
+// TestTokensToOneself is about what a verifier writes to itself, and nobody else can.
+func TestTokensToOneself(t *testing.T) {
+	s, other := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
+	claims := evidence.Capability{
+		Registered: evidence.NewRegistered("api", "api", noon, time.Minute), ChallengeID: "c",
+		Binding: evidence.Binding{Action: "a", ContentHash: evidence.HashBytes(nil), Nonce: "n", Resource: "r", Subject: "s"},
+	}
+	token, err := evidence.SignMAC(s, evidence.CapabilityKind, claims)
+	must(t, err)
+	header, payload := parts(t, token)
+	mac := func(header, payload string) string {
+		input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
+		m := hmac.New(sha256.New, []byte(strings.Repeat("s", 32)))
+		m.Write([]byte(input))
+		return input + "." + b64.EncodeToString(m.Sum(nil))
+	}
+	want := evidence.Expected{Issuers: []string{"api"}, Audiences: []string{"api"}, MaxAge: time.Minute}
+	for name, tt := range map[string]struct {
+		secret      evidence.Secret
+		token, code string
+		change      func(*evidence.Expected)
+	}{
+		"as it was written":           {s, token, "", nil},
+		"whatever is asked of keys":   {s, token, "", func(e *evidence.Expected) { e.RequireNonExportable, e.Custody = true, []string{"hardware_backed"} }},
+		"another secret":              {other, token, "signature_invalid", nil},
+		"no secret":                   {evidence.Secret{}, token, "secret_too_short", nil},
+		"nothing":                     {s, "", "artifact_missing", nil},
+		"altered":                     {s, mac(header, payload)[:len(token)-4] + "AAAA", "signature_invalid", nil},
+		"alg none":                    {s, mac(strings.Replace(header, "HS256", "none", 1), payload), "jws_algorithm", nil},
+		"under another secret's name": {s, mac(strings.Replace(header, s.KeyID(), other.KeyID(), 1), payload), "key_not_allowed", nil},
+		"claims that are none":        {s, mac(header, "{}"), "claims_not_canonical", nil},
+		"a claim that is empty":       {s, mac(header, strings.Replace(payload, `"challengeId":"c"`, `"challengeId":""`, 1)), "claims_malformed", nil},
+		"another issuer's":            {s, token, "issuer_not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
+		"for another":                 {s, token, "audience_not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
+		"with no age asked for":       {s, token, "expectation_missing", func(e *evidence.Expected) { e.MaxAge = 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := want
+			if tt.change != nil {
+				tt.change(&e)
+			}
+			c, err := evidence.OpenMAC(tt.secret, evidence.CapabilityKind, tt.token, e, noon, 0)
+			if tt.code != "" {
+				wantCode(t, err, tt.code)
+			} else if err != nil || c.ID != claims.ID {
+				t.Errorf("%+v, %v", c, err)
+			}
+		})
+	}
+	want.MaxAge = 20 * time.Second
+	for now, code := range map[time.Duration]string{ // with a clock difference of ten seconds
+		-10 * time.Second: "", -10*time.Second - 1: "not_yet_valid", 30 * time.Second: "", 30*time.Second + 1: "too_old", 70*time.Second - 1: "too_old", 70 * time.Second: "expired",
+	} {
+		if _, err = evidence.OpenMAC(s, evidence.CapabilityKind, token, want, noon.Add(now), 10*time.Second); code != "" || err != nil {
+			wantCode(t, err, code)
+		}
+	}
+
+	// A kind that is signed with a key is never opened with a secret, and the other way round, whatever the token says of itself.
+	w := newWorld(t)
+	_, err = evidence.OpenMAC(s, evidence.RequestProofKind, w.token, w.want, noon, 0)
+	wantCode(t, err, "jws_algorithm")
+	_, err = evidence.Open(w.verifier, evidence.CapabilityKind, token, w.want)
+	wantCode(t, err, "jws_algorithm")
+	v, err := w.key.Current(t.Context())
+	must(t, err)
+	_, err = evidence.Sign(t.Context(), v, evidence.CapabilityKind, claims)
+	wantCode(t, err, "jws_algorithm")
+	claims.ChallengeID = ""
+	_, err = evidence.SignMAC(s, evidence.CapabilityKind, claims)
+	wantCode(t, err, "claims_malformed")
+
+	// Nor is a request proof whose header, MAC and claims are all those of a shared secret.
+	header, payload = parts(t, w.token)
+	header = strings.NewReplacer("EdDSA", "HS256", "proof-key:v1", s.KeyID()).Replace(header)
+	payload = strings.NewReplacer(`"external_mediator"`, `"shared_secret"`, `"keyExportable":false`, `"keyExportable":true`).Replace(payload)
+	w.want.Secrets, w.want.KeyIDs = []evidence.Secret{s}, []string{s.KeyID()}
+	wantCode(t, w.open(mac(header, payload)), "jws_algorithm")
+}
+
+// TestSharedSecretUnderTrust holds a shared secret and what it authenticates against the trust bundle.
+func TestSharedSecretUnderTrust(t *testing.T) {
+	d := newDesk(t)
+	second := newPostQuantum("registry:v1", 1)
+	sign := func(s evidence.Secret) (token, id string) {
+		c := attestation()
+		evidence.RuntimeAttestationKind.Stamp(&c, evidence.NewRegistered("runtime", "api", noon, time.Minute), evidence.SharedSecret)
+		token, err := evidence.SignMAC(s, evidence.RuntimeAttestationKind, c)
+		must(t, err)
+		return token, c.ID
+	}
+	s := secretOf(t, []byte(strings.Repeat("s", 32)))
+	token, id := sign(s)
+	list := func(kind, id string) string {
+		return d.list(t, d.options("registry", noon), evidence.Revocation{Kind: kind, ID: id})
+	}
+	open := func(s evidence.Secret, token string, root evidence.Root, b evidence.Bundle) error {
+		trust, err := evidence.NewTrust([]evidence.Root{root}, b, d.policy)
+		must(t, err)
+		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
+		must(t, err)
+		_, err = evidence.Open(v, evidence.RuntimeAttestationKind, token,
+			evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute, Secrets: []evidence.Secret{s}, KeyIDs: []string{s.KeyID()}})
+		return err
+	}
+	twice := d.root
+	twice.PostQuantum = second.public
+	must(t, open(s, token, d.root, evidence.Bundle{Certificates: d.certificates, Revocations: list(evidence.RevokedArtifact, "another")}))
+	must(t, open(s, token, twice, evidence.Bundle{}))
+	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedArtifact, id)}), "artifact_revoked")
+	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedKey, s.KeyID())}), "key_revoked")
+	for name, key := range map[string][]byte{
+		"the registry's key": d.root.Public, "its text": []byte(evidence.EncodePublicKey(d.root.Public)), "the registry's second key": second.public.Bytes(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := secretOf(t, key)
+			token, _ := sign(s)
+			wantCode(t, open(s, token, twice, evidence.Bundle{}), "secret_public_key")
+		})
+	}
+	header, payload := parts(t, token)
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(strings.Replace(payload, `"mode":"autonomous"`, `"mode":""`, 1)))
+	m := hmac.New(sha256.New, []byte(strings.Repeat("s", 32)))
+	m.Write([]byte(input))
+	wantCode(t, open(s, input+"."+b64.EncodeToString(m.Sum(nil)), d.root, evidence.Bundle{}), "claims_malformed")
+}
+
 func TestKeyName(t *testing.T) {
 	for kid, want := range map[string]string{
 		"runtime-key:v1": "runtime-key", "runtime-key:v12": "runtime-key", "a:v1:v2": "a:v1", "runtime-key": "runtime-key", "runtime-key:v": "runtime-key:v",

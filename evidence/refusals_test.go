@@ -153,6 +153,16 @@ func TestHostileTokens(t *testing.T) {
 		"ALG":                         {withHeader(replace(header, `"alg"`, `"ALG"`)), "jws_header"},
 		"a space":                     {withHeader(replace(header, `","`, `", "`)), "jws_header"},
 		"another order":               {withHeader(`{"typ":"request-proof+jwt","alg":"EdDSA","kid":"proof-key:v1"}`), "jws_header"},
+		"a separator in the kid":      {withHeader(replace(header, "proof-key:v1", "\u2028")), "claims_malformed"},
+		"the longest kid":             {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 256))), "key_unknown"},
+		"a kid without a version":     {withHeader(replace(header, "proof-key:v1", "proof-key")), "key_unknown"},
+		"another spelling of version": {withHeader(replace(header, "proof-key:v1", "proof-key:v01")), "key_unknown"},
+		"version 0":                   {withHeader(replace(header, "proof-key:v1", "proof-key:v0")), "key_unknown"},
+		"a separator in a claim":      {withPayload(replace(payload, `"action":"a"`, "\"action\":\"\u2028\"")), "claims_malformed"},
+		"another issuer than the key": {withPayload(replace(payload, `"iss":"mediator"`, `"iss":"runtime"`)), "issuer_mismatch"},
+		"a better custody":            {withPayload(replace(payload, `"external_mediator"`, `"hardware_backed"`)), "key_custody"},
+		"a worse custody":             {withPayload(replace(payload, `"keyExportable":false`, `"keyExportable":true`)), "key_custody"},
+		"a key for another purpose":   {w.forge(t, replace(header, "request-proof+jwt", "action-grant+jwt"), payload), "jws_type"},
 		"no object":                   {withHeader(`[]`), "jws_malformed"},
 		"no kid":                      {withHeader(`{"alg":"EdDSA","kid":"","typ":"request-proof+jwt"}`), "jws_malformed"},
 		"a long kid":                  {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 300))), "jws_malformed"},
@@ -193,12 +203,21 @@ func TestExpectationsHaveNoDefault(t *testing.T) {
 		"another api":     {"audience_not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
 		"another key":     {"key_not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof"} }},
 		"another version": {"key_not_allowed", func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key:v2"} }},
+		"the version":     {"", func(e *evidence.Expected) { e.KeyIDs = []string{"proof-key:v1"} }},
+		"the custody": {"", func(e *evidence.Expected) {
+			e.Custody = []string{evidence.CustodyHardwareBacked, evidence.CustodyExternalMediator}
+		}},
+		"no export":       {"", func(e *evidence.Expected) { e.RequireNonExportable = true }},
 		"another custody": {"key_custody", func(e *evidence.Expected) { e.Custody = []string{evidence.CustodyHardwareBacked} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			must(t, w.open(w.token))
 			tt.change(&w.want)
+			if tt.code == "" {
+				must(t, w.open(w.token))
+				return
+			}
 			wantCode(t, w.open(w.token), tt.code)
 		})
 	}
@@ -235,11 +254,16 @@ func TestSmallOrderAndUnreducedKeysAreRefused(t *testing.T) {
 			t.Errorf("%s was accepted", text)
 		}
 	}
-	// RFC 8032 section 7.1, test 1: a proper key.
-	raw, err := hex.DecodeString("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
-	must(t, err)
-	if _, err := evidence.NewPublicKey(raw); err != nil {
-		t.Error(err)
+	for _, text := range []string{
+		"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", // RFC 8032 section 7.1, test 1
+		"ebffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f", // the largest reduced y that is not of small order
+		"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f7f", // reduced in its second byte from above
+	} {
+		raw, err := hex.DecodeString(text)
+		must(t, err)
+		if _, err := evidence.NewPublicKey(raw); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 
@@ -249,15 +273,24 @@ func TestParseJWK(t *testing.T) {
 	if kid, key, err := evidence.ParseJWK([]byte(public)); err != nil || kid != "k:v1" || evidence.EncodePublicKey(key) != "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" {
 		t.Errorf("%s %v", kid, err)
 	}
+	if kid, _, err := evidence.ParseJWK([]byte(strings.Replace(public, "k:v1", strings.Repeat("k", 256), 1))); err != nil || len(kid) != 256 {
+		t.Errorf("the longest kid: %v", err)
+	}
 	for name, text := range map[string]string{
+		"a long kid":    strings.Replace(public, "k:v1", strings.Repeat("k", 257), 1),
+		"small order":   `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","x":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}`,
 		"a private key": `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
 		"no kid":        strings.Replace(public, `"kid":"k:v1",`, "", 1),
 		"another kind":  `{"kty":"oct","k":"AAAA","kid":"k"}`,
 		"no JSON":       `x`,
 	} {
-		if _, _, err := evidence.ParseJWK([]byte(text)); err == nil {
-			t.Errorf("%s was accepted", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, _, err := evidence.ParseJWK([]byte(text))
+			wantCode(t, err, "key_malformed")
+			if is := strings.Contains(err.Error(), "is not a JWK"); is != (name == "no JSON" || name == "small order") {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -277,11 +310,21 @@ func TestHashJSON(t *testing.T) {
 	equal(`"\u20ac"`, `"€"`)
 	equal(`9007199254740992`, `9007199254740992.0`)
 	equal(`1e20`, `100000000000000000000`)
+	equal(`-9007199254740992`, `-9007199254740992.0`)
+	equal(`1`, `1.`+strings.Repeat("0", 1098)) // the longest spelling that is read
+	for _, text := range []string{             // at their bounds, and those do not add up over what stands side by side
+		strings.Repeat("[", 100) + strings.Repeat("]", 100), strings.Repeat(`{"a":`, 99) + "{}" + strings.Repeat("}", 99),
+		"[" + strings.Repeat("[],", 200) + "[]]", "[" + strings.Repeat("{},", 200) + "{}]",
+	} {
+		equal(text, text+" ")
+	}
 	equal(`1e23`, `1.0e+23`)
 	for text, code := range map[string]string{
 		`{"a":1,"a":2}`: "content_malformed", `{"a":1,"\u0061":2}`: "content_malformed", `"\ud800"`: "content_malformed", `"\udc00\ud800"`: "content_malformed",
 		"\"\xff\"": "content_malformed", ``: "content_malformed", `{`: "content_malformed", `{} {}`: "content_malformed", `{"a":1,}`: "content_malformed",
 		`01`: "content_malformed", `NaN`: "content_malformed",
+		`1E400`: "content_number_lossy", `-9007199254740993`: "content_number_lossy", `1.` + strings.Repeat("0", 1099): "content_number_lossy",
+		strings.Repeat(`{"a":`, 101) + "0" + strings.Repeat("}", 101): "content_too_deep",
 		`1e400`: "content_number_lossy", `9007199254740993`: "content_number_lossy", `-9007199254740995`: "content_number_lossy", `1e-400`: "content_number_lossy", `1152921504606846976`: "content_number_lossy",
 		`123456789012345678901234567890`: "content_number_lossy", strings.Repeat("1", 1000): "content_number_lossy",
 		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_too_deep", strings.Repeat("[", 100_000): "content_too_deep",
@@ -307,6 +350,91 @@ func TestMaxItems(t *testing.T) {
 		_, err := evidence.Canonical([]byte("[" + text + "]"))
 		wantCode(t, err, "content_too_many")
 	}
+}
+
+func TestHashValue(t *testing.T) {
+	got, err := evidence.HashValue(map[string]any{"b": 1, "a": "<"})
+	must(t, err)
+	if got != evidence.HashBytes([]byte(`{"a":"<","b":1}`)) {
+		t.Error(got)
+	}
+	_, err = evidence.HashValue(func() {})
+	wantCode(t, err, "content_malformed")
+	_, err = evidence.HashValue(int64(1)<<53 + 1)
+	wantCode(t, err, "content_number_lossy")
+}
+
+// TestUnverified is about what is read of tokens before, or without, their being verified: for display, and with no claim of truth.
+func TestUnverified(t *testing.T) {
+	w, twice := newWorld(t), newTwice(t)
+	header, payload := parts(t, w.token)
+	for token, want := range map[string]string{
+		w.token: "proof-key:v1", twice.token: "auditor:v1", w.forge(t, header, "x"): "proof-key:v1",
+		"": "", ".": "", "!" + w.token: "", b64.EncodeToString([]byte("[]")) + ".": "", b64.EncodeToString([]byte(`{"kid":"k","typ":1}`)) + ".": "",
+		b64.EncodeToString([]byte(header)) + "=.": "",
+	} {
+		if got := evidence.KeyIDOf(token); got != want {
+			t.Errorf("%.40s: %q", token, got)
+		}
+	}
+	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, w.forge(t, header, strings.Replace(payload, `"action":"a"`, `"action":"b"`, 1)))
+	must(t, err)
+	d, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, twice.token)
+	must(t, err)
+	if c.Action != "b" || d.DeploymentID != "d" {
+		t.Errorf("%+v, %+v", c, d)
+	}
+	for token, code := range map[string]string{
+		"": "artifact_missing", w.token + "~" + w.token: "jws_malformed", w.forge(t, header, "{}"): "claims_not_canonical", twice.token: "jws_malformed",
+	} {
+		_, err := evidence.UnverifiedClaims(evidence.RequestProofKind, token)
+		wantCode(t, err, code)
+	}
+	for token, code := range map[string]string{"": "artifact_missing", w.token: "jws_type", twice.token + "~x": ""} {
+		if _, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, token); code != "" || err != nil {
+			wantCode(t, err, code)
+		}
+	}
+}
+
+func TestRefusalIs(t *testing.T) {
+	cause := errors.New("cause")
+	r := evidence.Refuse("expired", "it is over: %w", cause)
+	for _, row := range []struct {
+		target error
+		want   bool
+	}{{evidence.Refuse("expired", "other words"), true}, {cause, true}, {evidence.Refuse("too_old", "it is over: %w", cause), false}, {errors.New("expired"), false}} {
+		if got := errors.Is(r, row.target); got != row.want {
+			t.Errorf("%v: %t", row.target, got)
+		}
+	}
+}
+
+// broken is a key that signs nothing, or is named nothing.
+type broken struct{ id string }
+
+var errBroken = errors.New("the key is out of reach")
+
+func (b broken) KeyID() string                                { return b.id }
+func (b broken) Sign(context.Context, []byte) ([]byte, error) { return nil, errBroken }
+
+func TestKeyThatDoesNotSign(t *testing.T) {
+	w := newWorld(t)
+	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, w.token)
+	must(t, err)
+	if token, err := evidence.Sign(t.Context(), broken{"k:v1"}, evidence.RequestProofKind, c); token != "" || !errors.Is(err, errBroken) {
+		t.Errorf("%q, %v", token, err)
+	}
+	for _, id := range []string{"", strings.Repeat("k", 257)} {
+		_, err = evidence.Sign(t.Context(), broken{id}, evidence.RequestProofKind, c)
+		wantCode(t, err, "jws_malformed")
+	}
+	first, _, _ := strings.Cut(newTwice(t).token, "~")
+	if token, err := evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind, first); token != "" || !errors.Is(err, errBroken) {
+		t.Errorf("%q, %v", token, err)
+	}
+	_, err = evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind, first+"=")
+	wantCode(t, err, "jws_malformed")
 }
 
 func FuzzCanonical(f *testing.F) {

@@ -168,6 +168,15 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 			return token
 		}(), "key_purpose"},
 		"too large": {d.root, strings.Repeat("a", 256<<10+1), "artifact_too_large"},
+		"of entries that are none": {d.root, func() string {
+			v, err := d.registry.Current(t.Context())
+			must(t, err)
+			header, payload := parts(t, good)
+			input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(strings.Replace(payload, `"kind":"key"`, `"kind":"all"`, 1)))
+			sig, err := v.Sign(t.Context(), []byte(input))
+			must(t, err)
+			return input + "." + b64.EncodeToString(sig)
+		}(), "claims_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := evidence.Bundle{Certificates: d.certificates, Revocations: tt.list}
@@ -188,10 +197,13 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		"no end":             {ID: "x", Kind: evidence.RevokedKey, Reason: "r"},
 		"a long reason":      {Expires: 1, ID: "x", Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 257)},
 		"a reason not UTF-8": {Expires: 1, ID: "x", Kind: evidence.RevokedKey, Reason: "\xff"},
+		"a long id":          {Expires: 1, ID: strings.Repeat("k", 257), Kind: evidence.RevokedKey, Reason: "r"},
 	} {
 		_, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{e}})
 		t.Run(name, func(t *testing.T) { wantCode(t, err, "claims_malformed") })
 	}
+	_, _, err = i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{{Expires: 1, ID: strings.Repeat("k", 256), Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 256)}}})
+	must(t, err)
 	_, _, err = i.Sign(t.Context(), evidence.RevocationList{})
 	wantCode(t, err, "claims_malformed") // null is no list
 	must(t, func() error {               // five hundred entries are read
@@ -226,6 +238,9 @@ func TestRevocationsAreNotRolledBack(t *testing.T) {
 	if l, ok := young.Revocations(); !ok || l.IssuedAt != noon.Unix()+1 {
 		t.Errorf("%+v %t", l, ok)
 	}
+	if l, ok := none.Revocations(); ok || l.IssuedAt != 0 {
+		t.Errorf("%+v %t", l, ok)
+	}
 }
 
 // TestRetiredVersion: a version whose certificate has been left out is retired once a later one is certified, and only then.
@@ -239,14 +254,39 @@ func TestRetiredVersion(t *testing.T) {
 	d.certify(t)
 	must(t, d.open(t, first, "", noon))
 	must(t, d.open(t, second, "", noon))
+	firstCertificate := d.certificates[0]
 	d.certificates = d.certificates[1:]
 	wantCode(t, d.open(t, first, "", noon), "key_retired")
 	must(t, d.open(t, second, "", noon))
+	must(t, d.key.Rotate())
 	d.certificates = nil
 	wantCode(t, d.open(t, first, "", noon), "key_unknown")
+	d.certify(t)
+	d.certificates = append(d.certificates, firstCertificate)
+	wantCode(t, d.open(t, second, "", noon), "key_retired") // in whatever order the certificates stand
+	d.certificates = nil
 	// Revoked says more than retired.
 	d.certify(t)
 	wantCode(t, d.open(t, first, d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}), noon), "key_revoked")
+}
+
+// TestCertified lists what the bundle certifies, and says which of it is revoked.
+func TestCertified(t *testing.T) {
+	d := newDesk(t)
+	key := func(id string) string {
+		return d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: id})
+	}
+	for name, tt := range map[string]struct {
+		list    string
+		revoked bool
+	}{"no list": {"", false}, "another": {key("other"), false}, "its version": {key("proof-key:v1"), true}, "its name": {key("proof-key"), true}, "another version": {key("proof-key:v2"), false}} {
+		t.Run(name, func(t *testing.T) {
+			got := d.trust(t, tt.list).Certified()
+			if len(got) != 1 || got[0].Revoked != tt.revoked || got[0].Certificate.SubjectKeyID != "proof-key:v1" || len(got[0].Public) != 32 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
 }
 
 func TestParseBundle(t *testing.T) {
@@ -255,8 +295,11 @@ func TestParseBundle(t *testing.T) {
 	if len(b.Certificates) != 1 || b.DeploymentCertificate != "d" || b.Revocations != "" {
 		t.Errorf("%+v", b)
 	}
+	_, err = evidence.ParseBundle([]byte(`{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-28) + `"}`))
+	must(t, err)
 	for name, text := range map[string]string{
-		"nothing": ``, "no object": `[]`, "an unknown member": `{"certificate":[]}`, "a member twice": `{"revocations":"a","revocations":""}`,
+		"a byte too many": `{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-27) + `"}`,
+		"nothing":         ``, "no object": `[]`, "an unknown member": `{"certificate":[]}`, "a member twice": `{"revocations":"a","revocations":""}`,
 		"another type": `{"certificates":"a"}`, "text after it": `{} {}`, "too large": `{"certificates":["` + strings.Repeat("a", evidence.MaxBundle) + `"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {

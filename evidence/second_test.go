@@ -115,25 +115,27 @@ func TestSecondSignature(t *testing.T) {
 		token, code string
 		change      func(*evidence.Root, *evidence.Expected)
 	}{
-		"stripped":                           {first, "second_signature_missing", nil},
-		"stripped to the separator":          {first + "~", "jws_malformed", nil},
-		"the first stripped":                 {second, "jws_algorithm", nil},
-		"in the other order":                 {second + "~" + first, "jws_algorithm", nil},
-		"a third":                            {w.token + "~" + second, "jws_malformed", nil},
-		"of another certificate":             {first + "~" + otherSecond, "second_signature_payload", nil},
-		"of another certificate, not pinned": {first + "~" + otherSecond, "second_signature_payload", unpinned},
-		"over changed claims":                {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)), "second_signature_payload", nil},
-		"under another kid":                  {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", nil},
-		"under another kid, not pinned":      {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", unpinned},
-		"by a stranger":                      {w.forgeTwice(t, stranger, header, payload), "second_signature_invalid", nil},
-		"for another typ":                    {w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "jws_type", nil},
-		"by Ed25519 again":                   {first + "~" + first, "jws_algorithm", nil},
-		"with an unknown crit":               {w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`, payload), "jws_header", nil},
-		"one byte short":                     {w.token[:len(w.token)-4], "second_signature_invalid", nil},
-		"no signature":                       {w.token[:strings.LastIndex(w.token, ".")+1], "second_signature_invalid", nil},
-		"too large":                          {w.token + strings.Repeat("A", 16<<10), "artifact_too_large", nil},
-		"demanded, and no key is pinned":     {w.token, "second_signature_not_pinned", func(r *evidence.Root, e *evidence.Expected) { unpinned(r, e); demanded(r, e) }},
-		"right, and the first by a stranger": {another.token, "signature_invalid", nil},
+		"stripped":                            {first, "second_signature_missing", nil},
+		"stripped to the separator":           {first + "~", "jws_malformed", nil},
+		"the first stripped to the separator": {second + "~", "jws_algorithm", nil},
+		"at the limit":                        {strings.Repeat("A", 16<<10), "jws_malformed", nil},
+		"the first stripped":                  {second, "jws_algorithm", nil},
+		"in the other order":                  {second + "~" + first, "jws_algorithm", nil},
+		"a third":                             {w.token + "~" + second, "jws_malformed", nil},
+		"of another certificate":              {first + "~" + otherSecond, "second_signature_payload", nil},
+		"of another certificate, not pinned":  {first + "~" + otherSecond, "second_signature_payload", unpinned},
+		"over changed claims":                 {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)), "second_signature_payload", nil},
+		"under another kid":                   {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", nil},
+		"under another kid, not pinned":       {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload), "second_signature_key", unpinned},
+		"by a stranger":                       {w.forgeTwice(t, stranger, header, payload), "second_signature_invalid", nil},
+		"for another typ":                     {w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "jws_type", nil},
+		"by Ed25519 again":                    {first + "~" + first, "jws_algorithm", nil},
+		"with an unknown crit":                {w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`, payload), "jws_header", nil},
+		"one byte short":                      {w.token[:len(w.token)-4], "second_signature_invalid", nil},
+		"no signature":                        {w.token[:strings.LastIndex(w.token, ".")+1], "second_signature_invalid", nil},
+		"too large":                           {w.token + strings.Repeat("A", 16<<10), "artifact_too_large", nil},
+		"demanded, and no key is pinned":      {w.token, "second_signature_not_pinned", func(r *evidence.Root, e *evidence.Expected) { unpinned(r, e); demanded(r, e) }},
+		"right, and the first by a stranger":  {another.token, "signature_invalid", nil},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(t, tt.token, tt.change), tt.code) })
 	}
@@ -206,6 +208,35 @@ func TestOnlyRootsSignTwice(t *testing.T) {
 	}
 }
 
+// TestAKP reads second keys that stand alone.
+func TestAKP(t *testing.T) {
+	k := newPostQuantum("k", 1)
+	for name, tt := range map[string]struct {
+		change func(*evidence.AKP)
+		ok     bool
+	}{
+		"as it is":        {func(*evidence.AKP) {}, true},
+		"the longest kid": {func(j *evidence.AKP) { j.KeyID = strings.Repeat("k", 256) }, true},
+		"a long kid":      {func(j *evidence.AKP) { j.KeyID = strings.Repeat("k", 257) }, false},
+		"no kid":          {func(j *evidence.AKP) { j.KeyID = "" }, false},
+		"no key":          {func(j *evidence.AKP) { j.Public = "" }, false},
+		"a few bytes":     {func(j *evidence.AKP) { j.Public = "AAAA" }, false},
+		"a byte too many": {func(j *evidence.AKP) { j.Public = b64.EncodeToString(append(k.public.Bytes(), 0)) }, false},
+		"another form":    {func(j *evidence.AKP) { j.Public += "\n" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := evidence.NewAKP("k", k.public)
+			tt.change(&j)
+			got, err := j.Key()
+			if !tt.ok {
+				wantCode(t, err, "key_malformed")
+			} else if err != nil || !got.Equal(k.public) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
 func TestParseRoot(t *testing.T) {
 	w := newTwice(t)
 	ed := map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())}
@@ -233,6 +264,7 @@ func TestParseRoot(t *testing.T) {
 	private := map[string]any{"alg": "ML-DSA-65", "kid": "auditor:v1", "kty": "AKP", "pub": akp(nil).Public, "priv": strings.Repeat("A", 43)}
 	degenerate := make([]byte, mldsa65.PublicKeySize)
 	degenerate[0] = 1
+	said := map[string]string{"nothing": "neither a JWK nor a JWK Set", "another file": "neither a JWK nor a JWK Set", "the other order": "is not a JWK"}
 	for name, text := range map[string]string{
 		"nothing":               ``,
 		"another file":          `{"keys":"x"}`,
@@ -252,6 +284,9 @@ func TestParseRoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.ParseRoot([]byte(text), evidence.PurposeDeploymentCertificate)
 			wantCode(t, err, "key_malformed")
+			if says, ok := said[name]; ok && !strings.Contains(err.Error(), says) {
+				t.Error(err)
+			}
 		})
 	}
 }

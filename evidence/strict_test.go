@@ -3,6 +3,7 @@ package evidence_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -76,5 +77,91 @@ func TestErrorsSayWhere(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("%.60q: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// Promoted is embedded in strictly, without a name of its own.
+type Promoted struct {
+	Inherited string `json:"inherited"`
+}
+
+// Named is embedded in strictly as a member.
+type Named struct {
+	Own string `json:"own"`
+}
+
+// anyCase reads a text as it likes.
+type anyCase struct{ text string }
+
+func (a *anyCase) UnmarshalText(text []byte) error {
+	a.text = strings.ToLower(string(text))
+	return nil
+}
+
+type strictly struct {
+	Promoted
+	Named   `json:"named"`
+	Plain   string
+	Flag    bool           `json:"flag"`
+	Count   int            `json:"count"`
+	Large   int64          `json:"large"`
+	Bytes   []byte         `json:"bytes"`
+	Time    time.Time      `json:"time"`
+	Text    anyCase        `json:"text"`
+	Pointer *string        `json:"pointer"`
+	Any     map[string]int `json:"any"`
+	Skipped string         `json:"-"`
+	hidden  string
+}
+
+// TestParseMembers reads every type that a document here may have, and says what is wrong with another.
+func TestParseMembers(t *testing.T) {
+	for text, says := range map[string]string{
+		`{"inherited":"a","named":{"own":"b"},"Plain":"c","flag":true,"count":-1,"large":9007199254740993,"bytes":"AQ==","time":"2026-11-20T12:00:00Z","text":"A","pointer":"p","any":{"Z":1}}`: "",
+		`{"inherited":null,"flag":null,"count":null,"bytes":null,"pointer":null,"any":null}`:                                                                                                    "",
+		`null`:                          "",
+		`{"flag":"true"}`:               "flag must be true or false",
+		`{"flag":1}`:                    "flag must be true or false",
+		`{"Plain":true}`:                "Plain must be a text",
+		`{"Plain":{}}`:                  "Plain must be a text",
+		`{"count":"1"}`:                 "count must be a whole number",
+		`{"count":1.5}`:                 "count must be a whole number",
+		`{"large":1.5}`:                 "large must be a whole number",
+		`{"large":true}`:                "large must be a whole number",
+		`{"large":9223372036854775808}`: "large must be a whole number",
+		`{"Plain":1}`:                   "Plain must be a text",
+		`{"named":[]}`:                  "named must be an object",
+		`{"any":"a"}`:                   "any must be an object",
+		`{"any":{"b":1,"b":2}}`:         "any.b comes twice",
+		`{"flag":true,"flag":false}`:    "flag comes twice",
+		`{"bytes":"!"}`:                 "bytes is malformed",
+		`{"bytes":[1]}`:                 "",
+		`{"time":"noon"}`:               "time is malformed",
+		`{"text":1}`:                    "text is malformed",
+		`{"own":"b"}`:                   "own is not known",
+		`{"promoted":{}}`:               "promoted is not known",
+		`{"Promoted":{}}`:               "Promoted is not known",
+		`{"plain":"c"}`:                 "plain is not known",
+		`{"Other":"c"}`:                 "Other is not known",
+		`{"-":"c"}`:                     "- is not known",
+		`{"Skipped":"c"}`:               "Skipped is not known",
+		`{"hidden":"c"}`:                "hidden is not known",
+		`[]`:                            "the document must be an object",
+		`{} {}`:                         "line 1, column 4: invalid character",
+		`{"flag":}`:                     "line 1, column 9: invalid character",
+		``:                              "line 1, column 1: unexpected end",
+	} {
+		v := strictly{hidden: "unset"}
+		err := evidence.ParseMembers([]byte(text), &v)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if v.hidden != "unset" {
+			t.Errorf("%s is read into what is no member", text)
+		}
+	}
+	// A character that stands for what could not be read is one that can be read.
+	if _, err := evidence.Canonical([]byte("{\"\ufffd\":1,\"a\":1,\"a\":2}")); err == nil || !strings.Contains(err.Error(), "a comes twice") {
+		t.Error(err)
 	}
 }

@@ -87,8 +87,8 @@ func (t *Trust) add(token string) error {
 	if err != nil {
 		return err
 	}
-	root, ok := t.roots[p.header.Kid]
-	if !ok || root.Purpose != PurposeSignerCertificate {
+	root := t.roots[p.header.Kid]
+	if root.Purpose != PurposeSignerCertificate { // or there is no such root
 		return Refuse("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
 	}
 	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {

@@ -43,6 +43,13 @@ func TestTrustThatIsRefused(t *testing.T) {
 	if _, err := evidence.NewTrust(roots, evidence.Bundle{Certificates: []string{good}}, evidence.SignerPolicy{}); err != nil {
 		t.Fatal(err)
 	}
+	forged := func() string { // by the registry, with what no signer would sign
+		header, payload := parts(t, good)
+		input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1)))
+		sig, err := root.Sign(t.Context(), []byte(input))
+		must(t, err)
+		return input + "." + b64.EncodeToString(sig)
+	}()
 	swap := func(c *evidence.SignerCertificate) {
 		c.SubjectPublicKey, c.SubjectPublicKeyHash = evidence.EncodePublicKey(other.Public()), evidence.HashBytes(other.Public())
 	}
@@ -60,15 +67,159 @@ func TestTrustThatIsRefused(t *testing.T) {
 		"a root as its subject":            {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectKeyID = root.KeyID() })}, "certificate_untrusted"},
 		"a root's purpose, the auditor's":  {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeDeploymentCertificate} })}, "certificate_untrusted"},
 		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeSignerCertificate} })}, "certificate_untrusted"},
+		"a certificate of an auditor's":    {[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "certificate_untrusted"},
+		"claims that are none":             {roots, []string{forged}, "claims_malformed"},
 		"one bad among good":               {roots, []string{good, "x"}, "jws_malformed"},
 		"a root that is pinned twice":      {append(roots, roots...), nil, "trust_malformed"},
 		"a root with a signer's purpose":   {[]evidence.Root{{KeyID: "r", Public: root.Public(), Purpose: "request_proof"}}, nil, "trust_malformed"},
 		"a root of small order":            {[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil, "key_malformed"},
 		"too many certificates":            {roots, make([]string, 1025), "trust_malformed"},
+		"as many as are read":              {roots, make([]string, 1024), "artifact_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.NewTrust(tt.roots, evidence.Bundle{Certificates: tt.certs}, evidence.SignerPolicy{})
 			wantCode(t, err, tt.code)
 		})
+	}
+}
+
+// TestSignerPolicy opens an artifact whose key has a certificate that the policy does not take.
+func TestSignerPolicy(t *testing.T) {
+	type certificate = evidence.SignerCertificate
+	for name, tt := range map[string]struct {
+		code   string
+		change func(*certificate, *evidence.SignerPolicy)
+	}{
+		"as it is": {"", func(*certificate, *evidence.SignerPolicy) {}},
+		"the strictest policy": {"", func(_ *certificate, p *evidence.SignerPolicy) {
+			p.DenyAgentAccessible, p.DenyUserAccessible, p.RequireNonExportable = true, true, true
+		}},
+		"the agent can reach it, which may be": {"", func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToAgent = true }},
+		"users can reach it, which may be":     {"", func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToUsers = true }},
+		"the agent can reach it": {"key_agent_accessible", func(c *certificate, p *evidence.SignerPolicy) {
+			c.AccessibleToAgent, p.DenyAgentAccessible = true, true
+		}},
+		"users can reach it":           {"key_user_accessible", func(c *certificate, p *evidence.SignerPolicy) { c.AccessibleToUsers, p.DenyUserAccessible = true, true }},
+		"in custody that is not taken": {"key_custody", func(_ *certificate, p *evidence.SignerPolicy) { p.Custody = []string{evidence.CustodyHardwareBacked} }},
+		"exportable":                   {"key_exportable", func(c *certificate, p *evidence.SignerPolicy) { c.KeyExportable, p.RequireNonExportable = true, true }},
+		"certified by another":         {"issuer_not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Issuers = []string{"x"} }},
+		"certified for another":        {"audience_not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.Audiences = []string{"x"} }},
+		"certified with another key":   {"key_not_allowed", func(_ *certificate, p *evidence.SignerPolicy) { p.KeyIDs = []string{"x"} }},
+		"certified too long ago":       {"too_old", func(_ *certificate, p *evidence.SignerPolicy) { p.MaxAge = time.Minute }},
+		"no policy":                    {"expectation_missing", func(_ *certificate, p *evidence.SignerPolicy) { *p = evidence.SignerPolicy{} }},
+		"for another purpose":          {"key_purpose", func(c *certificate, _ *evidence.SignerPolicy) { c.Purposes = []string{evidence.PurposeActionGrant} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry, root := version(t, "registry")
+			key, v := version(t, "k")
+			clock := func() time.Time { return noon }
+			certify, err := signer.New(evidence.SignerCertificateKind, registry, signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon.Add(-30 * time.Minute) }})
+			must(t, err)
+			c := evidence.SignerCertificate{KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeTriggerReceipt}, SubjectIssuer: "trigger", SubjectKeyID: v.KeyID(),
+				SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public())}
+			policy := evidence.SignerPolicy{Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}}
+			tt.change(&c, &policy)
+			token, _, err := certify.Sign(t.Context(), c)
+			must(t, err)
+			trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{token}}, policy)
+			must(t, err)
+			verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
+			must(t, err)
+			issuer, err := signer.New(evidence.TriggerReceiptKind, key, signer.Options{Issuer: "trigger", Audience: "api", Lifetime: time.Minute, Now: clock})
+			must(t, err)
+			h := evidence.HashBytes(nil)
+			receipt, _, err := issuer.Sign(t.Context(), evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"})
+			must(t, err)
+			want := evidence.Expected{Issuers: []string{"trigger"}, Audiences: []string{"api"}, KeyIDs: []string{"k"}, MaxAge: time.Minute}
+			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
+			if tt.code != "" {
+				wantCode(t, err, tt.code)
+				return
+			}
+			must(t, err)
+			// A receipt says nothing of its key: what is asked of the key is asked of its certificate.
+			want.Custody = []string{evidence.CustodyHardwareBacked}
+			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
+			wantCode(t, err, "key_custody")
+		})
+	}
+}
+
+// TestTwoCertificatesOfOneKey: the one that is issued later counts, wherever it stands; of two of one second, the one that stands later.
+func TestTwoCertificatesOfOneKey(t *testing.T) {
+	d := newDesk(t)
+	certificate := func(issuer string, at time.Duration) string {
+		v, err := d.key.Current(t.Context())
+		must(t, err)
+		i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon.Add(at)))
+		must(t, err)
+		token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
+			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: issuer, SubjectKeyID: v.KeyID(),
+			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+		})
+		must(t, err)
+		return token
+	}
+	token, _ := d.proof(t)
+	for name, tt := range map[string]struct {
+		certificates []string
+		code         string
+	}{
+		"renewed":                   {[]string{certificate("other", -1*time.Second), certificate("mediator", 0)}, ""},
+		"renewed, the new first":    {[]string{certificate("mediator", 0), certificate("other", -1*time.Second)}, ""},
+		"taken away":                {[]string{certificate("mediator", -1*time.Second), certificate("other", 0)}, "issuer_mismatch"},
+		"taken away, the new first": {[]string{certificate("other", 0), certificate("mediator", -1*time.Second)}, "issuer_mismatch"},
+		"of one second":             {[]string{certificate("other", 0), certificate("mediator", 0)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d.certificates = tt.certificates
+			if err := d.open(t, token, "", noon); tt.code != "" || err != nil {
+				wantCode(t, err, tt.code)
+			}
+		})
+	}
+}
+
+// TestRootThatIsNotTheOne opens a deployment certificate that another key than the auditor's has signed.
+func TestRootThatIsNotTheOne(t *testing.T) {
+	d := newDesk(t)
+	auditor, v := version(t, "auditor")
+	trust, err := evidence.NewTrust([]evidence.Root{d.root, {KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, evidence.Bundle{Certificates: d.certificates}, d.policy)
+	must(t, err)
+	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
+	must(t, err)
+	stranger, _ := version(t, "stranger")
+	for name, tt := range map[string]struct {
+		key  *custody.Memory
+		code string
+	}{
+		"the auditor": {auditor, ""}, "nobody": {stranger, "key_unknown"}, "a role": {d.key, "key_purpose"}, "the registry": {d.registry, "key_purpose"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, err := signer.New(evidence.DeploymentCertificateKind, tt.key, d.options("auditor", noon))
+			must(t, err)
+			token, _, err := i.Sign(t.Context(), evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d", ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
+			must(t, err)
+			// Custody is asked of certified keys alone: a root's is known to whoever pins it.
+			_, err = evidence.Open(verifier, evidence.DeploymentCertificateKind, token, evidence.Expected{
+				Issuers: []string{"auditor"}, Audiences: []string{"api"}, KeyIDs: []string{"auditor", "stranger", "proof-key", "registry"}, MaxAge: time.Minute,
+				Custody: []string{evidence.CustodyHardwareBacked}, RequireNonExportable: true,
+			})
+			if tt.code != "" || err != nil {
+				wantCode(t, err, tt.code)
+			}
+		})
+	}
+}
+
+func TestVerifierNeedsTrustAndClock(t *testing.T) {
+	trust := newDesk(t).trust(t, "")
+	for _, tt := range []struct {
+		trust *evidence.Trust
+		now   func() time.Time
+	}{{nil, func() time.Time { return noon }}, {trust, nil}} {
+		if v, err := evidence.NewVerifier(tt.trust, evidence.VerifierOptions{Now: tt.now}); err == nil || v != nil {
+			t.Errorf("%v, %v", v, err)
+		}
 	}
 }
