@@ -8,6 +8,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -106,13 +108,15 @@ func (k *Kit) makeRoles(t testing.TB) {
 	m := k.Manifest
 	receipt := &m.RuntimePolicy.TriggerReceiptPolicy
 	k.roles = make(map[string]role)
-	for purpose, a := range map[string]policy.Allowed{
+	allowed := map[string]policy.Allowed{
 		evidence.PurposeTriggerOriginProof: receipt.OriginProofPolicy.Allowed, evidence.PurposeTriggerReceipt: receipt.Allowed,
 		evidence.PurposeRuntimeAttestation: m.RuntimePolicy.Allowed, evidence.PurposeAgentSession: m.AgentSessionReceiptPolicy.Allowed,
 		evidence.PurposePolicyDecision: m.PolicyDecisionPolicy.Allowed, evidence.PurposeActionGrant: m.GrantPolicy.Allowed,
 		evidence.PurposeRequestProof: m.RequestProofPolicy.Allowed, evidence.PurposeSignerCertificate: m.SignerCertificatePolicy.Allowed,
 		evidence.PurposeDeploymentCertificate: m.DeploymentCertificatePolicy.Allowed,
-	} {
+	}
+	for _, purpose := range slices.Sorted(maps.Keys(allowed)) { // in one order, so that the same randomness makes the same keys
+		a := allowed[purpose]
 		r := role{key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: time.Minute}
 		switch purpose {
 		case evidence.PurposeSignerCertificate:
