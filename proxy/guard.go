@@ -29,6 +29,10 @@ func guard(o *Options, h http.HandlerFunc) http.Handler {
 					o.Refuse(rw, r, errors.New("proxy: panic"))
 				}
 			}
+			if r.ProtoMajor == 1 && r.Method != http.MethodConnect && r.Body != http.NoBody {
+				// net/http reads what is left of the body before it ends the request. It must not wait for ever.
+				_ = http.NewResponseController(w).SetReadDeadline(o.Now().Add(o.Limits.HeaderTimeout))
+			}
 			if rw.truncated {
 				// The only way to tell the client: net/http closes the connection, or resets the stream, without the end of
 				// the body. A plain return would end a chunked body as if it were whole.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -16,7 +17,12 @@ var pathOverrides = []string{"X-Original-Url", "X-Rewrite-Url"}
 var contentHeaders = []string{"Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Idempotency-Key"}
 
 // checkHeader refuses a header with which an upstream could read another call than the one that is decided here.
-func checkHeader(h http.Header) error {
+func checkHeader(r *http.Request) error {
+	h := r.Header
+	// HTTP/1 has been judged by strictConn. In HTTP/2 net/http takes the first of several lengths, and any for no body.
+	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 && lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
+		return evidence.Refuse("framing_ambiguous", "the header gives the body's length as %.40q, which it does not have", strings.Join(lengths, ", "))
+	}
 	if name := wire.MethodOverride(h); name != "" {
 		return evidence.Refuse("header_refused", "the header %s would change the method that the call is bound to", name)
 	}

@@ -1,8 +1,13 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
@@ -13,6 +18,10 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	c.post.Rule = e.Name
 	s.Note("egress " + r.Method + " " + target.Authority() + r.URL.EscapedPath())
 	stripProtocolHeaders(r.Header)
+	body := &agentBody{ReadCloser: r.Body}
+	if r.Body != http.NoBody {
+		r.Body = body
+	}
 	out := forwardRequest(r, target, r.Body)
 	credential, err := e.Credential.now(r.Context())
 	if err != nil {
@@ -25,11 +34,16 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.
 	// HTTP/2 needs no such leave.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	resp, err := p.o.Transport.RoundTrip(out)
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	resp, err := p.o.Transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(out.Context(), trace)))
 	c.step("upstream")
 	if err != nil {
-		err = classifyError(err)
-		if !errors.Is(err, evidence.Refuse("egress_address_denied", "")) { // which is a refusal of ours, and nothing was dialled
+		err = classifyError(cmp.Or(body.failed(), err))
+		switch {
+		case connected.Load():
+			c.post.State = ledger.StateIndeterminate
+		case !errors.Is(err, evidence.Refuse("egress_address_denied", "")): // which is a refusal of ours, and nothing was dialled
 			c.post.State = ledger.StateFailed
 		}
 		return err
@@ -40,6 +54,31 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	c.post.BytesIn, err = relayResponse(w, resp)
 	c.step("relay")
 	return err
+}
+
+// agentBody is a body as the agent sends it. It keeps why it could not be read to its end: the transport knows only that it has
+// nothing to send.
+type agentBody struct {
+	io.ReadCloser
+	mu  sync.Mutex // guards err: the transport reads in a goroutine of its own
+	err error
+}
+
+func (b *agentBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
+		err = readError(err, 0)
+		b.mu.Lock()
+		b.err = err
+		b.mu.Unlock()
+	}
+	return n, err
+}
+
+func (b *agentBody) failed() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
 }
 
 // protocolHeaders belong to the mediator's own protocol: an agent never speaks for it.

@@ -200,7 +200,7 @@ func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error
 	if to := r.Header.Values("Upgrade"); len(to) > 0 {
 		return evidence.Refuse("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", strings.Join(to, ", "))
 	}
-	if err := checkHeader(r.Header); err != nil {
+	if err := checkHeader(r); err != nil {
 		return err
 	}
 	if err := checkSpelling(r.URL); err != nil {

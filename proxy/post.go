@@ -98,6 +98,9 @@ func (p *Pipeline) readPost(w http.ResponseWriter, t *posting) error {
 	body, err := readContent(w, t.r, t.action, p.o.SpoolDir)
 	_ = reading.SetReadDeadline(time.Time{})
 	if err != nil {
+		if t.r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // so that the answer does not wait for the rest of the body
+		}
 		return err
 	}
 	t.content = body

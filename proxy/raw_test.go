@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,7 +179,8 @@ func (p *rawRig) play(e exchange) {
 	c := p.open(e)
 	defer c.Close()
 	if e.alpn == "h2" {
-		p.t.Fatal("HTTP/2 is not played yet")
+		newFrames(p.t, c).play(e.steps)
+		return
 	}
 	r := bufio.NewReader(c)
 
@@ -220,16 +222,19 @@ func (p *rawRig) wantNext(r *bufio.Reader, want string) {
 	}
 	fields := strings.Fields(want)
 	method := http.MethodGet
-	if len(fields) > 1 && fields[1] == http.MethodHead { // whose answer has a length and no body
+	if len(fields) > 1 && (fields[1] == http.MethodHead || fields[1] == http.MethodConnect) { // whose answers have no body
 		method, want = fields[1], fields[0]
 	}
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err != nil {
 		p.t.Fatalf("instead of %s: %v", want, err)
 	}
-	body, err := io.ReadAll(resp.Body)
-	must(p.t, err)
-	if got := answerText(resp, body); got != want {
+	var body []byte
+	if method != http.MethodConnect {
+		body, err = io.ReadAll(resp.Body)
+		must(p.t, err)
+	}
+	if got := answerText(resp, body); !slices.Contains(strings.Split(want, " or "), got) {
 		p.t.Errorf("got %s, want %s; %.300q", got, want, body)
 	}
 }
@@ -250,8 +255,10 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 	p.record.mu.Lock()
 	defer p.record.mu.Unlock()
 	r := bufio.NewReader(strings.NewReader(sent))
+	var unsure bool
 	for _, id := range p.record.order {
 		rec := p.record.posts[id]
+		unsure = unsure || rec.State == ledger.StateIndeterminate
 		if rec.State != ledger.StateForwarded {
 			continue
 		}
@@ -283,13 +290,13 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 	if err == nil {
 		_, err = io.Copy(io.Discard, req.Body)
 	}
-	if !errors.Is(err, io.ErrUnexpectedEOF) { // which nobody takes for a whole request
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !unsure { // nobody takes it for a whole request, and the record does not say that nothing was sent
 		t.Errorf("the upstream received a request that no record says was forwarded: %v", err)
 	}
 }
 
 func TestCorpusIsAsLargeAsItClaims(t *testing.T) {
-	if n := len(readCorpus(t)); n < 100 {
+	if n := len(readCorpus(t)); n < 230 {
 		t.Errorf("%d exchanges", n)
 	}
 }

@@ -260,6 +260,13 @@ func (c *strictConn) header(line string) error {
 		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
 			return evidence.Refuse("framing_ambiguous", "the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
 		}
+	case "trailer":
+		for key := range strings.SplitSeq(value, ",") {
+			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
+			case "Transfer-Encoding", "Trailer", "Content-Length":
+				return evidence.Refuse("header_refused", "the request announces the trailer %.40q, which says where its body ends", key)
+			}
+		}
 	case "expect":
 		if !strings.EqualFold(value, "100-continue") {
 			return evidence.Refuse("expectation_refused", "the request expects %.40q; only 100-continue can be met", value)

@@ -1,0 +1,168 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// frames is an agent that speaks HTTP/2 frame by frame, in order or not.
+type frames struct {
+	t      testing.TB
+	conn   net.Conn
+	framer *xhttp2.Framer
+	block  bytes.Buffer
+	hpack  *hpack.Encoder
+
+	bodies  map[uint32][]byte
+	answers map[uint32]*http.Response
+}
+
+func newFrames(t testing.TB, c net.Conn, settings ...xhttp2.Setting) *frames {
+	t.Helper()
+	f := &frames{t: t, conn: c, framer: xhttp2.NewFramer(c, c), bodies: make(map[uint32][]byte), answers: make(map[uint32]*http.Response)}
+	f.framer.AllowIllegalWrites = true
+	f.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f.hpack = hpack.NewEncoder(&f.block)
+	_, err := io.WriteString(c, xhttp2.ClientPreface)
+	must(t, err)
+	must(t, f.framer.WriteSettings(settings...))
+	return f
+}
+
+func (f *frames) play(steps []step) {
+	f.t.Helper()
+	for _, s := range steps {
+		switch s.kind {
+		case '>':
+			f.send(s.text)
+		case '<':
+			if got := f.next(); got != s.text {
+				f.t.Errorf("got %s, want %s", got, s.text)
+				return
+			}
+		}
+	}
+}
+
+// send writes the frames of a text: "HEADERS stream [END_STREAM] [MORE]" with a header on each line below it, "CONTINUATION stream
+// [MORE]" likewise, "DATA stream [END_STREAM] text", "RST_STREAM stream code", "WINDOW_UPDATE stream increment", "SETTINGS id value",
+// "PING", "PRIORITY stream on". Writing may fail: the proxy may have closed the connection.
+func (f *frames) send(text string) {
+	f.t.Helper()
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, " ") {
+			continue
+		}
+		var fields []string
+		for _, h := range lines[i+1:] {
+			if !strings.HasPrefix(h, " ") {
+				break
+			}
+			raw, err := unescape(strings.TrimSpace(h))
+			must(f.t, err)
+			fields = append(fields, raw)
+		}
+		f.sendFrame(line, fields)
+	}
+}
+
+func (f *frames) sendFrame(line string, fields []string) {
+	f.t.Helper()
+	words := strings.Fields(line)
+	number := func(i int) uint32 {
+		n, err := strconv.ParseUint(words[i], 10, 32)
+		must(f.t, err)
+		return uint32(n)
+	}
+	flag := func(name string) bool { return len(words) > 2 && strings.Contains(line, name) }
+	switch words[0] {
+	case "HEADERS":
+		_ = f.framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: number(1), BlockFragment: f.encode(fields), EndStream: flag("END_STREAM"), EndHeaders: !flag("MORE")})
+	case "CONTINUATION":
+		_ = f.framer.WriteContinuation(number(1), !flag("MORE"), f.encode(fields))
+	case "DATA":
+		_, data, _ := strings.Cut(line, words[1]+" ")
+		data, end := strings.CutPrefix(data, "END_STREAM")
+		_ = f.framer.WriteData(number(1), end, []byte(strings.TrimPrefix(data, " ")))
+	case "RST_STREAM":
+		_ = f.framer.WriteRSTStream(number(1), xhttp2.ErrCode(number(2)))
+	case "WINDOW_UPDATE":
+		_ = f.framer.WriteWindowUpdate(number(1), number(2))
+	case "SETTINGS":
+		_ = f.framer.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingID(number(1)), Val: number(2)})
+	case "PING":
+		_ = f.framer.WritePing(false, [8]byte{})
+	case "PRIORITY":
+		_ = f.framer.WritePriority(number(1), xhttp2.PriorityParam{StreamDep: number(2)})
+	case "RAW":
+		_ = f.framer.WriteRawFrame(xhttp2.FrameType(number(1)), xhttp2.Flags(number(2)), number(3), []byte(strings.Join(fields, "")))
+	default:
+		f.t.Fatalf("no frame: %q", line)
+	}
+}
+
+// encode packs header lines, "name: value".
+func (f *frames) encode(fields []string) []byte {
+	f.block.Reset()
+	for _, field := range fields {
+		i := strings.Index(field[1:], ":") + 1 // a pseudo-header begins with a colon
+		must(f.t, f.hpack.WriteField(hpack.HeaderField{Name: field[:i], Value: strings.TrimPrefix(field[i+1:], " ")}))
+	}
+	return bytes.Clone(f.block.Bytes())
+}
+
+// next returns what the proxy answers next: "stream status [code]", "stream RST_STREAM why", "GOAWAY why", or "closed". What is no
+// answer is left out: settings, windows, pings, and the notice that nothing more is wanted.
+func (f *frames) next() string {
+	for {
+		frame, err := f.framer.ReadFrame()
+		if err != nil {
+			if isTimeout(err) {
+				return "silence"
+			}
+			return "closed"
+		}
+		switch frame := frame.(type) {
+		case *xhttp2.SettingsFrame:
+			if !frame.IsAck() {
+				_ = f.framer.WriteSettingsAck()
+			}
+		case *xhttp2.GoAwayFrame:
+			if frame.ErrCode != xhttp2.ErrCodeNo {
+				return "GOAWAY " + frame.ErrCode.String()
+			}
+		case *xhttp2.RSTStreamFrame:
+			if frame.ErrCode != xhttp2.ErrCodeNo {
+				return fmt.Sprintf("%d RST_STREAM %s", frame.StreamID, frame.ErrCode)
+			}
+		case *xhttp2.MetaHeadersFrame:
+			status, _ := strconv.Atoi(frame.PseudoValue("status"))
+			if status < 200 {
+				return fmt.Sprintf("%d %d", frame.StreamID, status)
+			}
+			f.answers[frame.StreamID] = &http.Response{StatusCode: status}
+			if frame.StreamEnded() {
+				return f.answer(frame.StreamID)
+			}
+		case *xhttp2.DataFrame:
+			f.bodies[frame.StreamID] = append(f.bodies[frame.StreamID], frame.Data()...)
+			if frame.StreamEnded() {
+				return f.answer(frame.StreamID)
+			}
+		}
+	}
+}
+
+func (f *frames) answer(stream uint32) string {
+	return fmt.Sprintf("%d %s", stream, answerText(f.answers[stream], f.bodies[stream]))
+}
