@@ -55,9 +55,22 @@ func reduced(y []byte) bool {
 // EncodePublicKey returns the base64url text of a public key, as a certificate and a JWK carry it.
 func EncodePublicKey(k ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(k) }
 
+// maxJWK bounds a JWK, or a JWK Set of a root's two keys, in bytes; an ML-DSA-65 key has 2.6 KiB.
+const maxJWK = 64 << 10
+
+func checkJWKSize(raw []byte) error {
+	if len(raw) > maxJWK {
+		return Refuse("key_malformed", "the file has %d bytes; a JWK, or a set of two, has at most %d", len(raw), maxJWK)
+	}
+	return nil
+}
+
 // ParseJWK reads one public Ed25519 JWK (RFC 8037) and returns its kid and key. A private key is refused: nobody who verifies
 // should ever have been given one.
 func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
+	if err := checkJWKSize(raw); err != nil {
+		return "", nil, err
+	}
 	var jwk jose.JSONWebKey
 	if err := json.Unmarshal(raw, &jwk); err != nil {
 		return "", nil, Refuse("key_malformed", "the file is not a JWK: %v", err)

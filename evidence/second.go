@@ -128,6 +128,9 @@ func (j AKP) Key() (*mldsa65.PublicKey, error) {
 // share one kid (RFC 7517 section 4.5: equivalent alternatives of different kty).
 func ParseRoot(raw []byte, purpose string) (Root, error) {
 	r := Root{Purpose: purpose}
+	if err := checkJWKSize(raw); err != nil {
+		return r, err
+	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
