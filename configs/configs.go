@@ -33,7 +33,7 @@ func Manifest() []byte { return manifest }
 // Policy returns the example of a policy file.
 func Policy() []byte { return policy }
 
-// VaultPolicy returns the Vault policy of a role, by the purpose of its key. It is written for a Transit engine at transit/.
+// VaultPolicy returns the Vault policy of a role, by the purpose of its key, or of the keys' owner ("owner"). It is written for a Transit engine at transit/.
 func VaultPolicy(purpose string) (string, error) {
 	raw, err := vaultPolicies.ReadFile("vault/" + purpose + ".hcl")
 	if err != nil {

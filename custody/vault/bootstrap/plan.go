@@ -61,13 +61,17 @@ func New(o Options) (*Plan, error) {
 	if !mountName.MatchString(o.Transit) {
 		return nil, fmt.Errorf("%q is not the name of a mount", o.Transit)
 	}
-	p := &Plan{steps: []step{engine{o.Transit}}}
+	owners, err := policyFor(owner, o.Transit)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{steps: []step{engine{o.Transit}, owners}}
 	for _, r := range o.roles() {
-		text, err := r.policy(o.Transit)
+		own, err := policyFor(r.Purpose, o.Transit)
 		if err != nil {
 			return nil, err
 		}
-		p.steps = append(p.steps, key{o.Transit, r.Key}, policy{r.name(), text})
+		p.steps = append(p.steps, key{o.Transit, r.Key}, own)
 	}
 	logins, err := o.logins()
 	if err != nil {

@@ -42,6 +42,34 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
+// TestOwner has the keys' owner rotate and retire, and denied all that signs, lets a key out or gives more rights.
+func TestOwner(t *testing.T) {
+	o := appRoles(t.TempDir())
+	o.Transit = "owned"
+	apply(t, server, o)
+	secret, err := server.Client(t).Auth().Token().CreateOrphan(&api.TokenCreateRequest{Policies: []string{"mediator-owner"}, NoDefaultPolicy: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := server.Client(t)
+	c.SetToken(secret.Auth.ClientToken)
+	allowed(t, c, http.MethodPut, "owned/keys/runtime-key/rotate", nil)
+	allowed(t, c, http.MethodGet, "owned/keys/runtime-key", nil)
+	allowed(t, c, http.MethodPut, "owned/keys/runtime-key/config", map[string]any{"min_decryption_version": 2, "min_encryption_version": 2})
+	for _, flag := range []string{"exportable", "allow_plaintext_backup", "deletion_allowed"} {
+		denied(t, c, http.MethodPut, "owned/keys/runtime-key/config", map[string]any{flag: true})
+		denied(t, c, http.MethodPut, "owned/keys/runtime-key/config", map[string]any{flag: true, "min_decryption_version": 2})
+	}
+	for _, want := range forbidden("runtime-key") {
+		method, path, _ := strings.Cut(want, " ")
+		if path = strings.Replace(path, "transit/", "owned/", 1); path == "owned/keys/runtime-key/rotate" {
+			continue
+		}
+		denied(t, c, method, path, map[string]any{"name": "new", "policies": []string{"root"}, "policy": `path "*" { capabilities = ["sudo"] }`, "exportable": true, "input": "bWVzc2FnZQ=="})
+	}
+	denied(t, c, http.MethodPut, "owned/sign/runtime-key", map[string]any{"input": "bWVzc2FnZQ=="})
+}
+
 // forbidden are requests that nobody who signs with a key has to make.
 func forbidden(key string) []string {
 	var out []string

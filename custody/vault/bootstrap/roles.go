@@ -35,13 +35,18 @@ var Roots = []Role{
 }
 
 // name is the name of the role's policy and of its role in an auth method.
-func (r Role) name() string { return "mediator-" + r.Purpose }
+func (r Role) name() string { return policyName(r.Purpose) }
 
-// policy is what the role's token may do.
-func (r Role) policy(transit string) (string, error) {
-	text, err := configs.VaultPolicy(r.Purpose)
-	return strings.ReplaceAll(text, `path "transit/`, `path "`+transit+`/`), err
+// owner is the purpose of the policy of the keys' owner, who rotates and retires them and signs with none.
+const owner = "owner"
+
+// policyFor is what a token for a purpose may do.
+func policyFor(purpose, transit string) (policy, error) {
+	text, err := configs.VaultPolicy(purpose)
+	return policy{policyName(purpose), strings.ReplaceAll(text, `path "transit/`, `path "`+transit+`/`)}, err
 }
+
+func policyName(purpose string) string { return "mediator-" + purpose }
 
 // roles are those that o is for.
 func (o Options) roles() []Role {
