@@ -264,7 +264,7 @@ func TestParseRoot(t *testing.T) {
 	private := map[string]any{"alg": "ML-DSA-65", "kid": "auditor:v1", "kty": "AKP", "pub": akp(nil).Public, "priv": strings.Repeat("A", 43)}
 	degenerate := make([]byte, mldsa65.PublicKeySize)
 	degenerate[0] = 1
-	said := map[string]string{"nothing": "neither a JWK nor a JWK Set", "another file": "neither a JWK nor a JWK Set", "the other order": "is not a JWK"}
+	said := map[string]string{"nothing": "neither a JWK nor a JWK Set", "another file": "neither a JWK nor a JWK Set", "the other order": "is not a JWK", "a private second key": "the second key of the set"}
 	for name, text := range map[string]string{
 		"nothing":               ``,
 		"another file":          `{"keys":"x"}`,

@@ -1,6 +1,7 @@
 package evidence_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -71,11 +72,28 @@ func TestErrorsSayWhere(t *testing.T) {
 		"{\"map\":{\n\"k\":{\"name\":\"\xff\"}}}":  "line 2, column 14: there is a byte that is not UTF-8",
 		`{"map":{"k":{"name":"\\\ud800x"}}}`:       "line 1, column 24: there is half of a surrogate pair",
 		`{"a":[{"b":{"c":1}},{"c":1,"\u0063":2}]}`: "a[1].c comes twice",
+		`{"a":"\ud83dxude00"}`:                     "line 1, column 7: there is half of a surrogate pair",
+		`{"a":"\ud83d\ude00\nd800","b":1,"b":2}`:   "b comes twice",
 	} {
 		var v document
 		err := evidence.ParseStrict([]byte(text), &v)
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("%.60q: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestNamesInErrors: a name stands in a path as it is, or in quotes where it would not read well.
+func TestNamesInErrors(t *testing.T) {
+	for name, want := range map[string]string{
+		"_-09AZaz": "_-09AZaz", "": `""`, strings.Repeat("k", 100): strings.Repeat("k", 100), strings.Repeat("k", 101): strings.Repeat("k", 80) + "…",
+		"/": `"/"`, ":": `":"`, "@": `"@"`, "[": `"["`, "`": "\"`\"", "{": `"{"`, ".": `"."`, "é": `"é"`,
+	} {
+		raw, err := json.Marshal(map[string]int{name: 1})
+		must(t, err)
+		var v struct{}
+		if err := evidence.ParseStrict(raw, &v); err == nil || !strings.HasSuffix(err.Error(), ": "+want+" is not known") {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }
@@ -98,6 +116,11 @@ func (a *anyCase) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// anyForm reads whatever JSON is there.
+type anyForm struct{ raw string }
+
+func (a *anyForm) UnmarshalJSON(raw []byte) error { a.raw = string(raw); return nil }
+
 type strictly struct {
 	Promoted
 	Named   `json:"named"`
@@ -108,6 +131,7 @@ type strictly struct {
 	Bytes   []byte         `json:"bytes"`
 	Time    time.Time      `json:"time"`
 	Text    anyCase        `json:"text"`
+	Form    anyForm        `json:"form"`
 	Pointer *string        `json:"pointer"`
 	Any     map[string]int `json:"any"`
 	Skipped string         `json:"-"`
@@ -137,6 +161,7 @@ func TestParseMembers(t *testing.T) {
 		`{"bytes":"!"}`:                 "bytes is malformed",
 		`{"bytes":[1]}`:                 "",
 		`{"time":"noon"}`:               "time is malformed",
+		`{"form":[{"x":1}]}`:            "",
 		`{"text":1}`:                    "text is malformed",
 		`{"own":"b"}`:                   "own is not known",
 		`{"promoted":{}}`:               "promoted is not known",

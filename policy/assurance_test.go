@@ -3,6 +3,7 @@ package policy_test
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/policy"
@@ -45,7 +46,28 @@ func TestAssessClaimsOnlyTheWholeChain(t *testing.T) {
 	}
 }
 
+// TestThreats takes one part of the chain away at a time, and looks which threats are no longer covered.
 func TestThreats(t *testing.T) {
+	want := map[string]string{ // the parts that cover it, in the order of Held
+		"stolen_token": "RequestProof SingleUseConsumed", "replay": "FreshWork SingleUseConsumed", "altered_content": "FreshWork RequestProof",
+		"stale_or_copied_work": "FreshWork", "human_trigger": "TriggerEvidence PolicyDecision", "invented_trigger": "TriggerEvidence Grant",
+		"human_in_session": "RuntimeAttested SessionReceipt", "stolen_signing_key": "DeploymentAudit RuntimeAttested SessionReceipt Grant",
+		"unapproved_action": "PolicyDecision Grant", "unsafe_deployment": "DeploymentAudit", "human_identity": "",
+	}
+	got := make(map[string]string)
+	for _, threat := range policy.Assess(policy.Held{}).Threats {
+		got[threat.Name] = ""
+	}
+	for i := range reflect.TypeFor[policy.Held]().NumField() {
+		h := everything()
+		reflect.ValueOf(&h).Elem().Field(i).SetBool(false)
+		for _, threat := range policy.Assess(h).Threats {
+			if threat.Name != "human_identity" && !threat.Covered {
+				got[threat.Name] = strings.TrimSpace(got[threat.Name] + " " + reflect.TypeFor[policy.Held]().Field(i).Name)
+			}
+		}
+	}
+	wantEqual(t, got, want)
 	nothing := policy.Assess(policy.Held{})
 	for i, covered := range policy.Assess(everything()).Threats {
 		if nothing.Threats[i].Covered {

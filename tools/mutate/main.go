@@ -5,7 +5,8 @@
 // Each argument is the directory of a package, whose own tests must fail. A check is an if or a case that refuses or accepts, an operand
 // of && and ||, the bound of a comparison, an error that is passed on, a row of a table, a claim. The source is never changed: mutants are
 // compiled with go's -overlay, all that can share one binary in it. What survives must stand in tools/mutate/equivalent.txt with the reason
-// why no test can tell it from the original; the status is 1 where something else survives, and where something stands there that does not.
+// why no test can tell it from the original; the status is 1 where something else survives
+// or is not through in time, and where something stands there that does not survive.
 package main
 
 import (
@@ -31,7 +32,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	parallel := flags.Int("p", 2, "mutants at a time")
-	timeout := flags.Duration("timeout", 60*time.Second, "for the tests of one mutant; what takes longer is killed")
+	timeout := flags.Duration("timeout", 60*time.Second, "the least that the tests of one mutant may take; ten times what they take without one, where that is more")
 	match := flags.String("match", "", "only mutants whose line in the output matches")
 	allowed := flags.String("equivalent", "tools/mutate/equivalent.txt", "the mutants that no test can tell from the original")
 	list := flags.Bool("list", false, "list the mutants and run nothing")
@@ -76,7 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if !*list {
 		fmt.Fprintf(stdout, "mutate: %s\n", total)
 	}
-	if total.survived > 0 || total.stale > 0 {
+	if total.survived+total.late+total.stale > 0 {
 		return 1
 	}
 	return 0

@@ -63,8 +63,8 @@ func TestRun(t *testing.T) {
 		status           int
 		want             []string
 	}{
-		{"a survivor", "", 1, []string{"survived: testdata/checked/checked.go:32: Half: always n != 10\n", "mutate: 12 mutants, 11 killed, 0 not compiled, 0 equivalent, 1 survived\n"}},
-		{"an equivalent one", "# why\n" + lived + " -- said\n", 0, []string{"mutate: 12 mutants, 11 killed, 0 not compiled, 1 equivalent, 0 survived\n"}},
+		{"a survivor", "", 1, []string{"survived: testdata/checked/checked.go:32: Half: always n != 10\n", "mutate: 12 mutants, 11 killed, 0 timed out, 0 not compiled, 0 equivalent, 1 survived\n"}},
+		{"an equivalent one", "# why\n" + lived + " -- said\n", 0, []string{"mutate: 12 mutants, 11 killed, 0 timed out, 0 not compiled, 1 equivalent, 0 survived\n"}},
 		{"one that is none", lived + " -- said\ntestdata/checked/checked.go: Gone: never x -- said\n", 1, []string{"stale: testdata/checked/checked.go: Gone: never x"}},
 		{"one without a reason", lived + " -- \n", 2, nil},
 	} {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,18 +19,19 @@ import (
 )
 
 // tally counts what became of mutants.
-type tally struct{ mutants, killed, broken, equivalent, survived, stale int }
+type tally struct{ mutants, killed, late, broken, equivalent, survived, stale int }
 
 func (t *tally) add(o tally) {
 	t.mutants += o.mutants
 	t.killed += o.killed
+	t.late += o.late
 	t.broken += o.broken
 	t.equivalent += o.equivalent
 	t.survived += o.survived
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d mutants, %d killed, %d not compiled, %d equivalent, %d survived", t.mutants, t.killed, t.broken, t.equivalent, t.survived)
+	return fmt.Sprintf("%d mutants, %d killed, %d timed out, %d not compiled, %d equivalent, %d survived", t.mutants, t.killed, t.late, t.broken, t.equivalent, t.survived)
 }
 
 // trial runs the mutants of one package.
@@ -48,8 +50,8 @@ type trial struct {
 	lived map[string]bool // the equivalent ones that survived
 }
 
-// quick is how long a test may take that is run before the others.
-const quick = 200 * time.Millisecond
+// paces are how long tests may take that are run before slower ones; most mutants are killed by the quickest.
+var paces = []time.Duration{200 * time.Millisecond, time.Second, time.Hour}
 
 func (t *trial) run(ctx context.Context, mutants []mutant, only *regexp.Regexp) (err error) {
 	t.lived = make(map[string]bool)
@@ -57,9 +59,11 @@ func (t *trial) run(ctx context.Context, mutants []mutant, only *regexp.Regexp) 
 		return err
 	}
 	defer os.RemoveAll(t.tmp)
-	if t.rounds, err = roundsOf(ctx, t.dir); err != nil {
+	took := time.Duration(0)
+	if t.rounds, took, err = roundsOf(ctx, t.dir); err != nil {
 		return err
 	}
+	t.timeout = max(t.timeout, 10*took) // on a machine that is busy with something else
 	files, err := switched(t.dir, filepath.Base(t.dir), mutants)
 	if err != nil {
 		return err
@@ -95,6 +99,7 @@ type verdict int
 const (
 	survived verdict = iota
 	killed
+	late // not seen to be killed: it may loop, or the machine was too slow
 	broken
 )
 
@@ -111,6 +116,9 @@ func (t *trial) record(m mutant, v verdict) {
 	case t.equivalent[m.id()]:
 		t.tally.equivalent++
 		t.lived[m.id()] = true
+	case v == late:
+		t.late++
+		fmt.Fprintf(t.out, "timed out: %s\n", m)
 	default:
 		t.survived++
 		fmt.Fprintf(t.out, "survived: %s\n", m)
@@ -129,35 +137,38 @@ func (t *trial) stale() (n int) {
 	return n
 }
 
-// roundsOf runs the tests of a package as it is, which must pass, and sorts them by how long they take.
-func roundsOf(ctx context.Context, dir string) ([]string, error) {
+// roundsOf runs the tests of a package as it is, which must pass, sorts them by how long they take, and says how long all take.
+func roundsOf(ctx context.Context, dir string) ([]string, time.Duration, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "./"+filepath.ToSlash(dir))
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("the tests of %s fail without any mutant: %w", dir, err)
+		return nil, 0, fmt.Errorf("the tests of %s fail without any mutant: %w", dir, err)
 	}
-	var short, long []string
+	var took time.Duration
+	tests := make([][]string, len(paces))
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		var e struct {
 			Action, Test string
 			Elapsed      float64
 		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action != "pass" || e.Test == "" || strings.Contains(e.Test, "/") {
+		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action != "pass" || strings.Contains(e.Test, "/") {
 			continue
 		}
-		if e.Elapsed <= quick.Seconds() {
-			short = append(short, e.Test)
-		} else {
-			long = append(long, e.Test)
+		elapsed := time.Duration(e.Elapsed * float64(time.Second))
+		if e.Test == "" {
+			took = elapsed
+			continue
 		}
+		pace := slices.IndexFunc(paces, func(p time.Duration) bool { return elapsed <= p })
+		tests[pace] = append(tests[pace], e.Test)
 	}
 	var rounds []string
-	for _, names := range [][]string{short, long} {
+	for _, names := range tests {
 		if len(names) > 0 {
 			rounds = append(rounds, "^("+strings.Join(names, "|")+")$")
 		}
 	}
-	return rounds, nil
+	return rounds, took, nil
 }
 
 // judge runs the tests of a mutant until one fails.
@@ -178,21 +189,28 @@ func (t *trial) judge(ctx context.Context, m mutant) verdict {
 		}
 	}
 	for _, tests := range t.rounds {
-		if !t.pass(ctx, binary, tests, m.number) {
-			return killed
+		if v := t.try(ctx, binary, tests, m.number); v != survived {
+			return v
 		}
 	}
 	return survived
 }
 
-// pass runs some tests of a mutant.
-func (t *trial) pass(ctx context.Context, binary, tests string, number int) bool {
-	ctx, cancel := context.WithTimeout(ctx, t.timeout+10*time.Second)
+// try runs some tests of a mutant.
+func (t *trial) try(ctx context.Context, binary, tests string, number int) verdict {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "-test.failfast", "-test.timeout", t.timeout.String(), "-test.run", tests)
+	cmd := exec.CommandContext(ctx, binary, "-test.failfast", "-test.timeout=0", "-test.run", tests)
 	cmd.Dir = t.dir
 	cmd.Env = append(os.Environ(), environment+"="+strconv.Itoa(number))
-	return cmd.Run() == nil
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return late
+	case err != nil:
+		return killed
+	}
+	return survived
 }
 
 // compile builds the package's test binary in dir with some files replaced.
