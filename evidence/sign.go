@@ -18,21 +18,41 @@ type Key interface {
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
-// Sign writes c as an artifact of kind k, signed with key. The caller has stamped the registered claims ([Kind.Stamp]).
-// What it would not accept itself it does not sign: the claims' own check runs first.
-func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
+// Draft is an artifact that lacks nothing but its signature. Another one can rest on it, by its hash, before it is signed.
+type Draft struct {
+	typ, input string
+	key        Key
+}
+
+// Prepare writes c as an artifact of kind k, to be signed with key. The caller has stamped the registered claims ([Kind.Stamp]).
+// What it would not accept itself it does not prepare: the claims' own check runs first.
+func Prepare[C any](key Key, k Kind[C], c C) (Draft, error) {
 	if k.alg != algEdDSA {
-		return "", Refuse("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
+		return Draft{}, Refuse("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
 	}
 	input, err := k.prepare(k.alg, key.KeyID(), &c)
+	return Draft{typ: k.Typ, input: input, key: key}, err
+}
+
+// Hash returns what [HashToken] returns for the signed artifact.
+func (d Draft) Hash() string { return HashBytes([]byte(d.input)) }
+
+// Sign signs it and returns the token.
+func (d Draft) Sign(ctx context.Context) (string, error) {
+	sig, err := d.key.Sign(ctx, []byte(d.input))
+	if err != nil {
+		return "", fmt.Errorf("sign %s with key %s: %w", d.typ, d.key.KeyID(), err)
+	}
+	return d.input + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+}
+
+// Sign writes c as an artifact of kind k, signed with key: see [Prepare].
+func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
+	d, err := Prepare(key, k, c)
 	if err != nil {
 		return "", err
 	}
-	sig, err := key.Sign(ctx, []byte(input))
-	if err != nil {
-		return "", fmt.Errorf("sign %s with key %s: %w", k.Typ, key.KeyID(), err)
-	}
-	return input + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+	return d.Sign(ctx)
 }
 
 // SignMAC writes c as a token of kind k, authenticated with a secret (HS256): a token of a verifier to itself or, where the kind

@@ -97,29 +97,26 @@ func (e *Engine) admits(r Request) error {
 // sign signs the decision and, over its id and hash, the grant. Every scope of the grant has exactly one element.
 func (e *Engine) sign(ctx context.Context, r Request, o evidence.TriggerOriginProof, rule string) (Decision, error) {
 	b, bindingHash, policyHash := r.Binding, r.Binding.Hash(), e.rules.Hash()
-	token, decision, err := e.decision.Sign(ctx, evidence.PolicyDecision{
+	tokens, err := signer.SignPair(ctx, e.decision, evidence.PolicyDecision{
 		Action: b.Action, BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow,
 		EnvironmentHash: r.EnvironmentHash, HumanInitiated: false, OriginEvidenceHash: o.EvidenceHash, OriginEvidenceID: o.EvidenceID,
 		OriginVerificationMethod: o.VerificationMethod, PolicyHash: policyHash, Resource: b.Resource, Rule: rule, RuntimeID: r.RuntimeID,
 		Subject: b.Subject, TriggerEventID: o.EventID, TriggerKind: o.Kind, TriggerSource: o.Source,
+	}, e.grant, func(decision evidence.PolicyDecision, hash string) evidence.ActionGrant {
+		return evidence.ActionGrant{
+			Actions: []string{b.Action}, BindingHashes: []string{bindingHash}, ContentHashes: []string{b.ContentHash}, EnvironmentHash: r.EnvironmentHash,
+			OriginEvidenceHashes: []string{o.EvidenceHash}, OriginEvidenceIDs: []string{o.EvidenceID}, OriginVerificationMethods: []string{o.VerificationMethod},
+			PolicyDecisionHashes: []string{hash}, PolicyDecisionIDs: []string{decision.ID}, PolicyHash: policyHash,
+			Resources: []string{b.Resource}, RuntimeIDs: []string{r.RuntimeID}, Subject: b.Subject,
+			TriggerEventIDs: []string{o.EventID}, TriggerSources: []string{o.Source},
+		}
 	})
 	if err != nil {
 		return Decision{}, err
 	}
-	failpoint.Reach("decided")
-	grantToken, grant, err := e.grant.Sign(ctx, evidence.ActionGrant{
-		Actions: []string{b.Action}, BindingHashes: []string{bindingHash}, ContentHashes: []string{b.ContentHash}, EnvironmentHash: r.EnvironmentHash,
-		OriginEvidenceHashes: []string{o.EvidenceHash}, OriginEvidenceIDs: []string{o.EvidenceID}, OriginVerificationMethods: []string{o.VerificationMethod},
-		PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{decision.ID}, PolicyHash: policyHash,
-		Resources: []string{b.Resource}, RuntimeIDs: []string{r.RuntimeID}, Subject: b.Subject,
-		TriggerEventIDs: []string{o.EventID}, TriggerSources: []string{o.Source},
-	})
-	if err != nil {
-		return Decision{}, err
-	}
-	if decision.Issuer == grant.Issuer || evidence.KeyName(evidence.KeyIDOf(token)) == evidence.KeyName(evidence.KeyIDOf(grantToken)) {
+	if e.decision.Name() == e.grant.Name() || evidence.KeyName(evidence.KeyIDOf(tokens[0])) == evidence.KeyName(evidence.KeyIDOf(tokens[1])) {
 		return Decision{}, evidence.Refuse("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
 	}
 	failpoint.Reach("granted")
-	return Decision{PolicyDecision: token, Grant: grantToken}, nil
+	return Decision{PolicyDecision: tokens[0], Grant: tokens[1]}, nil
 }

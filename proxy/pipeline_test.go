@@ -271,7 +271,7 @@ func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOpti
 	egress := []Egress{{Name: "reads", Match: match("GET", "/**")}, {Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
 	o := PipelineOptions{
 		Sessions: p.sessions, Triggers: p.roles, Control: p.roles, Record: p.record, Verifier: verifier,
-		Strict:                &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")}, Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"), Grant: expected("grant")},
+		Strict:                &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")}, Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"), Grant: expected("grant"), Runtime: policy.RuntimeExpected{PolicyHash: evidence.HashBytes(nil)}},
 		Deployment:            func() error { return p.roles.fail["deployment"] },
 		DeploymentCertificate: func() string { return "deployment" }, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
 		RuntimeID: "worker-1", EnvironmentHash: evidence.HashBytes(nil), CAPEM: []byte("CA"), SpoolDir: t.TempDir(), Metrics: metrics, Log: zap.NewNop(), Now: time.Now,

@@ -31,7 +31,8 @@ type posting struct {
 	envelope evidence.Envelope
 	origin   evidence.TriggerOriginProof
 	receipt  evidence.TriggerReceipt
-	decision evidence.PolicyDecision
+	attested func() (signer.Attested, error) // waits for what was begun in step 6
+	stop     context.CancelFunc              // ends it
 
 	admission  Admission
 	credential secretHeader // as it is bound and sent
@@ -43,7 +44,7 @@ type posting struct {
 // what was consumed stays consumed.
 func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Session, target Target, a *Action) error {
 	c.post.Flow, c.post.Rule = flowPost, a.Name
-	t := &posting{call: c, r: r, session: s, target: target, action: a}
+	t := &posting{call: c, r: r, session: s, target: target, action: a, stop: func() {}}
 	defer t.close()
 	ctx := r.Context()
 	for _, step := range []struct {
@@ -54,7 +55,7 @@ func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Sess
 		{"content", func(_ context.Context, t *posting) error { return p.readPost(w, t) }}, // 3
 		{"challenge", p.freshWork},     // 4
 		{"trigger", p.triggerEvidence}, // 5
-		{"decision", p.decide},         // 6
+		{"decision", p.decide},         // 6, and 7 is begun
 		{"attest", p.attest},           // 7
 		{"gate", p.admit},              // 8
 		{"proof", p.requestProof},      // 9
@@ -78,6 +79,7 @@ func (p *Pipeline) bounded(ctx context.Context, t *posting, take func(context.Co
 }
 
 func (t *posting) close() {
+	t.stop()
 	if t.content != nil {
 		t.content.Close()
 	}
@@ -194,8 +196,10 @@ func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
 	return t.check("received trigger receipt", err)
 }
 
-// decide is step 6: the control plane's decision and grant for exactly this, both verified.
+// decide is step 6: the control plane's decision and grant for exactly this, both verified. What the sidecar attests does not depend on
+// them, so it is signed meanwhile.
 func (p *Pipeline) decide(ctx context.Context, t *posting) error {
+	p.beginAttest(t)
 	d, err := p.o.Control.Decide(ctx, policy.Request{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: p.o.RuntimeID, SessionID: t.session.ID,
 		EnvironmentHash: p.o.EnvironmentHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
@@ -210,7 +214,7 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	t.envelope.PolicyDecision, t.envelope.Grant = d.PolicyDecision, d.Grant
 	t.artifact("policyDecision", d.PolicyDecision)
 	t.artifact("grant", d.Grant)
-	t.decision, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
+	_, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
 	if t.check("received decision", err) != nil {
 		return err
 	}
@@ -221,15 +225,34 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	return t.check("received grant", err)
 }
 
-// attest is step 7: what the sidecar itself saw of the run, signed by two roles.
-func (p *Pipeline) attest(ctx context.Context, t *posting) error {
-	a, err := p.o.Attest.Attest(ctx, signer.Run{
+// beginAttest begins step 7: what the sidecar itself saw of the run, signed by two roles. The policy is the one that the manifest pins; the
+// gate demands that the decision was made by it.
+func (p *Pipeline) beginAttest(t *posting) {
+	run := signer.Run{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID,
 		RuntimeID: p.o.RuntimeID, SessionID: t.session.ID, TranscriptHash: t.session.Transcript(),
 		EventID: t.receipt.EventID, TriggerKind: t.receipt.Kind, TriggerSource: t.receipt.Source,
 		TriggerReceiptHash: evidence.HashToken(t.envelope.TriggerReceipt),
-		PolicyHash:         t.decision.PolicyHash, EnvironmentHash: p.o.EnvironmentHash,
-	})
+		PolicyHash:         p.o.Strict.Runtime.PolicyHash, EnvironmentHash: p.o.EnvironmentHash,
+	}
+	var ctx context.Context
+	ctx, t.stop = context.WithTimeout(t.r.Context(), p.o.Timeouts.Step)
+	var a signer.Attested
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a, err = p.o.Attest.Attest(ctx, run)
+	}()
+	t.attested = func() (signer.Attested, error) {
+		<-done // soon after ctx has ended, at the latest
+		return a, err
+	}
+}
+
+// attest is step 7: it waits for what beginAttest has begun.
+func (p *Pipeline) attest(_ context.Context, t *posting) error {
+	a, err := t.attested()
 	if err != nil {
 		return err
 	}

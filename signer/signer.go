@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 )
@@ -73,21 +75,61 @@ func (o Options) check(typ string, longest time.Duration) error {
 // Sign stamps c with fresh registered claims and what is known of the key, signs it, and returns the token with the claims
 // that went into it.
 func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err error) {
-	registered := evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
 	if i.key == nil {
-		i.kind.Stamp(&c, registered, evidence.SharedSecret)
+		i.kind.Stamp(&c, i.registered(), evidence.SharedSecret)
 		token, err = evidence.SignMAC(i.secret, i.kind, c)
 		return token, c, err
 	}
-	version, err := i.key.Current(ctx)
+	draft, signed, err := i.draft(ctx, c)
 	if err != nil {
-		return "", signed, fmt.Errorf("sign %s: %w", i.kind.Typ, err)
+		return "", signed, err
 	}
-	p := i.key.Properties()
-	i.kind.Stamp(&c, registered, evidence.KeyClaims{KeyCustody: p.Custody, KeyExportable: p.Exportable})
-	token, err = evidence.Sign(ctx, version, i.kind, c)
+	token, err = draft.Sign(ctx)
 	if err == nil && i.o.Second != nil {
 		token, err = evidence.Countersign(ctx, i.o.Second, i.kind, token)
 	}
-	return token, c, err
+	return token, signed, err
+}
+
+// Name returns the iss of what the issuer signs.
+func (i *Issuer[C]) Name() string { return i.o.Issuer }
+
+func (i *Issuer[C]) registered() evidence.Registered {
+	return evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
+}
+
+func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft, C, error) {
+	version, err := i.key.Current(ctx)
+	if err != nil {
+		return evidence.Draft{}, c, fmt.Errorf("sign %s: %w", i.kind.Typ, err)
+	}
+	p := i.key.Properties()
+	i.kind.Stamp(&c, i.registered(), evidence.KeyClaims{KeyCustody: p.Custody, KeyExportable: p.Exportable})
+	d, err := evidence.Prepare(version, i.kind, c)
+	return d, c, err
+}
+
+// SignPair signs two artifacts of which the second rests on the first: rest makes the second's claims from the first's, and from its hash.
+// The two signatures are made at the same time, which is one wait for whoever holds the keys and not two. Neither issuer may sign with a
+// shared secret, or twice.
+func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issuer[B], rest func(first A, hash string) B) (tokens [2]string, err error) {
+	if first.key == nil || second.key == nil || first.o.Second != nil || second.o.Second != nil {
+		return tokens, fmt.Errorf("signer: a %s and a %s cannot be signed as a pair", first.kind.Typ, second.kind.Typ)
+	}
+	one, stamped, err := first.draft(ctx, a)
+	if err != nil {
+		return tokens, err
+	}
+	two, _, err := second.draft(ctx, rest(stamped, one.Hash()))
+	if err != nil {
+		return tokens, err
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	for i, draft := range []evidence.Draft{one, two} {
+		both.Go(func() (err error) {
+			tokens[i], err = draft.Sign(ctx)
+			return err
+		})
+	}
+	return tokens, both.Wait()
 }

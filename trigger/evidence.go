@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/signer"
 )
 
 // Evidence are the two artifacts for one event and one binding.
@@ -69,23 +70,20 @@ const giveBackTimeout = 2 * time.Second
 
 // sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it again.
 func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {
-	proof, _, err := s.o.Origin.Sign(ctx, evidence.TriggerOriginProof{
+	tokens, err := signer.SignPair(ctx, s.o.Origin, evidence.TriggerOriginProof{
 		Kind: e.Kind, Source: e.Source, VerificationMethod: e.Method, EventID: e.ID, EvidenceID: e.EvidenceID,
 		PayloadHash: e.PayloadHash, BindingHash: binding, EvidenceHash: e.EvidenceHash,
-	})
-	if err != nil {
-		return Evidence{}, err
-	}
-	failpoint.Reach("origin proven")
-	receipt, _, err := s.o.Receipt.Sign(ctx, evidence.TriggerReceipt{
-		Kind: e.Kind, Source: e.Source, EventID: e.ID, PayloadHash: e.PayloadHash, BindingHash: binding,
-		HumanInitiated: e.HumanInitiated, OriginProofHash: evidence.HashToken(proof),
+	}, s.o.Receipt, func(_ evidence.TriggerOriginProof, hash string) evidence.TriggerReceipt {
+		return evidence.TriggerReceipt{
+			Kind: e.Kind, Source: e.Source, EventID: e.ID, PayloadHash: e.PayloadHash, BindingHash: binding,
+			HumanInitiated: e.HumanInitiated, OriginProofHash: hash,
+		}
 	})
 	if err != nil {
 		return Evidence{}, err
 	}
 	failpoint.Reach("receipt signed")
-	return Evidence{OriginProof: proof, TriggerReceipt: receipt}, nil
+	return Evidence{OriginProof: tokens[0], TriggerReceipt: tokens[1]}, nil
 }
 
 // maxFacts bounds the events whose facts are kept in memory.

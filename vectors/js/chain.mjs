@@ -2,7 +2,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { canonical } from './canonical.mjs';
 import { bindingHash, checkBinding } from './claims.mjs';
-import { hash, isHash, refuse, refuseIf } from './refusal.mjs';
+import { hash, isHash, tokenHash, refuse, refuseIf } from './refusal.mjs';
 import { keyAmong, openOwn } from './token.mjs';
 
 const MAX_REQUEST = 256 * 1024;
@@ -85,7 +85,7 @@ export class Gate {
   trigger({ e, bindingHash: bound, origin: o, receipt: r }) {
     const [receipt, proof] = [this.policy('trigger-receipt+jwt'), this.policy('trigger-origin-proof+jwt')];
     demand([
-      [o.bindingHash, bound, 'origin_binding_mismatch'], [r.bindingHash, bound, 'receipt_binding_mismatch'], [r.originProofHash, hash(e.originProof), 'receipt_other_origin'],
+      [o.bindingHash, bound, 'origin_binding_mismatch'], [r.bindingHash, bound, 'receipt_binding_mismatch'], [r.originProofHash, tokenHash(e.originProof), 'receipt_other_origin'],
       [r.eventId, o.eventId, 'receipt_event_mismatch'], [r.payloadHash, o.payloadHash, 'receipt_event_mismatch'],
       [r.kind, o.kind, 'receipt_source_mismatch'], [r.source, o.source, 'receipt_source_mismatch'],
     ]);
@@ -113,7 +113,7 @@ export class Gate {
 
   grant({ e, binding: b, bindingHash: bound, decision: d, grant: g }) {
     for (const [list, want, code] of [
-      [g.policyDecisionIds, d.jti, 'grant_other_decision'], [g.policyDecisionHashes, hash(e.policyDecision), 'grant_other_decision'],
+      [g.policyDecisionIds, d.jti, 'grant_other_decision'], [g.policyDecisionHashes, tokenHash(e.policyDecision), 'grant_other_decision'],
       [g.actions, b.action, 'grant_action_mismatch'], [g.resources, b.resource, 'grant_resource_mismatch'],
       [g.contentHashes, b.contentHash, 'grant_content_mismatch'], [g.bindingHashes, bound, 'grant_binding_mismatch'],
       [g.runtimeIds, d.runtimeId, 'grant_runtime_mismatch'], [g.triggerEventIds, d.triggerEventId, 'grant_event_mismatch'],
@@ -131,7 +131,7 @@ export class Gate {
     demand([
       [a.mode, 'autonomous', 'attestation_mode'], [a.challengeId, work.jti, 'attestation_challenge_mismatch'], [a.bindingHash, bound, 'attestation_binding_mismatch'],
       [a.contentHash, b.contentHash, 'attestation_content_mismatch'], [a.runtimeId, d.runtimeId, 'attestation_runtime_mismatch'],
-      [a.triggerReceiptHash, hash(e.triggerReceipt), 'attestation_other_receipt'], [a.trigger.id, r.eventId, 'attestation_event_mismatch'],
+      [a.triggerReceiptHash, tokenHash(e.triggerReceipt), 'attestation_other_receipt'], [a.trigger.id, r.eventId, 'attestation_event_mismatch'],
       [a.trigger.kind, r.kind, 'attestation_event_mismatch'], [a.trigger.source, r.source, 'attestation_event_mismatch'], ...pinned(a, p),
     ]);
   }
