@@ -77,7 +77,7 @@ func (e *session) login(ctx context.Context, old string) error {
 	if e.failure != nil && e.server.o.Now().Sub(e.failed) < loginPause {
 		return e.failure
 	}
-	secret, err := e.authenticate(ctx)
+	secret, err := e.authenticate(ctx, old)
 	if err != nil {
 		e.failed, e.failure = e.server.o.Now(), err
 		return err
@@ -95,7 +95,8 @@ type loginError struct{ detail string }
 
 func (e loginError) Error() string { return e.detail }
 
-func (e *session) authenticate(ctx context.Context) (*api.Secret, error) {
+// authenticate gets a token that is another one than old.
+func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, error) {
 	c, err := e.server.client()
 	if err != nil {
 		return nil, err
@@ -109,6 +110,8 @@ func (e *session) authenticate(ctx context.Context) (*api.Secret, error) {
 		return nil, fmt.Errorf("the login for %s: %w", e.name, err)
 	case secret == nil || secret.Auth == nil || secret.Auth.ClientToken == "":
 		return nil, loginError{fmt.Sprintf("the login for %s gave no token", e.name)}
+	case secret.Auth.ClientToken == old: // a file's
+		return nil, loginError{"Vault does not know the token any more, and there is no other one yet"}
 	}
 	return secret, nil
 }

@@ -125,6 +125,7 @@ func TestApply(t *testing.T) {
 		v.Write(t, "transit/keys/session-key/config", map[string]any{"deletion_allowed": true})
 		v.Write(t, "sys/policies/acl/mediator-action_grant", map[string]any{"policy": `path "*" { capabilities = ["sudo"] }`})
 		v.Write(t, "auth/approle/role/mediator-agent_session", map[string]any{"token_policies": "root-like", "token_no_default_policy": false})
+		v.Write(t, "auth/approle/role/mediator-request_proof", map[string]any{"bind_secret_id": false, "secret_id_bound_cidrs": "", "token_bound_cidrs": "127.0.0.0/8", "token_period": "768h"})
 		if err := os.Remove(filepath.Join(dir, "policy_decision.secret-id")); err != nil {
 			t.Fatal(err)
 		}
@@ -134,6 +135,10 @@ func TestApply(t *testing.T) {
 			if !strings.Contains(said, want) {
 				t.Errorf("it does not say %q:\n%s", want, said)
 			}
+		}
+		role, err := v.Client(t).Logical().ReadWithContext(t.Context(), "auth/approle/role/mediator-request_proof")
+		if err != nil || role.Data["bind_secret_id"] != true || fmt.Sprint(role.Data["token_period"]) != "0" {
+			t.Errorf("%v, %v", role.Data, err)
 		}
 		for _, r := range bootstrap.Roles {
 			for _, l := range signs(t, v, dir, r).Looks(t.Context()) {

@@ -80,17 +80,18 @@ func text(s *api.Secret, name string) (string, error) {
 
 // writeSecret writes a file that is not there, for its owner alone, and tells whether it did.
 func writeSecret(path string, content func() (string, error)) (wrote bool, err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	if err != nil {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	secret, err := content()
-	if err == nil {
-		_, err = f.WriteString(secret + "\n")
+	if err != nil {
+		return false, err
 	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false, err
+	}
+	_, err = f.WriteString(secret + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return false, errors.Join(err, os.Remove(path)) // so that the next time makes it
 	}

@@ -101,7 +101,7 @@ func (o Options) appRoles() ([]step, error) {
 	steps := []step{method{a.Mount, "approle"}}
 	for _, r := range o.roles() {
 		at := "auth/" + a.Mount + "/role/" + r.name()
-		steps = append(steps, login{at, token(r)}, credentials{at, a.Dir, r.Purpose, a.Wrap})
+		steps = append(steps, login{at, append(token(r), "bind_secret_id=true")}, credentials{at, a.Dir, r.Purpose, a.Wrap})
 	}
 	return steps, nil
 }
@@ -131,7 +131,7 @@ func (o Options) serviceAccounts() ([]step, error) {
 
 // token is what a role's tokens are like, in any auth method.
 func token(r Role) []string {
-	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL, "token_max_ttl=" + tokenMaxTTL}
+	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL, "token_max_ttl=" + tokenMaxTTL, "token_period=0"}
 }
 
 // Print writes the plan as commands for a shell that is logged in to Vault.
