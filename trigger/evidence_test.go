@@ -202,3 +202,20 @@ func TestNewRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestEvidenceInTime: what could not be read in time is unavailable, and no fault of the service's own.
+func TestEvidenceInTime(t *testing.T) {
+	k := newKit(t)
+	id := k.claimed(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, ask := range map[string]func() error{
+		"evidence": func() error { _, err := k.Evidence(ctx, id, binding("create_post")); return err },
+		"an event": func() error { _, err := k.Get(ctx, id); return err },
+		"a list":   func() error { _, err := k.List(ctx, 10); return err },
+	} {
+		if code := problem.From(ask()).Code; code != "ledger_unavailable" {
+			t.Errorf("%s: got %s", what, code)
+		}
+	}
+}

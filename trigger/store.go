@@ -66,7 +66,7 @@ func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool
 func (s store) last(ctx context.Context, source string) (string, error) {
 	var key sql.NullString
 	err := s.db.Read().QueryRowContext(ctx, `SELECT max(key) FROM seen WHERE source = ?`, source).Scan(&key)
-	return key.String, err
+	return key.String, unread(err)
 }
 
 const (
@@ -99,7 +99,15 @@ func one(row *sql.Row, id string, now time.Time) (Event, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return e, evidence.Refuse("event_unknown", "no event has the id %.80q", id)
 	}
-	return e, err
+	return e, unread(err)
+}
+
+// unread says that the events could not be read, with a code that is the same wherever that shows.
+func unread(err error) error {
+	if err == nil {
+		return nil
+	}
+	return ledger.Unavailable("read the events", err)
 }
 
 func (s store) get(ctx context.Context, id string, now time.Time) (Event, error) {
@@ -114,18 +122,18 @@ func (s store) facts(ctx context.Context, id string, now time.Time) (Event, erro
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
 	rows, err := s.db.Read().QueryContext(ctx, selectFacts+`ORDER BY seq DESC LIMIT ?`, limit)
 	if err != nil {
-		return nil, err
+		return nil, unread(err)
 	}
 	defer rows.Close()
 	events := []Event{}
 	for rows.Next() {
 		e, err := scan(rows.Scan, now)
 		if err != nil {
-			return nil, err
+			return nil, unread(err)
 		}
 		events = append(events, e)
 	}
-	return events, rows.Err()
+	return events, unread(rows.Err())
 }
 
 // waiting is the condition of the events that a session can be opened for now.
