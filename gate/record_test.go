@@ -12,7 +12,7 @@ import (
 )
 
 // recorded is the record of a chain, and of the post that it earned where it did.
-func recorded(t *testing.T, k *gatetest.Kit, r gate.AdmitRequest) ledger.Post {
+func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Post {
 	t.Helper()
 	e, b := r.Envelope, r.Binding
 	p := ledger.Post{Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -56,11 +57,11 @@ func jwk(key custody.Version) map[string]string {
 }
 
 // madePost is the record of a post with its whole chain.
-func madePost(t *testing.T, k *gatetest.Kit) ledger.Post {
+func madePost(t testing.TB, k *gatetest.Kit) ledger.Post {
 	t.Helper()
 	r := k.Chain(t)
 	var used gatetest.Used
-	a, err := k.Gate.Admit(t.Context(), r, used.Consume)
+	a, err := k.Gate.Admit(context.Background(), r, used.Consume)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/gate/gatetest"
+)
+
+// FuzzConfig reads any configuration, policy or manifest file as the processes do: no panic, no process is started, and whatever is
+// wrong is said in bounds.
+func FuzzConfig(f *testing.F) {
+	for _, example := range configs.Dev {
+		f.Add(example)
+	}
+	f.Add([]byte("runtime: &a [*a, *a]\nlisten: !!binary x\n"))
+	f.Add([]byte("sources: {github: {}, github: {}}\n---\nsources: {}\n"))
+	path := filepath.Join(f.TempDir(), "config.yaml")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if kind, err := checkConfigFile(path); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
+			t.Errorf("%s: it says %d bytes", kind, len(err.Error()))
+		}
+	})
+}
+
+// FuzzShow draws any record: no panic, and nothing that steers a terminal.
+func FuzzShow(f *testing.F) {
+	raw, err := json.Marshal(madePost(f, gatetest.New(f)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(`{"artifacts":[{"name":"policyDecision","token":"\u001b[2J.e30.AA"}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c := rootCommand()
+		var out, fault strings.Builder
+		c.SetArgs([]string{"evidence", "show", "-"})
+		c.SetIn(bytes.NewReader(raw))
+		c.SetOut(&out)
+		c.SetErr(&fault)
+		err := c.ExecuteContext(t.Context())
+		if (err == nil) != strings.Contains(out.String(), "nonHumanIdentityProven: false") {
+			t.Errorf("%v, and it says %q", err, out.String())
+		}
+		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }); i >= 0 {
+			t.Errorf("it writes a control character: %q", out.String())
+		}
+	})
+}
+
+// FuzzRootKey reads any file as a private root key: no panic, and an error that quotes nothing of it.
+func FuzzRootKey(f *testing.F) {
+	for _, postQuantum := range []bool{false, true} {
+		_, raw, err := generateRoot("root", postQuantum)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		k, err := parseRootKey(raw)
+		switch {
+		case err != nil && err != errRootKey && err != errPostQuantum:
+			t.Errorf("it says %v", err)
+		case err == nil && k.version.KeyID() == "":
+			t.Errorf("%q is a key without a kid", raw)
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package evidence_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// FuzzParseMembers: what is accepted means to encoding/json what it means here, and again once it is written; what is refused is refused in
+// few words.
+func FuzzParseMembers(f *testing.F) {
+	type document struct {
+		Binding  evidence.Binding             `json:"binding"`
+		Envelope *evidence.Envelope           `json:"envelope"`
+		Lists    map[string][]map[string]bool `json:"lists"`
+		N        int64                        `json:"n"`
+		Raw      json.RawMessage              `json:"raw"`
+		Bytes    []byte                       `json:"bytes"`
+	}
+	f.Add([]byte(`{"binding":{"subject":"s"},"envelope":{"response":{"answers":{"t1":"a"}}},"lists":{"a":[{"b":true}]},"n":1,"raw":[{}],"bytes":"AA=="}`))
+	f.Add([]byte("{\"binding\":null,\n\"binding\":{}}"))
+	f.Add([]byte(`{"n":5.0}`))
+	f.Add([]byte(`{"raw":"\ud800"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var got, want document
+		if err := evidence.ParseMembers(raw, &got); err != nil {
+			if len(err.Error()) > 1000 {
+				t.Errorf("it says %d bytes", len(err.Error()))
+			}
+			if evidence.ParseStrict(raw, &got) == nil {
+				t.Error("ParseStrict accepts what ParseMembers refuses")
+			}
+			return
+		}
+		if err := json.Unmarshal(raw, &want); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v, %v", got, want, err)
+		}
+		again, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := evidence.ParseMembers(again, new(document)); err != nil {
+			t.Errorf("%s is refused: %v", again, err)
+		}
+	})
+}
+
+// FuzzBundle gives a verifier any trust bundle beside the pinned key: no panic, a code for each refusal, and no key is believed but the one that the
+// registry has certified.
+func FuzzBundle(f *testing.F) {
+	d := newDesk(f)
+	token, id := d.proof(f)
+	want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute}
+	for _, b := range []evidence.Bundle{
+		{Certificates: d.certificates},
+		{Certificates: append(d.certificates, d.certificates...), DeploymentCertificate: "x"},
+		{Certificates: d.certificates, Revocations: d.list(f, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id})},
+	} {
+		raw, err := json.Marshal(b)
+		must(f, err)
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var trust *evidence.Trust
+		b, err := evidence.ParseBundle(raw)
+		if err == nil {
+			trust, err = evidence.NewTrust([]evidence.Root{d.root}, b, d.policy)
+		}
+		var refusal *evidence.Refusal
+		if err != nil {
+			if !errors.As(err, &refusal) {
+				t.Errorf("an error without a code: %v", err)
+			}
+			return
+		}
+		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
+		must(t, err)
+		_, err = evidence.Open(v, evidence.RequestProofKind, token, want)
+		if err == nil && !slices.Contains(b.Certificates, d.certificates[0]) {
+			t.Errorf("a key is believed that nobody certified: %q", raw)
+		}
+	})
+}
+
+// FuzzParseRoot reads any file as a pinned root: what is accepted is a key that can verify, and the file of which holds no private part.
+func FuzzParseRoot(f *testing.F) {
+	d := newDesk(f)
+	f.Add([]byte(`{"kty":"OKP","crv":"Ed25519","kid":"` + d.root.KeyID + `","x":"` + evidence.EncodePublicKey(d.root.Public) + `"}`))
+	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"AKP","alg":"ML-DSA-65","kid":"a:v1","pub":"AA"}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+		var refusal *evidence.Refusal
+		switch {
+		case err != nil && !errors.As(err, &refusal):
+			t.Errorf("an error without a code: %v", err)
+		case err == nil && (r.KeyID == "" || r.Public == nil):
+			t.Errorf("%q is a root without a key: %+v", raw, r)
+		case err == nil:
+			if _, err := evidence.NewPublicKey(r.Public); err != nil {
+				t.Errorf("%q: %v", raw, err)
+			}
+		}
+	})
+}

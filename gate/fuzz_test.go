@@ -1,0 +1,191 @@
+package gate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// signed are the places of the artifacts that others sign, with the purposes of their keys.
+var signed = []struct {
+	purpose string
+	at      func(*evidence.Envelope) *string
+}{
+	{evidence.PurposeTriggerOriginProof, origin}, {evidence.PurposeTriggerReceipt, receipt}, {evidence.PurposePolicyDecision, decision},
+	{evidence.PurposeActionGrant, grant}, {evidence.PurposeRuntimeAttestation, attestation}, {evidence.PurposeAgentSession, session},
+	{evidence.PurposeDeploymentCertificate, deployment},
+}
+
+func decoded(t testing.TB, token string, part int) string {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[part])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// FuzzChain puts into one place of a valid chain a token that says anything and bears the signature of the key that belongs there: no panic, a
+// code for each refusal, nothing is consumed then; and what is admitted is canonical, and about this post or this deployment.
+func FuzzChain(f *testing.F) {
+	k := gatetest.New(f)
+	valid := k.Chain(f)
+	for i, s := range signed {
+		token := *s.at(&valid.Envelope)
+		header, payload := decoded(f, token, 0), decoded(f, token, 1)
+		f.Add(byte(i), header, payload)
+		f.Add(byte(i), strings.Replace(header, "EdDSA", "HS256", 1), payload)
+		f.Add(byte(i), header, strings.Replace(payload, "false", "true", 1))
+		f.Add(byte(i), header, strings.Replace(payload, `"jti":"`, `"jti":"x`, 1))
+	}
+	var work evidence.ChallengeToken
+	if err := json.Unmarshal([]byte(decoded(f, valid.Envelope.ChallengeToken, 1)), &work); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, which byte, header, payload string) {
+		r, s := valid, signed[int(which)%len(signed)]
+		*s.at(&r.Envelope) = gatetest.Forge(t, k.Key(t, s.purpose), header, []byte(payload))
+		consumed := false
+		a, err := k.Gate.Admit(context.Background(), r, func(context.Context, []ledger.Key) error { consumed = true; return nil })
+		if err != nil {
+			var refusal *evidence.Refusal
+			if !errors.As(err, &refusal) || consumed || a.Capability != "" {
+				t.Errorf("consumed %t: %v", consumed, err)
+			}
+			return
+		}
+		canonical, err := evidence.Canonical([]byte(payload))
+		if err != nil || string(canonical) != payload {
+			t.Errorf("%q is admitted, and is not canonical", payload)
+		}
+		about := work.BindingHash
+		if s.purpose == evidence.PurposeDeploymentCertificate {
+			about = k.Strict.ManifestHash
+		}
+		if !strings.Contains(payload, `"`+about+`"`) || !consumed {
+			t.Errorf("%q is admitted", payload)
+		}
+	})
+}
+
+// FuzzRecord reads any record: no panic, and whole is only one with the very artifacts that the roles have signed.
+func FuzzRecord(f *testing.F) {
+	k := gatetest.New(f)
+	r := k.Chain(f)
+	valid := recorded(f, k, r)
+	raw, err := json.Marshal(valid)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(`{"id":"p","artifacts":[{"name":"grant","token":"a.b.c"},{"name":"grant","token":""}]}`))
+	genuine := make(map[ledger.Artifact]bool)
+	for _, a := range valid.Artifacts {
+		genuine[a] = true
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var p ledger.Post
+		if evidence.ParseStrict(raw, &p) != nil {
+			return
+		}
+		if _, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p); !whole {
+			return
+		}
+		if call := (evidence.Binding{Subject: p.Subject, Action: p.Action, Resource: p.Resource, ContentHash: p.ContentHash}); !call.SameAction(r.Binding) {
+			t.Errorf("the record of another call is whole: %+v", call)
+		}
+		found := 0
+		for _, a := range p.Artifacts {
+			if genuine[a] {
+				found++
+			}
+		}
+		if found < len(signed)+1 {
+			t.Errorf("a record with %d of the artifacts is whole: %q", found, raw)
+		}
+	})
+}
+
+// FuzzMiddleware sends any request to a protected handler: no panic, and the post is made only for the very content, path and token that
+// the capability is for, and once.
+func FuzzMiddleware(f *testing.F) {
+	k := gatetest.New(f)
+	const content = `{"title":"hello"}`
+	b := bound("POST /posts", content)
+	a, err := k.Gate.Admit(context.Background(), k.Build(f, gatetest.Plan{Binding: b}), (&gatetest.Used{}).Consume)
+	if err != nil {
+		f.Fatal(err)
+	}
+	proof := k.Proof(f, a.Capability, gatetest.Token, nil)
+	f.Add("POST", "/posts", "", a.Capability, proof, gatetest.Token, []byte(content))
+	f.Add("POST", "/posts", "X-HTTP-Method-Override", a.Capability, proof, gatetest.Token, []byte(content))
+	f.Add("POST", "/posts?a", "", a.Capability, proof, gatetest.Token, []byte(`{"title":"hello","title":""}`))
+	f.Fuzz(func(t *testing.T, method, target, extra, capability, proof, token string, body []byte) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || method == "" {
+			return
+		}
+		var used gatetest.Used
+		s, err := gate.NewServer(k.Gate, used.Consume)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := 0
+		h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { made++ }), gate.Protect{Bind: bind})
+		for range 2 {
+			r := &http.Request{Method: method, URL: u, Header: http.Header{}}
+			r.Header.Set(gate.CapabilityHeader, capability)
+			r.Header.Set(gate.RequestProofHeader, proof)
+			r.Header.Set("Authorization", token)
+			if extra != "" {
+				r.Header[extra] = []string{"PUT"}
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		hash, _ := evidence.HashJSON(body)
+		switch {
+		case made > 1:
+			t.Errorf("the post is made %d times", made)
+		case made == 1 && (hash != b.ContentHash || method != "POST" || target != "/posts" || token != gatetest.Token):
+			t.Errorf("%s %s %q %q is made", method, target, token, body)
+		}
+	})
+}
+
+// FuzzCertificate has a verifier read custody certificates that the pinned registry signed, whatever they say: no panic, a code for each
+// refusal, and what is believed is in the one form.
+func FuzzCertificate(f *testing.F) {
+	k := gatetest.New(f)
+	for _, purpose := range gatetest.Roles[:2] {
+		token := k.Certificates[purpose]
+		f.Add(decoded(f, token, 0), decoded(f, token, 1))
+		f.Add(decoded(f, token, 0), strings.Replace(decoded(f, token, 1), "false", "true", 1))
+	}
+	f.Fuzz(func(t *testing.T, header, payload string) {
+		err := k.Believe(t, gatetest.Forge(t, k.Key(t, evidence.PurposeSignerCertificate), header, []byte(payload)))
+		if err != nil {
+			var refusal *evidence.Refusal
+			if !errors.As(err, &refusal) {
+				t.Errorf("an error without a code: %v", err)
+			}
+			return
+		}
+		if canonical, err := evidence.Canonical([]byte(payload)); err != nil || string(canonical) != payload {
+			t.Errorf("%q is believed, and is not canonical", payload)
+		}
+	})
+}
