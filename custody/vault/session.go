@@ -43,25 +43,26 @@ func (s *Server) session(name string, auth Auth) (*session, error) {
 	return e, nil
 }
 
-// call asks Vault for something. It logs in before if there is no token, and once more if Vault does not know it any more. A connection
-// that broke is no reason to refuse a post while a new one may work: what is asked through call can be asked twice.
+// maxAsks is how often one thing is asked of Vault: a token may be revoked, and the one that took its place too.
+const maxAsks = 3
+
+// call asks Vault for something. It logs in before if there is no token, and again if Vault does not know it any more. A connection that
+// broke is no reason to refuse a post while a new one may work: what is asked through call can be asked more than once.
 func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) error {
+	var err error
 	token := e.client.Token()
-	if token == "" {
-		if err := e.login(ctx, token); err != nil {
+	for range maxAsks {
+		if token == "" || invalidToken(err) {
+			if err := e.login(ctx, token); err != nil {
+				return err
+			}
+			token = e.client.Token()
+		}
+		if err = ask(ctx, e.client); !invalidToken(err) && !broken(err) {
 			return err
 		}
 	}
-	err := ask(ctx, e.client)
-	switch {
-	case invalidToken(err):
-		if err := e.login(ctx, token); err != nil {
-			return err
-		}
-	case !broken(err):
-		return err
-	}
-	return ask(ctx, e.client)
+	return err
 }
 
 // login gets a token in place of old, unless somebody else has already done so.
