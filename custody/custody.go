@@ -25,6 +25,17 @@ func Unavailable(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
+// Unfit is the error of a key that must not sign, because it is not what it was or not what the mediator signs with; waiting does not help.
+func Unfit(detail string, args ...any) *Error {
+	return &Error{code: "custody_unfit", detail: fmt.Sprintf(detail, args...)}
+}
+
+// IsUnfit tells whether err is that of [Unfit].
+func IsUnfit(err error) bool {
+	e := (*Error)(nil)
+	return errors.As(err, &e) && e.code == "custody_unfit"
+}
+
 // NoCredential is the error of an API credential that cannot be had now, as [Unavailable] is of a key.
 func NoCredential(err error, detail string, args ...any) *Error {
 	return &Error{code: "credential_unavailable", detail: fmt.Sprintf(detail, args...), err: err}

@@ -31,10 +31,12 @@ func (a Agent) Process(uid uint32) Look {
 	return look(Process, Holds, "This process runs as user %d and the agent as user %d.", uid, a.UID)
 }
 
-// Path is a file or folder that the agent must not change, nor read if it is secret.
+// Path is a file, folder or socket that the agent must not change, nor read if it is secret.
 type Path struct {
 	Name   string
 	Secret bool
+	// Users are those whom the listener of a socket admits beside itself. Whoever else may connect is dropped, so that its mode says nothing.
+	Users []uint32
 }
 
 // Files looks whether the agent's user can change any of the paths, put something else in its place, or read one that is secret. A
@@ -55,7 +57,7 @@ func (a Agent) Files(paths ...Path) Look {
 
 var errACL = errors.New("an access control list adds to its mode")
 
-// access returns what the agent can do to p that it must not: "read", "write", "replace" or nothing.
+// access returns what the agent can do to p that it must not: "read", "write", "replace", "connect to" or nothing.
 func (a Agent) access(p Path) (string, error) {
 	path, err := filepath.Abs(p.Name)
 	if err != nil {
@@ -79,8 +81,11 @@ func (a Agent) access(p Path) (string, error) {
 		}
 		dir = next
 	}
-	if !reachable {
+	switch {
+	case !reachable:
 		return "", nil
+	case slices.Contains(p.Users, a.UID):
+		return "connect to", nil
 	}
 	mode, err := a.mode(dir)
 	switch {
@@ -90,13 +95,13 @@ func (a Agent) access(p Path) (string, error) {
 		return "", err
 	case mode.read && p.Secret:
 		return "read", nil
-	case mode.write:
+	case mode.write && !mode.socket:
 		return "write", nil
 	}
 	return "", nil
 }
 
-type mode struct{ read, write, search, sticky bool }
+type mode struct{ read, write, search, sticky, socket bool }
 
 func (a Agent) owns(path string) bool {
 	info, err := os.Lstat(path)
@@ -127,5 +132,5 @@ func (a Agent) mode(path string) (mode, error) {
 	case slices.Contains(a.GIDs, s.Gid):
 		bits >>= 3
 	}
-	return mode{read: bits&4 != 0, write: bits&2 != 0, search: bits&1 != 0, sticky: info.Mode()&fs.ModeSticky != 0}, nil
+	return mode{read: bits&4 != 0, write: bits&2 != 0, search: bits&1 != 0, sticky: info.Mode()&fs.ModeSticky != 0, socket: info.Mode()&fs.ModeSocket != 0}, nil
 }

@@ -1,6 +1,7 @@
 package observe_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,5 +110,43 @@ func TestALinkIsFollowed(t *testing.T) {
 	}
 	if got := (observe.Agent{UID: 4242}).Files(observe.Path{Name: link, Secret: true}); got.Result != observe.Contradicts || !strings.Contains(got.Seen, link) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSockets: whoever listens on a socket asks who connects, so that it matters whom it admits and not who may write to it.
+func TestSockets(t *testing.T) {
+	root := t.TempDir()
+	open(t, root)
+	path := filepath.Join(root, "s.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	agent := observe.Agent{UID: 4242}
+	for _, tt := range []struct {
+		name  string
+		path  string
+		dir   os.FileMode
+		users []uint32
+		want  observe.Result
+		word  string
+	}{
+		{"others may connect and are dropped", path, 0o711, []uint32{1}, observe.Holds, ""},
+		{"the agent is admitted", path, 0o711, []uint32{1, 4242}, observe.Contradicts, "connect to"},
+		{"the agent is to be admitted", filepath.Join(root, "later.sock"), 0o711, []uint32{4242}, observe.Contradicts, "connect to"},
+		{"the agent is admitted and cannot get there", path, 0o700, []uint32{4242}, observe.Holds, ""},
+		{"the agent can put another socket there", path, 0o777, nil, observe.Contradicts, "replace"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for path, mode := range map[string]os.FileMode{path: 0o666, root: tt.dir} {
+				if err := os.Chmod(path, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := agent.Files(observe.Path{Name: tt.path, Users: tt.users}); got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
+				t.Errorf("got %+v", got)
+			}
+		})
 	}
 }

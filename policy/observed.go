@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/observe"
 )
@@ -66,6 +68,21 @@ var looks = map[string][]string{
 	"policyDecisionCanBeMintedByGrantSigner":        mintLooks(evidence.PurposeActionGrant),
 }
 
+// certified is the control on which a look at any role's key tells if it is against it: what the key's custody certificate says is not so
+// then, also where no other control asks for it.
+const certified = "signerCustodyCertificatesRequired"
+
+// refuted returns the sentences of looks that are against a key's custody certificate.
+func refuted(seen []observe.Look) []string {
+	var out []string
+	for _, l := range seen {
+		if l.Purpose != "" && l.Result == observe.Contradicts && !slices.Contains(out, l.Seen) {
+			out = append(out, l.Seen)
+		}
+	}
+	return out
+}
+
 // Observe holds each control against what was seen, in the manifest's order. Looks of several processes are taken together: for a
 // control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
 // contradicts it is enough against it.
@@ -75,6 +92,9 @@ func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
 		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
 		var result observe.Result
 		result, o.Evidence, o.Against = judge(looks[c.name], seen)
+		if against := refuted(seen); c.name == certified && len(against) > 0 {
+			result, o.Evidence, o.Against = observe.Contradicts, append(o.Evidence, against...), against[0]
+		}
 		// All looks together bear out the strict value; one is enough for the other value.
 		switch value := c.want == (result == observe.Holds); {
 		case result == observe.Unseen:

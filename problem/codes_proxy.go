@@ -57,6 +57,7 @@ var proxyCodes = []Code{
 	{Name: "ledger_unavailable", Status: http.StatusServiceUnavailable, Step: "ledger", Title: "The ledger could not be read or written", Remedy: "See the log of the mediator; its disk may be full or read-only.", RetryAfter: 5},
 	{Name: "indeterminate", Status: http.StatusBadGateway, Step: "ledger", Title: "The outcome of the post is not known", Remedy: "See upstream whether the call arrived before trying again."},
 	{Name: "credential_unavailable", Status: http.StatusServiceUnavailable, Step: "proof", Title: "The credential that the rule injects cannot be had", Remedy: "Check where the credential comes from; nothing was sent.", RetryAfter: 2},
+	{Name: "custody_unfit", Status: http.StatusServiceUnavailable, Step: "custody", Title: "A key is not what the mediator may sign with", Remedy: "Find out who has replaced the key; make one with another name, and certify it. Nothing was sent."},
 	{Name: "custody_unavailable", Status: http.StatusServiceUnavailable, Step: "custody", Title: "A signature could not be made", Remedy: "Check the custody of the key; nothing was sent.", RetryAfter: 2},
 }
 

@@ -58,6 +58,17 @@ func (c custodyConfig) secrets(roles []role) []string {
 	return nil
 }
 
+// public are the custody's files that are no secret, and by which somebody else could stand in for it.
+func (c custodyConfig) public() []string {
+	switch {
+	case c.Vault != nil:
+		return []string{c.Vault.CA}
+	case c.PKCS11 != nil:
+		return []string{c.PKCS11.Module}
+	}
+	return nil
+}
+
 // memoryRing makes keys in this process's memory.
 type memoryRing struct{}
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,19 +33,29 @@ type observer struct {
 	secrets *vault.Secrets // nil where no credential is in Vault
 }
 
+// looks looks once. All keys are looked at at the same time: a custody that hangs costs its timeout once, and what else is seen reaches the
+// sidecar in time.
 func (o *observer) looks(ctx context.Context) []observe.Look {
+	ctx, cancel := context.WithTimeout(ctx, ownLookTimeout)
+	defer cancel()
 	var all, ofAgent []observe.Look
 	if o.agent.UID != nil {
 		agent := observe.Agent{UID: *o.agent.UID, GIDs: o.agent.GIDs}
 		ofAgent = append(ofAgent, agent.Process(uint32(os.Geteuid())), agent.Files(o.paths...))
 	}
-	for _, r := range o.roles {
-		for _, l := range append(slices.Clone(ofAgent), r.key.Looks(ctx)...) {
-			all = append(all, l.For(r.purpose))
-		}
+	ofKeys := make([][]observe.Look, len(o.roles))
+	var wait sync.WaitGroup
+	for i, r := range o.roles {
+		wait.Go(func() { ofKeys[i] = r.key.Looks(ctx) })
 	}
 	if o.secrets != nil { // whoever holds the runtime's key holds this token too
-		all = append(all, o.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation))
+		wait.Go(func() { all = append(all, o.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation)) })
+	}
+	wait.Wait()
+	for i, r := range o.roles {
+		for _, l := range append(slices.Clone(ofAgent), ofKeys[i]...) {
+			all = append(all, l.For(r.purpose))
+		}
 	}
 	return append(all, o.more...)
 }
@@ -72,6 +83,8 @@ type deploymentWatch struct {
 	manifest *policy.Manifest
 	log      *zap.Logger
 
+	mu   sync.Mutex     // held while looking
+	all  []observe.Look // of the last time
 	seen atomic.Pointer[[]policy.ObservedControl]
 }
 
@@ -81,23 +94,20 @@ type peer struct {
 	at   endpoint
 }
 
-// lookPeriod is how often the deployment is looked at, and lookTimeout how long another process may take to answer.
+// lookPeriod is how often the deployment is looked at, ownLookTimeout how long a process may look, and lookTimeout how long it may take to
+// say what it saw.
 const (
-	lookPeriod  = 10 * time.Second
-	lookTimeout = 3 * time.Second
+	lookPeriod     = 10 * time.Second
+	ownLookTimeout = 2 * time.Second
+	lookTimeout    = 3 * time.Second
 )
 
-// look looks once, at everything. A process that does not answer has seen nothing.
+// look looks once, at everything. A process that does not answer has seen nothing new.
 func (d *deploymentWatch) look(ctx context.Context) {
-	all := append(d.own.looks(ctx), d.more()...)
-	for _, p := range d.peers {
-		l, err := p.looks(ctx)
-		if err != nil {
-			d.log.Debug("what another process sees is not known", zap.String("process", p.name), zap.Error(err))
-		}
-		all = append(all, l...)
-	}
-	controls := d.manifest.Observe(all)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = observe.Keep(d.all, d.looks(ctx))
+	controls := d.manifest.Observe(d.all)
 	now, before := policy.Contradicted(controls), error(nil)
 	if last := d.seen.Swap(&controls); last != nil {
 		before = policy.Contradicted(*last)
@@ -108,6 +118,23 @@ func (d *deploymentWatch) look(ctx context.Context) {
 	case now == nil && before != nil:
 		d.log.Info("what was seen contradicts the manifest no more")
 	}
+}
+
+// looks has all processes look, at the same time.
+func (d *deploymentWatch) looks(ctx context.Context) []observe.Look {
+	of := make([][]observe.Look, 1+len(d.peers))
+	var wait sync.WaitGroup
+	wait.Go(func() { of[0] = append(d.own.looks(ctx), d.more()...) })
+	for i, p := range d.peers {
+		wait.Go(func() {
+			var err error
+			if of[i+1], err = p.looks(ctx); err != nil {
+				d.log.Debug("what another process sees is not known", zap.String("process", p.name), zap.Error(err))
+			}
+		})
+	}
+	wait.Wait()
+	return slices.Concat(of...)
 }
 
 func (d *deploymentWatch) watch(ctx context.Context) {
@@ -193,6 +220,23 @@ func paths(file func(string) string, secret bool, names ...string) []observe.Pat
 	return out
 }
 
+// executable is the program that runs; the agent could put another one in its place for the next start.
+func executable() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "/proc/self/exe"
+	}
+	return path
+}
+
+// socket is where this process listens.
+func socket(file func(string) string, c endpointConfig) []observe.Path {
+	if c.Unix == "" {
+		return nil
+	}
+	return []observe.Path{{Name: file(c.Unix), Users: c.UIDs}}
+}
+
 // observer makes the sidecar's looks.
 func (s *sidecar) observer(roles []role) *observer {
 	c := s.T
@@ -213,9 +257,13 @@ func (s *sidecar) observer(roles []role) *observer {
 			secret = append(secret, e.Credential.File)
 		}
 	}
-	open := []string{s.path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Admin.Unix, c.Trigger.Unix, c.Control.Unix}
+	secret = append(secret, c.Custody.secrets(roles)...)
+	open := append(c.Custody.public(), executable(), s.path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Trigger.Unix, c.Control.Unix)
+	for _, u := range c.Upstreams {
+		open = append(open, u.CA)
+	}
 	return &observer{
-		agent: c.Agent, roles: roles, paths: append(paths(s.file, true, append(secret, c.Custody.secrets(roles)...)...), paths(s.file, false, open...)...),
+		agent: c.Agent, roles: roles, paths: slices.Concat(paths(s.file, true, secret...), paths(s.file, false, open...), socket(s.file, c.Admin)),
 		more: []observe.Look{s.gateLook()},
 	}
 }
@@ -223,8 +271,9 @@ func (s *sidecar) observer(roles []role) *observer {
 // observer makes the control plane's looks.
 func (p *controlPlane) observer(roles []role) *observer {
 	c := p.T
-	open := []string{p.path, c.Manifest, c.Policy, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Internal.Unix}
-	return &observer{agent: c.Agent, roles: roles, paths: append(paths(p.file, true, append(c.Custody.secrets(roles), c.Internal.TokenFile)...), paths(p.file, false, open...)...)}
+	secret := append(c.Custody.secrets(roles), c.Internal.TokenFile)
+	open := append(c.Custody.public(), executable(), p.path, c.Manifest, c.Policy, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
+	return &observer{agent: c.Agent, roles: roles, paths: slices.Concat(paths(p.file, true, secret...), paths(p.file, false, open...), socket(p.file, c.Internal))}
 }
 
 // observer makes the trigger service's looks.
@@ -246,8 +295,10 @@ func (t *triggerService) observer(roles []role) *observer {
 		}
 	}
 	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that a human asked for or somebody only reported.")
+	secret = append(secret, c.Custody.secrets(roles)...)
+	open := append(c.Custody.public(), executable(), t.path, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	return &observer{
-		agent: c.Agent, roles: roles, paths: append(paths(t.file, true, append(secret, c.Custody.secrets(roles)...)...), paths(t.file, false, t.path, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Internal.Unix)...),
+		agent: c.Agent, roles: roles, paths: slices.Concat(paths(t.file, true, secret...), paths(t.file, false, open...), socket(t.file, c.Internal)),
 		more: []observe.Look{human},
 	}
 }

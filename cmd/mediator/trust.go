@@ -92,7 +92,7 @@ func waitFor[T any](ctx context.Context, log *zap.Logger, what string, try func(
 	for {
 		v, err := try()
 		unavailable := (*custody.Error)(nil)
-		if err == nil || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errNotCertified) && !errors.As(err, &unavailable) {
+		if err == nil || custody.IsUnfit(err) || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errNotCertified) && !errors.As(err, &unavailable) {
 			return v, err
 		}
 		if !said {

@@ -78,7 +78,6 @@ func (k *Key) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		err := k.read(ctx)
-		k.failure.Store(&err)
 		if err != nil && !failing && ctx.Err() == nil {
 			o.Log.Error("a key cannot be read", zap.String("key", k.name), zap.String("because", err.Error()))
 		}
@@ -92,17 +91,24 @@ func (k *Key) watch(ctx context.Context) {
 // described is a key as Vault describes it.
 type described struct {
 	flags
-	Type    string `json:"type"`
-	Derived bool   `json:"derived"`
-	Keys    map[string]struct {
-		Public string `json:"public_key"`
-	} `json:"keys"`
+	Type    string          `json:"type"`
+	Derived bool            `json:"derived"`
+	Keys    json.RawMessage `json:"keys"` // of another shape for each type
 }
 
-// read reads the key from Vault.
+// read reads the key from Vault. A key that was found to be unfit stays so until it is read and found fit.
 func (k *Key) read(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	err := k.describe(ctx)
+	if err == nil || !custody.IsUnfit(k.lately()) {
+		k.failure.Store(&err)
+	}
+	return err
+}
+
+// describe asks Vault for the key's description and takes it over. Its caller holds mu.
+func (k *Key) describe(ctx context.Context) error {
 	o := k.session.server.o
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -123,7 +129,7 @@ func (k *Key) read(ctx context.Context) error {
 		return custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
 	}
 	if d.Type != "ed25519" || d.Derived {
-		return custody.Unavailable(nil, "the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name of its own", k.name, d.Type)
+		return custody.Unfit("the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name of its own", k.name, d.Type)
 	}
 	versions, err := k.versions(d)
 	if err != nil {
@@ -137,8 +143,14 @@ func (k *Key) read(ctx context.Context) error {
 // versions returns the versions that Vault describes, oldest first. A version's public key is kept from the first time that it is seen:
 // a key that was deleted and made again, under the same name, is another key.
 func (k *Key) versions(d described) ([]custody.Version, error) {
-	numbers := make([]int, 0, len(d.Keys))
-	for text, described := range d.Keys {
+	var keys map[string]struct {
+		Public string `json:"public_key"`
+	}
+	if err := json.Unmarshal(d.Keys, &keys); err != nil {
+		return nil, custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
+	}
+	numbers := make([]int, 0, len(keys))
+	for text, described := range keys {
 		number, err := strconv.Atoi(text)
 		public, err2 := base64.StdEncoding.DecodeString(described.Public)
 		if err != nil || err2 != nil || number < 1 || len(public) != ed25519.PublicKeySize {
@@ -148,7 +160,7 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 		if !ok {
 			k.pinned[number] = k.version(number, public)
 		} else if !known.Public().Equal(ed25519.PublicKey(public)) {
-			return nil, custody.Unavailable(nil, "version %d of the key %s in Vault is another key than before: somebody has replaced it", number, k.name)
+			return nil, custody.Unfit("version %d of the key %s in Vault is another key than before: somebody has replaced it", number, k.name)
 		}
 		numbers = append(numbers, number)
 	}
@@ -218,19 +230,26 @@ func (k *Key) Versions(context.Context) ([]custody.Version, error) {
 
 // fresh returns what was read of the key, unless that was too long ago to count.
 func (k *Key) fresh() (*state, error) {
-	s, o := k.state.Load(), k.session.server.o
+	s, o, lately := k.state.Load(), k.session.server.o, k.lately()
+	if custody.IsUnfit(lately) {
+		return nil, lately
+	}
 	if age := o.Now().Sub(s.read); age > o.Stale || age < -o.Stale {
-		return nil, custody.Unavailable(nil, "what has become of the key %s since %s ago is not known%s", k.name, age.Round(time.Second), k.because())
+		because := ""
+		if lately != nil {
+			because = ": " + lately.Error()
+		}
+		return nil, custody.Unavailable(lately, "what has become of the key %s since %s ago is not known%s", k.name, age.Round(time.Second), because)
 	}
 	return s, nil
 }
 
-// because is why the key could not be read lately.
-func (k *Key) because() string {
-	if err := k.failure.Load(); err != nil && *err != nil {
-		return ": " + (*err).Error()
+// lately is why the key could not be read the last time, or nil.
+func (k *Key) lately() error {
+	if err := k.failure.Load(); err != nil {
+		return *err
 	}
-	return ""
+	return nil
 }
 
 // Properties returns what Vault says of the key.

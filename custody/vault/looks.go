@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/vault/api"
 
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/observe"
 )
 
@@ -21,6 +22,9 @@ func (k *Key) Looks(ctx context.Context) []observe.Look {
 // custodyLook is whether Vault would let the key out, or let it be replaced.
 func (k *Key) custodyLook() observe.Look {
 	s, err := k.fresh()
+	if custody.IsUnfit(err) {
+		return observe.Made(observe.Custody, observe.Contradicts, "Vault was asked: "+err.Error()+".")
+	}
 	if err != nil {
 		return observe.Made(observe.Custody, observe.Unseen, "Vault could not be asked about the key "+k.name+".")
 	}
@@ -94,8 +98,11 @@ func (k *Key) forbidden() []string {
 	for _, what := range []string{"export/signing-key", "backup", "restore"} {
 		out = append(out, k.path(what, k.name))
 	}
-	for _, what := range []string{"config", "rotate", "trim", "import"} {
+	for _, what := range []string{"config", "rotate", "trim", "import", "import_version", "soft-delete"} {
 		out = append(out, k.path("keys", k.name)+"/"+what)
+	}
+	for _, other := range append([]string{k.name}, k.others...) { // wrapped for another key
+		out = append(out, k.path("byok-export", other)+"/"+k.name)
 	}
 	return out
 }
@@ -103,7 +110,7 @@ func (k *Key) forbidden() []string {
 // forbidden lists what no token of a role may do anything with: keys that are not its own, and Vault itself. A name that no key has stands
 // for all keys that are not known here: only a policy with a wildcard in it allows anything on it.
 func (s *Server) forbidden(keys []string) []string {
-	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
+	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "auth/token/create-orphan", "sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
 	for _, key := range append([]string{rand.Text()}, keys...) {
 		for _, what := range []string{"sign/", "keys/", "export/signing-key/", "backup/"} {
 			out = append(out, s.o.Mount+"/"+what+key)

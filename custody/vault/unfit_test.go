@@ -1,0 +1,67 @@
+package vault_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/observe"
+)
+
+// remake deletes a key and makes another one under its name.
+func remake(t *testing.T, path string, how map[string]any) {
+	t.Helper()
+	server.Write(t, path+"/config", map[string]any{"deletion_allowed": true})
+	if _, err := server.Client(t).Logical().Delete(path); err != nil {
+		t.Fatal(err)
+	}
+	server.Write(t, path, how)
+}
+
+// TestUnfit has a key replaced while it is in use: it signs no more, says why, and does so too when Vault does not answer any more.
+func TestUnfit(t *testing.T) {
+	for name, how := range map[string]map[string]any{
+		"is another key than before": {"type": "ed25519"}, "is of the type ecdsa-p256": {"type": "ecdsa-p256"}, "is of the type aes256-gcm96": {"type": "aes256-gcm96"},
+		"is of the type ed25519 and not a plain ed25519": {"type": "ed25519", "derived": true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			role := newAppRole(t)
+			role.deliver(t)
+			proxy := server.NewProxy(t)
+			s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Refresh: time.Hour})
+			k, err := s.Key(t.Context(), "key", role)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := k.Current(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			remake(t, role.name+"/keys/key", maps.Clone(how))
+			if _, err := before.Sign(t.Context(), []byte("message")); !unavailable(err) {
+				t.Errorf("the version before signs, or says %v", err)
+			}
+			for _, f := range []vaulttest.Fault{{}, {Refuse: true}} {
+				proxy.Set(t, f)
+				if err := k.Read(t.Context()); err == nil {
+					t.Error("it is read as if nothing was")
+				}
+				_, err := k.Current(t.Context())
+				if !custody.IsUnfit(err) || !strings.Contains(err.Error(), name) {
+					t.Errorf("got %v", err)
+				}
+				if l := k.Looks(t.Context())[0]; l.Result != observe.Contradicts || !strings.Contains(l.Seen, name) {
+					t.Errorf("seen: %+v", l)
+				}
+			}
+			proxy.Set(t, vaulttest.Fault{})
+			if _, err := s.Key(t.Context(), "key", role); custody.IsUnfit(err) != (how["derived"] != nil || how["type"] != "ed25519") {
+				t.Errorf("another start: %v", err) // whose registry has to certify what is a new key to it
+			}
+		})
+	}
+}
