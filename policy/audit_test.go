@@ -187,6 +187,15 @@ func TestWeakFields(t *testing.T) {
 		"no trigger left": {func(m *policy.Manifest) {
 			m.RuntimePolicy.AllowedTriggerKinds, m.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}, []string{"human_request", "unknown", "scheduled"}
 		}, []string{"runtime_trigger_kinds_none runtimePolicy.allowedTriggerKinds"}},
+		"no deployment": {func(m *policy.Manifest) { m.DeploymentCertificatePolicy.AllowedDeploymentIDs = nil },
+			[]string{"deployment_certificate_deployment_ids_missing deploymentCertificatePolicy.allowedDeploymentIds"}},
+		"an empty kind": {func(m *policy.Manifest) { runtime(m).AllowedKinds = []string{"scheduled", ""} }, []string{"trigger_receipt_kinds_missing " + receipt + ".allowedKinds"}},
+		"no kind":       {func(m *policy.Manifest) { runtime(m).AllowedKinds = nil }, []string{"trigger_receipt_kinds_missing " + receipt + ".allowedKinds"}},
+		"two empty issuers": {func(m *policy.Manifest) {
+			m.GrantPolicy.AllowedIssuers, m.RequestProofPolicy.AllowedIssuers = []string{"g", ""}, []string{"r", ""}
+		}, []string{"action_grant_issuers_missing grantPolicy.allowedIssuers", "request_proof_issuers_missing requestProofPolicy.allowedIssuers"}},
+		"a second":    {func(m *policy.Manifest) { m.MaxChallengeAgeMs, m.RuntimePolicy.MaxAttestationAgeMs = 1000, 1000 }, nil},
+		"a minute":    {func(m *policy.Manifest) { m.MaxChallengeAgeMs, m.RuntimePolicy.MaxAttestationAgeMs = 60_000, 60_000 }, nil},
 		"any runtime": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,6 +247,24 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 		"origin_proof_key_ids_missing runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedKeyIds", "origin_proof_sources_missing runtimePolicy.triggerReceiptPolicy.originProofPolicy.allowedSources",
 		"runtime_policy_hash_missing runtimePolicy.requiredPolicyHash", "runtime_environment_hash_missing runtimePolicy.requiredEnvironmentHash",
 	)
+	fresh := []string{"source_event", "scheduled", "autonomous_policy"}
+	wantEqual(t, policy.DefaultRuntimePolicy(policy.RuntimePolicy{}), policy.RuntimePolicy{
+		AllowedKeyCustody: []string{"external_mediator", "hardware_backed"}, RequireNonExportableKey: true, AllowedTriggerKinds: fresh,
+		DeniedTriggerKinds: []string{"human_request", "unknown"}, RequiredMode: "autonomous", MaxAttestationAgeMs: 15_000,
+		TriggerReceiptPolicy: policy.ReceiptPolicy{
+			AllowedKinds: fresh, RequireEventID: true, MaxReceiptAgeMs: 15_000, RequireOriginProof: true, RequireVerifiedOriginProof: true,
+			OriginProofPolicy: policy.OriginPolicy{
+				AllowedKinds: fresh, RequireEventID: true, RequireEvidenceID: true, MaxProofAgeMs: 15_000,
+				AllowedVerificationMethods: []string{"webhook_signature", "scheduler_lock", "policy_engine_decision", "queue_claim", "external_attestation"},
+			},
+		},
+	})
+	own := policy.DefaultRuntimePolicy(policy.RuntimePolicy{ // what is said stays
+		AllowedKeyCustody: []string{"k"}, AllowedTriggerKinds: []string{"a"}, DeniedTriggerKinds: []string{"d"}, RequiredMode: "m", MaxAttestationAgeMs: 1,
+	})
+	if own.AllowedKeyCustody[0] != "k" || own.AllowedTriggerKinds[0] != "a" || own.DeniedTriggerKinds[0] != "d" || own.RequiredMode != "m" || own.MaxAttestationAgeMs != 1 {
+		t.Errorf("replaced: %+v", own)
+	}
 	want := example(t).RuntimePolicy
 	p := want
 	p.MaxAttestationAgeMs = 0

@@ -1,11 +1,14 @@
 package policy_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -108,4 +111,45 @@ func TestPostQuantumIsDemanded(t *testing.T) {
 	must(t, err)
 	_, err = evidence.NewTrust([]evidence.Root{{KeyID: registry.KeyID(), Public: registry.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{cert}}, s.Signers)
 	wantCode(t, err, "second_signature_not_pinned")
+}
+
+// broken is a key that cannot be reached.
+type broken struct{}
+
+var errBroken = errors.New("the key is out of reach")
+
+func (broken) Current(context.Context) (custody.Version, error) { return custody.Version{}, errBroken }
+func (broken) Properties() custody.Properties                   { return custody.Properties{} }
+
+func TestCertifyFails(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	if token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(0)); err == nil || token != "" {
+		t.Errorf("%q, %v", token, err)
+	}
+	if token, err := policy.Certify(t.Context(), broken{}, w.manifest, auditor(time.Hour)); !errors.Is(err, errBroken) || token != "" {
+		t.Errorf("%q, %v", token, err)
+	}
+}
+
+// TestCertificateOfAListedDeployment: that a deployment is listed is not enough, nor is that it is the one.
+func TestCertificateOfAListedDeployment(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
+	must(t, err)
+	for name, change := range map[string]func(*policy.Strict){
+		"listed, and another": func(s *policy.Strict) {
+			s.DeploymentID, s.Deployment.DeploymentIDs = "other", []string{"other", "posting-dev"}
+		},
+		"not listed": func(s *policy.Strict) { s.Deployment.DeploymentIDs = []string{"other"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := *w.strict
+			change(&s)
+			_, err := policy.VerifyCertificate(w.verifier, token, &s)
+			wantCode(t, err, "deployment_id_not_allowed")
+		})
+	}
+	if _, err := policy.VerifyCertificate(nil, token, w.strict); err == nil {
+		t.Error("a certificate was verified by nobody")
+	}
 }

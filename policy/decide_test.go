@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,15 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 		r.RuntimeID = "worker-2"
 	}))
 	wantCode(t, err, "runtime_not_allowed")
+
+	// Nor does the session policy allow what the runtime policy does not, or the other way round.
+	for _, pinned := range [][2][]string{{{"worker-1", "worker-2"}, {"worker-2"}}, {{"worker-2"}, {"worker-1", "worker-2"}}} {
+		w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) {
+			m.RuntimePolicy.AllowedRuntimeIDs, m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = pinned[0], pinned[1]
+		})
+		_, err = w.engine().Decide(t.Context(), w.request(nil))
+		wantCode(t, err, "runtime_not_allowed")
+	}
 }
 
 func TestEngineRefusesOtherRules(t *testing.T) {
@@ -187,8 +197,86 @@ func TestEngineRefusesOtherRules(t *testing.T) {
 		_, err := policy.NewEngine(rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
 		wantCode(t, err, "policy_hash_mismatch")
 	}
-	if _, err := policy.NewEngine(w.rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{}); err == nil {
-		t.Error("an engine without a clock was made")
+	open := *w.strict
+	open.Runtime.PolicyHash = ""
+	_, err = policy.NewEngine(&policy.Rules{}, w.verifier, &open, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+	wantCode(t, err, "policy_hash_mismatch")
+}
+
+func TestEngineNeedsAllItsParts(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	type parts struct {
+		rules    *policy.Rules
+		verifier *evidence.Verifier
+		strict   *policy.Strict
+		decision *signer.Issuer[evidence.PolicyDecision]
+		grant    *signer.Issuer[evidence.ActionGrant]
+		o        policy.EngineOptions
+	}
+	for name, take := range map[string]func(*parts){
+		"rules": func(p *parts) { p.rules = nil }, "verifier": func(p *parts) { p.verifier = nil }, "strict policy": func(p *parts) { p.strict = nil },
+		"decision": func(p *parts) { p.decision = nil }, "grant": func(p *parts) { p.grant = nil }, "clock": func(p *parts) { p.o.Now = nil }, "log": func(p *parts) { p.o.Log = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := parts{w.rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()}}
+			take(&p)
+			if e, err := policy.NewEngine(p.rules, p.verifier, p.strict, p.decision, p.grant, p.o); err == nil || e != nil {
+				t.Errorf("an engine without it was made: %v", err)
+			}
+		})
+	}
+}
+
+// TestEngineWithoutAKey: nothing is given out where one of the two artifacts cannot be signed.
+func TestEngineWithoutAKey(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	for name, c := range map[string]struct {
+		decision *signer.Issuer[evidence.PolicyDecision]
+		grant    *signer.Issuer[evidence.ActionGrant]
+	}{
+		"of decisions": {issuer(t, evidence.PolicyDecisionKind, broken{}, "mediator-policy", "posting-api", time.Minute), w.grant},
+		"of grants":    {w.decision, issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := policy.NewEngine(w.rules, w.verifier, w.strict, c.decision, c.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+			must(t, err)
+			if d, err := e.Decide(t.Context(), w.request(nil)); !errors.Is(err, errBroken) || d != (policy.Decision{}) {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+}
+
+// TestRequestAtItsLimits is about the longest texts of a request that a condition sees.
+func TestRequestAtItsLimits(t *testing.T) {
+	e := newWorld(t, string(configs.Policy()), nil).engine()
+	binding := evidence.Binding{Subject: "s", Action: "a", Resource: "POST /posts", ContentHash: evidence.HashBytes(nil), Nonce: "n"}
+	whole := policy.Request{
+		Binding: binding, ChallengeID: "c", RuntimeID: "r", SessionID: "s",
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "h", Path: "/posts", Rule: "r", ContentKind: "json"},
+	}
+	for name, c := range map[string]struct {
+		field func(*policy.Request) *string
+		max   int
+	}{
+		"challengeId": {func(r *policy.Request) *string { return &r.ChallengeID }, 256}, "runtimeId": {func(r *policy.Request) *string { return &r.RuntimeID }, 256},
+		"sessionId": {func(r *policy.Request) *string { return &r.SessionID }, 256}, "call.method": {func(r *policy.Request) *string { return &r.Call.Method }, 256},
+		"call.scheme": {func(r *policy.Request) *string { return &r.Call.Scheme }, 256}, "call.host": {func(r *policy.Request) *string { return &r.Call.Host }, 256},
+		"call.path": {func(r *policy.Request) *string { return &r.Call.Path }, 2048}, "call.rule": {func(r *policy.Request) *string { return &r.Call.Rule }, 256},
+		"call.contentKind": {func(r *policy.Request) *string { return &r.Call.ContentKind }, 256},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for text, code := range map[string]string{
+				"": "decision_request_malformed", strings.Repeat("x", c.max+1): "decision_request_malformed", strings.Repeat("x", c.max): "environment_mismatch",
+			} {
+				r := whole
+				if *c.field(&r) = text; code == "environment_mismatch" && (name == "call.method" || name == "call.path") {
+					code = "call_mismatch" // it is no longer what is bound; what is checked after that is not reached
+				}
+				_, err := e.Decide(t.Context(), r)
+				wantCode(t, err, code)
+			}
+		})
 	}
 }
 

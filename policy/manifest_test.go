@@ -58,6 +58,8 @@ func TestParseManifestRefuses(t *testing.T) {
 		"number as text":          {replace(`version: "1.0"`, "version: 1.0"), []string{"version: must be a text"}},
 		"text as number":          {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 15s"), []string{`maxChallengeAgeMs: must be a whole number in decimal digits, not "15s"`}},
 		"fraction":                {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 1.5"), []string{"must be a whole number"}},
+		"one number too large":    {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 9223372036854775808"), nil},
+		"quoted number":           {replace("maxChallengeAgeMs: 15000", `maxChallengeAgeMs: "15000"`), []string{"maxChallengeAgeMs: must be a whole number"}},
 		"octal":                   {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 015000"), []string{"must be a whole number"}},
 		"underscore":              {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 15_000"), []string{"must be a whole number"}},
 		"negative":                {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: -15000"), []string{"must be a whole number"}},
@@ -82,6 +84,16 @@ func TestParseManifestRefuses(t *testing.T) {
 				t.Error("a malformed manifest was given back")
 			}
 		})
+	}
+}
+
+// TestManifestAtItsLimits: the largest file is read, and zero is a number, whatever the audit says of it.
+func TestManifestAtItsLimits(t *testing.T) {
+	raw := strings.Replace(string(configs.Manifest()), "maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 0", 1) + "\n#"
+	m, err := policy.ParseManifest([]byte(raw + strings.Repeat("#", 256<<10-len(raw))))
+	must(t, err)
+	if m.MaxChallengeAgeMs != 0 || len(m.Audit()) != 1 {
+		t.Errorf("%d, %v", m.MaxChallengeAgeMs, m.Audit())
 	}
 }
 

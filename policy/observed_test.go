@@ -95,3 +95,43 @@ func TestObserveALooseManifest(t *testing.T) {
 		t.Errorf("a key out of reach that is declared accessible is %s", got)
 	}
 }
+
+// TestControlsRestOn takes each look away and names the controls that are then no longer borne out.
+func TestControlsRestOn(t *testing.T) {
+	m, err := policy.ParseManifest(configs.Manifest())
+	must(t, err)
+	want := map[string]string{ // each in the manifest's order
+		"gate": "proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost requestProofRequiredForPost signerCustodyCertificatesRequired " +
+			"policyDecisionRequiredForPost grantRequiresPolicyDecision policyDecisionAcceptsHumanInitiatedRequests consumeVerification consumeCapability atomicConsumptionWithPost",
+		"human": "triggerAcceptsHumanInitiatedEvents originProofAcceptsManualEvents",
+		"keys": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner requestProofCanBeMintedByGrantSigner requestProofCanBeMintedByPolicyDecisionSigner " +
+			"triggerCanBeMintedByRuntimeSigner originProofCanBeMintedByTriggerSigner originProofCanBeMintedByRuntimeSigner policyDecisionCanBeMintedByRuntimeSigner " +
+			"policyDecisionCanBeMintedByTriggerSigner policyDecisionCanBeMintedByGrantSigner",
+		"apart:runtime_attestation": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner triggerCanBeMintedByRuntimeSigner " +
+			"originProofCanBeMintedByRuntimeSigner policyDecisionCanBeMintedByRuntimeSigner",
+		"apart:action_grant":    "requestProofCanBeMintedByGrantSigner policyDecisionCanBeMintedByGrantSigner",
+		"apart:policy_decision": "requestProofCanBeMintedByPolicyDecisionSigner",
+		"apart:trigger_receipt": "originProofCanBeMintedByTriggerSigner policyDecisionCanBeMintedByTriggerSigner",
+	}
+	for purpose, control := range map[string]string{
+		"agent_session": "agentSessionSigner", "request_proof": "requestProofSigner", "runtime_attestation": "runtimeSigner", "trigger_receipt": "triggerSigner",
+		"trigger_origin_proof": "originProofSigner", "policy_decision": "policyDecisionSigner",
+	} {
+		for _, look := range []string{observe.Process, observe.Files, observe.Custody} {
+			want[look+":"+purpose] = control + "AccessibleToAgent"
+		}
+	}
+	got := make(map[string]string)
+	for i, l := range everyLook() {
+		var lost []string
+		for _, c := range m.Observe(slices.Delete(everyLook(), i, i+1)) {
+			if c.State != policy.ObservedTrue && slices.ContainsFunc(m.Observe(everyLook()), func(o policy.ObservedControl) bool { return o.Control == c.Control && o.State == policy.ObservedTrue }) {
+				lost = append(lost, c.Control)
+			}
+		}
+		if lost != nil {
+			got[l.ID()] = strings.Join(lost, " ")
+		}
+	}
+	wantEqual(t, got, want)
+}

@@ -69,6 +69,22 @@ func TestParseRulesRefuses(t *testing.T) {
 	}
 }
 
+// TestFindingsAreCut says two hundred sentences about a file, and how many there would be more.
+func TestFindingsAreCut(t *testing.T) {
+	for n, more := range map[int]string{200: "", 201: "and 1 more"} {
+		rules := many(n)
+		for i := range rules {
+			rules[i] = "R" + rules[i]
+		}
+		_, err := policy.ParseRules([]byte(file(rules...)))
+		if wantCode(t, err, "policy_malformed", "rules[199].name", more); more == "" && strings.Contains(err.Error(), " more") {
+			t.Error("there is nothing more to say")
+		}
+	}
+	_, err := policy.ParseRules([]byte(file(many(256)...)))
+	must(t, err)
+}
+
 func many(n int) []string {
 	out := make([]string, n)
 	for i := range out {

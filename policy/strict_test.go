@@ -1,0 +1,145 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+)
+
+// TestStrictDemandsWhatTheManifestSays fills a manifest with values of which no two are the same, and looks for each in what is
+// demanded.
+func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
+	hash := func(c string) string { return strings.Repeat(c, 64) }
+	allowed := func(name string) policy.Allowed {
+		return policy.Allowed{AllowedIssuers: []string{name + "-issuer"}, AllowedAudiences: []string{name + "-audience"}, AllowedKeyIDs: []string{name + "-key"}}
+	}
+	external, hardware := []string{"external_mediator"}, []string{"hardware_backed"}
+	both := []string{"external_mediator", "hardware_backed"}
+	m := example(t)
+	m.DeploymentID = "d"
+	r, d, s := &m.RuntimePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
+	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001, []string{"r1"}, hardware
+	r.RequiredPolicyHash, r.RequiredEnvironmentHash = hash("a"), hash("b")
+	r.AllowedTriggerKinds, r.DeniedTriggerKinds = []string{"source_event", "scheduled"}, []string{"human_request", "unknown"}
+	receipt, origin := &r.TriggerReceiptPolicy, &r.TriggerReceiptPolicy.OriginProofPolicy
+	receipt.Allowed, receipt.MaxReceiptAgeMs = allowed("receipt"), 2_002
+	receipt.AllowedKinds, receipt.AllowedSources = []string{"autonomous_policy", "scheduled"}, []string{"receipt-source"}
+	receipt.RequiredPayloadHash, receipt.RequiredBindingHash = hash("c"), hash("d")
+	origin.Allowed, origin.MaxProofAgeMs = allowed("origin"), 2_003
+	origin.AllowedKinds, origin.AllowedSources, origin.AllowedVerificationMethods = []string{"source_event"}, []string{"origin-source"}, []string{"queue_claim"}
+	origin.RequiredPayloadHash, origin.RequiredBindingHash, origin.RequiredEvidenceHash = hash("e"), hash("f"), hash("0")
+	d.Allowed, d.MaxCertificateAgeMs, d.AllowedDeploymentIDs, d.RequirePostQuantumSignature = allowed("deployment"), 2_004, []string{"d", "e"}, true
+	c := &m.SignerCertificatePolicy
+	c.Allowed, c.MaxCertificateAgeMs, c.AllowedKeyCustody = allowed("registry"), 2_005, both
+	c.MaxRevocationListAgeMs, c.RequirePostQuantumSignature = 2_006, true
+	s.Allowed, s.MaxReceiptAgeMs, s.AllowedKeyCustody, s.AllowedRuntimeIDs = allowed("session"), 2_007, external, []string{"r1", "r2"}
+	s.AllowedInputKinds, s.DeniedInputKinds = []string{"scheduled"}, []string{"human_prompt", "manual_shell", "unknown"}
+	s.RequiredPolicyHash, s.RequiredEnvironmentHash = hash("a"), hash("b")
+	m.PolicyDecisionPolicy.Allowed, m.PolicyDecisionPolicy.MaxProofAgeMs, m.PolicyDecisionPolicy.AllowedKeyCustody = allowed("decision"), 2_008, external
+	m.GrantPolicy.Allowed, m.GrantPolicy.MaxProofAgeMs, m.GrantPolicy.AllowedKeyCustody = allowed("grant"), 2_009, hardware
+	m.RequestProofPolicy.Allowed, m.RequestProofPolicy.MaxProofAgeMs, m.RequestProofPolicy.AllowedKeyCustody = allowed("request"), 2_010, both
+	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
+
+	got, err := m.Strict()
+	must(t, err)
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	expected := func(name string, age int, custody []string) evidence.Expected {
+		a := allowed(name)
+		return evidence.Expected{Issuers: a.AllowedIssuers, Audiences: a.AllowedAudiences, KeyIDs: a.AllowedKeyIDs, MaxAge: ms(age), Custody: custody, RequireNonExportable: custody != nil}
+	}
+	deployment, signers := expected("deployment", 2_004, nil), expected("registry", 2_005, both)
+	deployment.RequirePostQuantum, signers.RequirePostQuantum = true, true
+	wantEqual(t, got, &policy.Strict{
+		DeploymentID: "d", ManifestHash: m.Hash(), ControlsHash: m.ControlsHash(),
+		Deployment: policy.DeploymentExpected{Expected: deployment, DeploymentIDs: []string{"d", "e"}},
+		Signers:    evidence.SignerPolicy{Expected: signers, DenyAgentAccessible: true, DenyUserAccessible: true, MaxRevocationAge: ms(2_006)},
+		Runtime:    policy.RuntimeExpected{Expected: expected("runtime", 2_001, hardware), RuntimeIDs: []string{"r1"}, TriggerKinds: []string{"scheduled"}, PolicyHash: hash("a"), EnvironmentHash: hash("b")},
+		Receipt: policy.ReceiptExpected{
+			Expected: expected("receipt", 2_002, hardware), Kinds: []string{"autonomous_policy", "scheduled"}, Sources: []string{"receipt-source"}, PayloadHash: hash("c"), BindingHash: hash("d"),
+		},
+		Origin: policy.OriginExpected{
+			Expected: expected("origin", 2_003, hardware), Kinds: []string{"source_event"}, Sources: []string{"origin-source"}, Methods: []string{"queue_claim"},
+			PayloadHash: hash("e"), BindingHash: hash("f"), EvidenceHash: hash("0"),
+		},
+		Session: policy.SessionExpected{
+			Expected: expected("session", 2_007, external), RuntimeIDs: []string{"r1", "r2"}, InputKinds: []string{"scheduled"},
+			DeniedInputKinds: []string{"human_prompt", "manual_shell", "unknown"}, PolicyHash: hash("a"), EnvironmentHash: hash("b"),
+		},
+		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware), RequestProof: expected("request", 2_010, both),
+		MaxChallengeAge: ms(2_011), CapabilityTTL: ms(2_012), MaxCapabilityAge: ms(2_013),
+	})
+
+	// What the runtime policy leaves out has the strict answer.
+	r.AllowedTriggerKinds, r.DeniedTriggerKinds, r.AllowedKeyCustody = nil, nil, nil
+	got, err = m.Strict()
+	must(t, err)
+	wantEqual(t, got.Runtime.TriggerKinds, receipt.AllowedKinds)
+	wantEqual(t, got.Runtime.Custody, both)
+	r.DeniedTriggerKinds = []string{"human_request", "unknown", "scheduled"}
+	got, err = m.Strict()
+	must(t, err)
+	wantEqual(t, got.Runtime.TriggerKinds, []string{"autonomous_policy"})
+}
+
+// TestCheckTrigger holds claims against each other that a verifier has opened, and against a policy that allows exactly them.
+func TestCheckTrigger(t *testing.T) {
+	h := func(s string) string { return evidence.HashBytes([]byte(s)) }
+	type args struct {
+		s                  policy.Strict
+		o                  evidence.TriggerOriginProof
+		r                  evidence.TriggerReceipt
+		proof, bindingHash string
+	}
+	whole := func() args {
+		a := args{proof: h("proof"), bindingHash: h("binding")}
+		a.o = evidence.TriggerOriginProof{BindingHash: a.bindingHash, EventID: "e", EvidenceHash: h("evidence"), EvidenceID: "i", Kind: "scheduled", PayloadHash: h("payload"), Source: "s", VerificationMethod: "scheduler_lock"}
+		a.r = evidence.TriggerReceipt{BindingHash: a.bindingHash, EventID: "e", Kind: "scheduled", OriginProofHash: a.proof, PayloadHash: h("payload"), Source: "s"}
+		a.s.Origin = policy.OriginExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"}, Methods: []string{"scheduler_lock"}}
+		a.s.Receipt = policy.ReceiptExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"}}
+		return a
+	}
+	for name, tt := range map[string]struct {
+		code   string
+		change func(*args)
+	}{
+		"as it should be": {"", func(*args) {}},
+		"with every pin": {"", func(a *args) {
+			a.s.Receipt.PayloadHash, a.s.Receipt.BindingHash = h("payload"), h("binding")
+			a.s.Origin.PayloadHash, a.s.Origin.BindingHash, a.s.Origin.EvidenceHash = h("payload"), h("binding"), h("evidence")
+		}},
+		"another binding":           {"origin_binding_mismatch", func(a *args) { a.bindingHash = h("x") }},
+		"another receipt's binding": {"receipt_binding_mismatch", func(a *args) { a.r.BindingHash = h("x") }},
+		"another proof":             {"receipt_other_origin", func(a *args) { a.proof = h("x") }},
+		"another event":             {"receipt_event_mismatch", func(a *args) { a.r.EventID = "x" }},
+		"another payload":           {"receipt_event_mismatch", func(a *args) { a.r.PayloadHash = h("x") }},
+		"another kind":              {"receipt_source_mismatch", func(a *args) { a.r.Kind = "source_event" }},
+		"another source":            {"receipt_source_mismatch", func(a *args) { a.r.Source = "x" }},
+		"a human":                   {"trigger_human", func(a *args) { a.r.HumanInitiated = true }},
+		"a human's, and all allow it": {"trigger_kind_not_allowed", func(a *args) {
+			a.o.Kind, a.r.Kind = "human_request", "human_request"
+			a.s.Origin.Kinds, a.s.Receipt.Kinds = []string{"human_request"}, []string{"human_request"}
+		}},
+		"a kind of receipts alone":    {"trigger_kind_not_allowed", func(a *args) { a.s.Origin.Kinds = nil }},
+		"a kind of proofs alone":      {"trigger_kind_not_allowed", func(a *args) { a.s.Receipt.Kinds = nil }},
+		"a source of receipts alone":  {"trigger_source_not_allowed", func(a *args) { a.s.Origin.Sources = nil }},
+		"a source of proofs alone":    {"trigger_source_not_allowed", func(a *args) { a.s.Receipt.Sources = nil }},
+		"a method that is not listed": {"trigger_method_not_allowed", func(a *args) { a.s.Origin.Methods = []string{"queue_claim"} }},
+		"by hand, and all allow it":   {"trigger_method_not_allowed", func(a *args) { a.o.VerificationMethod, a.s.Origin.Methods = "manual", []string{"manual"} }},
+		"the receipt's payload":       {"trigger_pin_mismatch", func(a *args) { a.s.Receipt.PayloadHash = h("x") }},
+		"the receipt's binding":       {"trigger_pin_mismatch", func(a *args) { a.s.Receipt.BindingHash = h("x") }},
+		"the proof's payload":         {"trigger_pin_mismatch", func(a *args) { a.s.Origin.PayloadHash = h("x") }},
+		"the proof's binding":         {"trigger_pin_mismatch", func(a *args) { a.s.Origin.BindingHash = h("x") }},
+		"the proof's evidence":        {"trigger_pin_mismatch", func(a *args) { a.s.Origin.EvidenceHash = h("x") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := whole()
+			tt.change(&a)
+			if err := policy.CheckTrigger(&a.s, a.o, a.r, a.proof, a.bindingHash); tt.code != "" || err != nil {
+				wantCode(t, err, tt.code)
+			}
+		})
+	}
+}
