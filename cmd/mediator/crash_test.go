@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,7 +176,7 @@ func (r *crashRig) holdAt(t *testing.T, c crash) {
 			_, _ = io.WriteString(w, "half ")
 			_ = http.NewResponseController(w).Flush()
 		}
-		r.kill(t, c.process)
+		r.kill(t, c.process, syscall.SIGKILL)
 		if _, err := io.Copy(io.Discard, req.Body); err == nil {
 			<-req.Context().Done()
 		}

@@ -62,8 +62,9 @@ func buildWithFailpoints(t *testing.T) (binary string) {
 	return binary
 }
 
-// newCrashRig prepares a deployment and starts it. dsn names its ledger's database, or is empty for a file.
-func newCrashRig(t *testing.T, binary, dsn string) *crashRig {
+// newCrashRig prepares a deployment and starts it. dsn names its ledger's database, or is empty for a file; more are lines of the
+// sidecar's configuration.
+func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
 	r := &crashRig{demo: &demo{dir: t.TempDir(), self: binary, direct: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
 	r.stack = &stack{dir: r.dir} // for the paths of its sockets
@@ -85,7 +86,7 @@ func newCrashRig(t *testing.T, binary, dsn string) *crashRig {
 	upstream.StartTLS()
 	t.Cleanup(upstream.Close)
 	r.plainAddr = upstream.Listener.Addr().String()
-	rules := crashRules
+	rules := crashRules + strings.Join(more, "")
 	if dsn != "" {
 		rules += "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
 	}
@@ -129,12 +130,18 @@ func (r *crashRig) start(t *testing.T) {
 // crashed waits until a process has been killed, and with it its deployment has ended.
 func (r *crashRig) crashed(t *testing.T, process string) {
 	t.Helper()
+	r.ended(t, process, "signal: killed")
+}
+
+// ended waits until a process has ended in this way, and with it its deployment.
+func (r *crashRig) ended(t *testing.T, process, how string) {
+	t.Helper()
 	deadline := time.AfterFunc(time.Minute, func() { _ = r.supervisor.Process.Kill() })
 	defer deadline.Stop()
 	_ = r.supervisor.Wait()
 	r.supervisor = nil
-	if want := "mediator " + process + " ended (signal: killed"; !strings.Contains(r.said.String(), want) {
-		t.Fatalf("the deployment ended otherwise than by a crash of %s: %s", process, r.said)
+	if want := "mediator " + process + " ended (" + how; !strings.Contains(r.said.String(), want) {
+		t.Fatalf("the deployment did not end with %s (%s): %s", process, how, r.said)
 	}
 }
 
@@ -148,8 +155,8 @@ func (r *crashRig) arm(t *testing.T, process string, points ...string) {
 	}
 }
 
-// kill kills a process of the deployment.
-func (r *crashRig) kill(t *testing.T, name string) {
+// kill sends a signal to a process of the deployment.
+func (r *crashRig) kill(t *testing.T, name string, signal syscall.Signal) {
 	parent := r.supervisor.Process.Pid
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	if err != nil {
@@ -160,7 +167,7 @@ func (r *crashRig) kill(t *testing.T, name string) {
 		for _, child := range strings.Fields(string(raw)) {
 			args, _ := os.ReadFile("/proc/" + child + "/cmdline")
 			if pid, err := strconv.Atoi(child); err == nil && bytes.Contains(args, []byte("\x00"+name+"\x00")) {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				if err := syscall.Kill(pid, signal); err != nil {
 					t.Error(err)
 				}
 				return
@@ -210,7 +217,7 @@ func (r *crashRig) agentOf(t *testing.T, s sessionOpened) *http.Client {
 		t.Fatalf("no CA: %v", err)
 	}
 	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		Proxy: http.ProxyURL(proxy), DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		Proxy: http.ProxyURL(proxy), DisableKeepAlives: true, ExpectContinueTimeout: time.Minute, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 	}}
 }
 

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "serve", "trigger", "control", "demo", "run":
+		case "serve", "trigger", "control", "demo", "dev", "run":
 			program()
 		}
 	}
