@@ -1,0 +1,119 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// transaction is one that says what was done with it.
+type transaction struct {
+	did             []string
+	consume, commit error
+}
+
+func (x *transaction) Consume(_ context.Context, keys []ledger.Key) error {
+	var kinds []string
+	for _, k := range keys {
+		kinds = append(kinds, k.Kind)
+	}
+	x.did = append(x.did, "consume "+strings.Join(kinds, " "))
+	return x.consume
+}
+
+func (x *transaction) Commit() error   { x.did = append(x.did, "commit"); return x.commit }
+func (x *transaction) Rollback() error { x.did = append(x.did, "rollback"); return nil }
+
+// TestWhatIsCommitted has a handler answer in one way after another, and looks at what becomes of its transaction and of its answer.
+func TestWhatIsCommitted(t *testing.T) {
+	t.Parallel()
+	const keys = "consume capability request_proof"
+	made, not := []string{keys, "commit", "rollback"}, []string{keys, "rollback", "rollback"} // the last does nothing after the others
+	answers := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+	}
+	writes := func(size int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for range 2 { // more than one part
+				_, _ = io.WriteString(w, strings.Repeat("x", size/2))
+			}
+		}
+	}
+	fault := errors.New("a secret detail")
+	for _, row := range []struct {
+		name    string
+		tx      *transaction
+		begin   error
+		handler http.HandlerFunc // nil is not to be called
+		status  int
+		code    string
+		size    int
+		did     []string
+	}{
+		{"says nothing", &transaction{}, nil, func(http.ResponseWriter, *http.Request) {}, 200, "", 0, made},
+		{"says 200, and then something else", &transaction{}, nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); w.WriteHeader(202) }, 200, "", 0, made},
+		{"says 399", &transaction{}, nil, answers(399), 399, "", 0, made},
+		{"says 400", &transaction{}, nil, answers(400), 400, "", 0, not},
+		{"says 500", &transaction{}, nil, answers(500), 500, "", 0, not},
+		{"says as much as is held back", &transaction{}, nil, writes(4 << 20), 200, "", 4 << 20, made},
+		{"says more", &transaction{}, nil, writes(4<<20 + 2), 500, "internal", -1, []string{keys, "rollback"}},
+		{"has used keys", &transaction{consume: &ledger.ConsumedError{}}, nil, nil, 409, "replayed", -1, []string{keys, "rollback"}},
+		{"cannot consume", &transaction{consume: fault}, nil, nil, 500, "internal", -1, []string{keys, "rollback"}},
+		{"cannot begin", &transaction{}, fault, nil, 500, "internal", -1, nil},
+		{"cannot commit", &transaction{commit: fault}, nil, answers(201), 502, "indeterminate", -1, made},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(t, func(a *api, server *gate.Server, mux *http.ServeMux) {
+				mux.Handle("POST /held", server.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if row.handler == nil || gate.TransactionFrom(r.Context()) != row.tx || gate.Tx(r.Context()) != nil {
+						t.Error("the handler was called, or without its transaction")
+						return
+					}
+					row.handler(w, r)
+				}), gate.Protect{Bind: bind, InTransaction: func(context.Context) (gate.Transaction, error) { return row.tx, row.begin }}))
+			})
+			r := a.request(t, a.earn(t, bound("POST /held", gatetest.Content)), "/held", gatetest.Content)
+			if row.size >= 0 {
+				resp, err := a.server.Client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || resp.StatusCode != row.status || len(body) != row.size {
+					t.Errorf("got %d with %d bytes, %v", resp.StatusCode, len(body), err)
+				}
+			} else if status, code := a.do(t, r); status != row.status || code != row.code {
+				t.Errorf("got %d %s, want %d %s", status, code, row.status, row.code)
+			}
+			if !slices.Equal(row.tx.did, row.did) {
+				t.Errorf("the transaction did %q, not %q", row.tx.did, row.did)
+			}
+		})
+	}
+}
+
+// TestAssuranceOfARefusedPost: where the capability did not hold, nothing is known of the chain behind it.
+func TestAssuranceOfARefusedPost(t *testing.T) {
+	t.Parallel()
+	capability, proof := ledger.Check{Name: "capability"}, ledger.Check{Name: "request proof", OK: true}
+	for name, checks := range map[string][]ledger.Check{"no check": nil, "refused": {capability}, "refused, and more": {capability, proof}} {
+		if a := (gate.Authorization{Checks: checks}).Assurance(true); a.OK || a.Claim != policy.ClaimNone || len(a.Issues) != 9 {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	capability.OK = true
+	if a := (gate.Authorization{Checks: []ledger.Check{capability}}).Assurance(true); a.OK || !slices.Equal(a.Issues, []string{"request_proof_missing"}) {
+		t.Errorf("without a proof: %+v", a)
+	}
+}
