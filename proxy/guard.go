@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -14,7 +15,7 @@ import (
 // never taken for a whole one.
 func guard(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rw := &response{ResponseWriter: w}
+		rw := &response{ResponseWriter: w, o: o, streamed: r.ProtoMajor == 2}
 		defer func() {
 			v := recover()
 			if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
@@ -29,6 +30,7 @@ func guard(o *Options, h http.HandlerFunc) http.Handler {
 					o.Refuse(rw, r, errors.New("proxy: panic"))
 				}
 			}
+			rw.bound() // what is still buffered is written after this
 			if r.ProtoMajor == 1 && r.Method != http.MethodConnect && r.Body != http.NoBody {
 				// net/http reads what is left of the body before it ends the request. It must not wait for ever.
 				_ = http.NewResponseController(w).SetReadDeadline(o.Now().Add(o.Limits.HeaderTimeout))
@@ -46,8 +48,25 @@ func guard(o *Options, h http.HandlerFunc) http.Handler {
 // response notes how far an answer has come. Flushing and deadlines go through http.ResponseController.
 type response struct {
 	http.ResponseWriter
+	o         *Options
+	streamed  bool // over HTTP/2
 	begun     bool // a final status has been written, or the connection taken
 	truncated bool
+}
+
+// bound gives what is written to a stream its time: a window of nothing stops one stream, and not the connection, which has a limit of
+// its own.
+func (w *response) bound() {
+	if w.streamed {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(w.o.Now().Add(w.o.Limits.WriteTimeout))
+	}
+}
+
+// unbound takes the limit away: until the next write a stream may be silent for any time.
+func (w *response) unbound() {
+	if w.streamed {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
+	}
 }
 
 func (w *response) WriteHeader(status int) {
@@ -57,11 +76,15 @@ func (w *response) WriteHeader(status int) {
 
 func (w *response) Write(b []byte) (int, error) {
 	w.begun = true
+	w.bound()
+	defer w.unbound()
 	return w.ResponseWriter.Write(b)
 }
 
 func (w *response) FlushError() error {
 	w.begun = true
+	w.bound()
+	defer w.unbound()
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 

@@ -9,13 +9,14 @@ import (
 // connections can be closed for writing alone, which net/http needs so that a client gets to read a last answer.
 type limitListener struct {
 	net.Listener
+	o      *Options
 	slots  chan struct{}
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newLimitListener(l net.Listener, n int) *limitListener {
-	return &limitListener{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
+func newLimitListener(l net.Listener, o *Options) *limitListener {
+	return &limitListener{Listener: l, o: o, slots: make(chan struct{}, o.Limits.Connections), closed: make(chan struct{})}
 }
 
 func (l *limitListener) Accept() (net.Conn, error) {
@@ -29,7 +30,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
+	return &limitedConn{Conn: c, o: l.o, release: sync.OnceFunc(func() { <-l.slots })}, nil
 }
 
 func (l *limitListener) Close() error {
@@ -39,7 +40,14 @@ func (l *limitListener) Close() error {
 
 type limitedConn struct {
 	net.Conn
+	o       *Options
 	release func()
+}
+
+// Write gives each write its time. A response may take any time as a whole, but not while its client takes nothing of it.
+func (c *limitedConn) Write(b []byte) (int, error) {
+	_ = c.SetWriteDeadline(c.o.Now().Add(c.o.Limits.WriteTimeout))
+	return c.Conn.Write(b)
 }
 
 func (c *limitedConn) Close() error {

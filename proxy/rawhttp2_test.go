@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ type frames struct {
 	block  bytes.Buffer
 	hpack  *hpack.Encoder
 
+	silent  bool // it acknowledges nothing, because another goroutine writes
 	bodies  map[uint32][]byte
 	answers map[uint32]*http.Response
 }
@@ -45,7 +47,7 @@ func (f *frames) play(steps []step) {
 		case '>':
 			f.send(s.text)
 		case '<':
-			if got := f.next(); got != s.text {
+			if got := f.next(); !slices.Contains(strings.Split(s.text, " or "), got) {
 				f.t.Errorf("got %s, want %s", got, s.text)
 				return
 			}
@@ -134,7 +136,7 @@ func (f *frames) next() string {
 		}
 		switch frame := frame.(type) {
 		case *xhttp2.SettingsFrame:
-			if !frame.IsAck() {
+			if !frame.IsAck() && !f.silent {
 				_ = f.framer.WriteSettingsAck()
 			}
 		case *xhttp2.GoAwayFrame:

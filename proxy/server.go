@@ -52,9 +52,10 @@ type Options struct {
 
 // Limits bound what a client can hold. They are generous: shorter timeouts broke users of other proxies.
 type Limits struct {
-	HeaderTimeout    time.Duration // for a request's header, and for the first byte in a tunnel; 60 s if 0
+	HeaderTimeout    time.Duration // for the first header of a connection, the first byte in a tunnel, and the rest of a refused body; 60 s if 0
 	HandshakeTimeout time.Duration // for the TLS handshake in a tunnel; 15 s if 0
-	IdleTimeout      time.Duration // for a connection between requests; 5 min if 0
+	IdleTimeout      time.Duration // for a connection from one request to the next header; 5 min if 0
+	WriteTimeout     time.Duration // for a client that takes nothing of what is written to it; 5 min if 0
 	HeaderBytes      int           // of a request's header; 64 KiB if 0
 	Connections      int           // open at once; further ones wait to be accepted; 4096 if 0
 	Tunnels          int           // open at once; further CONNECTs are refused (too_many_tunnels); 2048 if 0
@@ -62,7 +63,7 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() error {
-	for _, d := range []*time.Duration{&l.HeaderTimeout, &l.HandshakeTimeout, &l.IdleTimeout} {
+	for _, d := range []*time.Duration{&l.HeaderTimeout, &l.HandshakeTimeout, &l.IdleTimeout, &l.WriteTimeout} {
 		if *d < 0 {
 			return errors.New("proxy: a timeout in Options.Limits is negative")
 		}
@@ -75,6 +76,7 @@ func (l *Limits) setDefaults() error {
 	l.HeaderTimeout = orDefault(l.HeaderTimeout, time.Minute)
 	l.HandshakeTimeout = orDefault(l.HandshakeTimeout, 15*time.Second)
 	l.IdleTimeout = orDefault(l.IdleTimeout, 5*time.Minute)
+	l.WriteTimeout = orDefault(l.WriteTimeout, 5*time.Minute)
 	l.HeaderBytes = orDefault(l.HeaderBytes, 64<<10)
 	l.Connections = orDefault(l.Connections, 4096)
 	l.Tunnels = orDefault(l.Tunnels, 2048)
@@ -187,7 +189,7 @@ func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, ar
 // listeners; Limits.Connections is for each.
 func (p *Proxy) Serve(l net.Listener) error {
 	p.serving.Do(p.tunnels.start)
-	if err := p.server.Serve(strictListener{Listener: newLimitListener(l, p.o.Limits.Connections), limit: p.o.Limits.HeaderBytes}); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.server.Serve(strictListener{Listener: newLimitListener(l, &p.o), limit: p.o.Limits.HeaderBytes}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("proxy: %w", err)
 	}
 	return nil

@@ -26,7 +26,7 @@ import (
 // ServeTransparent takes redirected connections from l until Shutdown, then returns nil. Limits.Connections is for each listener.
 func (p *Proxy) ServeTransparent(l net.Listener) error {
 	p.serving.Do(p.tunnels.start)
-	l = newLimitListener(l, p.o.Limits.Connections)
+	l = newLimitListener(l, &p.o)
 	defer context.AfterFunc(p.tunnels.stopping, func() { _ = l.Close() })()
 	defer l.Close()
 	for wait := time.Duration(0); ; {
