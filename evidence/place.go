@@ -14,7 +14,7 @@ import (
 func place(raw []byte, offset int) string {
 	before := raw[:min(max(offset, 0), len(raw))]
 	start := bytes.LastIndexByte(before, '\n') + 1
-	return fmt.Sprintf("line %d, column %d", bytes.Count(before, []byte{'\n'})+1, len(before)-start+1)
+	return fmt.Sprintf("line %d, column %d", bytes.Count(before, []byte{'\n'})+1, utf8.RuneCount(before[start:])+1)
 }
 
 // misspelt says what is wrong with a text that has no canonical form, and where. otherwise is said where nothing is found.

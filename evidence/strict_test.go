@@ -58,6 +58,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`[]`:                                       "line 1, column 1: the document must be an object",
 		"{\"items\":\n[{\"name\":5}]}":             "line 2, column 10: items[0].name must be a text",
 		`{"items":[{},{"n":"5"}]}`:                 "items[1].n must be a whole number",
+		`{"map":{"é":{"on":5}}}`:                   `line 1, column 19: map."é".on must be true or false`,
 		`{"items":[{"n":5.5}]}`:                    "items[0].n must be a whole number",
 		`{"items":[{"n":1e30}]}`:                   "items[0].n must be a whole number",
 		`{"items":[{"on":"true"}]}`:                "items[0].on must be true or false",
