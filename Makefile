@@ -5,7 +5,7 @@ BIN   := bin/mediator
 
 PACKAGES ?= evidence gate policy challenge
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate bench docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate bench bench-go docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,7 +45,10 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 mutate: ## disable each check of PACKAGES in turn; a test must fail
 	nice -n 10 $(GO) run ./tools/mutate $(PACKAGES)
 
-bench: ## the benchmarks beside the hot paths
+bench: build ## measure the mediator beside its peers: bench/RESULTS.md
+	@./scripts/bench.sh
+
+bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
 docs: ## write the pages that are made from the source

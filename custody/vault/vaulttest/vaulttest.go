@@ -31,12 +31,12 @@ type Server struct {
 
 // Main runs the tests of a package with a server that use is given.
 func Main(m *testing.M, use func(*Server)) int {
-	s, err := start()
+	s, err := Launch()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vaulttest:", err)
 		return 1
 	}
-	defer s.remove()
+	defer s.Close()
 	use(s)
 	return m.Run()
 }
@@ -44,11 +44,11 @@ func Main(m *testing.M, use func(*Server)) int {
 // New starts a server for one test, which may do to it what it likes.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s, err := start()
+	s, err := Launch()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.remove)
+	t.Cleanup(s.Close)
 	return s
 }
 
@@ -70,14 +70,15 @@ func Binary() (string, error) {
 	return "", errors.New("the module's folder was not found")
 }
 
-func start() (*Server, error) {
+// Launch starts a server that its caller closes.
+func Launch() (*Server, error) {
 	dir, err := os.MkdirTemp("", "vault-")
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{dir: dir, CAFile: filepath.Join(dir, "ca.pem")}
 	if err := s.setUp(); err != nil {
-		s.remove()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -208,7 +209,8 @@ func (s *Server) Freeze() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
 // Thaw lets a frozen process go on.
 func (s *Server) Thaw() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 
-func (s *Server) remove() {
+// Close ends the server and removes what it stored.
+func (s *Server) Close() {
 	if s.cmd != nil && s.cmd.ProcessState == nil {
 		_ = s.Thaw()
 		_ = s.Kill()
