@@ -45,7 +45,8 @@ type trial struct {
 	tmp    string
 	rounds []string   // the tests to run, one pattern after another: the quick ones first
 	shared string     // the test binary of all mutants with a switch
-	mu     sync.Mutex // guards out, tally and lived
+	mu     sync.Mutex // guards what follows, and out
+	killer string     // the test that killed the mutant before, which most often stands beside the next; it is tried first
 	tally
 	lived map[string]bool // the equivalent ones that survived
 }
@@ -188,13 +189,26 @@ func (t *trial) judge(ctx context.Context, m mutant) verdict {
 			return broken
 		}
 	}
-	for _, tests := range t.rounds {
+	for _, tests := range append(t.first(), t.rounds...) {
 		if v := t.try(ctx, binary, tests, m.number); v != survived {
 			return v
 		}
 	}
 	return survived
 }
+
+// first is the test that is tried before all.
+func (t *trial) first() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.killer == "" {
+		return nil
+	}
+	return []string{"^" + t.killer + "$"}
+}
+
+// failed finds the test that has failed in what a test binary says.
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
 // try runs some tests of a mutant.
 func (t *trial) try(ctx context.Context, binary, tests string, number int) verdict {
@@ -203,14 +217,19 @@ func (t *trial) try(ctx context.Context, binary, tests string, number int) verdi
 	cmd := exec.CommandContext(ctx, binary, "-test.failfast", "-test.timeout=0", "-test.run", tests)
 	cmd.Dir = t.dir
 	cmd.Env = append(os.Environ(), environment+"="+strconv.Itoa(number))
-	err := cmd.Run()
+	out, err := cmd.Output()
 	switch {
 	case ctx.Err() != nil:
 		return late
-	case err != nil:
-		return killed
+	case err == nil:
+		return survived
 	}
-	return survived
+	if name := failed.FindSubmatch(out); name != nil {
+		t.mu.Lock()
+		t.killer = string(name[1])
+		t.mu.Unlock()
+	}
+	return killed
 }
 
 // compile builds the package's test binary in dir with some files replaced.
