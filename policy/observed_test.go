@@ -135,3 +135,36 @@ func TestControlsRestOn(t *testing.T) {
 	}
 	wantEqual(t, got, want)
 }
+
+// TestOutOfReachAndApart asks about the key of one role.
+func TestOutOfReachAndApart(t *testing.T) {
+	const purpose = "request_proof"
+	for _, row := range []struct {
+		name  string
+		ask   func(string, []observe.Look) (observe.Result, string)
+		looks []string
+	}{
+		{"out of reach", policy.OutOfReach, []string{observe.Process, observe.Files, observe.Custody}}, {"apart", policy.Apart, []string{observe.Apart}},
+	} {
+		var all []observe.Look
+		for _, name := range row.looks {
+			all = append(all, observe.Made(name, observe.Holds, name).For(purpose))
+		}
+		if got, against := row.ask(purpose, all); got != observe.Holds || against != "" {
+			t.Errorf("%s: %v, %q", row.name, got, against)
+		}
+		if got, _ := row.ask("action_grant", all); got != observe.Unseen {
+			t.Errorf("%s: another role's key is %v", row.name, got)
+		}
+		for i, l := range all {
+			if got, _ := row.ask(purpose, slices.Delete(slices.Clone(all), i, i+1)); got != observe.Unseen {
+				t.Errorf("%s without the look at %s: %v", row.name, l.Seen, got)
+			}
+			worse := slices.Clone(all)
+			worse[i].Result = observe.Contradicts
+			if got, against := row.ask(purpose, worse); got != observe.Contradicts || against != l.Seen {
+				t.Errorf("%s against the look at %s: %v, %q", row.name, l.Seen, got, against)
+			}
+		}
+	}
+}
