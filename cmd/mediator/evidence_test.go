@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
@@ -75,5 +76,39 @@ func madePost(t testing.TB, k *gatetest.Kit) ledger.Post {
 			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
 			{Name: "capability", Token: a.Capability}, {Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token, nil)},
 		},
+	}
+}
+
+// TestEvidenceOfARealPost takes the record of a post through the processes as an operator does, and verifies it with public keys alone.
+func TestEvidenceOfARealPost(t *testing.T) {
+	r := newClientsRig(t)
+	post := []string{need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.plain() + "/repos/acme/site/issues/7/comments"}
+	if out, err := r.asAgent(t, post...); err != nil {
+		t.Fatalf("%s %v", out, err)
+	}
+	var posts []ledger.Post
+	if err := getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
+		t.Fatalf("%d posts, %v", len(posts), err)
+	}
+	program := func(args ...string) string {
+		t.Helper()
+		var stdout, stderr strings.Builder
+		if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitDone {
+			t.Errorf("mediator %s: %d %s%s", strings.Join(args, " "), status, &stdout, &stderr)
+		}
+		return stdout.String()
+	}
+	record := filepath.Join(t.TempDir(), "record.json")
+	shown := program("posts", "show", posts[0].ID, "--json", "--admin", r.stack.admin())
+	if err := os.WriteFile(record, []byte(shown), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := program("evidence", "show", record); !strings.HasPrefix(said, "request proof") || !strings.Contains(said, "nonHumanIdentityProven: false") {
+		t.Errorf("evidence show: %s", said)
+	}
+	in := func(name string) string { return filepath.Join(r.dir, name) }
+	said := program("evidence", "verify", record, "--registry", in(registryFile), "--auditor", in(auditorFile), "--bundle", in(bundleFile), "--manifest", in(manifestFile))
+	if strings.Count(said, " ok\n") != 8 {
+		t.Errorf("evidence verify: %s", said)
 	}
 }
