@@ -95,7 +95,7 @@ func (a *AppRole) secret(ctx context.Context, c *api.Client) (string, error) {
 func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (string, error) {
 	info, err := c.Logical().WriteWithContext(ctx, "sys/wrapping/lookup", map[string]any{"token": wrapping})
 	if err != nil {
-		if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode < 500 {
+		if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && refuses(answer) {
 			return "", loginError{"the wrapped secret id has expired, or somebody else has unwrapped it: find out who, revoke it, and deliver another one"}
 		}
 		return "", err

@@ -52,6 +52,11 @@ func answered(e *api.ResponseError) string {
 	return fmt.Sprintf("Vault answers %d", e.StatusCode)
 }
 
+// refuses tells an answer that would be the same the next time from one that says to come back.
+func refuses(e *api.ResponseError) bool {
+	return e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests
+}
+
 func said(e *api.ResponseError, what string) bool {
 	return slices.ContainsFunc(e.Errors, func(s string) bool { return strings.Contains(s, what) })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -105,7 +104,7 @@ func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, er
 	secret, err := e.auth.login(ctx, c)
 	var answer *api.ResponseError
 	switch {
-	case errors.As(err, &answer) && answer.StatusCode < 500 && answer.StatusCode != http.StatusTooManyRequests:
+	case errors.As(err, &answer) && refuses(answer):
 		return nil, loginError{fmt.Sprintf("Vault refuses the login for %s (%d): check its role and what it logs in with", e.name, answer.StatusCode)}
 	case err != nil:
 		return nil, fmt.Errorf("the login for %s: %w", e.name, err)

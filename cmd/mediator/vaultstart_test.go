@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/vaulttest"
+)
+
+// lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) has(what string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.b.String(), what)
+}
+
+// TestStartBeforeVault starts a process while Vault cannot be used: it says once what it waits for, and is there by itself once Vault is,
+// with the secret ids that were delivered before, each of which can be unwrapped once.
+func TestStartBeforeVault(t *testing.T) {
+	v := newVault(t)
+	network := func(f vaulttest.Fault) func() { return func() { v.proxy.Set(t, f) } }
+	well := network(vaulttest.Fault{})
+	for _, tt := range []struct {
+		name         string
+		strike, mend func()
+		said         string
+	}{
+		{"sealed", func() { must(t, v.vault.Seal()) }, func() { must(t, v.vault.Unseal()) }, "Vault is sealed (503)"},
+		{"frozen", func() { must(t, v.vault.Freeze()) }, func() { must(t, v.vault.Thaw()) }, "Vault does not answer in time"},
+		{"not there", network(vaulttest.Fault{Refuse: true}), well, "Vault cannot be reached"},
+		{"resets connections", network(vaulttest.Fault{Reset: true}), well, "Vault cannot be reached"},
+		{"answers 500", network(vaulttest.Fault{Status: http.StatusInternalServerError}), well, "Vault fails (500)"},
+		{"answers 429", network(vaulttest.Fault{Status: http.StatusTooManyRequests}), well, "Vault has too many requests (429)"},
+		{"its certificate expired", network(vaulttest.Fault{Expired: true}), well, "certificate has expired"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v.redeliver(t)
+			d := &demo{dir: t.TempDir(), listen: "127.0.0.1:0", hooks: "127.0.0.1:0", awareAddr: "127.0.0.1:1", plainAddr: "127.0.0.1:2"}
+			files := d.files(demoRules)
+			for name, raw := range files {
+				files[name] = []byte(v.config(string(raw)))
+			}
+			must(t, prepareDir(d.dir, files))
+			tt.strike()
+			ctx, stop := context.WithCancel(t.Context())
+			var log lockedBuffer
+			ended := make(chan error, 1)
+			go func() { ended <- control(ctx, filepath.Join(d.dir, controlFile), &log) }()
+			until(t, recoverWithin, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
+			tt.mend()
+			took := until(t, recoverWithin, "the process to publish its keys", func() bool {
+				var roles []roleDocument
+				return getJSON(ctx, "unix:"+filepath.Join(d.dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
+			})
+			t.Logf("its keys are published after %s", took.Round(time.Millisecond))
+			stop()
+			if err := <-ended; err != nil && !strings.Contains(err.Error(), "stopped while waiting") {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
