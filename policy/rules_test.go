@@ -45,6 +45,7 @@ func TestParseRulesRefuses(t *testing.T) {
 		"bad duration":           {condition(`now + duration("1 day") > now`), []string{"invalid duration argument"}},
 		"too long":               {condition(`request.path == "` + strings.Repeat("a", 5000) + `"`), []string{"rules[0].when"}},
 		"too deep":               {condition(strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300)), []string{"rules[0].when"}},
+		"one level too deep":     {condition(nested(64)), []string{"expression recursion limit exceeded: 64"}},
 		"unknown effect":         {file("r maybe true"), []string{`line 3: rules[0].effect: must be allow or deny, not "maybe"`}},
 		"empty effect":           {"version: \"1.0\"\nrules: [{name: r, effect: \"\", when: \"true\"}]", []string{"rules[0].effect: may be left out, but not be empty"}},
 		"condition that is true": {"version: \"1.0\"\nrules: [{name: r, when: true}]", []string{"rules[0].when: must be a text, in quotes"}},
@@ -69,6 +70,11 @@ func TestParseRulesRefuses(t *testing.T) {
 	}
 }
 
+// nested is a condition of so many levels.
+func nested(levels int) string {
+	return strings.Repeat("(true && ", levels) + "true" + strings.Repeat(")", levels)
+}
+
 // TestFindingsAreCut says two hundred sentences about a file, and how many there would be more.
 func TestFindingsAreCut(t *testing.T) {
 	for n, more := range map[int]string{200: "", 201: "and 1 more"} {
@@ -81,8 +87,10 @@ func TestFindingsAreCut(t *testing.T) {
 			t.Error("there is nothing more to say")
 		}
 	}
-	_, err := policy.ParseRules([]byte(file(many(256)...)))
-	must(t, err)
+	for _, raw := range []string{file(many(256)...), file("r allow " + nested(60))} { // what is still taken
+		_, err := policy.ParseRules([]byte(raw))
+		must(t, err)
+	}
 }
 
 func many(n int) []string {
