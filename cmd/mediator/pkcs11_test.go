@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestPKCS11 makes a post with every key in a PKCS #11 token: SoftHSM, a token in software.
-func TestPKCS11(t *testing.T) {
+// softToken makes a token in software, SoftHSM's, with keys, and returns the custody section that names it.
+func softToken(t *testing.T, keys ...string) string {
+	t.Helper()
 	const module, pin = "/usr/lib/softhsm/libsofthsm2.so", "567890"
 	dir := t.TempDir()
 	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
@@ -27,13 +28,16 @@ func TestPKCS11(t *testing.T) {
 		}
 	}
 	sh("softhsm2-util", "--init-token", "--free", "--label", "mediator", "--so-pin", "12345678", "--pin", pin)
-	for _, key := range []string{"runtime-key", "session-key", "request-proof-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key"} {
+	for _, key := range keys {
 		sh("pkcs11-tool", "--module", module, "--token-label", "mediator", "--login", "--pin", pin, "--keypairgen", "--key-type", "EC:edwards25519", "--label", key, "--id", "01")
 	}
-	r := newClientsRig(t, func(file string) string {
-		return strings.Replace(file, "custody: {type: memory}",
-			fmt.Sprintf("custody: {type: pkcs11, pkcs11: {module: %s, token: mediator, pinFile: %s, hardware: true}}", module, pinFile), 1)
-	})
+	return fmt.Sprintf("custody: {type: pkcs11, pkcs11: {module: %s, token: mediator, pinFile: %s, hardware: true}}", module, pinFile)
+}
+
+// TestPKCS11 makes a post with every key in a PKCS #11 token.
+func TestPKCS11(t *testing.T) {
+	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key")
+	r := newClientsRig(t, func(file string) string { return strings.Replace(file, "custody: {type: memory}", custody, 1) })
 	out, err := r.asAgent(t, need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`,
 		"https://"+r.plain()+"/repos/acme/site/issues/7/comments")
 	if err != nil || !strings.HasSuffix(out, " 201") {

@@ -83,6 +83,26 @@ func TestRootKeysInVault(t *testing.T) {
 	}
 }
 
+// TestRootKeyInAToken certifies a key with a registry key in a PKCS #11 token.
+func TestRootKeyInAToken(t *testing.T) {
+	d := team{dir: t.TempDir()}
+	d.bundle = filepath.Join(d.dir, "trust.json")
+	held := filepath.Join(d.dir, "registry.yaml")
+	if err := os.WriteFile(held, []byte("purpose: signer_certificate\nkey: registry\n"+softToken(t, "registry")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
+	for _, args := range [][]string{
+		{"keys", "root", "--root-key", held, "--name", "registry", "--out", d.dir},
+		{"keys", "certify", "--registry-key", held, "--audience", "posting-api", "--bundle", d.bundle, "--from", endpoint},
+	} {
+		if status, _, said := invoke(t, args...); status != exitDone {
+			t.Fatalf("%v: %s", args, said)
+		}
+	}
+	d.wantKeys(t, "grant-key:v1")
+}
+
 func TestRootKeyFileRefused(t *testing.T) {
 	const vault = `custody: {type: vault, vault: {address: "https://127.0.0.1:1", keys: [registry], auth: {tokenFile: "{role}.token"}}}`
 	for name, tt := range map[string]struct{ content, want string }{
