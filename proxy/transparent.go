@@ -60,15 +60,18 @@ func (s *tunnels) redirected(conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
-	target := Target{Scheme: "https", Host: original.Addr().String(), Port: original.Port()}
+	var target Target
+	if err == nil {
+		target = Target{Scheme: "https", Host: original.Addr().String(), Port: original.Port()}
+	}
 	ctx := withRoute(context.Background(), Route{Target: target, Original: original, RemoteAddr: conn.RemoteAddr().String()})
 	var t *tunnel
 	if err == nil {
 		t, err = s.open(ctx)
 	}
 	if err != nil {
-		_ = conn.Close()
 		s.o.Refused(ctx, target, err)
+		_ = conn.Close()
 		return
 	}
 	defer t.settle()

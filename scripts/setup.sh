@@ -22,6 +22,8 @@ want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libso
 want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'
 want npm             'command -v npm'
+want nftables        'test -x /usr/sbin/nft'
+want iproute2        'command -v ip || test -x /usr/sbin/ip'
 want postgresql      'ls /usr/lib/postgresql/*/bin/initdb' # the tests run clusters of their own
 
 if [ ${#need[@]} -gt 0 ]; then

@@ -23,6 +23,9 @@ type serveConfig struct {
 	Listen string `yaml:"listen"`
 	// Transparent takes connections that the kernel redirects, for agents that do not follow proxy variables. Default: none.
 	Transparent *transparentConfig `yaml:"transparent"`
+	// Guard is what mediator guard makes rules of, that leave the pod's other users no way out but the sidecar. With it the sidecar
+	// looks every two seconds whether they stand, and refuses posts while they do not. Default: none.
+	Guard *guardConfig `yaml:"guard"`
 	// Admin is where operators reach the sidecar: a unix socket outside of the agent's reach, or TCP with a token. Required.
 	Admin endpointConfig `yaml:"admin"`
 	// State is the folder of the ledger and of spooled bodies; it must exist and belong to the mediator's user alone. Required.
@@ -73,6 +76,26 @@ type transparentConfig struct {
 	// AnyAddress takes a connection to whatever address, if its name is allowed. The name is resolved anew and nothing is ever sent to
 	// that address. Default false: the address has to be one that the name has here.
 	AnyAddress bool `yaml:"anyAddress"`
+}
+
+// guardConfig says who may leave the pod, and where everybody else may go. Everybody else always reaches the proxy, and nothing else that
+// is not named here.
+type guardConfig struct {
+	// UIDs are the users that may leave: those of the mediator's processes in this pod, never root. Required.
+	UIDs []uint32 `yaml:"uids"`
+	// Redirect are the TCP ports that are led to the transparent listener, if there is one. Default 443 and 80.
+	Redirect []uint16 `yaml:"redirect"`
+	// Resolvers are DNS servers, by IPv4 address, that every process may ask on port 53. Default none: an agent that uses the proxy needs
+	// none, and whoever may ask a resolver can tell the world something by the names it asks for.
+	Resolvers []string `yaml:"resolvers"`
+	// Loopback are the TCP and UDP ports on loopback, as 3000 or 8000-8099, by which other processes may talk among themselves. The
+	// mediator's own ports stay closed. Default none.
+	Loopback []string `yaml:"loopback"`
+	// Inbound are TCP ports of the mediator to which others may connect from outside, such as a webhook port. Default none.
+	Inbound []uint16 `yaml:"inbound"`
+	// Devices are the network devices at which packet sockets are refused as well (Linux 5.16 and later). Default: all that are there when
+	// the rules are made; [none] for an older kernel, where only the lack of CAP_NET_RAW stops packet sockets.
+	Devices []string `yaml:"devices"`
 }
 
 // agentConfig names the user that the agent runs as. A process that knows it looks whether that user can reach its memory or its

@@ -23,8 +23,10 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "serve", "trigger", "control", "demo", "dev", "run":
+		case "serve", "trigger", "control", "demo", "run", "dev", "guard":
 			program()
+		case "way":
+			os.Exit(runWay(os.Args[2]))
 		}
 	}
 	testscript.Main(m, map[string]func(){"mediator": program})

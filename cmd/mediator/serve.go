@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -60,6 +61,7 @@ type sidecar struct {
 	vaultSecrets    []*vaultSecret // of the rules' credentials
 	upstreams       []proxy.Upstream
 	environmentHash string
+	guard           *guardWatch // nil where no rules are asked for
 }
 
 // serve runs the sidecar until ctx ends.
@@ -104,6 +106,7 @@ func loadSidecar(path string) (*sidecar, error) {
 	f.need("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest,
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
 	c.checkTransparent(&f)
+	c.checkGuard(&f)
 	c.Custody.check(&f)
 	c.Keys.Runtime.check("keys.runtime", &f)
 	c.Keys.Session.check("keys.session", &f)
@@ -373,9 +376,10 @@ func (s *sidecar) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.guard = s.newGuardWatch()
 		pipeline, err := proxy.NewPipeline(proxy.PipelineOptions{
 			Rules: rules, Sessions: sessions, Triggers: triggers, Control: control, Record: record,
-			Verifier: trust.verifier, Strict: strict, Deployment: deployment.contradicted, DeploymentCertificate: trust.DeploymentCertificate,
+			Verifier: trust.verifier, Strict: strict, Deployment: func() error { return cmp.Or(deployment.contradicted(), s.guard.stands()) }, DeploymentCertificate: trust.DeploymentCertificate,
 			Attest: signer.NewAttester(runtime, session, signer.Access{
 				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
 				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
@@ -395,11 +399,15 @@ func (s *sidecar) run(ctx context.Context) error {
 
 // serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
 func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener, ca *proxy.CA, pipeline *proxy.Pipeline, admin *adminServer, grace time.Duration) error {
-	p, err := proxy.New(proxy.Options{
+	o := proxy.Options{
 		CA: ca, Handler: pipeline, Connect: pipeline.Connect, Refused: pipeline.Refused,
 		Refuse: pipeline.Refuse, NonProxy: pipeline.NonProxy(),
 		Log: s.log, Now: time.Now,
-	})
+	}
+	if s.guard != nil {
+		o.Probe = s.guard.probe
+	}
+	p, err := proxy.New(o)
 	if err != nil {
 		return err
 	}
@@ -412,6 +420,9 @@ func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redi
 	})
 	if redirected != nil {
 		group.Go(func() error { return p.ServeTransparent(redirected) })
+	}
+	if s.guard != nil {
+		group.Go(func() error { s.guard.watch(ctx); return nil })
 	}
 	admin.ready.Store(true)
 	s.log.Info("ready", zap.String("proxy", l.Addr().String()))

@@ -25,7 +25,9 @@ func (s *sidecar) listenTransparent() (net.Listener, error) {
 	if s.T.Transparent == nil {
 		return nil, nil
 	}
-	return net.Listen("tcp4", s.T.Transparent.Listen)
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // whose sockets do not tell the original destination; clients fall back to TCP
+	return lc.Listen(context.Background(), "tcp4", s.T.Transparent.Listen)
 }
 
 // destination checks where redirected connections were made to.

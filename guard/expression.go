@@ -1,0 +1,196 @@
+package guard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// statement is a part of a rule, as the nft command writes it and as the kernel takes it. The expressions are the ones into which nft
+// itself translates the text, so that rules read back the same whoever installed them.
+type statement struct {
+	text  string
+	exprs []expr.Any
+}
+
+// rule is what its statements do one after another, each only if those before it matched.
+type rule []statement
+
+func (r rule) String() string {
+	texts := make([]string, len(r))
+	for i, s := range r {
+		texts[i] = s.text
+	}
+	return strings.Join(texts, " ")
+}
+
+func (r rule) exprs() []expr.Any {
+	var all []expr.Any
+	for _, s := range r {
+		all = append(all, s.exprs...)
+	}
+	return all
+}
+
+// chain holds rules. One with a hook sees packets there; the others are gone to.
+type chain struct {
+	name   string
+	typ    nftables.ChainType
+	hook   *nftables.ChainHook
+	prio   nftables.ChainPriority
+	policy nftables.ChainPolicy
+	device string
+	rules  []rule
+}
+
+// table is a family's chains with their counters.
+type table struct {
+	family   nftables.TableFamily
+	counters []string
+	chains   []chain
+}
+
+func compare(op expr.CmpOp, data []byte) expr.Any {
+	return &expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: data}
+}
+
+func load(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: unix.NFT_REG_1} }
+
+func loadPayload(base expr.PayloadBase, offset, length uint32) expr.Any {
+	return &expr.Payload{OperationType: expr.PayloadLoad, DestRegister: unix.NFT_REG_1, Base: base, Offset: offset, Len: length}
+}
+
+func host32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
+
+func port16(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
+
+// uid matches what a socket of the user sends, and notUID what a socket of anybody else does. What no socket sends matches neither.
+func uid(id uint32) statement {
+	return statement{fmt.Sprintf("meta skuid %d", id), []expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpEq, host32(id))}}
+}
+
+func notUID(id uint32) statement {
+	return statement{fmt.Sprintf("meta skuid != %d", id), []expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpNeq, host32(id))}}
+}
+
+func family(text string, f byte) statement {
+	return statement{"meta nfproto " + text, []expr.Any{load(expr.MetaKeyNFPROTO), compare(expr.CmpOpEq, []byte{f})}}
+}
+
+func ipv4() statement { return family("ipv4", unix.NFPROTO_IPV4) }
+func ipv6() statement { return family("ipv6", unix.NFPROTO_IPV6) }
+
+// to4 matches a destination.
+func to4(a netip.Addr) statement {
+	return statement{"ip daddr " + a.String(), append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()))}
+}
+
+// deviceTo4 is to4 at a device.
+func deviceTo4(a netip.Addr) statement {
+	return statement{"ip daddr " + a.String(), []expr.Any{
+		load(expr.MetaKeyPROTOCOL), compare(expr.CmpOpEq, port16(unix.ETH_P_IP)), loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()),
+	}}
+}
+
+// toLoopback4 matches 127.0.0.0/8, and toLoopback6 ::1.
+func toLoopback4() statement {
+	return statement{"ip daddr 127.0.0.0/8", append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 1), compare(expr.CmpOpEq, []byte{127}))}
+}
+
+func toLoopback6() statement {
+	return statement{"ip6 daddr ::1", append(ipv6().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 24, 16), compare(expr.CmpOpEq, netip.IPv6Loopback().AsSlice()))}
+}
+
+// over matches a transport protocol.
+func over(name string, protocol byte) statement {
+	return statement{"meta l4proto " + name, []expr.Any{load(expr.MetaKeyL4PROTO), compare(expr.CmpOpEq, []byte{protocol})}}
+}
+
+func tcp() statement  { return over("tcp", unix.IPPROTO_TCP) }
+func udp() statement  { return over("udp", unix.IPPROTO_UDP) }
+func icmp() statement { return over("icmp", unix.IPPROTO_ICMP) }
+
+func port(protocol string, number byte, p uint16) statement {
+	return statement{fmt.Sprintf("%s dport %d", protocol, p), append(over(protocol, number).exprs, loadPayload(expr.PayloadBaseTransportHeader, 2, 2), compare(expr.CmpOpEq, port16(p)))}
+}
+
+func tcpPort(p uint16) statement { return port("tcp", unix.IPPROTO_TCP, p) }
+func udpPort(p uint16) statement { return port("udp", unix.IPPROTO_UDP, p) }
+
+func ports(protocol string, number byte, r PortRange) statement {
+	if r.First == r.Last {
+		return port(protocol, number, r.First)
+	}
+	return statement{fmt.Sprintf("%s dport %d-%d", protocol, r.First, r.Last), append(over(protocol, number).exprs,
+		loadPayload(expr.PayloadBaseTransportHeader, 2, 2), compare(expr.CmpOpGte, port16(r.First)), compare(expr.CmpOpLte, port16(r.Last)))}
+}
+
+// neighbour matches one kind of the messages by which IPv6 finds whom to send to on the wire (RFC 4861).
+func neighbour(kind byte) statement {
+	return statement{fmt.Sprintf("icmpv6 type %d", kind), append(append(ipv6().exprs, over("ipv6-icmp", unix.IPPROTO_ICMPV6).exprs...),
+		loadPayload(expr.PayloadBaseTransportHeader, 0, 1), compare(expr.CmpOpEq, []byte{kind}))}
+}
+
+// onLoopback matches what goes to, or comes from, the loopback device. Its index is 1 in each network namespace.
+func onLoopback(direction string, key expr.MetaKey) statement {
+	return statement{direction + " lo", []expr.Any{load(key), compare(expr.CmpOpEq, host32(1))}}
+}
+
+func leavesByLoopback() statement { return onLoopback("oif", expr.MetaKeyOIF) }
+func comesByLoopback() statement  { return onLoopback("iif", expr.MetaKeyIIF) }
+
+// foreignSource matches a source address that is none of this machine's.
+func foreignSource() statement {
+	return statement{"fib saddr type != local", []expr.Any{
+		&expr.Fib{Register: unix.NFT_REG_1, ResultADDRTYPE: true, FlagSADDR: true}, compare(expr.CmpOpNeq, host32(unix.RTN_LOCAL)),
+	}}
+}
+
+// reply matches answers in a connection that somebody else began.
+func reply() statement {
+	return statement{"ct direction reply", []expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyDIRECTION}, compare(expr.CmpOpEq, []byte{1})}}
+}
+
+func setMark() statement {
+	return statement{fmt.Sprintf("ct mark set 0x%08x", mark), []expr.Any{
+		&expr.Immediate{Register: unix.NFT_REG_1, Data: host32(mark)}, &expr.Ct{Register: unix.NFT_REG_1, SourceRegister: true, Key: expr.CtKeyMARK},
+	}}
+}
+
+func marked() statement {
+	return statement{fmt.Sprintf("ct mark 0x%08x", mark), []expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyMARK}, compare(expr.CmpOpEq, host32(mark))}}
+}
+
+func verdict(text string, kind expr.VerdictKind, chain string) statement {
+	return statement{text, []expr.Any{&expr.Verdict{Kind: kind, Chain: chain}}}
+}
+
+func accept() statement           { return verdict("accept", expr.VerdictAccept, "") }
+func drop() statement             { return verdict("drop", expr.VerdictDrop, "") }
+func goTo(chain string) statement { return verdict("goto "+chain, expr.VerdictGoto, chain) }
+
+func count(name string) statement {
+	return statement{"counter name " + name, []expr.Any{&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: name}}}
+}
+
+// reset refuses a TCP connection so that its client knows at once, and prohibit everything else.
+func reset() statement {
+	return statement{"reject with tcp reset", []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}}
+}
+
+func prohibit() statement {
+	return statement{"reject with icmpx type admin-prohibited", []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}
+}
+
+// redirectTo leads a connection to a port of this machine.
+func redirectTo(p uint16) statement {
+	return statement{fmt.Sprintf("redirect to :%d", p), []expr.Any{
+		&expr.Immediate{Register: unix.NFT_REG_1, Data: port16(p)},
+		&expr.Redir{RegisterProtoMin: unix.NFT_REG_1, RegisterProtoMax: unix.NFT_REG_1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
+	}}
+}

@@ -1,0 +1,177 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+)
+
+// Install puts the rules into this network namespace in one transaction, in place of those that stand, and reads them back. It needs
+// CAP_NET_ADMIN.
+func (s *Ruleset) Install() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("guard: %w", err)
+	}
+	for _, f := range slices.Sorted(maps.Keys(familyNames)) {
+		conn.DelTable(conn.AddTable(&nftables.Table{Family: f, Name: Name}))
+	}
+	for _, t := range s.tables {
+		t.add(conn)
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("guard: the rules could not be installed (they need CAP_NET_ADMIN): %w", err)
+	}
+	return s.Check()
+}
+
+func (t *table) add(conn *nftables.Conn) {
+	in := conn.AddTable(&nftables.Table{Family: t.family, Name: Name})
+	for _, name := range t.counters {
+		conn.AddObj(&nftables.NamedObj{Table: in, Name: name, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
+	}
+	for _, c := range t.chains { // all before the rules, which go to each other's chains
+		conn.AddChain(c.kernel(in))
+	}
+	for _, c := range t.chains {
+		for _, r := range c.rules {
+			conn.AddRule(&nftables.Rule{Table: in, Chain: c.kernel(in), Exprs: r.exprs()})
+		}
+	}
+}
+
+// kernel describes the chain to the kernel.
+func (c *chain) kernel(in *nftables.Table) *nftables.Chain {
+	out := &nftables.Chain{Name: c.name, Table: in}
+	if c.hook != nil {
+		out.Hooknum, out.Priority, out.Type, out.Policy, out.Device = c.hook, &c.prio, c.typ, &c.policy, c.device
+	}
+	return out
+}
+
+// Check reads back what stands in this network namespace and returns nil only if it is these rules, each in its place and none beside
+// them. It needs CAP_NET_ADMIN.
+func (s *Ruleset) Check() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("guard: %w", err)
+	}
+	all, err := conn.ListChains()
+	if err != nil {
+		return fmt.Errorf("guard: the rules could not be read (this needs CAP_NET_ADMIN): %w", err)
+	}
+	for _, t := range s.tables {
+		stand := slices.DeleteFunc(slices.Clone(all), func(c *nftables.Chain) bool { return c.Table.Name != Name || c.Table.Family != t.family })
+		if len(stand) == 0 {
+			return fmt.Errorf("guard: there are no rules: the table %s %s is missing", familyNames[t.family], Name)
+		}
+		if len(stand) != len(t.chains) {
+			return fmt.Errorf("guard: the table %s %s has %d chains, and should have %d", familyNames[t.family], Name, len(stand), len(t.chains))
+		}
+		for _, c := range t.chains {
+			i := slices.IndexFunc(stand, func(k *nftables.Chain) bool { return k.Name == c.name })
+			if i < 0 {
+				return fmt.Errorf("guard: the chain %s is missing", c.name)
+			}
+			if err := c.check(conn, stand[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return s.checkDormant(conn)
+}
+
+// checkDormant refuses tables that are there and do nothing.
+func (s *Ruleset) checkDormant(conn *nftables.Conn) error {
+	for _, t := range s.tables {
+		k, err := conn.ListTableOfFamily(Name, t.family)
+		if err != nil {
+			return fmt.Errorf("guard: %w", err)
+		}
+		if k.Flags != 0 { // of an order that depends on the machine, but no flag is ours
+			return fmt.Errorf("guard: the table %s %s is dormant, or another program's", familyNames[t.family], Name)
+		}
+	}
+	return nil
+}
+
+func (c *chain) check(conn *nftables.Conn, k *nftables.Chain) error {
+	want := c.kernel(k.Table)
+	want.Device = "" // not read back
+	if !reflect.DeepEqual(k, want) {
+		return fmt.Errorf("guard: the chain %s is hooked in otherwise than it should be", c.name)
+	}
+	rules, err := conn.GetRules(k.Table, k)
+	if err != nil {
+		return fmt.Errorf("guard: the rules of %s could not be read: %w", c.name, err)
+	}
+	if len(rules) != len(c.rules) {
+		return fmt.Errorf("guard: the chain %s has %d rules, and should have %d", c.name, len(rules), len(c.rules))
+	}
+	for i, r := range rules {
+		want, err := readBack(k.Table.Family, c.rules[i].exprs())
+		if err != nil {
+			return fmt.Errorf("guard: %w", err)
+		}
+		if !reflect.DeepEqual(r.Exprs, want) {
+			return fmt.Errorf("guard: rule %d of the chain %s is not %q", i+1, c.name, c.rules[i])
+		}
+	}
+	return nil
+}
+
+// readBack returns expressions as they look when they are read from the kernel.
+func readBack(family nftables.TableFamily, exprs []expr.Any) ([]expr.Any, error) {
+	out := make([]expr.Any, len(exprs))
+	for i, e := range exprs {
+		raw, err := expr.MarshalExprData(byte(family), e)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = reflect.New(reflect.TypeOf(e).Elem()).Interface().(expr.Any)
+		if err := expr.Unmarshal(byte(family), raw, out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Count returns how many packets each counter has counted since the rules were installed. It needs CAP_NET_ADMIN.
+func (s *Ruleset) Count() (map[string]uint64, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	counted := make(map[string]uint64)
+	for _, t := range s.tables {
+		objs, err := conn.GetNamedObjects(&nftables.Table{Family: t.family, Name: Name})
+		if err != nil {
+			return nil, fmt.Errorf("guard: the counters could not be read: %w", err)
+		}
+		for _, o := range objs {
+			if named, ok := o.(*nftables.NamedObj); ok {
+				if c, ok := named.Obj.(*expr.Counter); ok {
+					counted[named.Name] = c.Packets
+				}
+			}
+		}
+	}
+	if len(counted) != len(s.Counters()) {
+		return nil, errors.New("guard: counters are missing")
+	}
+	return counted, nil
+}
+
+// Counters returns the names of the rules' counters, in the order in which they are shown.
+func (s *Ruleset) Counters() []string {
+	var out []string
+	for _, t := range s.tables {
+		out = append(out, t.counters...)
+	}
+	return out
+}
