@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -31,6 +33,7 @@ type DB struct {
 	queue chan *pending
 	done  chan struct{} // closed when run has ended
 	close func() error
+	file  os.FileInfo // of the file that was opened
 
 	// Prepared once: each write needs them.
 	savepoint, release, undo *sql.Stmt
@@ -102,6 +105,9 @@ func (d *DB) open(ctx context.Context, migrations []string) (err error) {
 		if *s.to, err = d.write.PrepareContext(ctx, s.query); err != nil {
 			return err
 		}
+	}
+	if d.file, err = os.Stat(d.path); err != nil {
+		return err
 	}
 	if d.read, err = openSQLite(d.path, "ro", reading); err != nil {
 		return err
@@ -218,6 +224,11 @@ func (d *DB) commit(batch []*pending) (rest []*pending) {
 			return batch[i+1:]
 		}
 	}
+	if err := d.intact(); err != nil {
+		_ = tx.Rollback()
+		answer(stored, Unavailable("commit", err))
+		return nil
+	}
 	failpoint.Reach("ledger written")
 	if err := tx.Commit(); err != nil { // the driver has rolled back
 		answer(stored, Unavailable("commit", err))
@@ -226,6 +237,21 @@ func (d *DB) commit(batch []*pending) (rest []*pending) {
 	failpoint.Reach("ledger committed")
 	answer(stored, nil)
 	return nil
+}
+
+// intact refuses to rest on a file that nobody would find after a restart: SQLite goes on writing to one that has been removed.
+func (d *DB) intact() error {
+	now, err := os.Stat(d.path)
+	if err == nil && !os.SameFile(now, d.file) {
+		return fmt.Errorf("%s has been replaced while it was open: restart this process", filepath.Base(d.path))
+	}
+	if err == nil {
+		_, err = os.Stat(d.path + "-wal")
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s or its WAL has been removed while it was open: put it back and restart this process", filepath.Base(d.path))
+	}
+	return err
 }
 
 func answer(batch []*pending, err error) {

@@ -61,6 +61,18 @@ func TestSQLite(t *testing.T) {
 	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return open(t, place) })
 }
 
+// TestPruning plays random histories.
+func TestPruning(t *testing.T) {
+	ledgertest.RunPruning(t, func(t *testing.T, place string) ledger.Store {
+		l, err := ledger.Open(context.Background(), filepath.Join(place, "ledger.db"), ledger.Options{Now: ledgertest.Now, Retention: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	})
+}
+
 // TestKilled kills a process between Begin and Finish.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
@@ -79,22 +91,39 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestUpgrade opens a file of the first schema.
+// TestUpgrade opens a file of each earlier schema, with a key, an outcome and a post in flight in it.
 func TestUpgrade(t *testing.T) {
-	dir := t.TempDir()
-	db, err := ledger.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), ledger.Migrations[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Write(context.Background(), func(tx *sql.Tx) error {
-		_, err := tx.Exec(`INSERT INTO posts (id, flow, state, session, started, record) VALUES ('post_1', 'post', 'forwarding', '', 1, '{"id":"post_1"}')`)
-		return err
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if p, err := open(t, dir).Get(context.Background(), "post_1"); err != nil || p.State != ledger.StateIndeterminate {
-		t.Errorf("got %+v, %v", p, err)
+	ctx := context.Background()
+	for n := 1; n < len(ledger.Migrations); n++ {
+		dir := t.TempDir()
+		db, err := ledger.OpenDB(ctx, filepath.Join(dir, "ledger.db"), ledger.Migrations[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.Write(ctx, func(tx *sql.Tx) error {
+			_, err := tx.Exec(`
+				INSERT INTO posts (id, flow, state, session, started, record) VALUES
+					('post_1', 'post', 'forwarding', '', 1, '{"id":"post_1"}'), ('post_2', 'post', 'forwarded', 's', 2, '{"id":"post_2","state":"forwarded"}');
+				INSERT INTO consumed (kind, id, expires) VALUES ('capability', 'a', 1800000000)`)
+			return err
+		})
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // also when it has been upgraded before
+			l := open(t, dir)
+			for id, want := range map[string]ledger.State{"post_1": ledger.StateIndeterminate, "post_2": ledger.StateForwarded} {
+				if p, err := l.Get(ctx, id); err != nil || p.State != want {
+					t.Errorf("from schema version %d: got %+v, %v", n, p, err)
+				}
+			}
+			if err := l.Consume(ctx, ledger.Key{Kind: "capability", ID: "a", Expires: time.Unix(1800000000, 0)}); !errors.Is(err, ledger.ErrConsumed) {
+				t.Errorf("from schema version %d: the key lives again: %v", n, err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -75,6 +75,23 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
+// TestPruning plays random histories.
+func TestPruning(t *testing.T) {
+	server := pgtest.Start(t)
+	databases := make(map[string]string)
+	ledgertest.RunPruning(t, func(t *testing.T, place string) ledger.Store {
+		if databases[place] == "" {
+			databases[place] = server.Database(t)
+		}
+		l, err := postgres.Open(context.Background(), databases[place], postgres.Options{Now: ledgertest.Now, Retention: time.Hour, Instance: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	})
+}
+
 // TestReplicas has three ledgers share a database: 64 clients use the same keys on all of them.
 func TestReplicas(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
