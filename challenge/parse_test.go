@@ -107,3 +107,15 @@ func TestParseChallenge(t *testing.T) {
 		}
 	}
 }
+
+// TestParseSaysWhatIsWrong: the sentence names the member, whatever else is missing because of it.
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	_, err := challenge.ParseChallenge([]byte(`{"id":1}`))
+	if wantCode(t, err, "challenge_malformed"); !strings.Contains(err.Error(), "id must be a text") {
+		t.Error(err)
+	}
+	_, err = challenge.ParseResponse([]byte(`{"challengeId":1}`))
+	if wantCode(t, err, "response_malformed"); !strings.Contains(err.Error(), "challengeId must be a text") {
+		t.Error(err)
+	}
+}
