@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -129,6 +130,29 @@ func FuzzFind(f *testing.F) {
 		if err == nil && (r.action == nil || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
 			t.Errorf("%q matches", path)
 		}
+	})
+}
+
+// FuzzParseMatch reads any rule: what is accepted makes a rule that means the same when it is written out.
+func FuzzParseMatch(f *testing.F) {
+	f.Add("https://api.example.com/posts/{id}/x", "POST")
+	f.Add("https://API.example.com.:8443/**", "GET")
+	f.Add("http://[::1]/a%2fb/*", "PUT")
+	f.Fuzz(func(t *testing.T, url, method string) {
+		m, err := ParseMatch(url, []string{method})
+		if err != nil {
+			return
+		}
+		authority := m.Host
+		if strings.Contains(authority, ":") {
+			authority = "[" + authority + "]"
+		}
+		written := m.Scheme + "://" + authority + ":" + strconv.Itoa(int(m.Port)) + m.Path
+		again, err := ParseMatch(written, m.Methods)
+		if err != nil || again.Scheme != m.Scheme || again.Host != m.Host || again.Port != m.Port || again.Path != m.Path {
+			t.Errorf("%q is %+v, and %q is %+v, %v", url, m, written, again, err)
+		}
+		_, _ = NewRules([]Action{{Name: "a", Match: m}}, nil)
 	})
 }
 
