@@ -116,6 +116,9 @@ func (r Report) Saw(kind string) bool {
 	return r.unseen != nil && !blind
 }
 
+// Any reports whether anything could be looked at.
+func (r Report) Any() bool { return len(r.Found) > 0 || slices.ContainsFunc(kinds, r.Saw) }
+
 // find keeps the first finding of each kind, and reports whether it was the first.
 func (r *Run) find(f Finding) bool {
 	r.mu.Lock()

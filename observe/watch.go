@@ -172,7 +172,8 @@ func (w *Watch) launched() []*Run {
 	defer w.mu.Unlock()
 	w.runs = slices.DeleteFunc(w.runs, func(r *Run) bool {
 		q, err := w.proc.read(r.root.pid)
-		if err == nil && q.id == r.root.id && !q.ended {
+		w.miss([]*Run{r}, err, kinds...)
+		if err != nil && !errors.Is(err, errGone) || err == nil && q.id == r.root.id && !q.ended {
 			return false
 		}
 		if !r.over() {
@@ -191,7 +192,7 @@ func (w *Watch) lookAt(q process, own []*Run) {
 		return // the launcher, or its child that is yet to become the agent: the terminal is its operator's
 	}
 	w.lookForTerminal(q, own)
-	if w.user == nil {
+	if w.user == nil || q.forked && q.parent == launcher.pid { // the child takes the agent's user before it executes the agent
 		return
 	}
 	users, err := w.users(q)

@@ -3,6 +3,7 @@ package observe_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "launch" {
 		os.Exit(launch(os.Args[2], os.Args[3:]))
 	}
+	if len(os.Args) == 4 && os.Args[1] == "look" {
+		os.Exit(lookAt(os.Args[2], os.Args[3]))
+	}
 	os.Exit(m.Run())
 }
 
@@ -46,6 +50,24 @@ func launch(user string, args []string) int {
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // stay until told to end
 	select {}
+}
+
+// lookAt prints what a look at a launcher's run shows to the user that this process has.
+func lookAt(user, pid string) int {
+	uid, err := strconv.ParseUint(user, 10, 32)
+	launcher, err2 := strconv.Atoi(pid)
+	if errors.Join(err, err2) != nil {
+		return 1
+	}
+	of := uint32(uid)
+	run := observe.NewWatch(&of, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+	if _, err := run.Look(context.Background()); err != nil {
+		return 1
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(observe.Looks([]*observe.Run{run})); err != nil {
+		return 1
+	}
+	return 0
 }
 
 // start starts a command and waits until it has said something.
@@ -223,6 +245,37 @@ func terminal(t *testing.T) *os.File {
 	return f
 }
 
+// TestStartOfARun looks at a launcher's child that is yet to become the agent: it has the launcher's terminal until it has a session of its own,
+// and the launcher's user until it executes the agent. It is neither tainted by the one nor out of sight for the other.
+func TestStartOfARun(t *testing.T) {
+	for name, step := range map[string]string{"in the launcher's session": "pass", "in a session of its own": "os.setsid()"} {
+		t.Run(name, func(t *testing.T) {
+			fork := `exec python3 -c "
+import os, time
+if os.fork() == 0:
+    ` + step + `
+    print(os.getppid(), flush=True)
+    time.sleep(1000)
+os.wait()" </dev/null`
+			_, said := start(t, nil, "script", "-qc", fork, "/dev/null")
+			launcher, err := strconv.Atoi(said)
+			if err != nil {
+				t.Fatalf("%q: %v", said, err)
+			}
+			run := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+			report, err := run.Look(t.Context())
+			if err != nil || len(report.Found) > 0 {
+				t.Errorf("%+v, %v", report, err)
+			}
+			for _, kind := range all {
+				if !report.Saw(kind) {
+					t.Errorf("%s: %+v", kind, report)
+				}
+			}
+		})
+	}
+}
+
 // TestFindingsStay after what was found has ended.
 func TestFindingsStay(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
@@ -300,6 +353,18 @@ func TestUnseen(t *testing.T) {
 			wantUnseen(t, run, tt.unseen, tt.sentence)
 		})
 	}
+	t.Run("a sidecar without rights", func(t *testing.T) {
+		_, said := start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other} }, self(t), "look", itoa(int(agent)), itoa(pid))
+		var looks []observe.Look
+		if err := json.Unmarshal([]byte(said), &looks); err != nil || len(looks) != len(all) {
+			t.Fatalf("%s %v", said, err)
+		}
+		for _, l := range looks {
+			if want := map[bool]observe.Result{true: observe.Unseen, false: observe.Holds}[l.Name == observe.Stdin]; l.Result != want {
+				t.Errorf("%+v, want %q", l, want)
+			}
+		}
+	})
 	t.Run("no launcher", func(t *testing.T) {
 		if _, err := (*observe.Run)(nil).Look(t.Context()); err != nil {
 			t.Fatal(err)
@@ -318,6 +383,22 @@ func TestUnseen(t *testing.T) {
 			t.Error("the zero report says that something was looked at")
 		}
 	})
+}
+
+// self puts this program where another user can start it.
+func self(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "observe-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	to := filepath.Join(dir, "self")
+	raw, err := os.ReadFile("/proc/self/exe")
+	if err := errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(to, raw, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 func wantUnseen(t *testing.T, run *observe.Run, unseen []string, sentence string) {

@@ -32,7 +32,8 @@ func keyLooks(purpose string) []string {
 func mintLooks(purpose string) []string { return []string{observe.Keys, observe.Apart + ":" + purpose} }
 
 // looks names, for each control that can be looked at, all the looks that bear it out together. Of the others nothing that a process
-// could look at would show that they hold: who reaches a key from elsewhere, what an API does with a token, who prompts an agent.
+// could look at would show that they hold: who reaches a key from elsewhere, what an API does with a token, who prompts an agent. That
+// users have no shell is borne out for the sessions that are open: none has one.
 var looks = map[string][]string{
 	"proofRequiredForPost":                        {observe.Gate},
 	"deploymentCertificateRequired":               {observe.Gate},
@@ -45,6 +46,8 @@ var looks = map[string][]string{
 	"consumeVerification":                         {observe.Gate},
 	"consumeCapability":                           {observe.Gate},
 	"atomicConsumptionWithPost":                   {observe.Gate},
+
+	"agentSessionAllowsUserShellAccess": {observe.Terminal, observe.Stranger},
 
 	"triggerAcceptsHumanInitiatedEvents": {observe.Human},
 	"originProofAcceptsManualEvents":     {observe.Human},
@@ -83,6 +86,14 @@ func refuted(seen []observe.Look) []string {
 	return out
 }
 
+// only names, for each control that nothing could bear out, the looks one of which is enough against it: that no human stands behind a
+// run cannot be seen, but that one does can.
+var only = map[string][]string{
+	"agentSessionAcceptsHumanPrompts":   {observe.Stdin},
+	"agentSessionAllowsHumanOperators":  {observe.Terminal},
+	"agentEnvironmentAccessibleToUsers": {observe.Debugger, observe.Stranger},
+}
+
 // Observe holds each control against what was seen, in the manifest's order. Looks of several processes are taken together: for a
 // control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
 // contradicts it is enough against it.
@@ -91,9 +102,12 @@ func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
 	for _, c := range m.Controls.table() {
 		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
 		var result observe.Result
-		result, o.Evidence, o.Against = judge(looks[c.name], seen)
+		result, o.Evidence, o.Against = judge(slices.Concat(looks[c.name], only[c.name]), seen)
 		if against := refuted(seen); c.name == certified && len(against) > 0 {
 			result, o.Evidence, o.Against = observe.Contradicts, append(o.Evidence, against...), against[0]
+		}
+		if len(only[c.name]) > 0 && result == observe.Holds {
+			result = observe.Unseen
 		}
 		// All looks together bear out the strict value; one is enough for the other value.
 		switch value := c.want == (result == observe.Holds); {

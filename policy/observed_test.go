@@ -10,10 +10,16 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
+// ofSessions are the looks at sessions. Each is enough against one control that nothing bears out.
+var ofSessions = []string{observe.Terminal, observe.Stdin, observe.Debugger, observe.Stranger}
+
 // everyLook is a look of each kind that holds.
 func everyLook() []observe.Look {
 	looks := []observe.Look{
 		observe.Made(observe.Keys, observe.Holds, "keys"), observe.Made(observe.Gate, observe.Holds, "gate"), observe.Made(observe.Human, observe.Holds, "human"),
+	}
+	for _, name := range ofSessions {
+		looks = append(looks, observe.Made(name, observe.Holds, name))
 	}
 	for _, purpose := range []string{"trigger_origin_proof", "trigger_receipt", "runtime_attestation", "agent_session", "request_proof", "policy_decision", "action_grant"} {
 		for _, name := range []string{observe.Process, observe.Files, observe.Custody, observe.Apart} {
@@ -38,7 +44,7 @@ func TestObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := m.Observe(everyLook())
-	if len(all) != 44 || count(all, policy.ObservedTrue) != 29 || count(all, policy.DeclaredOnly) != 15 || policy.Contradicted(all) != nil {
+	if len(all) != 44 || count(all, policy.ObservedTrue) != 30 || count(all, policy.DeclaredOnly) != 14 || policy.Contradicted(all) != nil {
 		t.Fatalf("%d controls, %d observed true, %d only declared", len(all), count(all, policy.ObservedTrue), count(all, policy.DeclaredOnly))
 	}
 	if none := m.Observe(nil); count(none, policy.DeclaredOnly) != 44 || policy.Contradicted(none) != nil {
@@ -58,9 +64,12 @@ func TestObserve(t *testing.T) {
 			looks[i].Result = observe.Contradicts
 			// A second process that sees it hold does not outweigh the one that sees it does not.
 			against := m.Observe(append(looks, l))
-			lost := 29 - count(unseen, policy.ObservedTrue)
+			lost := 30 - count(unseen, policy.ObservedTrue)
 			if l.Purpose != "" {
 				lost++ // the key's custody certificate is refuted, whatever else rests on the look
+			}
+			if slices.Contains(ofSessions, l.ID()) {
+				lost++ // of what nothing bears out
 			}
 			if lost == 0 {
 				t.Error("no control rests on this look")
@@ -110,6 +119,7 @@ func TestControlsRestOn(t *testing.T) {
 			"policyDecisionCanBeMintedByTriggerSigner policyDecisionCanBeMintedByGrantSigner",
 		"apart:runtime_attestation": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner triggerCanBeMintedByRuntimeSigner " +
 			"originProofCanBeMintedByRuntimeSigner policyDecisionCanBeMintedByRuntimeSigner",
+		"terminal": "agentSessionAllowsUserShellAccess", "stranger": "agentSessionAllowsUserShellAccess",
 		"apart:action_grant":    "requestProofCanBeMintedByGrantSigner policyDecisionCanBeMintedByGrantSigner",
 		"apart:policy_decision": "requestProofCanBeMintedByPolicyDecisionSigner",
 		"apart:trigger_receipt": "originProofCanBeMintedByTriggerSigner policyDecisionCanBeMintedByTriggerSigner",
@@ -135,6 +145,28 @@ func TestControlsRestOn(t *testing.T) {
 		}
 	}
 	wantEqual(t, got, want)
+}
+
+// TestWhatASessionContradicts names the controls that one finding in one session is enough against.
+func TestWhatASessionContradicts(t *testing.T) {
+	m, err := policy.ParseManifest(configs.Manifest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	for _, name := range ofSessions {
+		for _, c := range m.Observe([]observe.Look{observe.Made(name, observe.Contradicts, "found")}) {
+			if c.State == policy.ObservedFalse && c.Against == "found" {
+				got[name] = strings.TrimSpace(got[name] + " " + c.Control)
+			}
+		}
+	}
+	wantEqual(t, got, map[string]string{
+		observe.Terminal: "agentSessionAllowsHumanOperators agentSessionAllowsUserShellAccess",
+		observe.Stdin:    "agentSessionAcceptsHumanPrompts",
+		observe.Debugger: "agentEnvironmentAccessibleToUsers",
+		observe.Stranger: "agentSessionAllowsUserShellAccess agentEnvironmentAccessibleToUsers",
+	})
 }
 
 // TestOutOfReachAndApart asks about the key of one role.

@@ -8,6 +8,7 @@ var proxyCodes = []Code{
 	{Name: "session_credentials", Status: http.StatusProxyAuthRequired, Step: "session", Title: "The proxy credentials belong to no open session", Remedy: "Use the HTTP_PROXY that mediator run gives the agent; it ends with the session."},
 	{Name: "sessions_exhausted", Status: http.StatusServiceUnavailable, Step: "session", Title: "Too many sessions are open", Remedy: "End sessions, or run more sidecars.", RetryAfter: 5},
 	{Name: "session_unknown", Status: http.StatusNotFound, Step: "session", Title: "There is no such session", Remedy: "It may have ended already."},
+	{Name: "session_tainted", Status: http.StatusForbidden, Step: "attest", Title: "The session's run is not unattended", Remedy: "End the session and start the agent again, by mediator run and without a terminal, a debugger or other processes of its user; nothing was sent."},
 	{Name: "session_single_event", Status: http.StatusConflict, Step: "session", Title: "The agent was started for one event", Remedy: "Start an agent for each event, or use a standing session."},
 	{Name: "target_mismatch", Status: http.StatusMisdirectedRequest, Step: "match", Title: "Host, SNI, URL and CONNECT target disagree", Remedy: "Send each request through a tunnel to its own host."},
 	{Name: "action_unmatched", Status: http.StatusForbidden, Step: "match", Title: "No rule names this posting call", Remedy: "Add an action rule for it, or an egress rule if it posts nothing."},

@@ -16,10 +16,10 @@ import (
 func TestSessionsAreBounded(t *testing.T) {
 	s := NewSessions(time.Now)
 	for range maxSessions {
-		_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1")
+		_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1", nil)
 		must(t, err)
 	}
-	_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1")
+	_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1", nil)
 	wantCode(t, err, "sessions_exhausted")
 }
 

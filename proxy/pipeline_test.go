@@ -11,6 +11,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
@@ -391,6 +394,39 @@ func TestEvidenceHeadersGoOnlyToWhoReadsThem(t *testing.T) {
 	}
 }
 
+// TestTaintedSession is refused for good, and its record says why; what it contradicts in the manifest does not hide that.
+func TestTaintedSession(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	watch := observe.NewWatch(nil, func(*observe.Run, observe.Finding) {})
+	launcher := exec.Command("sleep", "1000")
+	must(t, launcher.Start())
+	t.Cleanup(func() { _ = launcher.Process.Kill() })
+	p.session.Run = watch.Begin("evt_1", launcher.Process.Pid, 0)
+	if resp, _ := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated {
+		t.Fatalf("a session that is not tainted is refused: %d", resp.StatusCode)
+	}
+	rec, _ := p.record.last()
+	if i := slices.IndexFunc(rec.Checks, func(k ledger.Check) bool { return k.Name == CheckUnattended && k.OK }); i < 0 {
+		t.Errorf("the record does not say that the run was looked at: %+v", rec.Checks)
+	}
+	must(t, launcher.Process.Kill())
+	_ = launcher.Wait()
+	for range 2 {
+		p.wantRefused("session_tainted", "POST", "/posts", "{}")
+		p.roles.fail["deployment"] = evidence.Refuse("deployment_contradicted", "by this session")
+	}
+	rec, _ = p.record.last()
+	if !strings.Contains(rec.Reason, fmt.Sprintf("process %d (sleep) was to launch the agent and has ended", launcher.Process.Pid)) {
+		t.Errorf("the reason is %q", rec.Reason)
+	}
+	if !slices.ContainsFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == "sessionReceipt" }) {
+		t.Error("the record lacks the session receipt")
+	}
+	if _, _, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil); err != nil || len(p.sessions.Runs()) != 2 {
+		t.Errorf("%d runs, %v", len(p.sessions.Runs()), err)
+	}
+}
+
 func TestEachStepFailsClosed(t *testing.T) {
 	refusal := evidence.Refuse("policy_denied", "refused by the test")
 	for _, step := range []string{"deployment", "challenge", "trigger", "decision", "gate", "proof"} {
@@ -730,7 +766,7 @@ func TestInternalPages(t *testing.T) {
 
 func TestSessions(t *testing.T) {
 	s := NewSessions(time.Now)
-	session, password, err := s.Open(trigger.Event{ID: "evt_1"}, "worker-1")
+	session, password, err := s.Open(trigger.Event{ID: "evt_1"}, "worker-1", nil)
 	must(t, err)
 	basic := func(user, password string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))

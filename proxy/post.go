@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -51,7 +53,7 @@ func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Sess
 		name string
 		take func(context.Context, *posting) error
 	}{
-		{"deployment", func(context.Context, *posting) error { return p.o.Deployment() }},
+		{"deployment", p.deployment},
 		{"content", func(_ context.Context, t *posting) error { return p.readPost(w, t) }}, // 3
 		{"challenge", p.freshWork},     // 4
 		{"trigger", p.triggerEvidence}, // 5
@@ -83,6 +85,15 @@ func (t *posting) close() {
 	if t.content != nil {
 		t.content.Close()
 	}
+}
+
+// deployment refuses while something contradicts the manifest. What was found in this session's own run is no reason here: the session
+// goes on to the receipt that says so, and is refused with it.
+func (p *Pipeline) deployment(_ context.Context, t *posting) error {
+	if len(t.session.Run.Report().Found) > 0 {
+		return nil
+	}
+	return p.o.Deployment()
 }
 
 // readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
@@ -225,8 +236,12 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	return t.check("received grant", err)
 }
 
-// beginAttest begins step 7: what the sidecar itself saw of the run, signed by two roles. The policy is the one that the manifest pins; the
-// gate demands that the decision was made by it.
+// CheckUnattended names the check that nothing was found in the session's run that an unattended run does not have. A record has it
+// only where the run was looked at.
+const CheckUnattended = "unattended run"
+
+// beginAttest begins step 7: what the sidecar itself saw of the run, by a look at it now, signed by two roles. The policy is the one that the
+// manifest pins; the gate demands that the decision was made by it.
 func (p *Pipeline) beginAttest(t *posting) {
 	run := signer.Run{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID,
@@ -242,7 +257,9 @@ func (p *Pipeline) beginAttest(t *posting) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a, err = p.o.Attest.Attest(ctx, run)
+		if run.Seen, err = t.session.Run.Look(ctx); err == nil {
+			a, err = p.o.Attest.Attest(ctx, run)
+		}
 	}()
 	t.attested = func() (signer.Attested, error) {
 		<-done // soon after ctx has ended, at the latest
@@ -250,7 +267,8 @@ func (p *Pipeline) beginAttest(t *posting) {
 	}
 }
 
-// attest is step 7: it waits for what beginAttest has begun.
+// attest is step 7: it waits for what beginAttest has begun. A run in which something was found has its receipt then, for the record, and
+// goes no further.
 func (p *Pipeline) attest(_ context.Context, t *posting) error {
 	a, err := t.attested()
 	if err != nil {
@@ -259,7 +277,23 @@ func (p *Pipeline) attest(_ context.Context, t *posting) error {
 	t.envelope.Attestation, t.envelope.SessionReceipt = a.Attestation, a.SessionReceipt
 	t.artifact("runtimeAttestation", a.Attestation)
 	t.artifact("sessionReceipt", a.SessionReceipt)
-	return nil
+	seen := t.session.Run.Report() // with what was found since the look
+	if !seen.Any() {
+		return nil
+	}
+	return t.check(CheckUnattended, tainted(seen))
+}
+
+// tainted refuses a run in which something was found, also when it has ended since.
+func tainted(seen observe.Report) error {
+	if len(seen.Found) == 0 {
+		return nil
+	}
+	found := make([]string, len(seen.Found))
+	for i, f := range seen.Found {
+		found[i] = f.String()
+	}
+	return evidence.Refuse("session_tainted", "this session's run is not unattended: %s", strings.Join(found, "; "))
 }
 
 // admit is step 8: the gate verifies the whole chain and gives the capability.

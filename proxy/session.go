@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -21,6 +22,8 @@ type Session struct {
 	Runtime string
 	Event   trigger.Event
 	Opened  time.Time
+	// Run is what is seen of the agent's processes; nil where it was not mediator run that started the agent.
+	Run *observe.Run
 
 	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
 
@@ -58,10 +61,12 @@ func NewSessions(now func() time.Time) *Sessions {
 }
 
 // Open opens a session for one event and returns it with the password of its proxy credentials; the user name is the
-// session's id. The password is not kept and cannot be asked for again.
-func (s *Sessions) Open(event trigger.Event, runtime string) (*Session, string, error) {
+// session's id. The password is not kept and cannot be asked for again. run is the agent's run as far as it is seen, or nil; it ends
+// with the session.
+func (s *Sessions) Open(event trigger.Event, runtime string, run *observe.Run) (*Session, string, error) {
 	password := evidence.NewID() + evidence.NewID()
 	session := s.make(event, runtime)
+	session.Run = run
 	session.secret = sha256.Sum256([]byte(password))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,10 +103,14 @@ func (s *Sessions) Close(id string) bool {
 	defer s.mu.Unlock()
 	session, ok := s.byID[id]
 	delete(s.byID, id)
-	if ok && session == s.standing {
+	if !ok {
+		return false
+	}
+	if session == s.standing {
 		s.standing = nil
 	}
-	return ok
+	session.Run.End()
+	return true
 }
 
 // CloseStanding ends the pod's one open session and returns it, or nil if there is none.
@@ -114,6 +123,17 @@ func (s *Sessions) CloseStanding() *Session {
 		s.standing = nil
 	}
 	return ended
+}
+
+// Runs returns the run of each open session, nil for one that nothing is seen of.
+func (s *Sessions) Runs() []*observe.Run {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	runs := make([]*observe.Run, 0, len(s.byID))
+	for _, session := range s.byID {
+		runs = append(runs, session.Run)
+	}
+	return runs
 }
 
 // Get returns the open session with this id.

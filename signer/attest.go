@@ -2,10 +2,12 @@ package signer
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/observe"
 )
 
 // Attester signs what the sidecar saw of a run: the runtime attestation and the agent session receipt, each with its own key
@@ -16,13 +18,43 @@ type Attester struct {
 	access  Access
 }
 
-// Access is who can reach the agent's run, as the deployment declares it; nothing of it is observed here (seed: the four human
-// flags of the agent session receipt). A flag that is set goes into the receipt truthfully, and strict policy then refuses.
+// Access is who can reach the agent's run, as the deployment declares it (seed: the four human flags of the agent session receipt). A
+// flag that is set, or the opposite of which was seen, goes into the receipt truthfully, and strict policy then refuses.
 type Access struct {
 	HumanPromptPresent             bool
 	HumanOperatorPresent           bool
 	UserShellAccess                bool
 	AgentEnvironmentUserAccessible bool
+}
+
+// with returns what is declared together with what was seen of a run, and the flags that were seen. A terminal, a debugger or a
+// stranger shows that somebody can reach the run. That nobody does shows of a shell alone, where no process could be one: a human who
+// prompts or operates the run needs no terminal for it.
+func (a Access) with(seen observe.Report) (Access, []string) {
+	var flags []string
+	for _, f := range []struct {
+		kind, name string
+		flag       *bool
+	}{
+		{observe.Debugger, "agentEnvironmentUserAccessible", &a.AgentEnvironmentUserAccessible},
+		{observe.Terminal, "humanOperatorPresent", &a.HumanOperatorPresent},
+		{observe.Stdin, "humanPromptPresent", &a.HumanPromptPresent},
+		{observe.Stranger, "userShellAccess", &a.UserShellAccess},
+	} {
+		if seen.Has(f.kind) {
+			*f.flag = true
+			flags = append(flags, f.name)
+		}
+	}
+	if !a.UserShellAccess && len(seen.Found) == 0 && seen.Saw(observe.Stranger) && seen.Saw(observe.Terminal) {
+		flags = append(flags, "userShellAccess")
+	}
+	return a, flags
+}
+
+// interactive is whether a human could talk to the agent.
+func (a Access) interactive() bool {
+	return a.HumanPromptPresent || a.HumanOperatorPresent || a.UserShellAccess
 }
 
 // NewAttester makes an Attester.
@@ -40,12 +72,13 @@ type Run struct {
 	TriggerReceiptHash                  string
 	PolicyHash                          string // from the verified policy decision
 	EnvironmentHash                     string // measured by this process
+	Seen                                observe.Report
 }
 
 // Attested are the two artifacts.
 type Attested struct{ Attestation, SessionReceipt string }
 
-// Claims that the sidecar saw for itself; every other claim of these two artifacts is only declared.
+// Claims that the sidecar always sees for itself. Of the others, those are only declared that nothing was seen of.
 var (
 	observedByRuntime = []string{"bindingHash", "challengeId", "contentHash", "environmentHash", "trigger", "triggerReceiptHash"}
 	observedOfSession = []string{"bindingHash", "challengeId", "environmentHash", "eventId", "inputKind", "inputSource", "sessionId", "transcriptHash"}
@@ -54,22 +87,27 @@ var (
 // Attest signs both, at the same time.
 func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	var out Attested
+	access, flags := a.access.with(r.Seen)
+	ofRun := observedByRuntime
+	if access.interactive() && !a.access.interactive() {
+		ofRun = append(slices.Clone(ofRun), "humanInteractive")
+	}
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
 		out.Attestation, _, err = a.runtime.Sign(ctx, evidence.RuntimeAttestation{
 			BindingHash: r.Binding.Hash(), ChallengeID: r.ChallengeID, ContentHash: r.Binding.ContentHash, EnvironmentHash: r.EnvironmentHash,
-			HumanInteractive: a.access.HumanPromptPresent || a.access.HumanOperatorPresent || a.access.UserShellAccess,
-			Mode:             evidence.ModeAutonomous, Observed: observedByRuntime, PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID,
+			HumanInteractive: access.interactive(),
+			Mode:             evidence.ModeAutonomous, Observed: ofRun, PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID,
 			Trigger: evidence.Trigger{ID: r.EventID, Kind: r.TriggerKind, Source: r.TriggerSource}, TriggerReceiptHash: r.TriggerReceiptHash,
 		})
 		return err
 	})
 	both.Go(func() (err error) {
 		out.SessionReceipt, _, err = a.session.Sign(ctx, evidence.SessionReceipt{
-			AgentEnvironmentUserAccessible: a.access.AgentEnvironmentUserAccessible, BindingHash: r.Binding.Hash(), ChallengeID: r.ChallengeID,
-			EnvironmentHash: r.EnvironmentHash, EventID: r.EventID, HumanOperatorPresent: a.access.HumanOperatorPresent,
-			HumanPromptPresent: a.access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource, Observed: observedOfSession,
-			PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID, SessionID: r.SessionID, TranscriptHash: r.TranscriptHash, UserShellAccess: a.access.UserShellAccess,
+			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: r.Binding.Hash(), ChallengeID: r.ChallengeID,
+			EnvironmentHash: r.EnvironmentHash, EventID: r.EventID, HumanOperatorPresent: access.HumanOperatorPresent,
+			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource, Observed: append(slices.Clone(observedOfSession), flags...),
+			PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID, SessionID: r.SessionID, TranscriptHash: r.TranscriptHash, UserShellAccess: access.UserShellAccess,
 		})
 		return err
 	})

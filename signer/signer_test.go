@@ -3,11 +3,15 @@ package signer_test
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -64,6 +68,71 @@ func TestAttest(t *testing.T) {
 	}
 	if attestation.IssuedAt != now().Unix() || attestation.Expires != now().Unix()+60 || attestation.KeyCustody != custody.ExternalMediator || attestation.ID == session.ID {
 		t.Errorf("%+v", attestation.Registered)
+	}
+}
+
+// TestAttestWhatWasSeen puts what was found in a run into both artifacts, and claims as observed nothing else than what was looked at.
+func TestAttestWhatWasSeen(t *testing.T) {
+	user := uint32(60578)
+	whole := observe.NewWatch(&user, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
+	part := observe.NewWatch(nil, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
+	found := func(kinds ...string) observe.Report {
+		r := whole
+		for _, kind := range kinds {
+			r.Found = append(r.Found, observe.Finding{Kind: kind})
+		}
+		return r
+	}
+	for name, tt := range map[string]struct {
+		seen        observe.Report
+		access      signer.Access
+		want        signer.Access
+		interactive bool
+		observed    []string // of the flags
+	}{
+		"nothing was looked at":               {observe.Report{}, signer.Access{}, signer.Access{}, false, nil},
+		"no launcher":                         {(*observe.Run)(nil).Report(), signer.Access{}, signer.Access{}, false, nil},
+		"strangers cannot be told":            {part, signer.Access{}, signer.Access{}, false, nil},
+		"nothing was found":                   {whole, signer.Access{}, signer.Access{}, false, []string{"userShellAccess"}},
+		"nothing was found, a shell declared": {whole, signer.Access{UserShellAccess: true}, signer.Access{UserShellAccess: true}, true, nil},
+		"a terminal":                          {found(observe.Terminal), signer.Access{}, signer.Access{HumanOperatorPresent: true}, true, []string{"humanInteractive", "humanOperatorPresent"}},
+		"a terminal to read from":             {found(observe.Stdin), signer.Access{}, signer.Access{HumanPromptPresent: true}, true, []string{"humanInteractive", "humanPromptPresent"}},
+		"a debugger":                          {found(observe.Debugger), signer.Access{}, signer.Access{AgentEnvironmentUserAccessible: true}, false, []string{"agentEnvironmentUserAccessible"}},
+		"a stranger":                          {found(observe.Stranger), signer.Access{}, signer.Access{UserShellAccess: true}, true, []string{"humanInteractive", "userShellAccess"}},
+		"the launcher has ended":              {found(observe.Launcher), signer.Access{}, signer.Access{}, false, nil},
+		"a terminal, an operator declared": {found(observe.Terminal), signer.Access{HumanOperatorPresent: true}, signer.Access{HumanOperatorPresent: true}, true,
+			[]string{"humanOperatorPresent"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, memory(t)), tt.access)
+			of := run
+			of.Seen = tt.seen
+			out, err := a.Attest(t.Context(), of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			attestation, err1 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation)
+			session, err2 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt)
+			if err := errors.Join(err1, err2); err != nil {
+				t.Fatal(err)
+			}
+			got := signer.Access{
+				HumanPromptPresent: session.HumanPromptPresent, HumanOperatorPresent: session.HumanOperatorPresent,
+				UserShellAccess: session.UserShellAccess, AgentEnvironmentUserAccessible: session.AgentEnvironmentUserAccessible,
+			}
+			if got != tt.want || attestation.HumanInteractive != tt.interactive {
+				t.Errorf("%+v, interactive %t", got, attestation.HumanInteractive)
+			}
+			var observed []string
+			for _, claim := range append(attestation.Observed, session.Observed...) {
+				if strings.HasPrefix(claim, "human") || claim == "userShellAccess" || claim == "agentEnvironmentUserAccessible" {
+					observed = append(observed, claim)
+				}
+			}
+			if !slices.Equal(observed, tt.observed) {
+				t.Errorf("observed %v, want %v", observed, tt.observed)
+			}
+		})
 	}
 }
 

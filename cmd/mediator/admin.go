@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/trigger"
@@ -30,9 +31,18 @@ type adminServer struct {
 	proxy    string // address of the proxy port
 	caFile   string
 	agent    *uint32 // the agent's user
+	watch    *observe.Watch
 	ready    atomic.Bool
 
 	deployment atomic.Pointer[deploymentWatch] // nil until the manifest is there
+}
+
+// sessionAsked asks for a session.
+type sessionAsked struct {
+	Event string `json:"event"` // empty takes the next one that waits
+	// Launcher is whether the process that asks will start the agent, as its child, and be a subreaper to what the agent leaves behind.
+	// Its processes are looked at then; which process it is the kernel says.
+	Launcher bool `json:"launcher,omitempty"`
 }
 
 // sessionOpened is what mediator run learns of the session that it asked for.
@@ -78,9 +88,7 @@ func (a *adminServer) controls(w http.ResponseWriter, r *http.Request) {
 
 // openSession claims the named event, or the next one where none is named, and opens a session for it.
 func (a *adminServer) openSession(w http.ResponseWriter, r *http.Request) {
-	var ask struct {
-		Event string `json:"event"`
-	}
+	var ask sessionAsked
 	if err := wire.Read(w, r, &ask); err != nil {
 		problem.Write(w, err)
 		return
@@ -92,8 +100,14 @@ func (a *adminServer) openSession(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	s, password, err := a.sessions.Open(event, a.runtime)
+	var run *observe.Run
+	if ask.Launcher {
+		peer := peerOfRequest(r)
+		run = a.watch.Begin(event.ID, int(peer.Pid), peer.Uid)
+	}
+	s, password, err := a.sessions.Open(event, a.runtime, run)
 	if err != nil {
+		run.End()
 		if _, back := a.triggers.Release(ctx, event.ID, a.runtime); back != nil {
 			err = errors.Join(err, back)
 		}

@@ -152,8 +152,9 @@ func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	err = runAgent(ctx, agentRun{admin: r.stack.admin(), event: event, uid: -1, args: args, stdout: &stdout, stderr: &stderr})
-	if err != nil {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"run", "--admin", r.stack.admin(), "--event", event, "--uid", "-1", "--"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
 		return strings.TrimSpace(stdout.String()), fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	return strings.TrimSpace(stdout.String()), nil

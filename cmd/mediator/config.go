@@ -101,7 +101,8 @@ type guardConfig struct {
 // agentConfig names the user that the agent runs as. A process that knows it looks whether that user can reach its memory or its
 // files, and neither starts nor forwards a post while it can.
 type agentConfig struct {
-	// UID is the agent's user. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
+	// UID is the agent's user, who runs nothing but agents that mediator run starts: in the sidecar any other process of this user taints
+	// the sessions. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
 	UID *uint32 `yaml:"uid"`
 	// GIDs are all the agent's groups. Default none.
 	GIDs []uint32 `yaml:"gids"`
@@ -278,7 +279,8 @@ type sessionConfig struct {
 	// Standing gives the pod one session that an agent uses without proxy credentials, and in which it waits for its next event at
 	// http://mediator.internal/v1/event/next. Default false: an agent needs the credentials that mediator run gives it.
 	Standing bool `yaml:"standing"`
-	// Access declares who can reach the agent's run. Receipts repeat it as declared, and strict policy refuses any true.
+	// Access declares who can reach the agent's run. Receipts repeat it, with what was seen of the run besides, and strict policy refuses
+	// any true.
 	Access accessConfig `yaml:"access"`
 }
 

@@ -50,6 +50,10 @@ type demo struct {
 	firstPost  string    // the record whose evidence is drawn
 }
 
+// demoUser is the user of the demo's agents. Two demos at once have different ones, for processes of that user which it has not started
+// are strangers to each; the numbers are left free by Debian and by systemd.
+func demoUser() int { return 60578 + os.Getpid()%600 }
+
 // demoMaxAge is how long the demo's events are good for: long enough for a slow machine, short enough to wait for.
 const demoMaxAge = 8 * time.Second
 
@@ -276,7 +280,7 @@ func (d *demo) files(rules string) map[string][]byte {
 	serve, _, _ := strings.Cut(string(dev[serveFile]), "session: {standing: true}")
 	var agent string
 	if os.Geteuid() == 0 { // only then the agent gets a user of its own, whose reach there is something to say about
-		agent = fmt.Sprintf("\nagent: {uid: %d}\n", nobody)
+		agent = fmt.Sprintf("\nagent: {uid: %d}\n", demoUser())
 	}
 	serve = strings.Replace(serve, "127.0.0.1:8181", d.listen, 1) + agent + strings.NewReplacer("AWARE", d.aware(), "PLAIN", d.plain()).Replace(rules)
 	return map[string][]byte{

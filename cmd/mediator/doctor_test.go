@@ -100,7 +100,7 @@ func TestAProcessDoesNotStart(t *testing.T) {
 			t.Run(name+" for "+user, func(t *testing.T) {
 				d := &demo{dir: t.TempDir(), listen: "127.0.0.1:0", hooks: "127.0.0.1:0", awareAddr: "127.0.0.1:1", plainAddr: "127.0.0.1:2"}
 				files := d.files(demoRules)
-				files[name] = append(bytes.Replace(files[name], []byte(fmt.Sprintf("agent: {uid: %d}", nobody)), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
+				files[name] = append(bytes.Replace(files[name], []byte(fmt.Sprintf("agent: {uid: %d}", demoUser())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
 				if err := errors.Join(prepareDir(d.dir, files), writeAbsent(filepath.Join(d.dir, "secrets", "api-token"), []byte(demoToken)), writeDemoCertificates(d.dir)); err != nil {
 					t.Fatal(err)
 				}

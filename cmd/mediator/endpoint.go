@@ -98,33 +98,47 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := peerUID(c)
-		if err == nil && slices.Contains(l.allowed, uid) {
+		peer, err := peerOf(c)
+		if err == nil && slices.Contains(l.allowed, peer.Uid) {
 			return c, nil
 		}
-		l.log.Warn("connection refused: the peer's user is not allowed", zap.Uint32("uid", uid), zap.Error(err))
+		l.log.Warn("connection refused: the peer's user is not allowed", zap.Uint32("uid", peer.Uid), zap.Error(err))
 		c.Close()
 	}
 }
 
-func peerUID(c net.Conn) (uint32, error) {
+// peerOf returns the process that made a connection, as the kernel names it (SO_PEERCRED). The pid is 0 for one that this process's
+// namespace does not see.
+func peerOf(c net.Conn) (unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return 0, errors.New("not a unix connection")
+		return unix.Ucred{}, errors.New("not a unix connection")
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return 0, err
+		return unix.Ucred{}, err
 	}
 	var cred *unix.Ucred
 	var credErr error
 	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, err
+		return unix.Ucred{}, err
 	}
 	if credErr != nil {
-		return 0, credErr
+		return unix.Ucred{}, credErr
 	}
-	return cred.Uid, nil
+	return *cred, nil
+}
+
+type connKey struct{}
+
+// peerOfRequest returns the process that a request came from; the zero one over TCP.
+func peerOfRequest(r *http.Request) unix.Ucred {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	peer, err := peerOf(c)
+	if err != nil {
+		return unix.Ucred{}
+	}
+	return peer
 }
 
 // guard demands the endpoint's token, where it has one.
@@ -179,7 +193,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, log *zap.Logger) error {
 	s := &http.Server{
 		Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ErrorLog:    zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()

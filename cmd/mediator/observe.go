@@ -78,7 +78,8 @@ func (o *observer) handle(mux *http.ServeMux) {
 // deploymentWatch holds the manifest against what this sidecar and the two other processes see, on a period.
 type deploymentWatch struct {
 	own      *observer
-	more     func() []observe.Look // what shows only once the trust is there
+	more     func() []observe.Look                // what shows only once the trust is there
+	sessions func(context.Context) []observe.Look // what was found in a session is over with it
 	peers    []peer
 	manifest *policy.Manifest
 	log      *zap.Logger
@@ -107,7 +108,7 @@ func (d *deploymentWatch) look(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = observe.Keep(d.all, d.looks(ctx))
-	controls := d.manifest.Observe(d.all)
+	controls := d.manifest.Observe(slices.Concat(d.all, d.sessions(ctx)))
 	now, before := policy.Contradicted(controls), error(nil)
 	if last := d.seen.Swap(&controls); last != nil {
 		before = policy.Contradicted(*last)

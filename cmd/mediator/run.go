@@ -26,7 +26,8 @@ func runCommand() *cobra.Command {
 		Use:   "run --event ID -- CMD [ARG ...]",
 		Short: "Start an agent in a session of its own, opened by one event",
 		Long: `Opens a session for the event, starts CMD with the proxy environment, without a terminal and with an empty standard input,
-and ends the session when CMD ends. The exit status is CMD's.
+and ends the session when CMD ends, and whatever CMD has left behind. The exit status is CMD's. The sidecar looks at CMD's processes
+as long as the session is open, where it can see them.
 
 Started by root, CMD runs as an unprivileged user (see --uid), so that the mediator's sockets and files are out of its reach.`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -73,7 +74,7 @@ type agentRun struct {
 
 func runAgent(ctx context.Context, r agentRun) error {
 	var s sessionOpened
-	if err := callJSON(ctx, r.admin, http.MethodPost, "/v1/sessions", map[string]string{"event": r.event}, &s); err != nil {
+	if err := callJSON(ctx, r.admin, http.MethodPost, "/v1/sessions", sessionAsked{Event: r.event, Launcher: true}, &s); err != nil {
 		return fmt.Errorf("open a session: %w", err)
 	}
 	defer func() {
@@ -89,8 +90,7 @@ func runAgent(ctx context.Context, r agentRun) error {
 	}
 	cmd := agentCommand(ctx, r.args, uid)
 	cmd.Env = proxyEnvironment(os.Environ(), s.ProxyURL, s.CAFile)
-	cmd.Stdout, cmd.Stderr = r.stdout, r.stderr
-	err := cmd.Run()
+	err := launch(cmd, r.stdout, r.stderr)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if code := exit.ExitCode(); code > 0 {

@@ -309,6 +309,9 @@ func (s *sidecar) run(ctx context.Context) error {
 	defer record.Close()
 
 	sessions := proxy.NewSessions(time.Now)
+	watch := observe.NewWatch(c.Agent.UID, func(r *observe.Run, f observe.Finding) {
+		s.log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
+	})
 	httpc, base := s.trigger.client()
 	triggers := trigger.NewClient(base, httpc)
 	httpc, base = s.control.client()
@@ -320,13 +323,14 @@ func (s *sidecar) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	admin := &adminServer{sessions: sessions, record: record, triggers: triggers, runtime: c.Runtime, registry: registry, ca: ca.CertificatePEM(), proxy: c.Listen, caFile: s.caFile(), agent: c.Agent.UID}
+	admin := &adminServer{sessions: sessions, record: record, triggers: triggers, runtime: c.Runtime, registry: registry, ca: ca.CertificatePEM(), proxy: c.Listen, caFile: s.caFile(), agent: c.Agent.UID, watch: watch}
 	adminListener, err := s.admin.listen(s.log)
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	grace := c.Timeouts.Shutdown.or(20 * time.Second)
+	group.Go(func() error { watch.Run(ctx); return nil })
 	group.Go(func() error {
 		return serveHTTP(ctx, adminListener, s.admin.guard(admin.handler(roles, observer)), grace, s.log)
 	})
@@ -349,7 +353,11 @@ func (s *sidecar) run(ctx context.Context) error {
 		group.Go(func() error { prune(ctx, record, s.log); return nil })
 		group.Go(func() error { warnOfExpiry(ctx, ca, s.log); return nil })
 		keysSeen := func() []observe.Look { return []observe.Look{keysLook(trust.verifier.Trust())} }
-		deployment := &deploymentWatch{own: observer, more: keysSeen, peers: []peer{{"trigger", s.trigger}, {"control", s.control}}, manifest: manifest, log: s.log}
+		sessionsSeen := func(ctx context.Context) []observe.Look {
+			_ = watch.Look(ctx) // fails only when ctx ends
+			return observe.Looks(sessions.Runs())
+		}
+		deployment := &deploymentWatch{own: observer, more: keysSeen, sessions: sessionsSeen, peers: []peer{{"trigger", s.trigger}, {"control", s.control}}, manifest: manifest, log: s.log}
 		deployment.look(ctx)
 		admin.deployment.Store(deployment)
 		group.Go(func() error { deployment.watch(ctx); return nil })

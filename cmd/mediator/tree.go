@@ -33,7 +33,8 @@ func chainTree(artifacts []ledger.Artifact) *leafLine {
 		return fmt.Sprintf("runtime %s, %s, observed: %s", c.RuntimeID, c.Mode, strings.Join(c.Observed, " "))
 	}, receipt)
 	session := artifactLine(evidence.SessionReceiptKind, "session receipt", tokens["sessionReceipt"], func(c evidence.SessionReceipt) string {
-		return fmt.Sprintf("session %s, declared: no prompt %t, no operator %t, no shell %t", short(c.SessionID), !c.HumanPromptPresent, !c.HumanOperatorPresent, !c.UserShellAccess)
+		return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: %s", short(c.SessionID),
+			c.HumanPromptPresent, c.HumanOperatorPresent, c.UserShellAccess, c.AgentEnvironmentUserAccessible, strings.Join(c.Observed, " "))
 	})
 	decision := artifactLine(evidence.PolicyDecisionKind, "policy decision", tokens["policyDecision"], func(c evidence.PolicyDecision) string {
 		return fmt.Sprintf("%s by rule %s, policy %s", c.Decision, c.Rule, short(c.PolicyHash))

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/policy"
+)
+
+// obedient is an agent under mediator run that does what it is told through a named pipe.
+type obedient struct {
+	t     *testing.T
+	run   *exec.Cmd // mediator run
+	tells string    // the pipe
+	says  *bufio.Reader
+}
+
+// startObedient starts it as the configuration's agent.uid.
+func (r *rig) startObedient(t *testing.T) *obedient {
+	t.Helper()
+	event, err := r.release(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "obedient-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	a := &obedient{t: t, tells: filepath.Join(dir, "tells")}
+	if err := errors.Join(os.Chmod(dir, 0o755), unix.Mkfifo(a.tells, 0o600), os.Chown(a.tells, demoUser(), 0)); err != nil {
+		t.Fatal(err)
+	}
+	post := `post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' https://` + r.plain() + `/repos/acme/site/issues/7/comments | tr -d '\n'; echo; }`
+	a.run = exec.Command("/proc/self/exe", "run", "--admin", r.stack.admin(), "--event", event, "--",
+		"sh", "-c", post+`; echo ready; while read -r line <"$0"; do eval "$line"; done`, a.tells)
+	a.run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	out, err := a.run.StdoutPipe()
+	if err := errors.Join(err, a.run.Start()); err != nil {
+		t.Fatal(err)
+	}
+	a.says = bufio.NewReader(out)
+	t.Cleanup(a.end)
+	a.hear("ready")
+	return a
+}
+
+// end ends the agent, and so its session; more than once does no harm.
+func (a *obedient) end() {
+	_ = a.run.Process.Signal(syscall.SIGTERM)
+	_ = a.run.Wait()
+}
+
+// hear returns the agent's next line, which has to hold want.
+func (a *obedient) hear(want string) string {
+	a.t.Helper()
+	line, err := a.says.ReadString('\n')
+	if err != nil || !strings.Contains(line, want) {
+		a.t.Fatalf("the agent says %q, %v; want %q", line, err, want)
+	}
+	return strings.TrimSpace(line)
+}
+
+// tell has the agent run a line of shell.
+func (a *obedient) tell(line string) {
+	a.t.Helper()
+	if err := os.WriteFile(a.tells, []byte(line+"\n"), 0); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// beside starts a command that ends with the test, and returns it with its first line.
+func beside(t *testing.T, uid int, args ...string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	out, err := cmd.StdoutPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		t.Fatalf("%v: %v (run make setup)", args, err)
+	}
+	t.Cleanup(func() { endBeside(cmd) })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v says nothing: %v", args, err)
+	}
+	return cmd, line
+}
+
+func endBeside(cmd *exec.Cmd) {
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	_ = cmd.Wait()
+}
+
+// receipt returns the last record of a flow post, with what its session receipt claims.
+func (r *rig) receipt(t *testing.T) (ledger.Post, evidence.SessionReceipt) {
+	t.Helper()
+	var posts []ledger.Post
+	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || len(posts) == 0 {
+		t.Fatalf("%d records, %v", len(posts), err)
+	}
+	for _, a := range posts[0].Artifacts {
+		if a.Name == "sessionReceipt" {
+			c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, a.Token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return posts[0], c
+		}
+	}
+	t.Fatalf("the record has no session receipt: %+v", posts[0])
+	return ledger.Post{}, evidence.SessionReceipt{}
+}
+
+// newSessionRig is a deployment whose agent, a user of its own, can read the CA's certificate, and post more than once.
+func newSessionRig(t *testing.T) *rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
+	}
+	r := newClientsRig(t, func(file string) string {
+		return strings.Replace(file, "\nmaxAge: "+demoMaxAge.String(), "\nbudget: 5\nmaxAge: 10m", 1)
+	})
+	for _, dir := range []string{r.dir, filepath.Dir(r.dir)} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+const (
+	shellControl    = "agentSessionAllowsUserShellAccess"
+	operatorControl = "agentSessionAllowsHumanOperators"
+)
+
+// TestQuietRun posts; its receipt says what was looked at, and its daemons are no strangers and do not outlive it.
+func TestQuietRun(t *testing.T) {
+	r := newSessionRig(t)
+	if _, text, controls := r.doctor(t); slices.Contains(controls[policy.ObservedTrue], shellControl) || !strings.Contains(text, "No session is open") {
+		t.Errorf("without a session something is observed\n%s", text)
+	}
+	a := r.startObedient(t)
+	a.tell(`(setsid sh -c 'echo $$; exec sleep 1000' &)`)
+	daemon := a.hear("")
+	a.tell("post")
+	a.hear(" 201")
+	_, text, controls := r.doctor(t)
+	if len(controls[policy.ObservedFalse]) > 0 || !slices.Contains(controls[policy.ObservedTrue], shellControl) || slices.Contains(controls[policy.ObservedTrue], operatorControl) {
+		t.Errorf("with a quiet session:\n%s", text)
+	}
+	post, c := r.receipt(t)
+	if post.State != ledger.StateForwarded || c.UserShellAccess || !slices.Contains(c.Observed, "userShellAccess") || slices.Contains(c.Observed, "humanOperatorPresent") {
+		t.Errorf("%s, receipt %+v", post.State, c)
+	}
+	a.end()
+	if _, err := os.Stat("/proc/" + daemon); !os.IsNotExist(err) {
+		t.Errorf("the agent's daemon outlives its session: %v", err)
+	}
+}
+
+// TestTaintedRun has something in its run that an unattended run does not have. Its posts are refused, also when that has ended; the receipt,
+// the record and the doctor say what it was.
+func TestTaintedRun(t *testing.T) {
+	r := newSessionRig(t)
+	for _, tt := range []struct {
+		name   string
+		taint  func(t *testing.T, a *obedient) (end func())
+		kinds  string // of the sentence
+		claims evidence.SessionReceipt
+		false  string // a control that is observed false
+	}{
+		{"a terminal", func(t *testing.T, a *obedient) func() {
+			a.tell(`script -qc 'exec </dev/null; echo ready; sleep 1000' /dev/null &`)
+			a.hear("ready")
+			return func() { a.tell(`kill -9 $!; wait; echo ended`); a.hear("ended") }
+		}, "has a controlling terminal", evidence.SessionReceipt{HumanOperatorPresent: true}, operatorControl},
+		{"a debugger", func(t *testing.T, a *obedient) func() {
+			a.tell(`sleep 1000 & echo $!`)
+			pid := a.hear("")
+			gdb, _ := beside(t, 0, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
+			awaitTracer(t, pid)
+			return func() { endBeside(gdb) }
+		}, "is traced by a debugger", evidence.SessionReceipt{AgentEnvironmentUserAccessible: true}, "agentEnvironmentAccessibleToUsers"},
+		{"an exec by another process", func(t *testing.T, _ *obedient) func() {
+			cmd, _ := beside(t, demoUser(), "sh", "-c", "echo ready; exec sleep 1000")
+			return func() { endBeside(cmd) }
+		}, "was not started by the agent", evidence.SessionReceipt{UserShellAccess: true}, shellControl},
+		{"an interactive exec", func(t *testing.T, _ *obedient) func() {
+			cmd, _ := beside(t, demoUser(), "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
+			return func() { endBeside(cmd) }
+		}, "reads a terminal as its standard input", evidence.SessionReceipt{HumanOperatorPresent: true, HumanPromptPresent: true, UserShellAccess: true}, shellControl},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := r.startObedient(t)
+			a.tell("post")
+			a.hear(" 201")
+			before := r.posts.Load()
+			end := tt.taint(t, a)
+			check := func() {
+				t.Helper()
+				a.tell("post")
+				a.hear(`"code":"session_tainted"`)
+				post, c := r.receipt(t)
+				if post.State != ledger.StateRefused || post.Code != "session_tainted" || !strings.Contains(post.Reason, tt.kinds) {
+					t.Errorf("%s %s: %s", post.State, post.Code, post.Reason)
+				}
+				got := evidence.SessionReceipt{
+					HumanPromptPresent: c.HumanPromptPresent, HumanOperatorPresent: c.HumanOperatorPresent,
+					UserShellAccess: c.UserShellAccess, AgentEnvironmentUserAccessible: c.AgentEnvironmentUserAccessible,
+				}
+				if fmt.Sprint(got) != fmt.Sprint(tt.claims) {
+					t.Errorf("the receipt says %+v", c)
+				}
+				var shown strings.Builder
+				if status := run(t.Context(), []string{"posts", "show", post.ID, "--admin", r.stack.admin()}, nil, &shown, &shown); status != 0 ||
+					!strings.Contains(shown.String(), "REFUSED unattended run") || !strings.Contains(shown.String(), "session_tainted") || !strings.Contains(shown.String(), tt.kinds) {
+					t.Errorf("status %d\n%s", status, shown.String())
+				}
+			}
+			check()
+			status, text, controls := r.doctor(t)
+			if status != exitRefused || !slices.Contains(controls[policy.ObservedFalse], tt.false) || !strings.Contains(text, tt.kinds) {
+				t.Errorf("status %d\n%s", status, text)
+			}
+			end()
+			check() // still
+			if out, err := r.asAgent(t, need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.plain()+"/repos/acme/site/issues/7/comments"); err != nil ||
+				!strings.Contains(out, `"code":"deployment_contradicted"`) {
+				t.Errorf("another session, while the manifest is contradicted: %s %v", out, err)
+			}
+			if r.posts.Load() != before {
+				t.Error("a post went out")
+			}
+			a.end()
+			if status, text, _ := r.doctor(t); status != 0 {
+				t.Errorf("it does not recover with the end of the session: status %d\n%s", status, text)
+			}
+		})
+	}
+}
+
+// awaitTracer waits until a process is traced: gdb says nothing that could be waited for once it is.
+func awaitTracer(t *testing.T, pid string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for a broken test, not a measure
+	defer cancel()
+	for ctx.Err() == nil {
+		raw, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(raw), "TracerPid:\t0\n") {
+			return
+		}
+	}
+	t.Fatal("gdb does not attach: run make setup")
+}
+
+// TestSessionThatIsNotSeen is only declared, and posts: a session that no launcher opened, and one of an agent whose user is not configured.
+func TestSessionThatIsNotSeen(t *testing.T) {
+	r := newSessionRig(t)
+	event, err := r.release(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s sessionOpened
+	if err := callJSON(t.Context(), r.stack.admin(), "POST", "/v1/sessions", sessionAsked{Event: event}, &s); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.plain()+"/repos/acme/site/issues/7/comments")
+	cmd.Env = proxyEnvironment(os.Environ(), s.ProxyURL, s.CAFile)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), " 201") {
+		t.Fatalf("%s %v", out, err)
+	}
+	post, c := r.receipt(t)
+	if slices.Contains(c.Observed, "userShellAccess") || slices.ContainsFunc(post.Checks, func(k ledger.Check) bool { return k.Name == "unattended run" }) {
+		t.Errorf("the record claims to have seen something: %+v %+v", c, post.Checks)
+	}
+	_, text, controls := r.doctor(t)
+	if !slices.Contains(controls[policy.DeclaredOnly], shellControl) || !strings.Contains(text, "not started by mediator run") {
+		t.Errorf("%s", text)
+	}
+	if looks := observe.Looks([]*observe.Run{nil}); len(looks) != 4 {
+		t.Errorf("%d looks", len(looks))
+	}
+}
