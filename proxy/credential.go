@@ -56,8 +56,19 @@ func (s secretHeader) inject(h http.Header) {
 	for _, name := range agentCredentials {
 		h.Del(name)
 	}
-	if s.Credential != nil {
-		h.Set(s.header, s.prefix+s.secret)
+	if s.Credential == nil {
+		return
+	}
+	s.remove(h)
+	h.Set(s.header, s.prefix+s.secret)
+}
+
+// remove takes the credential's header out of h, also in the spelling that some servers read in its place.
+func (s secretHeader) remove(h http.Header) {
+	for name := range h {
+		if dashed(name) == s.header {
+			delete(h, name)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	}
 	if e.Credential != nil {
 		credential.inject(out.Header)
+		credential.remove(out.Trailer)
 	}
 	// An upstream may answer while the request is still on its way, if only its last read. Without this net/http would close the request's
 	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.

@@ -54,7 +54,7 @@ type postRig struct {
 
 // memoryRecord is a record in memory that insists on its contract: one record a call, the intent before the outcome.
 type memoryRecord struct {
-	t    *testing.T
+	t    testing.TB
 	fail error // what Begin answers
 	kept bool  // Begin keeps the intent although it fails
 
@@ -199,7 +199,7 @@ func expected(role string) evidence.Expected {
 }
 
 // newIssuer makes a role's signer and certifies its key.
-func newIssuer[C any](t *testing.T, registry *custody.Memory, certificates *[]string, kind evidence.Kind[C], role string) *signer.Issuer[C] {
+func newIssuer[C any](t testing.TB, registry *custody.Memory, certificates *[]string, kind evidence.Kind[C], role string) *signer.Issuer[C] {
 	t.Helper()
 	key, err := custody.NewMemory(role)
 	must(t, err)
@@ -218,7 +218,7 @@ func newIssuer[C any](t *testing.T, registry *custody.Memory, certificates *[]st
 	return i
 }
 
-func newPostRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
+func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
 	t.Helper()
 	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
 	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -846,6 +846,32 @@ func TestCredentialIsReplaced(t *testing.T) {
 			source.fail, source.secrets = nil, []string{""}
 			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 		})
+	}
+}
+
+// TestCredentialHasNoSecondSpelling sends a credential of the agent's own in the spelling that some servers read in its place.
+func TestCredentialHasNoSecondSpelling(t *testing.T) {
+	credential, err := NewCredential("X-Vendor-Token", "", fixed(secretToken))
+	must(t, err)
+	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
+	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token"} {
+		p.send("PUT", "/inference", "{}", name, "mine")
+	}
+	for _, r := range p.sent {
+		for name, values := range r.Header {
+			if dashed(name) == "X-Vendor-Token" && (name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
+				t.Errorf("the upstream saw %s: %s", name, values)
+			}
+		}
+	}
+	req, err := http.NewRequest("PUT", p.base+"/inference", io.MultiReader(strings.NewReader("{}")))
+	must(t, err)
+	req.Trailer = http.Header{"X-Vendor-Token": {"mine"}, "X-Checksum": {"1"}}
+	resp, err := p.client.Do(req)
+	must(t, err)
+	_ = resp.Body.Close()
+	if len(p.sent) != 4 || len(p.sent[3].Trailer) != 1 || p.sent[3].Trailer.Get("X-Checksum") != "1" {
+		t.Errorf("the upstream saw %d calls, the last with the trailers %v", len(p.sent), p.sent[len(p.sent)-1].Trailer)
 	}
 }
 

@@ -26,6 +26,7 @@ type frames struct {
 	silent  bool // it acknowledges nothing, because another goroutine writes
 	bodies  map[uint32][]byte
 	answers map[uint32]*http.Response
+	codes   []string // of the refusals among them
 }
 
 func newFrames(t testing.TB, c net.Conn, settings ...xhttp2.Setting) *frames {
@@ -166,5 +167,9 @@ func (f *frames) next() string {
 }
 
 func (f *frames) answer(stream uint32) string {
-	return fmt.Sprintf("%d %s", stream, answerText(f.answers[stream], f.bodies[stream]))
+	text := answerText(f.answers[stream], f.bodies[stream])
+	if _, code, ok := strings.Cut(text, " "); ok {
+		f.codes = append(f.codes, code)
+	}
+	return fmt.Sprintf("%d %s", stream, text)
 }

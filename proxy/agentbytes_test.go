@@ -1,0 +1,234 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// books holds what is sent against what is recorded as forwarded. It is the transport and the record of a choke point.
+type books struct {
+	t  testing.TB
+	mu sync.Mutex
+	// open has what was sent and not recorded, and with a negative count what was recorded and not sent.
+	open map[string]int
+}
+
+func (b *books) note(key string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open[key] += n; b.open[key] == 0 {
+		delete(b.open, key)
+	}
+}
+
+// balance waits until what is still running has been recorded.
+func (b *books) balance(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		open := maps.Clone(b.open)
+		b.mu.Unlock()
+		if len(open) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("sent and not recorded, or the other way round: %v", open)
+		}
+	}
+}
+
+// RoundTrip writes a request as it would be sent, reads it as a server would, and answers it.
+func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
+	if out.ContentLength == 0 {
+		out.Body = http.NoBody // as Transport does
+	}
+	var wire bytes.Buffer
+	if err := out.Write(&wire); err != nil {
+		return nil, classifyError(err)
+	}
+	r := bufio.NewReader(&wire)
+	in, err := http.ReadRequest(r)
+	if err != nil {
+		b.t.Errorf("what was sent is no request: %v", err)
+		return nil, err
+	}
+	body, err := io.ReadAll(in.Body)
+	if err != nil || r.Buffered() > 0 {
+		b.t.Errorf("what was sent is not one whole request: %v, %d bytes more", err, r.Buffered())
+	}
+	for _, list := range []http.Header{in.Header, in.Trailer} {
+		for name := range list {
+			if name != dashed(name) && hasMeaning(dashed(name)) || strings.HasPrefix(dashed(name), "Actionproof-") || name == "Upgrade" {
+				b.t.Errorf("%s was sent", name)
+			}
+		}
+	}
+	for name := range in.Trailer {
+		if hasMeaning(name) {
+			b.t.Errorf("the trailer %s was sent", name)
+		}
+	}
+	key := in.Method + " " + in.Host + in.URL.EscapedPath()
+	if in.Method == http.MethodPost { // no rule lets another POST through than an action's
+		hash := evidence.HashBytes(body)
+		if in.URL.Path == "/posts" {
+			hash, _ = evidence.HashJSON(body)
+		}
+		key = in.Method + " " + in.RequestURI + " " + hash
+	}
+	b.note(key, 1)
+	return &http.Response{StatusCode: http.StatusCreated, ContentLength: 4, Body: io.NopCloser(strings.NewReader("made")), Header: http.Header{}, Request: out}, nil
+}
+
+func (b *books) Begin(context.Context, ledger.Post, ...ledger.Key) error { return nil }
+func (b *books) Finish(ctx context.Context, p ledger.Post) error         { return b.Record(ctx, p) }
+
+func (b *books) Record(_ context.Context, p ledger.Post) error {
+	switch {
+	case p.State != ledger.StateForwarded:
+	case p.Flow == flowPost:
+		b.note(p.Resource+" "+p.ContentHash, -1)
+	case p.Flow == flowEgress:
+		b.note(p.Method+" "+p.Host+p.Path, -1)
+	}
+	return nil
+}
+
+// newBooksRig is a choke point under the rules of the raw exchanges, with books for its upstream and its record.
+func newBooksRig(t testing.TB) (*postRig, *books) {
+	b := &books{t: t, open: make(map[string]int)}
+	return newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		o.Transport, o.Record = b, b
+		var err error
+		o.Rules, err = NewRules(rawRules(t, actions[0]))
+		must(t, err)
+	}), b
+}
+
+// FuzzTunnel sends any bytes into a tunnel, as HTTP/1 or HTTP/2. Nothing panics or hangs, and each request that is sent on was
+// recorded as exactly what it is.
+func FuzzTunnel(f *testing.F) {
+	for _, e := range readCorpus(f) {
+		if e.via == "port" {
+			continue
+		}
+		sent := &bufferConn{}
+		if e.alpn == "h2" {
+			frames := newFrames(f, sent)
+			for _, s := range e.steps {
+				if s.kind == '>' {
+					frames.send(s.text)
+				}
+			}
+		} else {
+			for _, s := range e.steps {
+				if s.kind == '>' {
+					sent.WriteString(s.text)
+				}
+			}
+		}
+		f.Add(sent.Bytes())
+	}
+	p, b := newBooksRig(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := net.Dial("tcp", p.addr)
+		must(t, err)
+		defer c.Close()
+		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		_, err = io.WriteString(c, "CONNECT a.example.com:80 HTTP/1.1\r\nHost: a.example.com:80\r\n\r\n")
+		must(t, err)
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			_, _ = c.Write(raw)
+			_ = c.(*net.TCPConn).CloseWrite()
+		}()
+		if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+			t.Error("the proxy keeps a connection whose client has gone")
+		}
+		<-sent
+		b.balance(t)
+	})
+}
+
+// bufferConn is a connection to write to.
+type bufferConn struct {
+	net.Conn
+	bytes.Buffer
+}
+
+func (c *bufferConn) Read(b []byte) (int, error)  { return 0, io.EOF }
+func (c *bufferConn) Write(b []byte) (int, error) { return c.Buffer.Write(b) }
+
+// FuzzTrailers sends any trailers, announced in any way, behind the body of a call that streams.
+func FuzzTrailers(f *testing.F) {
+	f.Add("X-Checksum", "X-Checksum: 1\r\n", false)
+	f.Add("X-Checksum, ActionProof-Capability", "ActionProof-Capability: x\r\nX-Checksum: 1\r\n", false)
+	f.Add("X_Api_Key", "X_Api_Key: x\r\n", true)
+	f.Add("Host,content-type", "Host: b\r\nContent-Type: text/html\r\n", true)
+	f.Add("", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", false)
+	p, b := newBooksRig(f)
+	route := Route{Target: Target{"http", "a.example.com", 80}}
+	f.Fuzz(func(t *testing.T, announced, trailers string, post bool) {
+		line := "PUT /keyed/x"
+		if post {
+			line = "POST /raw"
+		}
+		text := line + " HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\nTrailer: " + announced + "\r\n\r\n2\r\nab\r\n0\r\n" + trailers + "\r\n"
+		c := &strictConn{Conn: readerConn{Reader: strings.NewReader(text)}, limit: 1 << 12}
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil || r.Method == refusedMethod || r.URL.Host != "" {
+			return
+		}
+		p.pipeline.ServeHTTP(httptest.NewRecorder(), r.WithContext(withRoute(context.Background(), route)))
+		b.balance(t)
+	})
+}
+
+// FuzzEventWait asks for the next event with any query: the trigger service is never asked to wait for longer than the bound.
+func FuzzEventWait(f *testing.F) {
+	for _, seed := range []string{"", "wait=30s", "wait=-1s", "wait=9999999h", "wait=1e9s", "wait=0.1ns&wait=5h", "wait=%zz", "wait=60.000000001s", ";wait=1h"} {
+		f.Add(seed)
+	}
+	waits := &boundedClaims{t: f}
+	p := newPostRig(f, created, func(o *PipelineOptions, _ []Action) {
+		o.Standing = true
+		waits.Triggers, o.Triggers = o.Triggers, waits
+	})
+	route := Route{Target: Target{"http", InternalHost, 80}}
+	f.Fuzz(func(t *testing.T, query string) {
+		r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/v1/event/next", RawQuery: query}, Header: http.Header{}, Body: http.NoBody}).WithContext(withRoute(context.Background(), route))
+		w := httptest.NewRecorder()
+		p.pipeline.ServeHTTP(w, r)
+		if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
+			t.Errorf("%q: status %d", query, w.Code)
+		}
+	})
+}
+
+type boundedClaims struct {
+	Triggers
+	t testing.TB
+}
+
+func (b *boundedClaims) Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error) {
+	if c.Wait < 0 || c.Wait > maxWait {
+		b.t.Errorf("an agent waits for %s", c.Wait)
+	}
+	return b.Triggers.Claim(ctx, c)
+}
