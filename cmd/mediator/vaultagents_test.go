@@ -20,6 +20,9 @@ import (
 	"github.com/actionproof/mediator/problem"
 )
 
+// patience is for what has to happen soon and has no time of its own to be held to.
+const patience = 30 * time.Second
+
 // until tries until it is so.
 func until(t *testing.T, within time.Duration, what string, so func() bool) time.Duration {
 	t.Helper()

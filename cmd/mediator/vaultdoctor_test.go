@@ -89,7 +89,7 @@ func TestDoctorAsksVault(t *testing.T) {
 			c.make(t, v)
 			v.wantContradicted(t, a, c.said)
 			undo(t, v)
-			until(t, recoverWithin, "doctor to be content", func() bool { status, _, _ := v.doctor(t); return status == 0 })
+			until(t, patience, "doctor to be content", func() bool { status, _, _ := v.doctor(t); return status == 0 })
 			if o := a.post(); o.code != "" {
 				t.Errorf("posts do not go out again: %+v", o)
 			}
@@ -105,7 +105,7 @@ func TestDoctorAsksVault(t *testing.T) {
 		}
 		v.proxy.Set(t, vaulttest.Fault{})
 		undo(t, v)
-		until(t, recoverWithin, "posts", func() bool { v.doctor(t); return a.post().code == "" })
+		until(t, patience, "posts", func() bool { v.doctor(t); return a.post().code == "" })
 	})
 	t.Run("an exportable key", func(t *testing.T) { v.exportable(t, a) })
 	t.Run("a key that was replaced", func(t *testing.T) { v.replaced(t, a) })
@@ -127,7 +127,7 @@ func (v *vaultRig) wantContradicted(t *testing.T, a agent, said string) {
 // wantSaid waits until doctor says what was seen.
 func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	t.Helper()
-	until(t, recoverWithin, "doctor to say "+said, func() bool {
+	until(t, patience, "doctor to say "+said, func() bool {
 		status, text, controls := v.doctor(t)
 		return status == exitRefused && len(controls[policy.ObservedFalse]) > 0 && strings.Contains(text, said)
 	})
@@ -138,7 +138,7 @@ func (v *vaultRig) wantSaid(t *testing.T, said string) {
 func (v *vaultRig) exportable(t *testing.T, a agent) {
 	v.set(t, "session-key", "exportable", true)
 	began, met := time.Now(), make(map[string]string)
-	until(t, lookPeriod+lookTimeout, "posts to be refused as contradicted", func() bool {
+	until(t, patience, "posts to be refused as contradicted", func() bool {
 		o := a.post()
 		if met[o.code] == "" {
 			met[o.code] = time.Since(began).Round(time.Millisecond).String()
@@ -224,7 +224,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 			}
 			must(t, prepareDir(d.dir, files))
 			openTo(t, filepath.Join(d.dir, "run"))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			err := control(ctx, filepath.Join(d.dir, controlFile), io.Discard)
 			if err == nil || !strings.Contains(err.Error()+codeOf(err), tt.want) || ctx.Err() != nil {

@@ -63,9 +63,9 @@ func TestStartBeforeVault(t *testing.T) {
 			var log lockedBuffer
 			ended := make(chan error, 1)
 			go func() { ended <- control(ctx, filepath.Join(d.dir, controlFile), &log) }()
-			until(t, recoverWithin, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
+			until(t, patience, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
 			tt.mend()
-			took := until(t, recoverWithin, "the process to publish its keys", func() bool {
+			took := until(t, patience, "the process to publish its keys", func() bool {
 				var roles []roleDocument
 				return getJSON(ctx, "unix:"+filepath.Join(d.dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
 			})
