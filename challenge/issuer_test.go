@@ -62,10 +62,14 @@ func TestCreate(t *testing.T) {
 	if first.ID == second.ID || first.Binding.Nonce == second.Binding.Nonce || first.Binding.Nonce == mine.Nonce {
 		t.Error("an id or a nonce is not fresh")
 	}
-	half := binding
-	half.ContentHash = ""
-	_, err := i.Create(context.Background(), half)
-	wantCode(t, err, "binding_malformed")
+	half, unwritable := binding, binding
+	half.ContentHash, unwritable.Subject = "", "\xff"
+	for code, b := range map[string]evidence.Binding{"binding_malformed": half, "claims_malformed": unwritable} {
+		ch, err := i.Create(context.Background(), b)
+		if wantCode(t, err, code); ch.Token != "" || ch.Tasks != nil {
+			t.Errorf("there is a challenge beside the refusal: %+v", ch)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := i.Create(ctx, binding); err == nil {
