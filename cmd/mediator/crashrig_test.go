@@ -66,6 +66,20 @@ func buildWithFailpoints(t *testing.T) (binary string) {
 // sidecar's configuration.
 func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
+	r := prepareCrashRig(t, binary, dsn, more...)
+	r.start(t)
+	t.Cleanup(func() {
+		if r.supervisor != nil {
+			_ = r.supervisor.Process.Signal(syscall.SIGTERM)
+			_ = r.supervisor.Wait()
+		}
+	})
+	return r
+}
+
+// prepareCrashRig is newCrashRig without the start.
+func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
+	t.Helper()
 	r := &crashRig{demo: &demo{dir: t.TempDir(), self: binary, direct: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
 	r.stack = &stack{dir: r.dir} // for the paths of its sockets
 	var err error
@@ -98,13 +112,6 @@ func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.start(t)
-	t.Cleanup(func() {
-		if r.supervisor != nil {
-			_ = r.supervisor.Process.Signal(syscall.SIGTERM)
-			_ = r.supervisor.Wait()
-		}
-	})
 	return r
 }
 

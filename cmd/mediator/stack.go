@@ -165,24 +165,33 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 		}
 		endpoints = append(endpoints, p.endpoint)
 	}
-	p, err := readPublished(ctx, endpoints)
+	r, err := s.sign(ctx, manifest, registryKey, auditor, endpoints)
 	if err != nil {
 		return err
+	}
+	return s.watch(r, endpoints)
+}
+
+// sign writes what the two roots sign into the stack's folder: certificates of the keys at the endpoints, and the deployment's.
+func (s *stack) sign(ctx context.Context, manifest *policy.Manifest, registryKey, auditor rootKey, endpoints []string) (*registry, error) {
+	p, err := readPublished(ctx, endpoints)
+	if err != nil {
+		return nil, err
 	}
 	for name, key := range map[string]rootKey{registryFile: registryKey, auditorFile: auditor} {
 		public, err := key.jwk()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := replaceFile(filepath.Join(s.dir, name), public, 0o644); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	signers, deployment := manifest.SignerCertificatePolicy, manifest.DeploymentCertificatePolicy
 	o := signer.Options{Issuer: deployment.AllowedIssuers[0], Audience: deployment.AllowedAudiences[0], Lifetime: 24 * time.Hour, Now: time.Now}
 	certificate, err := policy.Certify(ctx, auditor, manifest, auditor.options(o))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o.Issuer, o.Audience = signers.AllowedIssuers[0], signers.AllowedAudiences[0]
 	r := &registry{registryKey, o, filepath.Join(s.dir, bundleFile)}
@@ -192,9 +201,9 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.watch(r, endpoints)
+	return r, nil
 }
 
 // watch has the registry follow the processes' keys until the stack stops.

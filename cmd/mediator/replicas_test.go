@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/problem"
+)
+
+// replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.
+type replicas struct {
+	*crashRig
+	all []*replica
+}
+
+type replica struct {
+	*stack
+	listen string // its proxy port
+}
+
+// replicaRules add to crashRules: the agent solves challenges, and any replica takes those of another.
+const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
+`
+
+// newReplicas starts n sidecars. The first one's folder is also that of the trigger service and the control plane.
+func newReplicas(ctx context.Context, t *testing.T, dsn string, n int) *replicas {
+	t.Helper()
+	c := &replicas{crashRig: prepareCrashRig(t, thisProgram(t), dsn, replicaRules)}
+	config, err := os.ReadFile(filepath.Join(c.dir, serveFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(config), "listen: "+c.listen, "listen: 127.0.0.1:0", 1)
+	text = strings.Replace(text, "    action: create_post\n", "    action: create_post\n    solver: agent\n", 1)
+	if err := os.WriteFile(filepath.Join(c.dir, serveFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeAbsent(filepath.Join(c.dir, "secrets", "gate-secret"), []byte(strings.Repeat("secret of the gate ", 3))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, r := range c.all { // the first one's trigger service and control plane go last
+			defer r.stop()
+		}
+	})
+	for i := range n {
+		dir := c.dir
+		if i > 0 {
+			dir = c.copied(t)
+		}
+		c.all = append(c.all, &replica{stack: &stack{dir: dir, registry: func() {}}})
+	}
+	c.startReplicas(ctx, t)
+	return c
+}
+
+// copied returns another folder with the same configuration, whose other processes are the first one's.
+func (c *replicas) copied(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{serveFile, manifestFile, policyFile, "secrets", "api-ca.pem", "run/trigger.sock", "run/control.sock"} {
+		if err := os.Symlink(filepath.Join(c.dir, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// startReplicas starts all processes, and certifies each sidecar's keys in its own bundle: they have the same names.
+func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
+	t.Helper()
+	manifest, err := c.all[0].pin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, _, err := generateRoot("registry", false)
+	auditor, _, bad := generateRoot("auditor", false)
+	err = errors.Join(err, bad, c.all[0].stack.start("trigger", triggerFile), c.all[0].stack.start("control", controlFile))
+	for _, r := range c.all {
+		err = errors.Join(err, r.stack.start("serve", serveFile))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := []string{"unix:" + c.all[0].socket("trigger"), "unix:" + c.all[0].socket("control")}
+	for _, r := range c.all {
+		for _, p := range r.processes {
+			if err := r.await(ctx, p, "/healthz"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.sign(ctx, manifest, registry, auditor, append(shared, r.admin())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range c.all {
+		for _, p := range r.processes {
+			if err := r.await(ctx, p, "/readyz"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+		found := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`).FindSubmatch(log)
+		if err != nil || found == nil {
+			t.Fatalf("a sidecar does not say where it listens: %v", err)
+		}
+		r.listen = string(found[1])
+	}
+}
+
+// agent opens a session for a new event at a replica.
+func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Client {
+	t.Helper()
+	event, err := c.release(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s sessionOpened
+	if err := callJSON(ctx, r.admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s); err != nil {
+		t.Fatal(err)
+	}
+	s.ProxyURL = strings.Replace(s.ProxyURL, "127.0.0.1:0", r.listen, 1)
+	return c.agentOf(t, s)
+}
+
+// try makes a post and returns its answer; d is the problem document of a refusal.
+func (c *replicas) try(ctx context.Context, t *testing.T, agent *http.Client, path string, answer http.Header) (resp *http.Response, d problem.Details) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.plain()+path, strings.NewReader(`{"a":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer != nil {
+		req.Header = answer.Clone()
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err = agent.Do(req)
+	if err != nil {
+		t.Error(err)
+		return &http.Response{}, d
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 400 {
+		if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
+			t.Error(err)
+		}
+	}
+	return resp, d
+}
+
+// solvedBy asks a replica for a challenge and solves it.
+func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path string) http.Header {
+	t.Helper()
+	_, d := c.try(ctx, t, c.agent(ctx, t, r), path, nil)
+	answer, err := solved(ctx, d.Challenge)
+	if err != nil {
+		t.Fatalf("%s: %v", d.Code, err)
+	}
+	return answer
+}
+
+// TestReplicasShareALedger runs three sidecars on one database. 64 agents, each with an event of its own, show all of them the same solved
+// challenge: one post is made. Then the database is lost, and comes back.
+func TestReplicasShareALedger(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	server := pgtest.Start(t)
+	c := newReplicas(ctx, t, server.Database(t), 3)
+	for round, issuer := range c.all {
+		c.race(ctx, t, issuer, "/posts/round-"+string(rune('a'+round)))
+	}
+	if got := c.consumed(t); got != len(c.all)*keysOfAPost {
+		t.Errorf("%d keys are consumed, want %d", got, len(c.all)*keysOfAPost)
+	}
+
+	server.Kill(t)
+	for _, r := range c.all {
+		resp, d := c.try(ctx, t, c.agent(ctx, t, r), "/posts/lost", c.solvedBy(ctx, t, r, "/posts/lost"))
+		if resp.StatusCode != http.StatusServiceUnavailable || d.Code != "ledger_unavailable" || resp.Header.Get("Retry-After") != "5" {
+			t.Errorf("without the database: %d %s, Retry-After %q", resp.StatusCode, d.Code, resp.Header.Get("Retry-After"))
+		}
+	}
+	if n := c.arrived("/posts/lost"); n != 0 {
+		t.Errorf("%d posts arrived without a record", n)
+	}
+	server.Restart(t)
+	back := time.Now()
+	for i, r := range c.all {
+		path := "/posts/back-" + string(rune('a'+i))
+		resp, d := c.try(ctx, t, c.agent(ctx, t, r), path, c.solvedBy(ctx, t, r, path))
+		for resp.StatusCode != http.StatusCreated && ctx.Err() == nil {
+			t.Logf("not yet: %d %s", resp.StatusCode, d.Code)
+			resp, d = c.try(ctx, t, c.agent(ctx, t, r), path, c.solvedBy(ctx, t, r, path))
+		}
+		if n := c.arrived(path); n != 1 {
+			t.Errorf("%d posts arrived", n)
+		}
+	}
+	t.Logf("all three post again %s after the database is back", time.Since(back).Round(time.Millisecond))
+}
+
+// race shows one challenge, issued by one replica, to all of them 64 times at once.
+func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path string) {
+	t.Helper()
+	const clients = 64
+	answer := c.solvedBy(ctx, t, issuer, path)
+	agents := make([]*http.Client, clients)
+	for i := range agents {
+		agents[i] = c.agent(ctx, t, c.all[i%len(c.all)])
+	}
+	var mu sync.Mutex // guards got
+	got := make(map[string]int)
+	var all sync.WaitGroup
+	for _, agent := range agents {
+		all.Go(func() {
+			resp, d := c.try(ctx, t, agent, path, answer)
+			mu.Lock()
+			defer mu.Unlock()
+			got[http.StatusText(resp.StatusCode)+" "+d.Code]++
+		})
+	}
+	all.Wait()
+	if got["Created "] != 1 || got["Conflict replayed"] != clients-1 {
+		t.Errorf("%d clients got %v", clients, got)
+	}
+	if n := c.arrived(path); n != 1 {
+		t.Errorf("%d posts arrived", n)
+	}
+	var records []ledger.Post
+	if err := getJSON(ctx, issuer.admin(), "/v1/posts?limit=1000", &records); err != nil {
+		t.Fatal(err)
+	}
+	states := make(map[string]int)
+	for _, p := range records {
+		if p.Path == path {
+			states[string(p.State)+" "+p.Code]++
+		}
+	}
+	if states["forwarded "] != 1 || states["refused replayed"] != clients-1 {
+		t.Errorf("the records are %v", states)
+	}
+}
