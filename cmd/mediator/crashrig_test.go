@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
 )
 
 // crashRules let the agent post to a path of its own in each play.
@@ -67,13 +69,7 @@ func buildWithFailpoints(t *testing.T) (binary string) {
 func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
 	r := prepareCrashRig(t, binary, dsn, more...)
-	r.start(t)
-	t.Cleanup(func() {
-		if r.supervisor != nil {
-			_ = r.supervisor.Process.Signal(syscall.SIGTERM)
-			_ = r.supervisor.Wait()
-		}
-	})
+	r.startUntilEnd(t)
 	return r
 }
 
@@ -113,6 +109,18 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 		t.Fatal(err)
 	}
 	return r
+}
+
+// startUntilEnd starts all processes, and ends them with the test.
+func (r *crashRig) startUntilEnd(t *testing.T) {
+	t.Helper()
+	r.start(t)
+	t.Cleanup(func() {
+		if r.supervisor != nil {
+			_ = r.supervisor.Process.Signal(syscall.SIGTERM)
+			_ = r.supervisor.Wait()
+		}
+	})
 }
 
 // start starts all processes, as mediator dev does, and returns when they are ready.
@@ -226,6 +234,31 @@ func (r *crashRig) agentOf(t *testing.T, s sessionOpened) *http.Client {
 	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		Proxy: http.ProxyURL(proxy), DisableKeepAlives: true, ExpectContinueTimeout: time.Minute, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 	}}
+}
+
+// try makes a post and returns its answer; d is the problem document of a refusal.
+func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, path string, answer http.Header) (resp *http.Response, d problem.Details) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.plain()+path, strings.NewReader(`{"a":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer != nil {
+		req.Header = answer.Clone()
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err = agent.Do(req)
+	if err != nil {
+		t.Error(err)
+		return &http.Response{}, d
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 400 {
+		if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
+			t.Error(err)
+		}
+	}
+	return resp, d
 }
 
 // records returns the records of an event's calls.

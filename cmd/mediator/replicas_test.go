@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
-	"github.com/actionproof/mediator/problem"
 )
 
 // replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.
@@ -135,31 +133,6 @@ func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Cl
 	}
 	s.ProxyURL = strings.Replace(s.ProxyURL, "127.0.0.1:0", r.listen, 1)
 	return c.agentOf(t, s)
-}
-
-// try makes a post and returns its answer; d is the problem document of a refusal.
-func (c *replicas) try(ctx context.Context, t *testing.T, agent *http.Client, path string, answer http.Header) (resp *http.Response, d problem.Details) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.plain()+path, strings.NewReader(`{"a":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if answer != nil {
-		req.Header = answer.Clone()
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err = agent.Do(req)
-	if err != nil {
-		t.Error(err)
-		return &http.Response{}, d
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= 400 {
-		if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
-			t.Error(err)
-		}
-	}
-	return resp, d
 }
 
 // solvedBy asks a replica for a challenge and solves it.

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// TestDiskFullSidecar fills the disk of a running sidecar's ledger. It posts nothing then, says so, and goes on by itself once there is
+// room. A post that was in flight when the disk became full is answered; its outcome is unknown after a restart.
+func TestDiskFullSidecar(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	r := prepareCrashRig(t, thisProgram(t), "")
+	state := filepath.Join(r.dir, "state")
+	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
+		t.Fatalf("mount a file system: %v: run the tests as root", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(state, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	r.startUntilEnd(t)
+	filler := filepath.Join(state, "filler")
+	fill := func() {
+		if err := os.WriteFile(filler, bytes.Repeat([]byte{1}, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("the disk is not full: %v", err)
+		}
+	}
+	r.hold = func(req *http.Request, w http.ResponseWriter) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		if strings.HasSuffix(req.URL.Path, "/meanwhile") {
+			fill()
+		}
+		w.WriteHeader(http.StatusCreated)
+	}
+	room := func() {
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var inFlight string
+	for _, tt := range []struct {
+		name       string
+		before     func()
+		status     int
+		code       string
+		retryAfter string
+		arrived    int
+	}{
+		{"before", func() {}, http.StatusCreated, "", "", 1},
+		{"full", fill, http.StatusServiceUnavailable, "ledger_unavailable", "5", 0},
+		{"room", room, http.StatusCreated, "", "", 1},
+		{"meanwhile", func() {}, http.StatusCreated, "", "", 1},
+		{"afterwards", func() {}, http.StatusServiceUnavailable, "ledger_unavailable", "5", 0},
+	} {
+		tt.before()
+		event, err := r.release(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.open(ctx, event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := "/posts/" + tt.name
+		resp, d := r.try(ctx, t, r.agentOf(t, s), path, nil)
+		if resp.StatusCode != tt.status || d.Code != tt.code || resp.Header.Get("Retry-After") != tt.retryAfter || r.arrived(path) != tt.arrived {
+			t.Errorf("%s: %d %s, Retry-After %q, %d arrived", tt.name, resp.StatusCode, d.Code, resp.Header.Get("Retry-After"), r.arrived(path))
+		}
+		if tt.name == "meanwhile" {
+			inFlight = event
+		}
+	}
+	room()
+	r.kill(t, "serve", syscall.SIGTERM)
+	_ = r.supervisor.Wait()
+	r.start(t)
+	r.wantRecord(t, &posted{event: inFlight, path: "/posts/meanwhile"}, ledger.StateIndeterminate)
+}
