@@ -167,3 +167,50 @@ func TestAttestationAtItsLimits(t *testing.T) {
 	_, _, err = challenge.VerifyCapability(secret, token, w)
 	wantCode(t, err, "capability_attestation_too_old")
 }
+
+// TestCopiesStayShort: what a copied list leaves behind has up to forty elements, and some have as many.
+func TestCopiesStayShort(t *testing.T) {
+	longest := 0
+	for n := range byte(200) {
+		task, _, err := challenge.Builtin()[2].Generate(seeded(n), challenge.Gauntlet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in struct {
+			Document   map[string][]int
+			Operations []string
+		}
+		if err := json.Unmarshal(task.Input, &in); err != nil {
+			t.Fatal(err)
+		}
+		size := make(map[string]int)
+		for name, list := range in.Document {
+			size[name] = len(list)
+		}
+		for _, line := range in.Operations {
+			w := strings.Fields(line)
+			switch w[0] {
+			case "push":
+				size[w[1]]++
+			case "copy", "move":
+				size[w[2]] += size[w[1]]
+			}
+			if w[0] == "move" || w[0] == "drop" {
+				delete(size, w[1])
+			}
+			if len(size) < 2 {
+				t.Errorf("seed %d: %d lists are left", n, len(size))
+			}
+			if w[0] == "copy" {
+				all := 0
+				for _, elements := range size {
+					all += elements
+				}
+				longest = max(longest, all)
+			}
+		}
+	}
+	if longest != 40 {
+		t.Errorf("after a copy there were up to %d elements", longest)
+	}
+}
