@@ -205,39 +205,6 @@ func (c *strictConn) malformed(why string) error {
 	return evidence.Refuse("header_malformed", "the header is not in order: %s", why)
 }
 
-// requestLine takes a method in capitals, a target in visible ASCII, and HTTP/1.0 or HTTP/1.1, with one space between them.
-func requestLine(line string) (head, error) {
-	method, rest, _ := strings.Cut(line, " ")
-	target, version, _ := strings.Cut(rest, " ")
-	capitals := method != "" && strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
-	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
-	if !capitals || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
-		return head{}, evidence.Refuse("request_malformed", "the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
-	}
-	return h, nil
-}
-
-// validTarget takes what net/http does, in visible ASCII and without a fragment.
-func validTarget(target string, connect bool) bool {
-	if target == "" || strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }) {
-		return false
-	}
-	if connect && target[0] != '/' {
-		target = "http://" + target // an authority alone
-	}
-	_, err := url.ParseRequestURI(target)
-	return err == nil
-}
-
-// field splits a header line. Its name has no white space around it, its value no control byte but the tab.
-func field(line string) (name, value string, err error) {
-	name, value, ok := strings.Cut(line, ":")
-	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-		return "", "", evidence.Refuse("header_malformed", "the header is not in order: each line is a name, a colon and a value without control bytes")
-	}
-	return strings.ToLower(name), strings.Trim(value, " \t"), nil
-}
-
 // header judges a line of a head.
 func (c *strictConn) header(line string) error {
 	name, value, err := field(line)
@@ -246,28 +213,28 @@ func (c *strictConn) header(line string) error {
 	}
 	h := &c.head
 	switch name {
-	case "host":
+	case "Host":
 		h.hosts++
 		if !httpguts.ValidHostHeader(value) {
 			return evidence.Refuse("host_ambiguous", "the Host %.100q is no host", value)
 		}
-	case "content-length":
+	case "Content-Length":
 		h.lengths++
 		h.length, err = decimal(value)
 		return err
-	case "transfer-encoding":
+	case "Transfer-Encoding":
 		h.codings++
 		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
 			return evidence.Refuse("framing_ambiguous", "the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
 		}
-	case "trailer":
+	case "Trailer":
 		for key := range strings.SplitSeq(value, ",") {
 			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
 			case "Transfer-Encoding", "Trailer", "Content-Length":
 				return evidence.Refuse("header_refused", "the request announces the trailer %.40q, which says where its body ends", key)
 			}
 		}
-	case "expect":
+	case "Expect":
 		if !strings.EqualFold(value, "100-continue") {
 			return evidence.Refuse("expectation_refused", "the request expects %.40q; only 100-continue can be met", value)
 		}
@@ -291,32 +258,6 @@ func (c *strictConn) endHead() (follows int64, whole bool, err error) {
 	}
 	c.part = partRequest
 	return h.length, true, nil
-}
-
-// decimal reads a Content-Length in its one spelling.
-func decimal(s string) (n int64, err error) {
-	valid := s != "" && len(s) <= 18 && (s[0] != '0' || s == "0")
-	for _, d := range []byte(s) {
-		valid = valid && d >= '0' && d <= '9'
-		n = n*10 + int64(d-'0')
-	}
-	if !valid {
-		return 0, evidence.Refuse("framing_ambiguous", "the Content-Length %.40q is no number in its usual form", s)
-	}
-	return n, nil
-}
-
-// chunkSize reads the line before a chunk. Extensions have no meaning that anyone agreed on, and are where readers differ.
-func chunkSize(line string) (n int64, err error) {
-	valid := line != "" && len(line) <= 15
-	for _, d := range []byte(line) {
-		valid = valid && isHex(d)
-		n = n<<4 | int64(unhex(d))
-	}
-	if !valid {
-		return 0, evidence.Refuse("chunk_malformed", "the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
-	}
-	return n, nil
 }
 
 // refusedMethod is the method of the request that takes the place of a refused one: no client can send it.
