@@ -473,11 +473,16 @@ func TestClientURLs(t *testing.T) {
 		"api.example": {}, "https://": {}, "https://:443/": {}, "://": {}, "": {},
 	} {
 		for loopback, want := range map[bool]bool{false: want.plainly, true: want.loopback} {
-			_, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: raw, HTTP: http.DefaultClient, Loopback: loopback})
-			if (err == nil) != want {
-				t.Errorf("%q, loopback %t: %v", raw, loopback, err)
+			for _, o := range []gate.ClientOptions{{ChallengeURL: "https://api.example/c", VerifyURL: raw}, {ChallengeURL: raw, VerifyURL: "https://api.example/v"}} {
+				o.HTTP, o.Loopback = http.DefaultClient, loopback
+				if _, err := gate.NewClient(o); (err == nil) != want {
+					t.Errorf("%+v: %v", o, err)
+				}
 			}
 		}
+	}
+	if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: "https://api.example/v"}); err == nil {
+		t.Error("a client was made without an HTTP client")
 	}
 }
 
