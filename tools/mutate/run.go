@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -100,7 +101,7 @@ type verdict int
 const (
 	survived verdict = iota
 	killed
-	late // not seen to be killed: it may loop, or the machine was too slow
+	late // not seen to be killed: it may loop, or the machine was too slow or could not run it
 	broken
 )
 
@@ -218,11 +219,14 @@ func (t *trial) try(ctx context.Context, binary, tests string, number int) verdi
 	cmd.Dir = t.dir
 	cmd.Env = append(os.Environ(), environment+"="+strconv.Itoa(number))
 	out, err := cmd.Output()
+	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return late
 	case err == nil:
 		return survived
+	case !errors.As(err, &exit) || !exit.Exited(): // nothing ran, or a signal has ended it
+		return late
 	}
 	if name := failed.FindSubmatch(out); name != nil {
 		t.mu.Lock()
