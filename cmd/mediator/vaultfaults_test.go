@@ -52,10 +52,10 @@ func vaultFaults() []fault {
 		return f
 	}
 	clock := func(name string, wrong time.Duration) fault { // with tokens that have to be renewed, and got anew, meanwhile
-		return fault{name: name, harmless: 3 * time.Second,
+		return fault{name: name, harmless: 5 * time.Second,
 			strike: func(t *testing.T, v *vaultRig, _ func() bool) {
 				v.proxy.Set(t, vaulttest.Fault{Clock: wrong})
-				v.tokenLifetime(t, "1s", "2s")
+				v.tokenLifetime(t, "2s", "4s")
 				v.revokeTokens(t)
 			},
 			mend: func(t *testing.T, v *vaultRig) {
