@@ -111,13 +111,25 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
-		found := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`).FindSubmatch(log)
-		if err != nil || found == nil {
-			t.Fatalf("a sidecar does not say where it listens: %v", err)
-		}
-		r.listen = string(found[1])
+		r.listen = r.port(ctx, t)
 	}
+}
+
+// port reads from the log of a sidecar where its proxy listens.
+func (r *replica) port(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	says := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`)
+	for ctx.Err() == nil { // it is ready a moment before it says so
+		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := says.FindSubmatch(log); found != nil {
+			return string(found[1])
+		}
+	}
+	t.Fatal("a sidecar does not say where it listens")
+	return ""
 }
 
 // agent opens a session for a new event at a replica.
