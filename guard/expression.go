@@ -151,6 +151,12 @@ func foreignSource() statement {
 	}}
 }
 
+// withOptions matches a header of IPv4 that is longer than its fixed part.
+func withOptions() statement {
+	return statement{"ip hdrlength != 5", append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 0, 1),
+		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{0x0f}, Xor: []byte{0}}, compare(expr.CmpOpNeq, []byte{5}))}
+}
+
 // reply matches answers in a connection that somebody else began.
 func reply() statement {
 	return statement{"ct direction reply", []expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyDIRECTION}, compare(expr.CmpOpEq, []byte{1})}}

@@ -74,6 +74,7 @@ func (o *Options) check() error {
 // The counters. Each names one way that was refused; Count returns them.
 const (
 	CountSpoofed  = "refused_spoofed"  // a source address that is not this machine's
+	CountOptions  = "refused_options"  // IPv4 with options, such as a source route
 	CountIPv6     = "refused_ipv6"     // anything over IPv6
 	CountAdmin    = "refused_admin"    // the mediator's own ports on loopback
 	CountLoopback = "refused_loopback" // other ports on loopback
@@ -92,7 +93,7 @@ const (
 
 // counters are those of the first table, in the order in which they are shown.
 var counters = []string{
-	CountSpoofed, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP, CountICMP, CountProtocol,
+	CountSpoofed, CountOptions, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP, CountICMP, CountProtocol,
 	CountKernel, CountForward, CountInbound, CountProbe,
 }
 

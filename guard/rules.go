@@ -68,6 +68,8 @@ func (o *Options) others() chain {
 	add := func(r ...rule) { c.rules = append(c.rules, r...) }
 	// An answer to a forged source would leave in the mediator's name, or the kernel's.
 	add(rule{foreignSource(), count(CountSpoofed), drop()})
+	// A source route would lead what goes to a resolver on to somebody else (RFC 7126).
+	add(rule{withOptions(), count(CountOptions), drop()})
 	for _, p := range o.Admin {
 		add(rule{toLoopback4(), tcpPort(p), count(CountAdmin), reset()}, rule{toLoopback6(), tcpPort(p), count(CountAdmin), reset()})
 	}

