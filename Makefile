@@ -5,7 +5,7 @@ BIN   := bin/mediator
 
 PACKAGES ?= evidence gate policy challenge
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate bench bench-go docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate bench bench-go release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,8 +51,11 @@ bench: build ## measure the mediator beside its peers: bench/RESULTS.md
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
+release: ## static binaries, their bills of materials and checksums: dist/
+	@./scripts/release.sh
+
 docs: ## write the pages that are made from the source
 	$(GO) test ./cmd/mediator ./policy ./problem -run 'TestDocs' -update
 
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist
