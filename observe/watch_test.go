@@ -43,7 +43,7 @@ func launch(user string, args []string) int {
 		return 1
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
 	if err := cmd.Run(); err != nil {
 		return 1
@@ -246,16 +246,31 @@ func terminal(t *testing.T) *os.File {
 }
 
 // TestStartOfARun looks at a launcher's child that is yet to become the agent: it has the launcher's terminal until it has a session of its own,
-// and the launcher's user until it executes the agent. It is neither tainted by the one nor out of sight for the other.
+// and the launcher's user until it executes the agent. It is neither tainted by the one nor out of sight for the other. What only resembles
+// it is looked at.
 func TestStartOfARun(t *testing.T) {
-	for name, step := range map[string]string{"in the launcher's session": "pass", "in a session of its own": "os.setsid()"} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		child  string // what the launcher's child does, in Python
+		found  []string
+		unseen []string
+	}{
+		{"in the launcher's session", "stay()", nil, nil},
+		{"in a session of its own", "os.setsid(); stay()", nil, nil},
+		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])", []string{observe.Terminal}, []string{observe.Stranger}},
+		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{observe.Terminal}, []string{observe.Stranger}},
+		{"a child of the child in a session of its own", "os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil, []string{observe.Stranger}},
+		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()", []string{observe.Terminal}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			fork := `exec python3 -c "
 import os, time
-if os.fork() == 0:
-    ` + step + `
-    print(os.getppid(), flush=True)
+launcher = os.getpid()
+def stay():
+    print(launcher, flush=True)
     time.sleep(1000)
+if os.fork() == 0:
+    ` + tt.child + `
 os.wait()" </dev/null`
 			_, said := start(t, nil, "script", "-qc", fork, "/dev/null")
 			launcher, err := strconv.Atoi(said)
@@ -264,15 +279,37 @@ os.wait()" </dev/null`
 			}
 			run := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
 			report, err := run.Look(t.Context())
-			if err != nil || len(report.Found) > 0 {
+			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
 				t.Errorf("%+v, %v", report, err)
 			}
 			for _, kind := range all {
-				if !report.Saw(kind) {
+				if report.Saw(kind) == slices.Contains(tt.unseen, kind) {
 					t.Errorf("%s: %+v", kind, report)
 				}
 			}
 		})
+	}
+}
+
+// TestShortLives looks while parents end, whose children are no strangers for that.
+func TestShortLives(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000")
+	run := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	for range 20 {
+		if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 || !report.Saw(observe.Stranger) {
+			t.Fatalf("%+v, %v", report, err)
+		}
+	}
+}
+
+// TestLookThatNobodyWaitsFor ends when its context does: the caller must not take what it has not seen for nothing.
+func TestLookThatNobodyWaitsFor(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	run := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := run.Look(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -296,22 +333,28 @@ func TestFindingsStay(t *testing.T) {
 
 func ignore(error) error { return nil }
 
-// TestLauncherEnds before its session, or after it.
+// TestLauncherEnds before its session, whether anybody has asked for its exit status or not, or after it.
 func TestLauncherEnds(t *testing.T) {
-	for _, over := range []bool{false, true} {
+	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
 		launcher, _ := launched(t, nil, "sh", "-c", waits)
 		w := observe.NewWatch(nil, func(*observe.Run, observe.Finding) {})
 		run := w.Begin("evt_1", launcher.Process.Pid, 0)
-		if over {
+		other := w.Begin("evt_2", os.Getpid(), 0)
+		if tt.over {
 			run.End()
 		}
-		if err := errors.Join(launcher.Process.Kill(), ignore(launcher.Wait())); err != nil {
+		if err := launcher.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if tt.waited {
+			_ = launcher.Wait()
+		} else if err := unix.Waitid(unix.P_PID, launcher.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
 			report, err := run.Look(t.Context())
-			if err != nil || report.Has(observe.Launcher) == over || len(report.Found) > 1 {
-				t.Errorf("over %t: %+v, %v", over, report, err)
+			if err != nil || report.Has(observe.Launcher) == tt.over || len(report.Found) > 1 || other.Report().Has(observe.Launcher) {
+				t.Errorf("%+v: %+v, %v", tt, report, err)
 			}
 		}
 	}
