@@ -23,7 +23,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 	@./scripts/setup.sh
 
 test: setup build ## run all tests, with the race detector
-	$(GO) test -race -shuffle=on -timeout=15m ./...
+	$(GO) test -race -shuffle=on -timeout=25m ./...
 
 check: fmt vet lint vuln test ## all that CI runs
 
