@@ -177,10 +177,11 @@ egress:
     match: {url: "https://HOST/**", methods: [GET]}
 upstreams:
   - {host: "HOST", address: 127.0.0.1, networks: [127.0.0.0/8], ca: ../ca.pem}
+limits: {session: {perSecond: 1000000}, host: {perSecond: 1000000}}
 `
 
-// startMediator starts the three processes as mediator dev has them, on configuration that differs from the embedded default in addresses and
-// rules alone, and opens a session whose event pays for every post of the run.
+// startMediator starts the three processes as mediator dev has them, on configuration that differs from the embedded default in addresses,
+// rules and rates alone, and opens a session whose event pays for every post of the run.
 func (b *stand) startMediator(ctx context.Context, name, custody string) (target, error) {
 	dir := filepath.Join(b.dir, name)
 	listen, err := freeAddress()

@@ -39,7 +39,7 @@ type Details struct {
 const internal = "internal"
 
 // From makes the document for err. The table gives status, title and remedy for a code; an error without a code, or with one
-// that the table does not know, becomes "internal" and tells nothing of itself.
+// that the table does not know, becomes "internal" and tells nothing of itself. An error that knows when to try again says so by RetryAfter, in seconds.
 func From(err error) Details {
 	var coded interface {
 		error
@@ -47,7 +47,12 @@ func From(err error) Details {
 	}
 	if errors.As(err, &coded) {
 		if c, ok := table[coded.Code()]; ok {
-			return c.details(coded.Error())
+			d := c.details(coded.Error())
+			var later interface{ RetryAfter() int }
+			if errors.As(err, &later) {
+				d.RetryAfter = later.RetryAfter()
+			}
+			return d
 		}
 	}
 	c := table[internal]

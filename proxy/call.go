@@ -32,6 +32,10 @@ type call struct {
 	answered bool
 	// finished is set once the record is left, so that there is never a second.
 	finished bool
+	// entered is set while the call counts as in flight.
+	entered bool
+	// permit is the call's leave to reach its host.
+	permit permit
 
 	now  func() time.Time
 	last time.Time

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"container/list"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,9 +30,8 @@ type leaves struct {
 
 	minting singleflight.Group // by host: a burst of connections to one host waits for one certificate
 
-	mu     sync.Mutex               // guards both below
-	byHost map[string]*list.Element // of *leaf
-	recent *list.List               // most recently used first, at most leafCapacity
+	mu     sync.Mutex // guards byHost
+	byHost *lru[*leaf]
 }
 
 type leaf struct {
@@ -43,7 +41,7 @@ type leaf struct {
 }
 
 func newLeaves(ca *CA, lifetime time.Duration, now func() time.Time) *leaves {
-	return &leaves{ca: ca, lifetime: lifetime, now: now, byHost: make(map[string]*list.Element), recent: list.New()}
+	return &leaves{ca: ca, lifetime: lifetime, now: now, byHost: newLRU[*leaf](leafCapacity)}
 }
 
 // certificate returns a certificate for host, a normalised name or IP address, that is valid for a while yet.
@@ -71,25 +69,17 @@ func (l *leaves) certificate(host string) (*tls.Certificate, error) {
 func (l *leaves) cached(host string) *tls.Certificate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, ok := l.byHost[host]
-	if !ok || !l.now().Before(e.Value.(*leaf).renewAt) {
+	kept, ok := l.byHost.get(host)
+	if !ok || !l.now().Before(kept.renewAt) {
 		return nil
 	}
-	l.recent.MoveToFront(e)
-	return e.Value.(*leaf).cert
+	return kept.cert
 }
 
 func (l *leaves) keep(c *leaf) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if old, ok := l.byHost[c.host]; ok {
-		l.recent.Remove(old)
-	}
-	l.byHost[c.host] = l.recent.PushFront(c)
-	for l.recent.Len() > leafCapacity {
-		oldest := l.recent.Remove(l.recent.Back()).(*leaf)
-		delete(l.byHost, oldest.host)
-	}
+	l.byHost.put(c.host, c)
 }
 
 // mint makes a certificate that lives no longer than the CA and is due for renewal after three quarters of its life.

@@ -77,8 +77,8 @@ func TestLeafCacheIsBounded(t *testing.T) {
 	}
 	l.keep(kept(leafCapacity))
 	l.keep(kept(leafCapacity)) // the same host once more takes no second place
-	if len(l.byHost) != leafCapacity || l.recent.Len() != leafCapacity {
-		t.Errorf("%d hosts, %d in the list, want %d", len(l.byHost), l.recent.Len(), leafCapacity)
+	if l.byHost.len() != leafCapacity || len(l.byHost.byKey) != leafCapacity {
+		t.Errorf("%d hosts in the list, %d in the map, want %d", l.byHost.len(), len(l.byHost.byKey), leafCapacity)
 	}
 	if l.cached("h0.example") == nil || l.cached("h1.example") != nil {
 		t.Error("the one to go was not the least recently used")

@@ -41,6 +41,7 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	c.step("upstream")
 	if err != nil {
 		err = classifyError(cmp.Or(body.failed(), err))
+		c.permit.settle(0, err)
 		switch {
 		case connected.Load():
 			c.post.State = ledger.StateIndeterminate
@@ -50,6 +51,7 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 		return err
 	}
 	defer resp.Body.Close()
+	c.permit.settle(resp.StatusCode, nil)
 	credential.answered(resp.StatusCode)
 	c.post.State, c.post.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	c.post.BytesIn, err = relayResponse(w, resp)

@@ -85,7 +85,7 @@ type Timeouts struct {
 	Forward time.Duration // the whole forward of a post, until the response headers; default 60 s
 }
 
-// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Standing and SpoolDir is required.
+// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *Sessions
@@ -112,6 +112,7 @@ type PipelineOptions struct {
 	CAPEM    []byte
 	SpoolDir string
 	Timeouts Timeouts
+	Load     Load
 	Metrics  *Metrics
 	Log      *zap.Logger
 	Now      func() time.Time
@@ -119,7 +120,10 @@ type PipelineOptions struct {
 
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it leaves
 // exactly one record.
-type Pipeline struct{ o PipelineOptions }
+type Pipeline struct {
+	o    PipelineOptions
+	load *load
+}
 
 // NewPipeline checks o and makes the choke point.
 func NewPipeline(o PipelineOptions) (*Pipeline, error) {
@@ -136,12 +140,16 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if o.Timeouts.Forward == 0 {
 		o.Timeouts.Forward = time.Minute
 	}
-	return &Pipeline{o: o}, nil
+	if err := o.Load.Check(); err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	return &Pipeline{o: o, load: newLoad(o.Load, o.Log, o.Now)}, nil
 }
 
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := p.newCall(r)
+	defer p.load.leave(c)
 	defer func() {
 		if v := recover(); v != nil {
 			p.recovered(c, w, v)
@@ -190,10 +198,16 @@ func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error
 		return errors.New("proxy: a request reached the pipeline without a route")
 	}
 	c.route(route, r)
+	if err := p.load.enter(c); err != nil {
+		if r.ProtoMajor == 1 && r.ContentLength != 0 {
+			w.Header().Set("Connection", "close") // so that the answer does not wait for the body
+		}
+		return err
+	}
 	if route.Target.Host == InternalHost {
 		return p.serveInternal(c, w, r)
 	}
-	session, err := p.session(c, route) // 1
+	session, err := p.session(c, route.ProxyAuthorization) // 1
 	if err != nil {
 		return err
 	}
@@ -211,21 +225,25 @@ func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
+	if c.permit, err = p.load.host(route.Target); err != nil {
+		return err
+	}
+	defer c.permit.settle(0, nil) // where nothing else has come of it
 	if rule.egress != nil {
 		return p.egress(c, w, r, session, route.Target, rule.egress)
 	}
 	return p.post(c, w, r, session, route.Target, rule.action)
 }
 
-// session is step 1. A tunnel's session is looked up again for each call: it may have ended since.
-func (p *Pipeline) session(c *call, route Route) (*Session, error) {
+// session is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.
+func (p *Pipeline) session(c *call, proxyAuthorization string) (*Session, error) {
 	defer c.step("session")
-	session, err := p.o.Sessions.Find(route.ProxyAuthorization)
+	session, err := p.o.Sessions.Find(proxyAuthorization)
 	if err != nil {
 		return nil, err
 	}
 	c.post.Session, c.post.Event = session.ID, session.Event.ID
-	return session, nil
+	return session, p.load.session(session)
 }
 
 // Connect decides a CONNECT before a tunnel is made: it must belong to a session and go where some rule could allow a call.
@@ -256,11 +274,9 @@ func (p *Pipeline) connect(c *call, r *http.Request, t Target) error {
 	if t.Host == InternalHost {
 		return nil
 	}
-	session, err := p.o.Sessions.Find(r.Header.Get("Proxy-Authorization"))
-	if err != nil {
+	if _, err := p.session(c, r.Header.Get("Proxy-Authorization")); err != nil {
 		return err
 	}
-	c.post.Session, c.post.Event = session.ID, session.Event.ID
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
 		return evidence.Refuse("egress_denied", "no rule allows any call to %s", t.Authority())
 	}

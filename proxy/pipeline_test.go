@@ -218,19 +218,9 @@ func newIssuer[C any](t testing.TB, registry *custody.Memory, certificates *[]st
 	return i
 }
 
-func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
+// newRoles makes roles that sign with real keys, and the options of a choke point that works with them. It lacks rules and a transport.
+func newRoles(t testing.TB, sessions *Sessions, record *memoryRecord) (*fakeRoles, PipelineOptions) {
 	t.Helper()
-	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
-	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var raw []byte
-		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself
-			raw, _ = io.ReadAll(r.Body)
-		}
-		p.mu.Lock()
-		p.sent, p.body = append(p.sent, r), append(p.body, string(raw))
-		p.mu.Unlock()
-		answer(w, r)
-	}))
 	registry, err := custody.NewMemory("registry")
 	must(t, err)
 	var certs []string
@@ -238,7 +228,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	must(t, err)
 	challenges, err := challenge.NewIssuer(secret, challenge.Options{Issuer: "gate", Audience: "gate", Now: time.Now})
 	must(t, err)
-	p.roles = &fakeRoles{
+	roles := &fakeRoles{
 		fail: make(map[string]error), challenges: challenges,
 		origin:   newIssuer(t, registry, &certs, evidence.TriggerOriginProofKind, "origin"),
 		receipt:  newIssuer(t, registry, &certs, evidence.TriggerReceiptKind, "receipt"),
@@ -254,11 +244,34 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now})
 	must(t, err)
-	credential, err := NewCredential("Authorization", "Bearer ", fixed(secretToken))
-	must(t, err)
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	must(t, err)
+	return roles, PipelineOptions{
+		Sessions: sessions, Triggers: roles, Control: roles, Record: record, Verifier: verifier,
+		Strict:                &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")}, Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"), Grant: expected("grant"), Runtime: policy.RuntimeExpected{PolicyHash: evidence.HashBytes(nil)}},
+		Deployment:            func() error { return roles.fail["deployment"] },
+		DeploymentCertificate: func() string { return "deployment" }, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
+		RuntimeID: "worker-1", EnvironmentHash: evidence.HashBytes(nil), CAPEM: []byte("CA"), SpoolDir: t.TempDir(), Metrics: metrics, Log: zap.NewNop(), Now: time.Now,
+	}
+}
 
+func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
+	t.Helper()
+	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
+	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var raw []byte
+		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself
+			raw, _ = io.ReadAll(r.Body)
+		}
+		p.mu.Lock()
+		p.sent, p.body = append(p.sent, r), append(p.body, string(raw))
+		p.mu.Unlock()
+		answer(w, r)
+	}))
+	roles, o := newRoles(t, p.sessions, p.record)
+	p.roles = roles
+	credential, err := NewCredential("Authorization", "Bearer ", fixed(secretToken))
+	must(t, err)
 	base := "https://" + at(0, p.upstream)
 	p.base = base
 	match := func(method, path string) Match {
@@ -272,13 +285,6 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	actions := []Action{action("posts", "/posts"), action("solve", "/solve"), action("query", "/query"), action("raw", "/raw")}
 	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, ContentRaw, 4<<20
 	egress := []Egress{{Name: "reads", Match: match("GET", "/**")}, {Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
-	o := PipelineOptions{
-		Sessions: p.sessions, Triggers: p.roles, Control: p.roles, Record: p.record, Verifier: verifier,
-		Strict:                &policy.Strict{Origin: policy.OriginExpected{Expected: expected("origin")}, Receipt: policy.ReceiptExpected{Expected: expected("receipt")}, Decision: expected("decision"), Grant: expected("grant"), Runtime: policy.RuntimeExpected{PolicyHash: evidence.HashBytes(nil)}},
-		Deployment:            func() error { return p.roles.fail["deployment"] },
-		DeploymentCertificate: func() string { return "deployment" }, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
-		RuntimeID: "worker-1", EnvironmentHash: evidence.HashBytes(nil), CAPEM: []byte("CA"), SpoolDir: t.TempDir(), Metrics: metrics, Log: zap.NewNop(), Now: time.Now,
-	}
 	p.rig = newRig(t, func(po *Options) {
 		if change != nil {
 			change(&o, actions)

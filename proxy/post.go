@@ -384,10 +384,13 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 		if connected.Load() {
 			t.post.State = ledger.StateIndeterminate
 		}
-		return classifyError(err)
+		err = classifyError(err)
+		t.permit.settle(0, err)
+		return err
 	}
 	failpoint.Reach("answered")
 	defer resp.Body.Close()
+	t.permit.settle(resp.StatusCode, nil)
 	t.post.State, t.post.Status, t.answered = ledger.StateForwarded, resp.StatusCode, true
 	t.credential.answered(resp.StatusCode)
 	w.Header().Set("ActionProof-Post", t.post.ID)

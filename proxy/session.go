@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/trigger"
@@ -27,8 +29,9 @@ type Session struct {
 
 	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
 
-	mu         sync.Mutex // guards transcript
-	transcript string     // hash chain over the calls so far, see Note
+	mu         sync.Mutex    // guards all below
+	transcript string        // hash chain over the calls so far, see Note
+	bucket     *rate.Limiter // see bucketOf
 }
 
 // Note appends one call to the session's transcript: a hash chain, so that a receipt can name all that went before it.
@@ -43,6 +46,17 @@ func (s *Session) Transcript() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.transcript
+}
+
+// bucketOf returns the session's own bucket of the rate, full at its first call. It goes with the session, so there are no more of them
+// than sessions.
+func (s *Session) bucketOf(r Rate) *rate.Limiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bucket == nil {
+		s.bucket = r.bucket()
+	}
+	return s.bucket
 }
 
 // Sessions holds the sessions that are open. They live in memory alone: after a restart every agent has to be started again,

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/proxy"
 )
 
 // The three configuration files. Each is decoded strictly: an unknown key, a duplicate key or a second document is an error with
@@ -64,6 +66,8 @@ type serveConfig struct {
 	Upstreams []upstreamConfig `yaml:"upstreams"`
 	// Timeouts bound the waits of a call.
 	Timeouts timeoutConfig `yaml:"timeouts"`
+	// Limits bound what the sidecar takes on. A call over one is refused before anything of it is sent or used up, with Retry-After.
+	Limits limitsConfig `yaml:"limits"`
 	// Log configures the log on standard error.
 	Log logConfig `yaml:"log"`
 }
@@ -396,6 +400,44 @@ type timeoutConfig struct {
 	ResponseHeader duration `yaml:"responseHeader"`
 	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
 	Shutdown duration `yaml:"shutdown"`
+}
+
+// limitsConfig bounds what the sidecar takes on.
+type limitsConfig struct {
+	// Calls is how many calls may be in flight, with those that wait for an upstream or for the next event; further ones are refused at
+	// once as overloaded. Default 1024.
+	Calls int `yaml:"calls"`
+	// Session bounds the calls and CONNECTs of each session (rate_limited). Default 1000 per second.
+	Session rateConfig `yaml:"session"`
+	// Host bounds the calls to each host and port, of all sessions together (rate_limited). Default 2000 per second.
+	Host rateConfig `yaml:"host"`
+	// Breaker leaves a host and port alone while it fails (upstream_suspended). A failure is a call that gets no answer, because the name,
+	// the connection, TLS or the answer failed or took too long, or the status 502, 503 or 504. Any other status is none, nor is what the
+	// agent or the mediator ends.
+	Breaker breakerConfig `yaml:"breaker"`
+}
+
+// rateConfig is a rate of calls.
+type rateConfig struct {
+	// PerSecond is the rate, from 0.001 to 1000000.
+	PerSecond float64 `yaml:"perSecond"`
+	// Burst is how many calls may come at once after a silence. Default: as many as two seconds bring, at least 1.
+	Burst int `yaml:"burst"`
+}
+
+// breakerConfig says when a host is left alone.
+type breakerConfig struct {
+	// Failures is how many failures in a row suspend the calls to a host. Default 10.
+	Failures int `yaml:"failures"`
+	// Pause is how long; then one call may try it, and the others follow once it is answered. Default 15s.
+	Pause duration `yaml:"pause"`
+}
+
+func (c limitsConfig) load() proxy.Load {
+	return proxy.Load{
+		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
+		Breaker: proxy.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)},
+	}
 }
 
 // logConfig configures the log.

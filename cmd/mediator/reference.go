@@ -159,6 +159,8 @@ func schema(t reflect.Type, options map[string][]optionDoc) map[string]any {
 		return map[string]any{"type": "string"}
 	case t.Kind() == reflect.Bool:
 		return map[string]any{"type": "boolean"}
+	case t.Kind() == reflect.Float64:
+		return map[string]any{"type": "number"}
 	case t.Kind() == reflect.Struct:
 		properties := make(map[string]any)
 		for _, f := range flatFields(t) {

@@ -107,6 +107,9 @@ func loadSidecar(path string) (*sidecar, error) {
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
 	c.checkTransparent(&f)
 	c.checkGuard(&f)
+	if err := c.Limits.load().Check(); err != nil {
+		f.add("limits", "%v", err)
+	}
 	c.Custody.check(&f)
 	c.Keys.Runtime.check("keys.runtime", &f)
 	c.Keys.Session.check("keys.session", &f)
@@ -395,6 +398,7 @@ func (s *sidecar) run(ctx context.Context) error {
 			Prove: prove, Transport: transport, Destination: s.destination(transport), RuntimeID: c.Runtime, EnvironmentHash: s.environmentHash,
 			Standing: c.Session.Standing, CAPEM: ca.CertificatePEM(), SpoolDir: s.file(c.State),
 			Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
+			Load:     c.Limits.load(),
 			Metrics:  metrics, Log: s.log, Now: time.Now,
 		})
 		if err != nil {

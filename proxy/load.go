@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Load bounds what the choke point takes on. What is left zero has its default. The defaults are generous: they are there for agents that
+// run wild and for upstreams that are gone, and shape no traffic. Whatever is refused here was not sent and has used nothing up.
+type Load struct {
+	Calls   int     // in flight at once; further ones are refused at once (overloaded); 1024 if 0
+	Session Rate    // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
+	Host    Rate    // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
+	Breaker Breaker // of each host and port (upstream_suspended)
+}
+
+// Rate is that of a token bucket.
+type Rate struct {
+	PerSecond float64
+	Burst     int // how many may come at once; as many as two seconds bring, but one at least, if 0
+}
+
+// Breaker says when a host is left alone.
+type Breaker struct {
+	Failures int           // of the upstream, in a row, that suspend calls to it; 10 if 0
+	Pause    time.Duration // until one call at a time may try it again; 15 s if 0
+}
+
+// Check says what makes no sense.
+func (l Load) Check() error {
+	if l.Calls < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 {
+		return errors.New("a limit is negative")
+	}
+	for _, r := range []Rate{l.Session, l.Host} {
+		if r.PerSecond != 0 && !(r.PerSecond >= minRate && r.PerSecond <= maxRate) { // which no NaN is
+			return errors.New("a rate is not between 0.001 and 1000000 per second")
+		}
+	}
+	return nil
+}
+
+const minRate, maxRate = 0.001, 1e6
+
+func (l *Load) setDefaults() {
+	l.Calls = orDefault(l.Calls, 1024)
+	l.Session.setDefaults(1000)
+	l.Host.setDefaults(2000)
+	l.Breaker.Failures = orDefault(l.Breaker.Failures, 10)
+	l.Breaker.Pause = orDefault(l.Breaker.Pause, 15*time.Second)
+}
+
+func (r *Rate) setDefaults(perSecond float64) {
+	r.PerSecond = orDefault(r.PerSecond, perSecond)
+	r.Burst = orDefault(r.Burst, max(1, int(2*r.PerSecond)))
+}
+
+func (r Rate) bucket() *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
+
+// take takes one token from a bucket of this rate, or refuses in the name of who.
+func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
+	if bucket.AllowN(now, 1) {
+		return nil
+	}
+	// Not a reservation that is cancelled: where several are made at once, that loses tokens.
+	missing := 1 - bucket.TokensAt(now)
+	return later{evidence.Refuse("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond), seconds(missing / r.PerSecond)}
+}
+
+// later is a refusal that knows when trying again can help.
+type later struct {
+	*evidence.Refusal
+	after int
+}
+
+// RetryAfter returns seconds, for package problem.
+func (l later) RetryAfter() int { return l.after }
+
+// seconds rounds up to what Retry-After can say, at least 1.
+func seconds(s float64) int { return max(1, int(math.Ceil(s))) }
+
+// hostCapacity bounds the hosts that are remembered. Rules can allow any number of subdomains; the session's rate bounds how fast an agent
+// can make a host be forgotten.
+const hostCapacity = 1024
+
+// load holds what is in flight, and what is known of each host.
+type load struct {
+	Load
+	calls *semaphore.Weighted
+	log   *zap.Logger
+	now   func() time.Time
+
+	mu    sync.Mutex // guards hosts
+	hosts *lru[*host]
+}
+
+func newLoad(l Load, log *zap.Logger, now func() time.Time) *load {
+	l.setDefaults()
+	return &load{Load: l, calls: semaphore.NewWeighted(int64(l.Calls)), log: log, now: now, hosts: newLRU[*host](hostCapacity)}
+}
+
+// enter counts a call as in flight, until leave. It never waits.
+func (l *load) enter(c *call) error {
+	if !l.calls.TryAcquire(1) {
+		return evidence.Refuse("overloaded", "the mediator has %d calls in flight already; nothing was sent", l.Calls)
+	}
+	c.entered = true
+	return nil
+}
+
+func (l *load) leave(c *call) {
+	if c.entered {
+		l.calls.Release(1)
+	}
+}
+
+// session counts one call of s.
+func (l *load) session(s *Session) error {
+	return l.Session.take(s.bucketOf(l.Session), l.now(), "the session")
+}
+
+// host counts one call to t and asks its breaker for leave.
+func (l *load) host(t Target) (permit, error) {
+	h, now := l.find(t.Address()), l.now()
+	if err := l.Host.take(h.bucket, now, t.Authority()); err != nil {
+		return permit{}, err
+	}
+	return h.allow(t, l.Breaker, now)
+}
+
+func (l *load) find(address string) *host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, ok := l.hosts.get(address)
+	if !ok {
+		h = newHost(address, l.Load, l.log, l.now)
+		l.hosts.put(address, h)
+	}
+	return h
+}
