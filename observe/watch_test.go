@@ -91,12 +91,27 @@ func start(t testing.TB, change func(*exec.Cmd), args ...string) (cmd *exec.Cmd,
 		_ = all.Run()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
+		for bound := time.Now().Add(time.Minute); agentRuns(); { // a process that is ending is a stranger to the next test's run
+			if time.Now().After(bound) {
+				t.Error("the agent's processes do not end")
+				return
+			}
+		}
 	})
 	said, err = bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("%v says nothing: %v (run make setup)", args, err)
 	}
 	return cmd, strings.TrimSpace(said)
+}
+
+// agentRuns reports whether the agent's user has a process that has not ended.
+func agentRuns() bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/status") // a fixed pattern
+	return slices.ContainsFunc(files, func(name string) bool {
+		raw, _ := os.ReadFile(name) // empty for one that has ended
+		return strings.Contains(string(raw), "\nUid:\t"+itoa(int(agent))+"\t") && !strings.Contains(string(raw), "\nState:\tZ")
+	})
 }
 
 // launched starts an agent under a launcher, and returns the launcher.
@@ -153,7 +168,7 @@ func TestWatch(t *testing.T) {
 			return l
 		}, []string{observe.Stdin}},
 		{"with a debugger", func(t *testing.T) *exec.Cmd {
-			l, pid := launched(t, nil, "sh", "-c", waits)
+			l, pid := launched(t, nil, "sh", "-c", "echo $$; sleep 1000; :") // not about to execute another program
 			debug(t, pid)
 			return l
 		}, []string{observe.Debugger}},

@@ -190,7 +190,7 @@ func TestTaintedRun(t *testing.T) {
 			return func() { a.tell(`kill -9 $!; wait; echo ended`); a.hear("ended") }
 		}, "has a controlling terminal", evidence.SessionReceipt{HumanOperatorPresent: true}, operatorControl},
 		{"a debugger", func(t *testing.T, a *obedient) func() {
-			a.tell(`sleep 1000 & echo $!`)
+			a.tell(`sh -c 'echo $$; sleep 1000; :' &`) // a program that is not about to execute another
 			pid := a.hear("")
 			gdb, _ := beside(t, 0, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
 			awaitTracer(t, pid)
