@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -322,6 +323,8 @@ func TestOverload(t *testing.T) {
 func TestOverloadedAnswer(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{})
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) { entered <- struct{}{}; <-release }, func(o *PipelineOptions, _ []Action) { o.Load.Calls = 1 })
+	answer := sync.OnceFunc(func() { close(release) })
+	defer answer() // so that a test that fails ends
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -340,7 +343,7 @@ func TestOverloadedAnswer(t *testing.T) {
 	if rec, _ := p.record.last(); rec.Code != "overloaded" || rec.Path != "/posts" {
 		t.Errorf("got %+v", rec)
 	}
-	close(release)
+	answer()
 	<-done
 }
 
