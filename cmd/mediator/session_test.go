@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,9 +102,33 @@ func beside(t *testing.T, uid int, args ...string) (*exec.Cmd, string) {
 	return cmd, line
 }
 
+// endBeside ends a command with all that it has started, in sessions of their own too, and waits until that is gone.
 func endBeside(cmd *exec.Cmd) {
+	below := descendants(cmd.Process.Pid)
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	for _, pid := range below {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	_ = cmd.Wait()
+	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+		if !slices.ContainsFunc(below, func(pid int) bool { return syscall.Kill(pid, 0) == nil }) {
+			return
+		}
+	}
+}
+
+func descendants(pid int) []int {
+	var all []int
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		raw, _ := os.ReadFile(list)
+		for _, field := range strings.Fields(string(raw)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(append(all, child), descendants(child)...)
+			}
+		}
+	}
+	return all
 }
 
 // receipt returns the last record of a flow post, with what its session receipt claims.
