@@ -213,15 +213,26 @@ func tooOld(e Event) error {
 	return evidence.Refuse("event_expired", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
-// spend takes one post of an action from an event's budget. It is durable when it returns. The statement asks once more for all that
-// can change, so that what the caller knows of the event may be old.
+const (
+	// insertUse asks for all that can change of an event: what the caller knows of it may be old.
+	insertUse = `INSERT INTO uses (event, action, binding)
+		SELECT id, ?2, ?3 FROM events
+		WHERE id = ?1 AND state = 'claimed' AND claimable AND expires > ?5 AND coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
+		ON CONFLICT DO NOTHING`
+	countUse   = `INSERT INTO spent (event, action, posts) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET posts = posts + 1`
+	deleteUse  = `DELETE FROM uses WHERE event = ? AND action = ? AND binding = ?`
+	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
+)
+
+// spend takes one post of an action from an event's budget. It is durable when it returns.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) error {
 	return s.db.Write(ctx, func(tx *sql.Tx) error {
-		n, err := affected(tx.Exec(`INSERT INTO uses (event, action, binding)
-			SELECT id, ?2, ?3 FROM events
-			WHERE id = ?1 AND state = 'claimed' AND claimable AND expires > ?5 AND (SELECT count(*) FROM uses WHERE event = ?1 AND action = ?2) < ?4
-			ON CONFLICT DO NOTHING`, id, action, binding, budget, now.UnixMilli()))
-		if err != nil || n == 1 {
+		n, err := affected(tx.Exec(insertUse, id, action, binding, budget, now.UnixMilli()))
+		if err != nil {
+			return err
+		}
+		if n == 1 {
+			_, err := tx.Exec(countUse, id, action)
 			return err
 		}
 		e, err := one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now)
@@ -238,7 +249,11 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 // giveBack undoes a spend.
 func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 	return s.db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec(`DELETE FROM uses WHERE event = ? AND action = ? AND binding = ?`, id, action, binding)
+		n, err := affected(tx.Exec(deleteUse, id, action, binding))
+		if err != nil || n == 0 {
+			return err
+		}
+		_, err = tx.Exec(uncountUse, id, action)
 		return err
 	})
 }
@@ -291,8 +306,10 @@ func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	for n := int64(1); err == nil && n > 0; {
 		err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 			const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`
-			if _, err = tx.Exec(`DELETE FROM uses WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(), pruneChunk); err != nil {
-				return err
+			for _, table := range []string{"uses", "spent"} {
+				if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(), pruneChunk); err != nil {
+					return err
+				}
 			}
 			n, err = affected(tx.Exec(`DELETE FROM events WHERE seq IN (SELECT seq `+oldest+`)`, before.UnixMilli(), pruneChunk))
 			return err

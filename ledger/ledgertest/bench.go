@@ -25,6 +25,7 @@ func benchmark(b *testing.B, open func(b *testing.B) ledger.Store, do func(l led
 			l := open(b)
 			b.ReportAllocs()
 			b.ResetTimer()
+			defer CPU(b)()
 			var next atomic.Int64
 			var all sync.WaitGroup
 			for range callers {

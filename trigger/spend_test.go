@@ -1,0 +1,82 @@
+package trigger
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/ledgertest"
+)
+
+// BenchmarkSpend is what an event's budget costs a post, also when the event has paid for many before.
+func BenchmarkSpend(b *testing.B) {
+	for _, paid := range []int{0, 100_000} {
+		for _, callers := range []int{1, 16, 64} {
+			b.Run("paid="+strconv.Itoa(paid)+"/callers="+strconv.Itoa(callers), func(b *testing.B) {
+				s, now := paidFor(b, paid)
+				var next atomic.Int64
+				var all sync.WaitGroup
+				b.ReportAllocs()
+				b.ResetTimer()
+				defer ledgertest.CPU(b)()
+				for range callers {
+					all.Go(func() {
+						for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+							if err := s.spend(context.Background(), "evt", "create_post", hashLike(n), 1<<40, now); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+				all.Wait()
+			})
+		}
+	}
+}
+
+// paidFor returns a store with one claimed event that has paid for so many posts.
+func paidFor(b *testing.B, posts int) (store, time.Time) {
+	b.Helper()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	db, err := ledger.OpenDB(context.Background(), filepath.Join(b.TempDir(), "events.db"), migrations)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { db.Close() })
+	err = db.Write(context.Background(), func(tx *sql.Tx) error {
+		_, err := tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event) VALUES ('evt', 's', 'e', 'claimed', 1, ?, '{}')`, now.Add(time.Hour).UnixMilli())
+		return err
+	})
+	for n := 0; n < posts && err == nil; n += 1000 {
+		err = db.Write(context.Background(), func(tx *sql.Tx) (err error) {
+			for i := n; i < n+1000 && err == nil; i++ {
+				_, err = tx.Exec(`INSERT INTO uses (event, action, binding) VALUES ('evt', 'create_post', ?)`, hashLike(int64(-1-i)))
+			}
+			return err
+		})
+	}
+	if err == nil && posts > 0 {
+		err = db.Write(context.Background(), func(tx *sql.Tx) error {
+			_, err := tx.Exec(`INSERT INTO spent (event, action, posts) VALUES ('evt', 'create_post', ?)`, posts)
+			return err
+		})
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return store{db}, now
+}
+
+// hashLike spreads as the hash of a binding does.
+func hashLike(n int64) string {
+	sum := sha256.Sum256(strconv.AppendInt(nil, n, 10))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
