@@ -38,6 +38,7 @@ func TestHostileTasks(t *testing.T) {
 		"text after it":                      {"vm", `{"modulus":10,"program":[],"registers":[1,2,3,4]}x`},
 		"nested deeply":                      {"json", `{"document":` + strings.Repeat("[", 5000)},
 		"route: a node out of range":         {"route", `{"edges":[[0,999999999,1]],"from":0,"to":1}`},
+		"route: from a node out of range on": {"route", `{"edges":[[0,1,1],[999999999,0,1]],"from":0,"to":1}`},
 		"route: a negative node":             {"route", `{"edges":[[0,1,1]],"from":-1,"to":1}`},
 		"route: from a node out of range":    {"route", `{"edges":[[999999999,1,1]],"from":0,"to":1}`},
 		"route: to a negative node":          {"route", `{"edges":[[0,1,1]],"from":0,"to":-1}`},

@@ -686,6 +686,33 @@ func TestDecisionPins(t *testing.T) {
 	}
 }
 
+// TestRuntimeMayBeLeftToTheSessionPolicy leaves the list of runtimes to the session policy: its own still counts, for the chain and for
+// the post.
+func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t, func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil })
+	r := authorizing(t, k)
+	if _, err := k.Gate.Authorize(context.Background(), r); err != nil {
+		t.Error(err)
+	}
+	var used gatetest.Used
+	a, err := k.Gate.Admit(context.Background(), k.Build(t, gatetest.Plan{RuntimeID: "worker-2"}), used.Consume)
+	gatetest.WantCode(t, err, "runtime_not_allowed")
+	if last := a.Checks[len(a.Checks)-1]; last.Name != "agent session receipt" {
+		t.Errorf("another runtime was refused by the check of the %s", last.Name)
+	}
+	c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, r.Capability)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Runtime.RuntimeID = "worker-2"
+	if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind, c); err != nil {
+		t.Fatal(err)
+	}
+	_, err = k.Gate.Authorize(context.Background(), r)
+	gatetest.WantCode(t, err, "capability_runtime_not_allowed")
+}
+
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
@@ -762,42 +789,77 @@ func TestReplayOfOneArtifact(t *testing.T) {
 	}
 }
 
-// TestKeysOutlast holds the expiry of every key against the last moment at which its artifact is accepted.
+// TestKeysOutlast holds the expiry of every key against the last moment at which its artifact is accepted, by a gate that tolerates
+// less, as much and more of a difference between clocks than challenges do.
 func TestKeysOutlast(t *testing.T) {
 	t.Parallel()
-	k := gatetest.New(t)
-	var keys []ledger.Key
-	a, err := k.Gate.Admit(context.Background(), k.Chain(t), func(_ context.Context, admitted []ledger.Key) error {
-		keys = admitted
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	post, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
-		Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token, nil),
-		Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := map[string]time.Duration{"challenge": challenge.DefaultLifetime, challenge.CapabilityKey: k.Strict.CapabilityTTL} // the others: see gatetest
-	for _, key := range append(keys, post.Keys...) {
-		end, ok := ends[key.Kind]
-		if !ok {
-			end = time.Minute
+	for skew, kept := range map[time.Duration]time.Duration{time.Second: evidence.DefaultSkew, evidence.DefaultSkew: evidence.DefaultSkew, 10 * time.Second: 10 * time.Second} {
+		k := gatetest.New(t)
+		v, err := evidence.NewVerifier(k.Trust(t), evidence.VerifierOptions{Now: k.Clock.Now, Skew: skew})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if want := gatetest.Start.Add(end + evidence.DefaultSkew); !key.Expires.Equal(want) {
-			t.Errorf("the %s is kept until %s; it is accepted until %s", key.Kind, key.Expires.UTC(), want)
+		k.Gate = gateWith(t, k, v)
+		var keys []ledger.Key
+		a, err := k.Gate.Admit(context.Background(), k.Chain(t), func(_ context.Context, admitted []ledger.Key) error {
+			keys = admitted
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := len(keys) + len(post.Keys); n != 9 {
-		t.Errorf("%d keys, want 9", n)
+		post, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
+			Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token, nil),
+			Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := map[string]time.Duration{"challenge": challenge.DefaultLifetime, challenge.CapabilityKey: k.Strict.CapabilityTTL} // the others: see gatetest
+		for _, key := range append(keys, post.Keys...) {
+			end, ok := ends[key.Kind]
+			if !ok {
+				end = time.Minute
+			}
+			if want := gatetest.Start.Add(end + kept); !key.Expires.Equal(want) {
+				t.Errorf("skew %s: the %s is kept until %s; it is accepted until %s", skew, key.Kind, key.Expires.UTC(), want)
+			}
+		}
+		if n := len(keys) + len(post.Keys); n != 9 {
+			t.Errorf("%d keys, want 9", n)
+		}
 	}
 }
 
+// gateWith is the kit's gate with another verifier.
+func gateWith(t *testing.T, k *gatetest.Kit, v *evidence.Verifier) *gate.Gate {
+	t.Helper()
+	g, err := gate.New(gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: v, Strict: k.Strict})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestTimesAtTheEdge sets the clock back and forth, to the last second in which a chain is admitted and a post is authorized.
 func TestTimesAtTheEdge(t *testing.T) {
 	t.Parallel()
+	for _, row := range []struct {
+		after time.Duration
+		code  string
+	}{{-2 * time.Second, ""}, {-3 * time.Second, "not_yet_valid"}, {16 * time.Second, ""}, {17 * time.Second, "expired"}} {
+		k := gatetest.New(t)
+		r := authorizing(t, k)
+		k.Clock.Advance(row.after)
+		_, err := k.Gate.Authorize(context.Background(), r)
+		if row.code == "" {
+			if err != nil {
+				t.Errorf("authorized after %s: %v", row.after, err)
+			}
+			continue
+		}
+		gatetest.WantCode(t, err, row.code)
+	}
 	for _, row := range []struct {
 		after time.Duration
 		code  string
@@ -989,6 +1051,11 @@ func TestNew(t *testing.T) {
 	gatetest.WantCode(t, err, "binding_malformed")
 	_, err = k.Gate.Challenge(context.Background(), evidence.Binding{})
 	gatetest.WantCode(t, err, "binding_malformed")
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if ch, err := k.Gate.Challenge(ended, gatetest.Binding()); !errors.Is(err, context.Canceled) || ch.Token != "" {
+		t.Errorf("a caller that has left is given the challenge %q: %v", ch.Token, err)
+	}
 }
 
 func BenchmarkAdmit(b *testing.B) {

@@ -11,19 +11,22 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
+// withoutAuditor is trust that knows no auditor, and so no deployment certificate.
+func withoutAuditor(t *testing.T, k *gatetest.Kit) *evidence.Trust {
+	t.Helper()
+	key := k.Key(t, evidence.PurposeSignerCertificate)
+	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeSignerCertificate}},
+		evidence.Bundle{Certificates: []string{k.Certificates[evidence.PurposeRuntimeAttestation]}}, k.Strict.Signers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trust
+}
+
 // TestDeploymentIsJudgedAgain has the gate admit a chain, so that it remembers the deployment certificate, and then refuse the same
 // certificate once something has changed.
 func TestDeploymentIsJudgedAgain(t *testing.T) {
 	t.Parallel()
-	withoutAuditor := func(t *testing.T, k *gatetest.Kit) {
-		key := k.Key(t, evidence.PurposeSignerCertificate)
-		trust, err := evidence.NewTrust([]evidence.Root{{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeSignerCertificate}},
-			evidence.Bundle{Certificates: []string{k.Certificates[evidence.PurposeRuntimeAttestation]}}, k.Strict.Signers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.Verifier.SetTrust(trust)
-	}
 	after := func(d time.Duration) func(*testing.T, *gatetest.Kit) {
 		return func(_ *testing.T, k *gatetest.Kit) { k.Clock.Advance(d) }
 	}
@@ -31,7 +34,7 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 		name, code string
 		change     func(*testing.T, *gatetest.Kit)
 	}{
-		{"the auditor is no longer pinned", "key_unknown", withoutAuditor},
+		{"the auditor is no longer pinned", "key_unknown", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(withoutAuditor(t, k)) }},
 		{"the certificate has expired", "expired", after(24*time.Hour + 2*time.Second)},
 		{"the clock was set back", "not_yet_valid", after(-3 * time.Second)},
 	} {
@@ -92,5 +95,34 @@ func TestOtherDeployment(t *testing.T) {
 	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest) // a second one for the same manifest
 	if _, err := k.Gate.Admit(context.Background(), r, used.Consume); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTrustReplacedMeanwhile replaces the trust while a certificate is verified: what held under the new one is not remembered for the
+// old one, which is in force again later.
+func TestTrustReplacedMeanwhile(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	before, after := withoutAuditor(t, k), k.Trust(t)
+	var v *evidence.Verifier
+	replace := func() { v.SetTrust(after) }
+	v, err := evidence.NewVerifier(before, evidence.VerifierOptions{Now: func() time.Time {
+		replace() // between the look at the trust and the verification, both of which look at the clock
+		return k.Clock.Now()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gateWith(t, k, v)
+	var used gatetest.Used
+	if _, err := g.Admit(context.Background(), k.Chain(t), used.Consume); err != nil {
+		t.Fatal(err)
+	}
+	replace = func() {}
+	v.SetTrust(before)
+	a, err := g.Admit(context.Background(), k.Chain(t), used.Consume)
+	gatetest.WantCode(t, err, "key_unknown")
+	if len(a.Checks) != 1 {
+		t.Errorf("the certificate is remembered: %+v", a.Checks)
 	}
 }

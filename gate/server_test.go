@@ -214,6 +214,22 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
+// TestMiddlewareWithoutBind refuses whatever comes where nobody says whose request it is and what it does.
+func TestMiddlewareWithoutBind(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, func(_ *api, s *gate.Server, mux *http.ServeMux) {
+		mux.Handle("/unbound", s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a post was made") }), gate.Protect{}))
+	})
+	token := a.earn(t, bound("POST /unbound", gatetest.Content))
+	consumed := a.used.Calls()
+	if status, code := a.do(t, a.request(t, token, "/unbound", gatetest.Content)); status != http.StatusInternalServerError || code != "internal" {
+		t.Errorf("got %d %s", status, code)
+	}
+	if a.used.Calls() != consumed {
+		t.Error("a refused post has consumed something")
+	}
+}
+
 // TestBodyArrives holds what the protected handler reads against what was sent, byte for byte.
 func TestBodyArrives(t *testing.T) {
 	t.Parallel()
@@ -439,7 +455,8 @@ func TestClientDistrusts(t *testing.T) {
 	k := gatetest.New(t)
 	r := k.Chain(t)
 	for _, row := range []struct{ name, answer, code string }{
-		{"no capability", `{}`, "gate_answer"},
+		{"nothing", `{}`, "gate_answer"},
+		{"no capability", `{"capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
 		{"no capability id", `{"capability":"c","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
 		{"another binding", `{"capability":"c","capabilityId":"i","bindingHash":"` + other + `"}`, "gate_answer"},
 		{"no JSON", `<html>`, "gate_unavailable"},
@@ -451,7 +468,7 @@ func TestClientDistrusts(t *testing.T) {
 		}
 		a, err := c.Admit(context.Background(), r)
 		gatetest.WantCode(t, err, row.code)
-		if a.Capability != "" {
+		if a != (gate.Admitted{}) {
 			t.Errorf("%s: there is a capability", row.name)
 		}
 		server.Close()

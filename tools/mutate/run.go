@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,31 +147,31 @@ func roundsOf(ctx context.Context, dir string) ([]string, time.Duration, error) 
 	if err != nil {
 		return nil, 0, fmt.Errorf("the tests of %s fail without any mutant: %w", dir, err)
 	}
-	var took time.Duration
-	tests := make([][]string, len(paces))
+	took := make(map[string]time.Duration) // by test, with all that it runs in parallel; under "" the whole package
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		var e struct {
 			Action, Test string
 			Elapsed      float64
 		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action != "pass" || strings.Contains(e.Test, "/") {
-			continue
-		}
-		elapsed := time.Duration(e.Elapsed * float64(time.Second))
-		if e.Test == "" {
-			took = elapsed
-			continue
-		}
-		pace := slices.IndexFunc(paces, func(p time.Duration) bool { return elapsed <= p })
-		tests[pace] = append(tests[pace], e.Test)
-	}
-	var rounds []string
-	for _, names := range tests {
-		if len(names) > 0 {
-			rounds = append(rounds, "^("+strings.Join(names, "|")+")$")
+		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Action == "pass" {
+			test, _, _ := strings.Cut(e.Test, "/")
+			took[test] += time.Duration(e.Elapsed * float64(time.Second))
 		}
 	}
-	return rounds, took, nil
+	whole := took[""]
+	delete(took, "")
+	rounds := make([][]string, len(paces))
+	for _, test := range slices.Sorted(maps.Keys(took)) {
+		pace := slices.IndexFunc(paces, func(p time.Duration) bool { return took[test] <= p })
+		rounds[pace] = append(rounds[pace], test)
+	}
+	var patterns []string
+	for _, tests := range rounds {
+		if len(tests) > 0 {
+			patterns = append(patterns, "^("+strings.Join(tests, "|")+")$")
+		}
+	}
+	return patterns, whole, nil
 }
 
 // judge runs the tests of a mutant until one fails.
@@ -186,7 +187,9 @@ func (t *trial) judge(ctx context.Context, m mutant) verdict {
 		if err != nil {
 			return broken
 		}
-		if binary, err = t.compile(ctx, dir, files); err != nil {
+		if binary, err = t.compile(ctx, dir, files); ctx.Err() != nil {
+			return late
+		} else if err != nil {
 			return broken
 		}
 	}
