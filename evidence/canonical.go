@@ -3,34 +3,56 @@ package evidence
 import (
 	"bytes"
 	"encoding/json"
-	"sort"
+	"slices"
+	"sync"
 )
 
 // encode writes claims as RFC 8785 canonical JSON. Go writes members in field order and an embedded struct's members where it
 // is embedded, so the top level is sorted afterwards; nested structs declare their fields in sorted order (a test compares
 // every kind with an independent canonicaliser). It refuses the few strings that Go and RFC 8785 escape differently.
 func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	w := writers.Get().(*writer)
+	defer writers.Put(w)
+	w.Reset()
+	if err := w.json.Encode(v); err != nil {
 		return nil, Refuse("claims_malformed", "the claims cannot be written as JSON: %v", err)
 	}
-	raw := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	for _, escape := range [][]byte{[]byte(`\u2028`), []byte(`\u2029`), []byte(`\ufffd`)} {
-		if bytes.Contains(raw, escape) {
-			return nil, Refuse("claims_malformed", "a claim holds a line separator or a character that is not valid UTF-8")
+	raw := bytes.TrimSuffix(w.Bytes(), []byte("\n"))
+	if bytes.Contains(raw, []byte(`\u`)) {
+		for _, escape := range []string{`\u2028`, `\u2029`, `\ufffd`} {
+			if bytes.Contains(raw, []byte(escape)) {
+				return nil, Refuse("claims_malformed", "a claim holds a line separator or a character that is not valid UTF-8")
+			}
 		}
 	}
 	return sortMembers(raw), nil
 }
 
-// sortMembers orders the members of a compact JSON object by name. Names here are ASCII, so byte order is RFC 8785's order.
+// writer is a buffer with an encoder that writes to it, to be used again.
+type writer struct {
+	bytes.Buffer
+	json *json.Encoder
+}
+
+var writers = sync.Pool{New: func() any {
+	w := &writer{}
+	w.json = json.NewEncoder(w)
+	w.json.SetEscapeHTML(false)
+	return w
+}}
+
+// sortMembers returns a copy of a compact JSON object with its members ordered by name. Names here are ASCII, so byte order is RFC 8785's order.
 func sortMembers(raw []byte) []byte {
 	if !bytes.HasPrefix(raw, []byte("{")) {
-		return raw
+		return bytes.Clone(raw)
 	}
-	var members [][]byte
+	var few [32]property // as many as any claims have
+	members, sorted := few[:0], true
+	add := func(text []byte) {
+		m := property{text, text[:skipString(text, 0)-1]}
+		sorted = sorted && (len(members) == 0 || byName(members[len(members)-1], m) < 0)
+		members = append(members, m)
+	}
 	depth, start := 0, 1
 	for i := 1; i < len(raw)-1; {
 		switch raw[i] {
@@ -43,19 +65,28 @@ func sortMembers(raw []byte) []byte {
 			depth--
 		case ',':
 			if depth == 0 {
-				members = append(members, raw[start:i])
+				add(raw[start:i])
 				start = i + 1
 			}
 		}
 		i++
 	}
-	members = append(members, raw[start:len(raw)-1])
-	sort.Slice(members, func(i, j int) bool { return bytes.Compare(name(members[i]), name(members[j])) < 0 })
-	out := make([]byte, 0, len(raw))
-	out = append(out, '{')
-	out = append(out, bytes.Join(members, []byte(","))...)
+	add(raw[start : len(raw)-1])
+	if sorted {
+		return bytes.Clone(raw)
+	}
+	slices.SortFunc(members, byName)
+	out := append(make([]byte, 0, len(raw)), '{')
+	for i, m := range members {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, m.text...)
+	}
 	return append(out, '}')
 }
 
-// name returns the quoted name of a member without its closing quote, so that a name sorts before every longer one.
-func name(member []byte) []byte { return member[:skipString(member, 0)-1] }
+// property is one member of an object. Its name is quoted, without the closing quote, so that a name sorts before every longer one.
+type property struct{ text, name []byte }
+
+func byName(a, b property) int { return bytes.Compare(a.name, b.name) }

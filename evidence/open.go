@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -41,6 +42,8 @@ type VerifierOptions struct {
 	Now func() time.Time
 	// Skew is the clock difference that is tolerated; zero means DefaultSkew.
 	Skew time.Duration
+	// Memory is shared with whoever signs in this process; nil means one of its own.
+	Memory *Memory
 }
 
 // Verifier opens artifacts against the trust that it was given last. It is safe for concurrent use.
@@ -48,6 +51,8 @@ type Verifier struct {
 	trust atomic.Pointer[Trust]
 	now   func() time.Time
 	skew  time.Duration
+
+	memory *Memory
 }
 
 // NewVerifier makes a Verifier. Its clock is required.
@@ -58,7 +63,10 @@ func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 	if o.Skew == 0 {
 		o.Skew = DefaultSkew
 	}
-	v := &Verifier{now: o.Now, skew: o.Skew}
+	if o.Memory == nil {
+		o.Memory = &Memory{}
+	}
+	v := &Verifier{now: o.Now, skew: o.Skew, memory: o.Memory}
 	v.trust.Store(t)
 	return v, nil
 }
@@ -87,15 +95,11 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	if len(want.Secrets) > 0 {
 		return openShared(trust, k, token, want, now, v.skew)
 	}
-	p, cert, err := k.authenticate(trust, token, want.RequirePostQuantum, now, v.skew)
+	a, cert, err := k.authenticate(v, trust, token, want.RequirePostQuantum, now)
 	if err != nil {
 		return zero, err
 	}
-	kid := p.header.Kid
-	c, err := decode(k, p.payload)
-	if err != nil {
-		return zero, err
-	}
+	kid, c := a.kid, a.claims
 	reg := *k.registered(&c)
 	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, now, v.skew); err != nil {
 		return zero, err
@@ -122,35 +126,55 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	return c, nil
 }
 
-// authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and returns the key's custody
-// certificate, or nil where a pinned root signs by itself.
-func (k Kind[C]) authenticate(trust *Trust, token string, requirePostQuantum bool, now time.Time, skew time.Duration) (parsed, *SignerCertificate, error) {
+// authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and takes it apart. It returns the
+// key's custody certificate too, or nil where a pinned root signs by itself.
+func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePostQuantum bool, now time.Time) (*authentic[C], *SignerCertificate, error) {
 	if k.rooted() {
 		p, err := parseRooted(token, k.Typ, k.maxToken)
 		if err != nil {
-			return p, nil, err
+			return nil, nil, err
 		}
 		root, err := trust.root(p.header.Kid, k.Typ, k.Purpose)
 		if err != nil {
-			return p, nil, err
+			return nil, nil, err
 		}
-		return p, nil, root.verify(k.Typ, p, requirePostQuantum)
+		if err := root.verify(k.Typ, p, requirePostQuantum); err != nil {
+			return nil, nil, err
+		}
+		c, err := decode(k, p.payload)
+		return &authentic[C]{typ: k.Typ, kid: p.header.Kid, claims: c}, nil, err
+	}
+	known, _ := v.memory.get(token).(*authentic[C])
+	if known != nil && known.typ == k.Typ && !requirePostQuantum {
+		s, err := trust.signer(known.kid, k.Typ, k.Purpose, now, v.skew)
+		if err != nil {
+			return nil, nil, err
+		}
+		if bytes.Equal(s.public, known.public) {
+			return known, &s.cert, nil
+		}
 	}
 	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
-		return p, nil, err
+		return nil, nil, err
 	}
 	if requirePostQuantum {
-		return p, nil, Refuse("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+		return nil, nil, Refuse("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
 	}
-	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, now, skew)
+	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, now, v.skew)
 	if err != nil {
-		return p, nil, err
+		return nil, nil, err
 	}
 	if !verify(s.public, p) {
-		return p, nil, Refuse("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, p.header.Kid)
+		return nil, nil, Refuse("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, p.header.Kid)
 	}
-	return p, &s.cert, nil
+	c, err := decode(k, p.payload)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := &authentic[C]{k.Typ, p.header.Kid, s.public, c}
+	v.memory.put(token, a)
+	return a, &s.cert, nil
 }
 
 // admits holds registered claims and key against e. what names the artifact in a refusal.

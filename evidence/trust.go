@@ -2,12 +2,12 @@ package evidence
 
 import (
 	"crypto/subtle"
-	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Root is a public key that is pinned by configuration: the key registry's or the deployment auditor's.
@@ -197,13 +197,14 @@ func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Durati
 	return s, nil
 }
 
+// readable takes members that come twice or in another case for claims, so that they are refused as what they are: not canonical.
+var readable = json2.JoinOptions(json2.RejectUnknownMembers(true), json2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
+
 // decode reads a payload into the claims of k and demands that it is byte for byte what [Sign] would have written.
 func decode[C any](k Kind[C], payload []byte) (C, error) {
 	var c, zero C
-	dec := json.NewDecoder(strings.NewReader(string(payload)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&c); err != nil {
-		return zero, Refuse("claims_malformed", "the claims of the %s are malformed: %v", k.Typ, err)
+	if err := json2.Unmarshal(payload, &c, readable); err != nil {
+		return zero, Refuse("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
 	want, err := encode(c)
 	if err != nil {

@@ -19,12 +19,14 @@ type Key interface {
 	Properties() custody.Properties
 }
 
-// Options say how an Issuer stamps its artifacts. All but the last are required.
+// Options say how an Issuer stamps its artifacts. All but the last two are required.
 type Options struct {
 	Issuer   string        // iss
 	Audience string        // aud
 	Lifetime time.Duration // exp - iat, at least 1 s and at most the kind's bound
 	Now      func() time.Time
+	// Memory, if set, is that of the verifier with which this process opens what it has signed.
+	Memory *evidence.Memory
 	// Second signs what a root key signs a second time, with ML-DSA-65; nil signs it once.
 	Second evidence.Key
 }
@@ -80,15 +82,14 @@ func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err 
 		token, err = evidence.SignMAC(i.secret, i.kind, c)
 		return token, c, err
 	}
-	draft, signed, err := i.draft(ctx, c)
+	draft, err := i.draft(ctx, c)
 	if err != nil {
-		return "", signed, err
+		return "", c, err
 	}
-	token, err = draft.Sign(ctx)
-	if err == nil && i.o.Second != nil {
+	if token, err = draft.sign(ctx); err == nil && i.o.Second != nil {
 		token, err = evidence.Countersign(ctx, i.o.Second, i.kind, token)
 	}
-	return token, signed, err
+	return token, draft.claims, err
 }
 
 // Name returns the iss of what the issuer signs.
@@ -98,15 +99,32 @@ func (i *Issuer[C]) registered() evidence.Registered {
 	return evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
 }
 
-func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft, C, error) {
-	version, err := i.key.Current(ctx)
-	if err != nil {
-		return evidence.Draft{}, c, fmt.Errorf("sign %s: %w", i.kind.Typ, err)
+// draft is an artifact that lacks its signature.
+type draft[C any] struct {
+	evidence.Draft
+	issuer *Issuer[C]
+	key    custody.Version
+	claims C // as they are stamped
+}
+
+func (i *Issuer[C]) draft(ctx context.Context, c C) (d draft[C], err error) {
+	d.issuer = i
+	if d.key, err = i.key.Current(ctx); err != nil {
+		return d, fmt.Errorf("sign %s: %w", i.kind.Typ, err)
 	}
 	p := i.key.Properties()
 	i.kind.Stamp(&c, i.registered(), evidence.KeyClaims{KeyCustody: p.Custody, KeyExportable: p.Exportable})
-	d, err := evidence.Prepare(version, i.kind, c)
-	return d, c, err
+	d.claims = c
+	d.Draft, err = evidence.Prepare(d.key, i.kind, c)
+	return d, err
+}
+
+func (d draft[C]) sign(ctx context.Context) (string, error) {
+	token, err := d.Sign(ctx)
+	if err == nil && d.issuer.o.Memory != nil {
+		evidence.Signed(d.issuer.o.Memory, d.issuer.kind, token, d.key.KeyID(), d.key.Public(), d.claims)
+	}
+	return token, err
 }
 
 // SignPair signs two artifacts of which the second rests on the first: rest makes the second's claims from the first's, and from its hash.
@@ -116,18 +134,18 @@ func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issu
 	if first.key == nil || second.key == nil || first.o.Second != nil || second.o.Second != nil {
 		return tokens, fmt.Errorf("signer: a %s and a %s cannot be signed as a pair", first.kind.Typ, second.kind.Typ)
 	}
-	one, stamped, err := first.draft(ctx, a)
+	one, err := first.draft(ctx, a)
 	if err != nil {
 		return tokens, err
 	}
-	two, _, err := second.draft(ctx, rest(stamped, one.Hash()))
+	two, err := second.draft(ctx, rest(one.claims, one.Hash()))
 	if err != nil {
 		return tokens, err
 	}
 	both, ctx := errgroup.WithContext(ctx)
-	for i, draft := range []evidence.Draft{one, two} {
+	for i, sign := range []func(context.Context) (string, error){one.sign, two.sign} {
 		both.Go(func() (err error) {
-			tokens[i], err = draft.Sign(ctx)
+			tokens[i], err = sign(ctx)
 			return err
 		})
 	}

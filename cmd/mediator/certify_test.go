@@ -373,7 +373,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	s, err := openTrust(ctx, trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}, file, strict, log)
+	s, err := openTrust(ctx, trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}, nil, file, strict, log)
 	if err != nil {
 		t.Fatal(err)
 	}

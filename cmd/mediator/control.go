@@ -84,11 +84,11 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	}
 	defer keys.Close()
 	var roles []role
-	decision, err := newIssuer(ctx, &roles, keys, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience)
+	decision, err := newIssuer(ctx, &roles, keys, nil, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience)
 	if err != nil {
 		return err
 	}
-	grant, err := newIssuer(ctx, &roles, keys, evidence.ActionGrantKind, c.Keys.Grant, c.Audience)
+	grant, err := newIssuer(ctx, &roles, keys, nil, evidence.ActionGrantKind, c.Keys.Grant, c.Audience)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		trust, err := openTrust(ctx, c.Trust, p.file, strict, log)
+		trust, err := openTrust(ctx, c.Trust, nil, p.file, strict, log)
 		if err != nil {
 			return err
 		}

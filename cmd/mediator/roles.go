@@ -30,15 +30,16 @@ type roleDocument struct {
 	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first
 }
 
-// newIssuer opens the key of one role, makes its signer and adds the role to roles.
-func newIssuer[C any](ctx context.Context, roles *[]role, keys keyring, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
+// newIssuer opens the key of one role, makes its signer and adds the role to roles. What it signs the memory keeps, for the
+// verifier of this process.
+func newIssuer[C any](ctx context.Context, roles *[]role, keys keyring, memory *evidence.Memory, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
 	held, err := keys.key(ctx, kind.Purpose, k)
 	if err != nil {
 		return nil, err
 	}
 	key := signer.NewRotation(held, certificateSettle, time.Now)
 	*roles = append(*roles, role{purpose: kind.Purpose, issuer: k.Issuer, key: key})
-	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now})
+	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now, Memory: memory})
 }
 
 func (k keyConfig) check(key string, f *findings) {

@@ -282,15 +282,16 @@ func (s *sidecar) run(ctx context.Context) error {
 	}
 	defer keys.Close()
 	var roles []role
-	runtime, err := newIssuer(ctx, &roles, keys, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience)
+	memory := &evidence.Memory{}
+	runtime, err := newIssuer(ctx, &roles, keys, memory, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience)
 	if err != nil {
 		return err
 	}
-	session, err := newIssuer(ctx, &roles, keys, evidence.SessionReceiptKind, c.Keys.Session, c.Audience)
+	session, err := newIssuer(ctx, &roles, keys, memory, evidence.SessionReceiptKind, c.Keys.Session, c.Audience)
 	if err != nil {
 		return err
 	}
-	prove, err := newIssuer(ctx, &roles, keys, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience)
+	prove, err := newIssuer(ctx, &roles, keys, memory, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience)
 	if err != nil {
 		return err
 	}
@@ -343,7 +344,7 @@ func (s *sidecar) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		trust, err := openTrust(ctx, c.Trust, s.file, strict, s.log)
+		trust, err := openTrust(ctx, c.Trust, memory, s.file, strict, s.log)
 		if err != nil {
 			return err
 		}

@@ -148,11 +148,11 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	}
 	defer keys.Close()
 	var roles []role
-	origin, err := newIssuer(ctx, &roles, keys, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience)
+	origin, err := newIssuer(ctx, &roles, keys, nil, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience)
 	if err != nil {
 		return err
 	}
-	receipt, err := newIssuer(ctx, &roles, keys, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience)
+	receipt, err := newIssuer(ctx, &roles, keys, nil, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ const trustPoll = 250 * time.Millisecond
 
 // openTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or has no
 // certificate of the deployment.
-func openTrust(ctx context.Context, c trustConfig, file func(string) string, strict *policy.Strict, log *zap.Logger) (*trustStore, error) {
+func openTrust(ctx context.Context, c trustConfig, memory *evidence.Memory, file func(string) string, strict *policy.Strict, log *zap.Logger) (*trustStore, error) {
 	roots, err := waitFor(ctx, log, "the pinned root keys", func() ([]evidence.Root, error) {
 		return readRoots(file(c.Registry), file(c.Auditor))
 	})
@@ -74,7 +74,7 @@ func openTrust(ctx context.Context, c trustConfig, file func(string) string, str
 	if err != nil {
 		return nil, err
 	}
-	s.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
+	s.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew), Memory: memory})
 	if err != nil {
 		return nil, err
 	}
