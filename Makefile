@@ -4,8 +4,10 @@ GO    ?= go
 BIN   := bin/mediator
 
 PACKAGES ?= evidence gate policy challenge
+DURATION ?= 2m
+SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate bench bench-go release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate soak bench bench-go release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +46,9 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 
 mutate: ## disable each check of PACKAGES in turn; a test must fail
 	nice -n 10 $(GO) run ./tools/mutate $(PACKAGES)
+
+soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
+	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./cmd/mediator -soak.duration=$(DURATION) -soak.seed=$(SEED)
 
 bench: build ## measure the mediator beside its peers: bench/RESULTS.md
 	@./scripts/bench.sh

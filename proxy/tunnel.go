@@ -67,7 +67,13 @@ func newTunnels(o *Options, h http.Handler) *tunnels {
 	s.server.Protocols.SetHTTP1(true)
 	s.server.Protocols.SetHTTP2(true)
 	s.server.Protocols.SetUnencryptedHTTP2(true) // with prior knowledge (RFC 9113 section 3.3); "Upgrade: h2c" is refused like any other
-	s.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: o.Limits.Streams}
+	s.server.HTTP2 = &http.HTTP2Config{
+		MaxConcurrentStreams: o.Limits.Streams,
+		// net/http keeps the largest frame's buffer for as long as a connection lives, by default up to 1 MiB.
+		MaxReadFrameSize: 16 << 10,
+		// What an agent may send ahead of an upstream that does not take it. One stream that stands still leaves the others room.
+		MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
+	}
 	s.server.ConnContext = connContext
 	return s
 }

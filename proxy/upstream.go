@@ -136,6 +136,8 @@ func newHTTPTransport(o *UpstreamOptions, protocols ...string) *http.Transport {
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 30 * time.Second, // finds connections that died in silence
 			PingTimeout:     15 * time.Second,
+			// What an upstream may send ahead of an agent that does not take it; by default it is 4 MiB.
+			MaxReceiveBufferPerStream: 512 << 10,
 		},
 	}
 }

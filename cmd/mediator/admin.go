@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
@@ -61,7 +60,7 @@ func (a *adminServer) handler(roles []role, o *observer) http.Handler {
 	o.handle(mux)
 	mux.HandleFunc("GET /v1/controls", a.controls)
 	healthHandlers(mux, a.ready.Load)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
+	metricsHandler(mux, a.registry)
 	mux.HandleFunc("POST /v1/sessions", a.openSession)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", a.closeSession)
 	mux.HandleFunc("GET /v1/posts", a.listPosts)

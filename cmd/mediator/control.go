@@ -105,6 +105,7 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	rolesHandler(mux, roles)
 	observer.handle(mux)
 	healthHandlers(mux, service.ready)
+	metricsHandler(mux, newMetrics())
 	mux.Handle("/", &service)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveHTTP(ctx, l, p.internal.guard(mux), 10*time.Second, log) })

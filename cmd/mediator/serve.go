@@ -16,8 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -321,8 +319,7 @@ func (s *sidecar) run(ctx context.Context) error {
 	httpc, base = s.control.client()
 	control := policy.NewClient(base, httpc)
 
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := newMetrics()
 	metrics, err := proxy.NewMetrics(registry)
 	if err != nil {
 		return err

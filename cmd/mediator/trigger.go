@@ -177,6 +177,7 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	observer.handle(mux)
 	var ready atomic.Bool
 	healthHandlers(mux, ready.Load)
+	metricsHandler(mux, newMetrics())
 	mux.Handle("/", trigger.NewServer(service))
 	group, ctx := errgroup.WithContext(ctx)
 	const grace = 10 * time.Second

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+var (
+	soakFor  = flag.Duration("soak.duration", 40*time.Second, "how long TestSoak has agents call")
+	soakRate = flag.Float64("soak.rate", 30, "how many calls the agents of TestSoak make each second, together")
+	soakSeed = flag.Uint64("soak.seed", 1, "the order of what TestSoak breaks, and of what its agents do")
+)
+
+const soakAgents = 24
+
+// TestSoak lets agents read and post at a steady rate while, in an order drawn from a seed, everything around the sidecar breaks for some
+// seconds. In the end no process has grown, none has raced, each call was answered, and every post stands once in the record as it stands in the
+// upstream's own log. make soak runs it for longer.
+func TestSoak(t *testing.T) {
+	s := newSoak(t)
+	samples := s.sample(t)
+	rest := samples.wait(t, "serve")
+
+	ctx, cancel := context.WithTimeout(t.Context(), *soakFor)
+	defer cancel()
+	var running sync.WaitGroup
+	for i := range soakAgents {
+		running.Go(func() { s.newAgent(t, i).run(ctx) })
+	}
+	running.Go(func() { s.breakThings(ctx, t) })
+	running.Wait()
+	measured := samples.stop()
+
+	s.comesToRest(t, rest)
+	s.end(t)
+	total := s.agree(t)
+	s.quiet(t)
+	s.report(t, measured, total)
+}
+
+// growth is how far the median of the last tenth may be over that of the first, as a factor and in units on top: what is in flight at any
+// moment, and what the allocator keeps, differ by themselves.
+var growth = map[string]struct {
+	factor, more float64
+	unit         string
+	scale        float64
+}{
+	"goroutines":  {1.2, 60, "", 1},
+	"descriptors": {1.2, 60, "", 1},
+	"live heap":   {1.2, 16 << 20, " MiB", 1 << 20},
+	"RSS":         {1.2, 80 << 20, " MiB", 1 << 20},
+}
+
+// report prints what was measured, and fails what has grown.
+func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
+	t.Helper()
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	fmt.Fprintf(w, "| process | measure | first tenth | last tenth | most |\n|---|---|---|---|---|\n")
+	for _, process := range soakProcesses {
+		list := sinceItsStart(measured[process])
+		if len(list) < 10 {
+			t.Errorf("%s: only %d samples", process, len(list))
+			continue
+		}
+		for _, m := range sampleMeasures {
+			first, last, most := m.ends(list)
+			g := growth[m.name]
+			fmt.Fprintf(w, "| %s | %s | %.4g%[6]s | %.4[4]g%[6]s | %.4[5]g%[6]s |\n", process, m.name, first/g.scale, last/g.scale, most/g.scale, g.unit)
+			if last > first*g.factor+g.more {
+				t.Errorf("%s: %s grew from %.0f to %.0f", process, m.name, first, last)
+			}
+		}
+	}
+	_ = w.Flush()
+	fmt.Fprintf(&b, "\n%s at %g calls/s, seed %d, %d CPUs, %d agents.\n%s", *soakFor, *soakRate, *soakSeed, runtime.NumCPU(), soakAgents, s.outcomes(total))
+	t.Log("\n" + b.String())
+}
+
+// comesToRest waits until the sidecar holds no more than before its first call, once nobody calls it and all that it talked to is gone.
+func (s *soak) comesToRest(t *testing.T, before sample) {
+	t.Helper()
+	s.stopUpstream()
+	s.kill(t, "control")
+	s.kill(t, "trigger")
+	var now sample
+	until(t, time.Minute, "the sidecar's rest", func() bool {
+		var err error
+		now, err = s.measure("serve")
+		return err == nil && now.goroutines <= before.goroutines+8 && now.descriptors <= before.descriptors+8
+	})
+	s.atRest = fmt.Sprintf("At rest the sidecar has %.0f goroutines and %.0f descriptors; before the first call it had %.0f and %.0f.",
+		now.goroutines, now.descriptors, before.goroutines, before.descriptors)
+}
+
+// quiet fails what the race detector has reported.
+func (s *soak) quiet(t *testing.T) {
+	t.Helper()
+	reports, err := filepath.Glob(s.races + ".*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range reports {
+		raw, _ := os.ReadFile(name)
+		t.Errorf("a process raced:\n%s", raw)
+	}
+}
+
+// tally counts what agree has compared.
+type tally struct {
+	records, posts, sent int
+	states               map[ledger.State]int
+}
+
+// agree holds the record against what the agents were answered and against what the upstream has seen. An intent whose outcome could not be
+// written is settled when the ledger is opened.
+func (s *soak) agree(t *testing.T) tally {
+	t.Helper()
+	store, err := ledger.Open(t.Context(), filepath.Join(s.dir, "state", "ledger.db"), ledger.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	total := tally{states: make(map[ledger.State]int)}
+	byPath, byID := make(map[string]int), make(map[string]ledger.State)
+	for before := ""; ; {
+		page, err := store.List(t.Context(), ledger.Query{Limit: 200, Before: before})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range page {
+			before = p.ID
+			total.records++
+			byPath[p.Path]++
+			byID[p.ID] = p.State
+			if p.Flow == "post" {
+				total.posts++
+				total.states[p.State]++
+				s.agreePost(t, p)
+			}
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, keys := range s.sent {
+		total.sent++
+		if len(keys) != 1 || byPath[path] != 1 {
+			t.Errorf("%s arrived %d times and has %d records", path, len(keys), byPath[path])
+		}
+	}
+	for _, a := range s.answers {
+		state, kept := byID[a.post]
+		switch {
+		case a.code == "ledger_unavailable" || a.unledgered:
+		case a.post != "" && !kept:
+			t.Errorf("%s was answered %d %s, and its record %s is not there", a.path, a.status, a.code, a.post)
+		case byPath[a.path] < 1 || byPath[a.path] > 1 && !a.again:
+			t.Errorf("%s was answered %d %s, and has %d records", a.path, a.status, a.code, byPath[a.path])
+		case a.post != "" && a.code == "" && state != ledger.StateForwarded:
+			t.Errorf("%s was answered %d, and its record says %s", a.path, a.status, state)
+		}
+	}
+	return total
+}
+
+// agreePost holds one record against the upstream's log.
+func (s *soak) agreePost(t *testing.T, p ledger.Post) {
+	t.Helper()
+	s.mu.Lock()
+	keys := s.sent[p.Path]
+	s.mu.Unlock()
+	most, least := 1, 0
+	switch p.State {
+	case ledger.StateForwarded:
+		least = 1
+	case ledger.StateIndeterminate:
+	default:
+		most = 0
+	}
+	if len(keys) < least || len(keys) > most || len(keys) == 1 && keys[0] != p.CapabilityID {
+		t.Errorf("%s of %s is %s (%s) and arrived with the keys %q; its own is %s", p.ID, p.Path, p.State, cmp.Or(p.Code, "no code"), keys, p.CapabilityID)
+	}
+}
