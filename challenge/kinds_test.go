@@ -47,6 +47,35 @@ func TestOneAnswer(t *testing.T) {
 	}
 }
 
+// TestPairsDiffer holds that no pair of a subset task is there twice: it would forbid less than the task seems to.
+func TestPairsDiffer(t *testing.T) {
+	for n := range byte(60) {
+		for _, p := range challenge.Builtin() {
+			if p.Kind() != "subset" {
+				continue
+			}
+			task, _, err := p.Generate(seeded(n), challenge.Gauntlet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var in struct{ Apart [][2]int }
+			if err := json.Unmarshal(task.Input, &in); err != nil {
+				t.Fatal(err)
+			}
+			seen := make(map[[2]int]bool)
+			for _, pair := range in.Apart {
+				if seen[pair] {
+					t.Errorf("seed %d: the pair %v is there twice", n, pair)
+				}
+				seen[pair] = true
+			}
+			if len(seen) == 0 {
+				t.Errorf("seed %d: there is no pair", n)
+			}
+		}
+	}
+}
+
 // TestTasksAreCompact bounds a standard task as it travels, instructions included.
 func TestTasksAreCompact(t *testing.T) {
 	i := newIssuer(t, challenge.Options{Tasks: 32})

@@ -47,6 +47,8 @@ func judge(t *testing.T, k *gatetest.Kit, p ledger.Post) string {
 		return ""
 	case failed < 0:
 		t.Fatalf("no check of %+v failed, and the record is not whole", checks)
+	case checks[failed].Code != "artifact_missing" && failed != len(checks)-1:
+		t.Errorf("a record is read on after a refusal: %+v", checks)
 	}
 	return checks[failed].Code
 }
@@ -89,6 +91,13 @@ func TestVerifyRecord(t *testing.T) {
 		{"with a token for a challenge", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
 			put(p, "challenge", o.Artifacts[1].Token)
 		}},
+		{"with a challenge that is bound to nothing", "challenge_binding_mismatch", func(t *testing.T, k *gatetest.Kit, p *ledger.Post, _ ledger.Post) {
+			unbound, err := k.Challenges.Create(context.Background(), evidence.Binding{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(p, "challenge", unbound.Token)
+		}},
 		{"with another post's challenge", "origin_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
 			put(p, "challenge", o.Artifacts[0].Token)
 		}},
@@ -111,5 +120,31 @@ func TestVerifyRecord(t *testing.T) {
 				t.Errorf("got %q, want %q", code, tt.code)
 			}
 		})
+	}
+}
+
+// TestVerifyRecordOfAPart verifies the records of posts that were refused before everything was there: what is there is verified, and
+// what is missing is said.
+func TestVerifyRecordOfAPart(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []map[string]int{
+		{"sessionReceipt": 5}, {"deploymentCertificate": 6}, {"runtimeAttestation": 4, "sessionReceipt": 5, "requestProof": 7},
+		{"policyDecision": 2, "grant": 3, "runtimeAttestation": 4, "sessionReceipt": 5, "deploymentCertificate": 6, "requestProof": 7},
+	} {
+		k := gatetest.New(t)
+		p := recorded(t, k, k.Chain(t))
+		want := make([]string, 8) // the codes of the checks
+		for name, check := range missing {
+			put(&p, name, "")
+			want[check] = "artifact_missing"
+		}
+		checks, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p)
+		var got []string
+		for _, c := range checks {
+			got = append(got, c.Code)
+		}
+		if whole || !slices.Equal(got, want) {
+			t.Errorf("without %v: whole is %t, the codes are %q", missing, whole, got)
+		}
 	}
 }

@@ -476,6 +476,9 @@ func TestClientDistrusts(t *testing.T) {
 	if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: "https://api.example/v"}); err == nil {
 		t.Error("a client was made without an HTTP client")
 	}
+	if _, err := gate.NewServer(nil, new(gatetest.Used).Consume); err == nil {
+		t.Error("a server was made without a gate")
+	}
 	if _, err := gate.NewServer(k.Gate, nil); err == nil {
 		t.Error("a server was made that consumes nothing")
 	}
