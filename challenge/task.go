@@ -1,11 +1,12 @@
 package challenge
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -89,13 +90,7 @@ func newTask(instructions string, input any) (Task, error) {
 
 // decodeInput reads the input of a built-in task. Duplicate members are [ParseChallenge]'s to refuse: here they do no harm.
 func decodeInput(raw []byte, v any) bool {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if dec.Decode(v) != nil {
-		return false
-	}
-	_, err := dec.Token()
-	return errors.Is(err, io.EOF)
+	return json2.Unmarshal(raw, v, json2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true)) == nil
 }
 
 // errUnsolvable is the refusal of a task that no honest issuer makes.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gowebpki/jcs"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Bounds on posted JSON.
@@ -64,8 +64,8 @@ func Canonical(raw []byte) ([]byte, error) {
 	if err := checkBounds(raw); err != nil {
 		return nil, err
 	}
-	c, err := jcs.Transform(raw)
-	if err != nil {
+	c := jsontext.Value(bytes.Clone(raw))
+	if err := c.Canonicalize(); err != nil {
 		return nil, Refuse("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", misspelt(raw, err))
 	}
 	return c, nil

@@ -44,17 +44,23 @@ func encodeHeader(h header) ([]byte, error) {
 	return encode(h)
 }
 
-func signingInput(h header, claims any) (string, error) {
+func signingInput(h header, claims any) ([]byte, error) {
 	head, err := encodeHeader(h)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	payload, err := encode(claims)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	b64 := base64.RawURLEncoding
-	return b64.EncodeToString(head) + "." + b64.EncodeToString(payload), nil
+	input := make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
+	input = append(base64url.AppendEncode(input, head), '.')
+	return base64url.AppendEncode(input, payload), nil
+}
+
+// signed returns the compact JWS of what was signed and its signature.
+func signed(input, signature []byte) string {
+	return string(input) + "." + base64url.EncodeToString(signature)
 }
 
 // parse takes a compact JWS apart and demands that its header is exactly the one that this package writes for the given

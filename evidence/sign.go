@@ -20,8 +20,9 @@ type Key interface {
 
 // Draft is an artifact that lacks nothing but its signature. Another one can rest on it, by its hash, before it is signed.
 type Draft struct {
-	typ, input string
-	key        Key
+	typ   string
+	input []byte
+	key   Key
 }
 
 // Prepare writes c as an artifact of kind k, to be signed with key. The caller has stamped the registered claims ([Kind.Stamp]).
@@ -35,15 +36,15 @@ func Prepare[C any](key Key, k Kind[C], c C) (Draft, error) {
 }
 
 // Hash returns what [HashToken] returns for the signed artifact.
-func (d Draft) Hash() string { return HashBytes([]byte(d.input)) }
+func (d Draft) Hash() string { return HashBytes(d.input) }
 
 // Sign signs it and returns the token.
 func (d Draft) Sign(ctx context.Context) (string, error) {
-	sig, err := d.key.Sign(ctx, []byte(d.input))
+	sig, err := d.key.Sign(ctx, d.input)
 	if err != nil {
 		return "", fmt.Errorf("sign %s with key %s: %w", d.typ, d.key.KeyID(), err)
 	}
-	return d.input + "." + base64.RawURLEncoding.EncodeToString(sig), nil
+	return signed(d.input, sig), nil
 }
 
 // Sign writes c as an artifact of kind k, signed with key: see [Prepare].
@@ -73,15 +74,15 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return input + "." + base64.RawURLEncoding.EncodeToString(s.mac(input)), nil
+	return signed(input, s.mac(input)), nil
 }
 
-func (k Kind[C]) prepare(alg, kid string, c *C) (string, error) {
+func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := k.check(c); err != nil {
-		return "", err
+		return nil, err
 	}
 	return signingInput(header{Alg: alg, Kid: kid, Typ: k.Typ}, *c)
 }
@@ -113,7 +114,7 @@ func NewSecret(b []byte) (Secret, error) {
 	}
 	s := Secret{b: append([]byte(nil), b...)}
 	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
-	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac("kid")[:9])
+	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac([]byte("kid"))[:9])
 	return s, nil
 }
 
@@ -128,9 +129,9 @@ func (s Secret) Check() error {
 	return nil
 }
 
-func (s Secret) mac(input string) []byte {
+func (s Secret) mac(input []byte) []byte {
 	m := hmac.New(sha256.New, s.b)
-	m.Write([]byte(input))
+	m.Write(input)
 	return m.Sum(nil)
 }
 

@@ -19,6 +19,8 @@ const (
 	maxJSON = 8 << 20
 	// spoolAt is the size from which a raw body goes to an unlinked file instead of memory.
 	spoolAt = 1 << 20
+	// spoolAnnounced is how much memory is set aside for a body that is only announced.
+	spoolAnnounced = 64 << 10
 )
 
 // content is the body of a post, read once: what was hashed is what will be sent.
@@ -45,7 +47,7 @@ func readContent(w http.ResponseWriter, r *http.Request, a *Action, spoolDir str
 		return nil, tooLarge(limit)
 	}
 	body := http.MaxBytesReader(w, r.Body, limit)
-	c, err := spool(body, spoolDir)
+	c, err := spool(body, r.ContentLength, spoolDir)
 	if err != nil {
 		return nil, readError(err, limit)
 	}
@@ -101,24 +103,21 @@ func checkJSONType(h http.Header) error {
 	return nil
 }
 
-// spool reads body to its end, into memory or an unlinked file, and hashes the bytes.
-func spool(body io.Reader, dir string) (*content, error) {
-	sum := sha256.New()
+// spool reads body to its end, into memory or an unlinked file, and hashes the bytes. announced is its length, or less where that is not known.
+func spool(body io.Reader, announced int64, dir string) (*content, error) {
 	var mem bytes.Buffer
-	n, err := io.CopyN(io.MultiWriter(&mem, sum), body, spoolAt)
-	c := &content{size: n}
-	if errors.Is(err, io.EOF) {
-		c.mem, c.hash = mem.Bytes(), hex.EncodeToString(sum.Sum(nil))
-		return c, nil
-	}
-	if err != nil {
+	mem.Grow(int(min(max(announced, 0), spoolAnnounced)) + bytes.MinRead)
+	if _, err := mem.ReadFrom(io.LimitReader(body, spoolAt)); err != nil {
 		return nil, err
+	}
+	if mem.Len() < spoolAt {
+		return &content{hash: evidence.HashBytes(mem.Bytes()), size: int64(mem.Len()), mem: mem.Bytes()}, nil
 	}
 	f, err := os.CreateTemp(dir, "body-*")
 	if err != nil {
 		return nil, evidence.Refuse("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
 	}
-	c.file = f
+	c := &content{file: f, size: int64(mem.Len())}
 	if err := os.Remove(f.Name()); err != nil { // nobody but this descriptor reads it, and it is gone with the process
 		c.Close()
 		return nil, evidence.Refuse("content_spool", "the body could not be kept privately while it is verified")
@@ -127,6 +126,8 @@ func spool(body io.Reader, dir string) (*content, error) {
 		c.Close()
 		return nil, evidence.Refuse("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
 	}
+	sum := sha256.New()
+	sum.Write(mem.Bytes())
 	more, err := io.Copy(io.MultiWriter(f, sum), body)
 	if err != nil {
 		c.Close()

@@ -22,7 +22,7 @@ const (
 
 // Read reads one strict JSON request.
 func Read(w http.ResponseWriter, r *http.Request, v any) error {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
+	raw, err := readAll(http.MaxBytesReader(w, r.Body, MaxRequest), r.ContentLength)
 	if err != nil {
 		return evidence.Refuse("query_malformed", "the request is larger than %d bytes, or broke off", MaxRequest)
 	}
@@ -30,6 +30,14 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 		return evidence.Refuse("query_malformed", "the request is malformed: %v", err)
 	}
 	return nil
+}
+
+// readAll reads to the end, at once where the announced length is true and not too long to be believed.
+func readAll(r io.Reader, announced int64) ([]byte, error) {
+	var buf bytes.Buffer
+	buf.Grow(int(min(max(announced, 0), 64<<10)) + bytes.MinRead)
+	_, err := buf.ReadFrom(r)
+	return buf.Bytes(), err
 }
 
 // Write answers with v, or with the problem document for err.
@@ -94,7 +102,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 		}
 		return evidence.Refuse(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
 	}
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
+	raw, err := readAll(io.LimitReader(resp.Body, MaxAnswer+1), resp.ContentLength)
 	if err != nil || len(raw) > MaxAnswer {
 		return evidence.Refuse(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
 	}
