@@ -86,6 +86,9 @@ var faultCodes = []string{
 }
 
 func isFault(err error) bool {
+	if err == nil {
+		return false
+	}
 	var refusal *evidence.Refusal
 	return errors.As(err, &refusal) && slices.Contains(faultCodes, refusal.Code())
 }

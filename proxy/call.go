@@ -44,7 +44,7 @@ type call struct {
 func (p *Pipeline) newCall(r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{now: p.o.Now, last: now}
-	c.post = ledger.Post{ID: "post_" + evidence.NewID(), Flow: flowEgress, State: ledger.StateRefused, Started: now}
+	c.post = ledger.Post{ID: "post_" + evidence.NewID(), Flow: flowEgress, State: ledger.StateRefused, Started: now, Steps: make([]ledger.Step, 0, 4)}
 	if r != nil {
 		c.post.Method = r.Method
 	}
@@ -99,18 +99,27 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	defer cancel()
 	err := p.leave(ctx, c)
 	failpoint.Reach("recorded")
-	log := p.o.Log.Info
+	level := zap.InfoLevel
 	if err != nil {
-		log = p.o.Log.Error
+		level = zap.ErrorLevel
 	}
-	log("call", zap.String("post", c.post.ID), zap.String("flow", c.post.Flow), zap.String("state", string(c.post.State)),
-		zap.String("code", c.post.Code), zap.String("session", c.post.Session), zap.String("event", c.post.Event), zap.String("rule", c.post.Rule),
-		zap.String("method", c.post.Method), zap.String("host", c.post.Host), zap.String("path", c.post.Path), zap.Int("status", c.post.Status),
-		zap.Duration("took", c.post.Finished.Sub(c.post.Started)), zap.Error(err))
+	if entry := p.o.Log.Check(level, "call"); entry != nil {
+		entry.Write(c.fields(err)...)
+	}
 	if err != nil {
 		return errors.Join(evidence.Refuse("ledger_unavailable", "the record of the call could not be kept"), err)
 	}
 	return nil
+}
+
+// fields are what the log says of a call, whose record could not be kept if err is not nil.
+func (c *call) fields(err error) []zap.Field {
+	return []zap.Field{
+		zap.String("post", c.post.ID), zap.String("flow", c.post.Flow), zap.String("state", string(c.post.State)),
+		zap.String("code", c.post.Code), zap.String("session", c.post.Session), zap.String("event", c.post.Event), zap.String("rule", c.post.Rule),
+		zap.String("method", c.post.Method), zap.String("host", c.post.Host), zap.String("path", c.post.Path), zap.Int("status", c.post.Status),
+		zap.Duration("took", c.post.Finished.Sub(c.post.Started)), zap.Error(err),
+	}
 }
 
 // leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight.

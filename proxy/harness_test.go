@@ -178,7 +178,7 @@ func forwarding(transport http.RoundTripper) http.Handler {
 		if !ok {
 			panic("no route")
 		}
-		resp, err := transport.RoundTrip(forwardRequest(r, route.Target, r.Body))
+		resp, err := transport.RoundTrip(forwardRequest(r.Context(), r, route.Target, r.Body))
 		if err != nil {
 			testRefuse(w, r, err)
 			return

@@ -31,7 +31,7 @@ type leaves struct {
 	minting singleflight.Group // by host: a burst of connections to one host waits for one certificate
 
 	mu     sync.Mutex // guards byHost
-	byHost *lru[*leaf]
+	byHost *lru[string, *leaf]
 }
 
 type leaf struct {
@@ -41,7 +41,7 @@ type leaf struct {
 }
 
 func newLeaves(ca *CA, lifetime time.Duration, now func() time.Time) *leaves {
-	return &leaves{ca: ca, lifetime: lifetime, now: now, byHost: newLRU[*leaf](leafCapacity)}
+	return &leaves{ca: ca, lifetime: lifetime, now: now, byHost: newLRU[string, *leaf](leafCapacity)}
 }
 
 // certificate returns a certificate for host, a normalised name or IP address, that is valid for a while yet.

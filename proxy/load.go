@@ -98,12 +98,12 @@ type load struct {
 	now   func() time.Time
 
 	mu    sync.Mutex // guards hosts
-	hosts *lru[*host]
+	hosts *lru[address, *host]
 }
 
 func newLoad(l Load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
-	return &load{Load: l, calls: semaphore.NewWeighted(int64(l.Calls)), log: log, now: now, hosts: newLRU[*host](hostCapacity)}
+	return &load{Load: l, calls: semaphore.NewWeighted(int64(l.Calls)), log: log, now: now, hosts: newLRU[address, *host](hostCapacity)}
 }
 
 // enter counts a call as in flight, until leave. It never waits.
@@ -126,22 +126,29 @@ func (l *load) session(s *Session) error {
 	return l.Session.take(s.bucketOf(l.Session), l.now(), "the session")
 }
 
-// host counts one call to t and asks its breaker for leave.
-func (l *load) host(t Target) (permit, error) {
-	h, now := l.find(t.Address()), l.now()
-	if err := l.Host.take(h.bucket, now, t.Authority()); err != nil {
+// host counts c, a call to t, and asks its breaker for leave.
+func (l *load) host(c *call, t Target) (permit, error) {
+	h, now := l.find(t), l.now()
+	if err := l.Host.take(h.bucket, now, c.post.Host); err != nil {
 		return permit{}, err
 	}
 	return h.allow(t, l.Breaker, now)
 }
 
-func (l *load) find(address string) *host {
+// address is what a target is called at.
+type address struct {
+	host string
+	port uint16
+}
+
+func (l *load) find(t Target) *host {
+	at := address{t.Host, t.Port}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, ok := l.hosts.get(address)
+	h, ok := l.hosts.get(at)
 	if !ok {
-		h = newHost(address, l.Load, l.log, l.now)
-		l.hosts.put(address, h)
+		h = newHost(t.Address(), l.Load, l.log, l.now)
+		l.hosts.put(at, h)
 	}
 	return h
 }

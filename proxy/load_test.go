@@ -25,7 +25,7 @@ import (
 
 // loadRig is a choke point in memory, so that testing/synctest's clock can rule it. It is the transport of its own pipeline.
 type loadRig struct {
-	t        *testing.T
+	t        testing.TB
 	pipeline *Pipeline
 	sessions *Sessions
 	record   *memoryRecord
@@ -34,7 +34,7 @@ type loadRig struct {
 	sent     atomic.Int32                     // calls that reached it
 }
 
-func newLoadRig(t *testing.T, load Load) *loadRig {
+func newLoadRig(t testing.TB, load Load) *loadRig {
 	t.Helper()
 	l := &loadRig{t: t, sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
 	l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }

@@ -16,13 +16,15 @@ import (
 // egress forwards a call that is no post: streamed both ways, without evidence, recorded with its times.
 func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Session, target Target, e *Egress) error {
 	c.post.Rule = e.Name
-	s.Note("egress " + r.Method + " " + target.Authority() + r.URL.EscapedPath())
+	s.Note("egress " + r.Method + " " + c.post.Host + c.post.Path)
 	stripProtocolHeaders(r.Header)
 	body := &agentBody{ReadCloser: r.Body}
 	if r.Body != http.NoBody {
 		r.Body = body
 	}
-	out := forwardRequest(r, target, r.Body)
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	out := forwardRequest(traced, r, target, r.Body)
 	credential, err := e.Credential.now(r.Context())
 	if err != nil {
 		return err
@@ -35,9 +37,7 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.
 	// HTTP/2 needs no such leave.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	resp, err := p.o.Transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(out.Context(), trace)))
+	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
 		err = classifyError(cmp.Or(body.failed(), err))

@@ -33,11 +33,10 @@ func checkPath(path string) error {
 	if err := checkEscapes(path); err != nil {
 		return err
 	}
-	segments := strings.Split(path[1:], "/")
-	for i, s := range segments {
-		if s == "" && i < len(segments)-1 {
-			return ambiguousPath(path, "has an empty segment")
-		}
+	if strings.Contains(path, "//") {
+		return ambiguousPath(path, "has an empty segment")
+	}
+	for s := range strings.SplitSeq(path[1:], "/") {
 		if hasDots(s) {
 			return ambiguousPath(path, "has a dot segment")
 		}
@@ -48,7 +47,10 @@ func checkPath(path string) error {
 // hasDots finds "." and ".." also where a server sees them that decodes first, takes an encoded slash for a slash, or leaves out what
 // stands behind a semicolon.
 func hasDots(segment string) bool {
-	for part := range strings.SplitSeq(separators.Replace(segment), "/") {
+	if strings.Contains(segment, "%") {
+		segment = separators.Replace(segment)
+	}
+	for part := range strings.SplitSeq(segment, "/") {
 		part, _, _ = strings.Cut(part, ";")
 		if part == "." || part == ".." {
 			return true

@@ -225,7 +225,7 @@ func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	if c.permit, err = p.load.host(route.Target); err != nil {
+	if c.permit, err = p.load.host(c, route.Target); err != nil {
 		return err
 	}
 	defer c.permit.settle(0, nil) // where nothing else has come of it

@@ -362,13 +362,13 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Forward)
 	defer cancel()
 	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		connected.Store(true)
 		failpoint.Reach("connected")
 	}})
 
 	stripProtocolHeaders(t.r.Header)
-	out := forwardRequest(t.r.WithContext(ctx), t.target, t.content.reader())
+	out := forwardRequest(traced, t.r, t.target, t.content.reader())
 	out.ContentLength = t.content.size
 	t.credential.inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)

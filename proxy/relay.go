@@ -1,8 +1,8 @@
 package proxy
 
 import (
+	"context"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,13 +39,13 @@ func connectionOptions(h http.Header) []string {
 	return names
 }
 
-// forwardRequest returns r as it is to be sent to target, with body in place of its own (nil for none) and the length that r
+// forwardRequest returns r as it is to be sent to target within ctx, with body in place of its own (nil for none) and the length that r
 // has; set ContentLength where body has another: 0 for empty, -1 for unknown. Hop-by-hop fields go, and with them what Connection
 // names, so set credentials after this and not before. Trailers that r announces follow the body. Nothing is added: no Via, no
 // X-Forwarded-For, no User-Agent. Expect is dropped, because the client's wish is met here: reading r's body sends it "100 Continue".
 //
 // GetBody is never set: with it net/http sends a POST again on its own (see Transport).
-func forwardRequest(r *http.Request, target Target, body io.Reader) *http.Request {
+func forwardRequest(ctx context.Context, r *http.Request, target Target, body io.Reader) *http.Request {
 	h := r.Header.Clone()
 	if h == nil {
 		h = make(http.Header)
@@ -60,14 +60,15 @@ func forwardRequest(r *http.Request, target Target, body io.Reader) *http.Reques
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // keeps net/http from naming itself
 	}
+	authority := target.Authority()
 	out := (&http.Request{
 		Method:        r.Method,
-		URL:           &url.URL{Scheme: target.Scheme, Host: target.Authority(), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
-		Host:          target.Authority(),
+		URL:           &url.URL{Scheme: target.Scheme, Host: authority, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
+		Host:          authority,
 		Header:        h,
 		ContentLength: r.ContentLength,
 		Body:          http.NoBody,
-	}).WithContext(r.Context())
+	}).WithContext(ctx)
 	if body == nil || body == http.NoBody {
 		out.ContentLength = 0
 		return out
@@ -88,6 +89,9 @@ func forwardRequest(r *http.Request, target Target, body io.Reader) *http.Reques
 // announced returns the names of a trailer that may be forwarded, without values: those come at the end of the body. What would not
 // get through in a header does not in a trailer.
 func announced(trailer http.Header) http.Header {
+	if len(trailer) == 0 {
+		return nil
+	}
 	names := make(http.Header, len(trailer))
 	for name := range trailer {
 		if httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed(name)) {
@@ -147,8 +151,8 @@ func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
 }
 
 func isEventStream(h http.Header) bool {
-	t, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && t == "text/event-stream"
+	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(t), "text/event-stream")
 }
 
 // bodyAllowed follows RFC 9110 section 6.4.1.

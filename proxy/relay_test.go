@@ -18,7 +18,7 @@ func TestForwardRequest(t *testing.T) {
 	r.Header.Set("Expect", "100-continue")
 	r.Header["Host"] = []string{"b.example"}
 	before := r.Header.Clone()
-	out := forwardRequest(r, target, r.Body)
+	out := forwardRequest(r.Context(), r, target, r.Body)
 	if got := out.URL.String(); got != "https://a.example:8443/a%2Fb//c?x=1;2&y=%zz" {
 		t.Errorf("URL %s", got)
 	}
@@ -31,10 +31,10 @@ func TestForwardRequest(t *testing.T) {
 	if len(r.Header) != len(before) {
 		t.Error("the client's request was changed")
 	}
-	if none := forwardRequest(r, target, nil); none.Body != http.NoBody || none.ContentLength != 0 {
+	if none := forwardRequest(r.Context(), r, target, nil); none.Body != http.NoBody || none.ContentLength != 0 {
 		t.Errorf("a request without body has %T, length %d", none.Body, none.ContentLength)
 	}
-	if other := forwardRequest(r, target, bytes.NewReader([]byte("x"))); other.GetBody != nil {
+	if other := forwardRequest(r.Context(), r, target, bytes.NewReader([]byte("x"))); other.GetBody != nil {
 		t.Error("GetBody is set")
 	}
 }
@@ -49,7 +49,7 @@ func TestEmptyPostIsNotChunked(t *testing.T) {
 	_, host, _ := strings.Cut(up.URL, "://")
 	target, err := ParseConnect(host)
 	must(t, err)
-	out := forwardRequest(r, target, bytes.NewReader(nil))
+	out := forwardRequest(r.Context(), r, target, bytes.NewReader(nil))
 	out.ContentLength = 0
 	resp, err := newTestTransport(t, up.Server).RoundTrip(out)
 	must(t, err)

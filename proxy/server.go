@@ -238,7 +238,8 @@ func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, t Target) {
 	stripProxyHeaders(r.Header)
 	delete(r.Header, "Host")
-	r.URL.Scheme, r.URL.Host, r.Host = t.Scheme, t.Authority(), t.Authority()
+	authority := t.Authority()
+	r.URL.Scheme, r.URL.Host, r.Host = t.Scheme, authority, authority
 	if r.URL.Path == "" {
 		r.URL.Path = "/" // an absolute-form target may end with its authority (RFC 9112 section 3.2.2)
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -174,7 +175,7 @@ func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
 		return nil, evidence.Refuse("session_credentials", "the proxy credentials are not of the form that mediator run gives out")
 	}
 	session, open := s.Get(id)
-	got := sha256.Sum256([]byte(password))
+	got := sha256.Sum256(password)
 	var want [sha256.Size]byte
 	if open {
 		want = session.secret
@@ -186,14 +187,15 @@ func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
 }
 
 // basicCredentials reads RFC 7617 credentials.
-func basicCredentials(header string) (user, password string, ok bool) {
+func basicCredentials(header string) (user string, password []byte, ok bool) {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Basic") {
-		return "", "", false
+		return "", nil, false
 	}
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
 	if err != nil {
-		return "", "", false
+		return "", nil, false
 	}
-	return strings.Cut(string(raw), ":")
+	name, password, ok := bytes.Cut(raw, []byte(":"))
+	return string(name), password, ok
 }

@@ -26,6 +26,7 @@ type strictConn struct {
 	limit      int  // of a head, and of a trailer section, in bytes
 	mayBeHTTP2 bool // it may begin with the preface of HTTP/2, and then is no business of this reader
 
+	space  []byte // that buf is a part of
 	buf    []byte // read, and not passed on yet
 	pass   int64  // how many bytes may be passed on, those in buf first
 	judged int    // how many bytes of buf have been judged, of a part that is not whole yet
@@ -108,10 +109,13 @@ func (c *strictConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads more into buf.
+// fill reads more into buf. A connection keeps its space from one head to the next, unless a large one has made it grow.
 func (c *strictConn) fill() error {
 	if cap(c.buf)-len(c.buf) < 512 {
-		c.buf = append(make([]byte, 0, 2*len(c.buf)+2048), c.buf...)
+		if 2*len(c.buf)+512 > len(c.space) || len(c.buf) == 0 && len(c.space) > 8<<10 {
+			c.space = make([]byte, 2*len(c.buf)+2048)
+		}
+		c.buf = append(c.space[:0], c.buf...)
 	}
 	n, err := c.Conn.Read(c.buf[len(c.buf):cap(c.buf)])
 	c.buf = c.buf[:len(c.buf)+n]

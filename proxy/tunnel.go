@@ -55,6 +55,8 @@ func newTunnels(o *Options, h http.Handler) *tunnels {
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},
 		Time:       o.Now,
+		// Small records are for clients behind slow networks, and cost a system call each.
+		DynamicRecordSizingDisabled: true,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			return nil, checkSNI(hello.ServerName, hello.Conn.(*tunnel).route.Target)
 		},

@@ -144,7 +144,7 @@ func newHTTPTransport(o *UpstreamOptions, protocols ...string) *http.Transport {
 
 // RoundTrip sends a request made by forwardRequest: its ContentLength is 0 for no body and -1 for one of unknown length.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.ContentLength == 0 && r.Body != nil {
+	if r.ContentLength == 0 && r.Body != nil && r.Body != http.NoBody {
 		// net/http takes 0 beside a body for "unknown" and would send it chunked, which some servers refuse.
 		out := *r
 		out.Body = http.NoBody

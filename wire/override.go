@@ -9,10 +9,13 @@ import (
 // request shows, and that everything is bound to; empty where there is none. Some servers read _ as -.
 func MethodOverride(h http.Header) string {
 	for name := range h {
-		switch strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
-		case "x-http-method", "x-http-method-override", "x-method-override":
-			return name
+		for _, override := range overrides {
+			if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), override) {
+				return name
+			}
 		}
 	}
 	return ""
 }
+
+var overrides = []string{"x-http-method", "x-http-method-override", "x-method-override"}
