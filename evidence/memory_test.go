@@ -17,6 +17,8 @@ func TestWhatIsRememberedIsJudgedAgain(t *testing.T) {
 	for name, signedHere := range map[string]bool{"opened": false, "signed here": true} {
 		t.Run(name, func(t *testing.T) {
 			d, now := newDesk(t), noon
+			d.certificates = nil
+			certificate := d.certify(t)
 			memory := &evidence.Memory{}
 			v, err := evidence.NewVerifier(d.trust(t, ""), evidence.VerifierOptions{Now: func() time.Time { return now }, Memory: memory})
 			must(t, err)
@@ -61,6 +63,18 @@ func TestWhatIsRememberedIsJudgedAgain(t *testing.T) {
 			now = noon.Add(time.Hour)
 			wantCode(t, open(want), "expired")
 			now = noon
+
+			for _, row := range []struct {
+				code    string
+				revoked evidence.Revocation
+			}{
+				{"key_revoked", evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}},
+				{"artifact_revoked", evidence.Revocation{Kind: evidence.RevokedArtifact, ID: certificate}},
+				{"artifact_revoked", evidence.Revocation{Kind: evidence.RevokedArtifact, ID: claims.ID}},
+			} {
+				v.SetTrust(d.trust(t, d.list(t, d.options("registry", noon), row.revoked)))
+				wantCode(t, open(want), row.code)
+			}
 
 			other := newDesk(t) // another registry, another key, and the same ids
 			v.SetTrust(other.trust(t, ""))

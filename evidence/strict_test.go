@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,49 @@ func TestParseStrict(t *testing.T) {
 		if err := evidence.ParseStrict([]byte(text), &v); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// TestParseStrictIsBounded: what is kept as raw JSON, which nobody looks into, is bounded too.
+func TestParseStrictIsBounded(t *testing.T) {
+	for code, text := range map[string]string{
+		"content_number_lossy": `{"raw":9007199254740993}`,
+		"content_too_deep":     `{"raw":` + strings.Repeat("[", evidence.MaxDepth) + strings.Repeat("]", evidence.MaxDepth) + `}`,
+		"content_too_many":     `{"raw":[` + strings.Repeat("1,", evidence.MaxItems) + `1]}`,
+	} {
+		var v struct {
+			Raw json.RawMessage `json:"raw"`
+		}
+		wantCode(t, evidence.ParseStrict([]byte(text), &v), code)
+		if v.Raw != nil {
+			t.Errorf("%s: something was read", code)
+		}
+	}
+}
+
+// word is a type that reads itself.
+type word struct{ text string }
+
+func (w *word) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &w.text) }
+
+// TestTypesReadThemselves: a type that says itself how it is read is not held against what it looks like, nor where a null beside it
+// changes nothing.
+func TestTypesReadThemselves(t *testing.T) {
+	for _, text := range []string{`{"word":"a","addr":"::1"}`, `{"word":"a","addr":"::1","other":null}`} {
+		var v struct {
+			Word  word       `json:"word"`
+			Addr  netip.Addr `json:"addr"`
+			Other []string   `json:"other"`
+		}
+		if err := evidence.ParseMembers([]byte(text), &v); err != nil || v.Word.text != "a" || v.Addr != netip.IPv6Loopback() {
+			t.Errorf("%s: %+v, %v", text, v, err)
+		}
+	}
+	var v struct {
+		Addr netip.Addr `json:"addr"`
+	}
+	if err := evidence.ParseMembers([]byte(`{"addr":"nowhere"}`), &v); err == nil || !strings.HasSuffix(err.Error(), "addr is malformed") {
+		t.Errorf("%v", err)
 	}
 }
 
