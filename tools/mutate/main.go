@@ -1,12 +1,12 @@
 // Command mutate shows that the checks are tested: it disables each in turn and demands that a test fails.
 //
-//	mutate [-p 2] [-match regexp] package ...
+//	mutate [-p 2] [-timeout 60s] [-match regexp] [-list] package ...
 //
 // Each argument is the directory of a package, whose own tests must fail. A check is an if or a case that refuses or accepts, an operand
 // of && and ||, the bound of a comparison, an error that is passed on, a row of a table, a claim. The source is never changed: mutants are
 // compiled with go's -overlay, all that can share one binary in it. What survives must stand in tools/mutate/equivalent.txt with the reason
-// why no test can tell it from the original; the status is 1 where something else survives
-// or is not through in time, and where something stands there that does not survive.
+// why no test can tell it from the original; the status is 1 where something else survives or is not through in time, and where something
+// stands there that does not survive.
 package main
 
 import (

@@ -74,8 +74,8 @@ func (t *trial) run(ctx context.Context, mutants []mutant, only *regexp.Regexp) 
 	if t.shared, err = t.compile(ctx, t.tmp, files); err != nil {
 		return err
 	}
-	if t.judge(ctx, mutant{number: -1}) != survived {
-		return fmt.Errorf("the tests of %s fail with the switches in it and all of them off", t.dir)
+	if err := t.sound(ctx); err != nil {
+		return err
 	}
 	work := make(chan mutant)
 	var all sync.WaitGroup
@@ -93,6 +93,15 @@ func (t *trial) run(ctx context.Context, mutants []mutant, only *regexp.Regexp) 
 	}
 	close(work)
 	all.Wait()
+	return t.sound(ctx) // where the tests fail by now, as without their database, they may have failed for any mutant
+}
+
+// sound demands that the tests pass with all mutants in the package and none of them on.
+func (t *trial) sound(ctx context.Context) error {
+	verdict := t.judge(ctx, mutant{number: -1})
+	if ctx.Err() == nil && verdict != survived {
+		return fmt.Errorf("the tests of %s fail with the switches in it and all of them off", t.dir)
+	}
 	return ctx.Err()
 }
 
