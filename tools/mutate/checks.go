@@ -164,23 +164,36 @@ func makesError(call *ast.CallExpr) bool {
 func (s *source) rows(n *ast.CompositeLit) {
 	table, isList := n.Type.(*ast.ArrayType)
 	_, isMap := n.Type.(*ast.MapType)
-	switch {
-	case len(n.Elts) == 0 || isNumber(n.Elts[0]): // bytes are no rows
-	case isList && table.Len == nil:
+	if len(n.Elts) == 0 || isNumber(n.Elts[0]) { // bytes are no rows
+		return
+	}
+	if isList && table.Len == nil {
 		s.table(n.Elts, 1, mutant{before: "mutantList(%d, ", after: ")"}, n.Pos(), n.End())
-	case isList || isMap || demands(n.Type):
-		for i := range n.Elts {
+		return
+	}
+	for i, e := range n.Elts {
+		pair, named := e.(*ast.KeyValueExpr)
+		switch {
+		case isMap:
+			s.row(e, mutant{before: "mutantMap(%d, ", after: ", " + s.code(pair.Key) + ")"}, n.Pos(), n.End())
+		case demands(n.Type) && named:
+			s.row(e, mutant{before: "mutantZero(%d, ", after: ")"}, pair.Value.Pos(), pair.Value.End())
+		case isList || demands(n.Type):
 			s.without("row", n.Elts, i, n.Rbrace)
 		}
 	}
 }
 
+// row adds a mutant that leaves out row e, by what is between from and to.
+func (s *source) row(e ast.Expr, m mutant, from, to token.Pos) {
+	s.add(m, from, to, "without row", e)
+	s.mutants[len(s.mutants)-1].line = s.set.Position(e.Pos()).Line
+}
+
 // table adds a mutant for every row; a row takes so many of the elements. They share the switch m.
 func (s *source) table(elements []ast.Expr, width int, m mutant, from, to token.Pos) {
 	for i := 0; i < len(elements); i += width {
-		at := len(s.mutants)
-		s.add(m, from, to, "without row", elements[i])
-		s.mutants[at].line = s.set.Position(elements[i].Pos()).Line
+		s.row(elements[i], m, from, to)
 		m = mutant{}
 	}
 }

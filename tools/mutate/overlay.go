@@ -43,6 +43,22 @@ func mutantArgs[E any](first, width int, args ...E) []E {
 	}
 	return args
 }
+
+// mutantMap leaves out the row of a map whose mutant this is.
+func mutantMap[M ~map[K]V, K comparable, V any](n int, rows M, name K) M {
+	if mutantOn == n {
+		delete(rows, name)
+	}
+	return rows
+}
+
+// mutantZero leaves out what a verifier is told to demand.
+func mutantZero[T any](n int, demand T) T {
+	if mutantOn == n {
+		return *new(T)
+	}
+	return demand
+}
 `
 
 // overlay writes files that the compiler shall take in place of others into dir, and returns the argument for -overlay.
