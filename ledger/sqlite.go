@@ -17,16 +17,19 @@ import (
 type pragma struct{ name, value, want string }
 
 var (
-	// writing: synchronous=2 is FULL. With less, a consumed key could live again after a power cut.
+	// writing: synchronous=2 is FULL. With less, a consumed key could live again after a power cut. What SQLite keeps for a statement stays in
+	// memory (temp_store=2): the process may write nowhere but beside the ledger.
 	writing = []pragma{
 		{"busy_timeout", "5000", "5000"}, // milliseconds
 		{"journal_mode", "WAL", "wal"},
 		{"synchronous", "FULL", "2"},
 		{"foreign_keys", "ON", "1"},
+		{"temp_store", "MEMORY", "2"},
 	}
 	reading = []pragma{
 		{"busy_timeout", "5000", "5000"},
 		{"query_only", "ON", "1"},
+		{"temp_store", "MEMORY", "2"},
 	}
 )
 

@@ -23,8 +23,9 @@ const (
 
 // processes reads /proc. It sees the processes of its own process namespace, and those below.
 type processes struct {
-	fs   procfs.FS
-	path string
+	fs     procfs.FS
+	path   string
+	looker *Looker // that is asked for standard inputs; nil: they are read here
 }
 
 // openProcesses reads from path, usually /proc, and refuses where that does not show every process of this namespace.
@@ -149,13 +150,13 @@ func (p *processes) traced(q process) (bool, error) {
 	return false, nil
 }
 
-// readsTerminal reports whether a process's standard input is a terminal. To see that takes the same right as to trace it.
+// readsTerminal reports whether a process's standard input is a terminal.
 func (p *processes) readsTerminal(q process) (bool, error) {
-	stdin, err := os.Readlink(filepath.Join(p.path, strconv.Itoa(q.pid), "fd", "0"))
-	if err != nil {
-		return false, orGone(err) // or its standard input is closed
+	if p.looker != nil {
+		return p.looker.ReadsTerminal(q.pid)
 	}
-	return strings.HasPrefix(stdin, "/dev/pts/") || strings.HasPrefix(stdin, "/dev/tty") || stdin == "/dev/console", nil
+	terminal, err := stdinIsTerminal(p.path, q.pid)
+	return terminal, orGone(err) // or its standard input is closed
 }
 
 // roots are the launchers of runs.

@@ -35,6 +35,13 @@ type batch struct{ done chan struct{} }
 // which processes are strangers. found is told each thing that is found, once for each run.
 func NewWatch(user *uint32, found func(*Run, Finding)) *Watch { return newWatch("/proc", user, found) }
 
+// Ask has the looker asked for standard inputs, for which this process needs no right then. It is called before the first Begin.
+func (w *Watch) Ask(l *Looker) {
+	if w.proc != nil {
+		w.proc.looker = l
+	}
+}
+
 func newWatch(path string, user *uint32, found func(*Run, Finding)) *Watch {
 	w := &Watch{user: user, found: found}
 	w.proc, w.blind = openProcesses(path)

@@ -5,6 +5,7 @@ import "net/http"
 // policyCodes are the refusals of package policy: a deployment that is not safe, or a post that is not allowed.
 var policyCodes = []Code{
 	{Name: "deployment_contradicted", Status: http.StatusServiceUnavailable, Step: "config", Title: "What was seen of the deployment contradicts its manifest", Remedy: "Ask the operator to run mediator doctor and to mend what it shows; nothing was sent.", RetryAfter: 10},
+	{Name: "not_confined", Status: http.StatusServiceUnavailable, Step: "config", Title: "A process cannot be confined as its configuration asks", Remedy: "Run it on a kernel that can, or change confine in its configuration; the message says what is missing."},
 	{Name: "guard_missing", Status: http.StatusServiceUnavailable, Step: "config", Title: "The rules of mediator guard do not stand", Remedy: "Ask the operator to run mediator guard in the network namespace of the pod; nothing was sent.", RetryAfter: 10},
 	{Name: "manifest_malformed", Status: http.StatusBadRequest, Step: "config", Title: "The deployment manifest is malformed", Remedy: "Mend the lines that are named; configs/manifest.yaml is an example."},
 	{Name: "policy_malformed", Status: http.StatusBadRequest, Step: "config", Title: "The policy file is malformed", Remedy: "Mend the rules that are named; configs/policy.yaml is an example."},

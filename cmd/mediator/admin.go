@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/actionproof/mediator/confine"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/observe"
@@ -31,6 +32,8 @@ type adminServer struct {
 	caFile   string
 	agent    *uint32 // the agent's user
 	watch    *observe.Watch
+	peers    []peer
+	confined *confine.Confined
 	ready    atomic.Bool
 
 	deployment atomic.Pointer[deploymentWatch] // nil until the manifest is there
@@ -59,6 +62,7 @@ func (a *adminServer) handler(roles []role, o *observer) http.Handler {
 	rolesHandler(mux, roles)
 	o.handle(mux)
 	mux.HandleFunc("GET /v1/controls", a.controls)
+	mux.HandleFunc("GET /v1/confinement", a.confinement)
 	healthHandlers(mux, a.ready.Load)
 	metricsHandler(mux, a.registry)
 	mux.HandleFunc("POST /v1/sessions", a.openSession)

@@ -68,6 +68,8 @@ type serveConfig struct {
 	Timeouts timeoutConfig `yaml:"timeouts"`
 	// Limits bound what the sidecar takes on. A call over one is refused before anything of it is sent or used up, with Retry-After.
 	Limits limitsConfig `yaml:"limits"`
+	// Confine says what the process keeps for itself once it serves.
+	Confine confineConfig `yaml:"confine"`
 	// Log configures the log on standard error.
 	Log logConfig `yaml:"log"`
 }
@@ -446,6 +448,23 @@ type logConfig struct {
 	Level string `yaml:"level"`
 }
 
+// confineConfig says how a process confines itself before it listens. Whatever stands here, it drops the capabilities that it does not need,
+// writes no core dump, is out of reach for debuggers of its own user, and gets no privileges by executing a program.
+type confineConfig struct {
+	// Landlock holds the process to the folders of the files that this configuration names, and to its TCP ports: best_effort (as far as the
+	// kernel can; the log and mediator doctor say how far), required (Linux 6.12 with Landlock, or the process does not start) or off.
+	// Default best_effort.
+	Landlock string `yaml:"landlock"`
+	// Seccomp holds the process to the system calls of a program that starts no other: required or off. Default required.
+	Seccomp string `yaml:"seccomp"`
+	// Read are more files and folders that may be read, such as the settings of a PKCS #11 module. Default none.
+	Read []string `yaml:"read"`
+	// Write are more files and folders that may be written as well, such as the store of a token in software. Default none.
+	Write []string `yaml:"write"`
+	// Connect are more TCP ports to which it may connect, such as that of a token on the network. Default none.
+	Connect []uint16 `yaml:"connect"`
+}
+
 // triggerConfig configures the trigger service: mediator trigger.
 type triggerConfig struct {
 	// Listen is the address on which webhooks arrive. Empty: none do.
@@ -472,6 +491,8 @@ type triggerConfig struct {
 	Budget int `yaml:"budget"`
 	// Sources are where events come from.
 	Sources []sourceConfig `yaml:"sources"`
+	// Confine says what the process keeps for itself once it serves.
+	Confine confineConfig `yaml:"confine"`
 	// Log configures the log on standard error.
 	Log logConfig `yaml:"log"`
 }
@@ -563,6 +584,8 @@ type controlConfig struct {
 	Manifest string `yaml:"manifest"`
 	// Policy is the path of the policy file with its CEL rules. Required.
 	Policy string `yaml:"policy"`
+	// Confine says what the process keeps for itself once it serves.
+	Confine confineConfig `yaml:"confine"`
 	// Log configures the log on standard error.
 	Log logConfig `yaml:"log"`
 }

@@ -44,6 +44,7 @@ func loadControl(path string) (*controlPlane, error) {
 	f.need("audience", c.Audience, "manifest", c.Manifest, "policy", c.Policy,
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
 	c.Custody.check(&f)
+	c.Confine.check(&f)
 	c.Keys.Decision.check("keys.decision", &f)
 	c.Keys.Grant.check("keys.grant", &f)
 	p := &controlPlane{loaded: l, internal: c.Internal.endpoint("internal", &f, l.file)}
@@ -96,6 +97,10 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	if err := observer.start(ctx); err != nil {
 		return err
 	}
+	confined, err := p.reach(observer).confine(c.Confine, p.file, log)
+	if err != nil {
+		return err
+	}
 	l, err := p.internal.listen(log)
 	if err != nil {
 		return err
@@ -103,6 +108,7 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	var service lateHandler
 	mux := http.NewServeMux()
 	rolesHandler(mux, roles)
+	handleLayers(mux, confined)
 	observer.handle(mux)
 	healthHandlers(mux, service.ready)
 	metricsHandler(mux, newMetrics())

@@ -102,9 +102,13 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 	}
 	files := r.files(rules)
 	for name, raw := range files { // a play chooses the next write of the trigger service: nothing else may write there
-		files[name] = bytes.Replace(raw, []byte("@every 1s"), []byte("@every 1h"), 1)
+		raw = bytes.Replace(raw, []byte("@every 1s"), []byte("@every 1h"), 1)
+		if name == serveFile || name == triggerFile || name == controlFile {
+			raw = append(raw, "confine: {write: [failpoint]}\n"...)
+		}
+		files[name] = raw
 	}
-	err = errors.Join(prepareDir(r.dir, files), writeAbsent(filepath.Join(r.dir, "secrets", "ledger-dsn"), []byte(dsn)))
+	err = errors.Join(prepareDir(r.dir, files), os.Mkdir(filepath.Dir(r.failpoint()), 0o700), writeAbsent(filepath.Join(r.dir, "secrets", "ledger-dsn"), []byte(dsn)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +164,7 @@ func (r *crashRig) ended(t *testing.T, process, how string) {
 	}
 }
 
-func (r *crashRig) failpoint() string { return filepath.Join(r.dir, "failpoint") }
+func (r *crashRig) failpoint() string { return filepath.Join(r.dir, "failpoint", "points") }
 
 // arm ends a process at the last of these points, once it has passed the others in this order.
 func (r *crashRig) arm(t *testing.T, process string, points ...string) {

@@ -17,20 +17,28 @@ func doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "Hold the manifest's controls against what the three processes see", Args: noArgs,
 		Long: `Has the sidecar, the trigger service and the control plane look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
-show it, or it could not be looked at), with what was seen. The exit status is 1 if any is observed false; posts are refused then.`,
+show it, or it could not be looked at), with what was seen. Beside the controls it lists what the three processes see of their own confinement.
+The exit status is 1 if any is observed false; posts are refused then.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var controls []policy.ObservedControl
-			if err := getJSON(c.Context(), admin, "/v1/controls", &controls); err != nil {
+			var seen struct {
+				Controls    []policy.ObservedControl `json:"controls"`
+				Confinement []processLayers          `json:"confinement"`
+			}
+			if err := getJSON(c.Context(), admin, "/v1/controls", &seen.Controls); err != nil {
+				return err
+			}
+			if err := getJSON(c.Context(), admin, "/v1/confinement", &seen.Confinement); err != nil {
 				return err
 			}
 			if asJSON {
-				if err := printJSON(c.OutOrStdout(), controls); err != nil {
+				if err := printJSON(c.OutOrStdout(), seen); err != nil {
 					return err
 				}
 			} else {
-				printControls(c.OutOrStdout(), controls)
+				printControls(c.OutOrStdout(), seen.Controls)
+				printConfinement(c.OutOrStdout(), seen.Confinement)
 			}
-			if policy.Contradicted(controls) != nil {
+			if policy.Contradicted(seen.Controls) != nil {
 				return errRefused
 			}
 			return nil
@@ -56,4 +64,21 @@ func printControls(w io.Writer, controls []policy.ObservedControl) {
 	}
 	fmt.Fprintf(w, "%d controls: %d observed true, %d observed false, %d only declared\n", len(controls),
 		count[policy.ObservedTrue], count[policy.ObservedFalse], count[policy.DeclaredOnly])
+}
+
+// printConfinement lists what holds each process, as it sees itself: no control of the manifest speaks of it.
+func printConfinement(w io.Writer, processes []processLayers) {
+	for _, p := range processes {
+		fmt.Fprintf(w, "confinement of mediator %s\n", p.Process)
+		for _, l := range p.Layers {
+			state := "in force"
+			if !l.InForce {
+				state = "not in force"
+			}
+			fmt.Fprintf(w, "%-14s %s: %s\n", state, l.Name, l.Seen)
+		}
+		if p.Error != "" {
+			fmt.Fprintf(w, "%-14s %s\n", "not known", p.Error)
+		}
+	}
 }

@@ -87,7 +87,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		serveCommand(), triggerCommand(), controlCommand(), devCommand(), demoCommand(), runCommand(),
+		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), devCommand(), demoCommand(), runCommand(),
 		keysCommand(), deploymentCommand(), challengeCommand(), capabilityCommand(), hashPayloadCommand(), evidenceCommand(),
 		postsCommand(), eventsCommand(), doctorCommand(), guardCommand(), caCommand(), vaultCommand(), configCommand(), versionCommand(),
 	)

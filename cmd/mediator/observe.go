@@ -157,25 +157,30 @@ func (d *deploymentWatch) contradicted() error {
 }
 
 func (p peer) looks(ctx context.Context) ([]observe.Look, error) {
+	var looks []observe.Look
+	err := p.ask(ctx, "/v1/looks", &looks)
+	return looks, err
+}
+
+// ask asks the process for what it saw, into out.
+func (p peer) ask(ctx context.Context, path string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	client, base := p.at.client()
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/looks", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %d", p.name, resp.StatusCode)
+		return fmt.Errorf("%s answered %d", p.name, resp.StatusCode)
 	}
-	var looks []observe.Look
-	err = json.NewDecoder(io.LimitReader(resp.Body, wire.MaxAnswer)).Decode(&looks)
-	return looks, err
+	return json.NewDecoder(io.LimitReader(resp.Body, wire.MaxAnswer)).Decode(out)
 }
 
 // gateLook is what the sidecar's own configuration shows of its gate.
@@ -297,7 +302,7 @@ func (t *triggerService) observer(roles []role) *observer {
 	}
 	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that a human asked for or somebody only reported.")
 	secret = append(secret, c.Custody.secrets(roles)...)
-	open := append(c.Custody.public(), executable(), t.path, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
+	open := append(c.Custody.public(), executable(), t.path, c.TLSCertificate, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	return &observer{
 		agent: c.Agent, roles: roles, paths: slices.Concat(paths(t.file, true, secret...), paths(t.file, false, open...), socket(t.file, c.Internal)),
 		more: []observe.Look{human},

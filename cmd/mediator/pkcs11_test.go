@@ -37,7 +37,10 @@ func softToken(t *testing.T, keys ...string) string {
 // TestPKCS11 makes a post with every key in a PKCS #11 token.
 func TestPKCS11(t *testing.T) {
 	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key")
-	r := newClientsRig(t, func(file string) string { return strings.Replace(file, "custody: {type: memory}", custody, 1) })
+	store := filepath.Dir(os.Getenv("SOFTHSM2_CONF"))
+	r := newClientsRig(t, func(file string) string {
+		return strings.Replace(file, "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
+	})
 	out, err := r.asAgent(t, need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`,
 		"https://"+r.plain()+"/repos/acme/site/issues/7/comments")
 	if err != nil || !strings.HasSuffix(out, " 201") {

@@ -109,6 +109,7 @@ func loadSidecar(path string) (*sidecar, error) {
 		f.add("limits", "%v", err)
 	}
 	c.Custody.check(&f)
+	c.Confine.check(&f)
 	c.Keys.Runtime.check("keys.runtime", &f)
 	c.Keys.Session.check("keys.session", &f)
 	c.Keys.RequestProof.check("keys.requestProof", &f)
@@ -314,6 +315,12 @@ func (s *sidecar) run(ctx context.Context) error {
 	watch := observe.NewWatch(c.Agent.UID, func(r *observe.Run, f observe.Finding) {
 		s.log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
 	})
+	looker, err := startLooker(os.Stderr, s.log)
+	if err != nil {
+		return err
+	}
+	defer looker.Close()
+	watch.Ask(looker.Looker)
 	httpc, base := s.trigger.client()
 	triggers := trigger.NewClient(base, httpc)
 	httpc, base = s.control.client()
@@ -325,6 +332,14 @@ func (s *sidecar) run(ctx context.Context) error {
 		return err
 	}
 	admin := &adminServer{sessions: sessions, record: record, triggers: triggers, runtime: c.Runtime, registry: registry, ca: ca.CertificatePEM(), proxy: c.Listen, caFile: s.caFile(), agent: c.Agent.UID, watch: watch}
+	admin.peers = []peer{{"trigger", s.trigger}, {"control", s.control}}
+	reach, err := s.reach(observer)
+	if err != nil {
+		return err
+	}
+	if admin.confined, err = reach.confine(c.Confine, s.file, s.log); err != nil {
+		return err
+	}
 	adminListener, err := s.admin.listen(s.log)
 	if err != nil {
 		return fmt.Errorf("admin: %w", err)
@@ -358,7 +373,7 @@ func (s *sidecar) run(ctx context.Context) error {
 			_ = watch.Look(ctx) // fails only when ctx ends
 			return observe.Looks(sessions.Runs())
 		}
-		deployment := &deploymentWatch{own: observer, more: keysSeen, sessions: sessionsSeen, peers: []peer{{"trigger", s.trigger}, {"control", s.control}}, manifest: manifest, log: s.log}
+		deployment := &deploymentWatch{own: observer, more: keysSeen, sessions: sessionsSeen, peers: admin.peers, manifest: manifest, log: s.log}
 		deployment.look(ctx)
 		admin.deployment.Store(deployment)
 		group.Go(func() error { deployment.watch(ctx); return nil })

@@ -44,6 +44,7 @@ func loadTrigger(path string) (*triggerService, error) {
 	f.need("state", c.State, "trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle,
 		"keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
 	c.Custody.check(&f)
+	c.Confine.check(&f)
 	c.Keys.Origin.check("keys.origin", &f)
 	c.Keys.Receipt.check("keys.receipt", &f)
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
@@ -168,11 +169,16 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 		return err
 	}
 	defer service.Close()
+	confined, err := t.reach(observer).confine(c.Confine, t.file, log)
+	if err != nil {
+		return err
+	}
 	internal, err := t.internal.listen(log)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
+	handleLayers(mux, confined)
 	rolesHandler(mux, roles)
 	observer.handle(mux)
 	var ready atomic.Bool

@@ -38,6 +38,21 @@ func Check(dsn string) error {
 	return err
 }
 
+// Ports returns the TCP ports of the servers that dsn names; none for those that are reached by a unix socket.
+func Ports(dsn string) ([]uint16, error) {
+	config, err := parse(dsn)
+	if err != nil {
+		return nil, err
+	}
+	var ports []uint16
+	for _, way := range append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port}}, config.Fallbacks...) {
+		if network, _ := pgconn.NetworkAddress(way.Host, way.Port); network == "tcp" {
+			ports = append(ports, way.Port)
+		}
+	}
+	return ports, nil
+}
+
 func parse(dsn string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {

@@ -53,6 +53,9 @@ func Start(t testing.TB, settings ...string) *Server {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // whoever connects passes through it, as through a server's own folder of sockets
+		t.Fatal(err)
+	}
 	initdb := s.command(t, "initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v: %s", err, out)

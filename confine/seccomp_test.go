@@ -1,0 +1,134 @@
+package confine
+
+import (
+	"encoding/binary"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// What the filter returns to the kernel (seccomp(2)).
+const (
+	allow = unix.SECCOMP_RET_ALLOW
+	deny  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	nosys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+)
+
+// judge runs the filter on one system call. The machine that runs it reads big-endian words where the kernel reads its
+// own; both halves of an argument stand where the filter of a little-endian kernel looks for them.
+func judge(t *testing.T, as uint32, number int, args ...uint64) uint32 {
+	t.Helper()
+	policy, err := Service().policy(runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	instructions, err := policy.Assemble()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := bpf.NewVM(instructions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 64)
+	binary.BigEndian.PutUint32(data, uint32(number))
+	binary.BigEndian.PutUint32(data[4:], as)
+	for i, a := range args {
+		binary.BigEndian.PutUint32(data[16+8*i:], uint32(a))
+		binary.BigEndian.PutUint32(data[20+8*i:], uint32(a>>32))
+	}
+	got, err := vm.Run(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(got)
+}
+
+// TestFilter runs the filter on calls of this architecture, and of others.
+func TestFilter(t *testing.T) {
+	const x86, x32 = 0x40000003, 0x40000000 // AUDIT_ARCH_I386, and the bit of the x32 calls of x86-64
+	self := uint64(os.Getpid())
+	info, err := arch.GetInfo(runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(name string, args ...uint64) uint32 {
+		return judge(t, uint32(info.ID), info.SyscallNames[name], args...)
+	}
+	for name, want := range map[string]uint32{
+		"read": allow, "openat": allow, "futex": allow, "connect": allow, "getrandom": allow,
+		"execve": deny, "execveat": deny, "ptrace": deny, "seccomp": deny, "io_uring_setup": deny, "landlock_restrict_self": deny, "mount": deny,
+		"clone3": nosys,
+	} {
+		if got := call(name); got != want {
+			t.Errorf("%s: %#x, want %#x", name, got, want)
+		}
+	}
+	for what, got := range map[string][2]uint32{
+		"a thread":                         {call("clone", unix.CLONE_VM|unix.CLONE_THREAD), allow},
+		"a process":                        {call("clone", unix.CLONE_VM|unix.CLONE_VFORK), deny},
+		"a thread in a network of its own": {call("clone", unix.CLONE_THREAD|unix.CLONE_NEWNET), deny},
+		"a signal to itself":               {call("tgkill", self), allow},
+		"a signal to another":              {call("tgkill", self+1), deny},
+		"a signal to its group":            {call("kill", 0), deny},
+		"a signal with a wide pid":         {call("kill", self|1<<32), deny},
+		"a TCP socket":                     {call("socket", unix.AF_INET, unix.SOCK_STREAM, 0), allow},
+		"an MPTCP socket":                  {call("socket", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), deny},
+		"a netlink socket":                 {call("socket", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE), allow},
+		"another netlink socket":           {call("socket", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER), deny},
+		"a packet socket":                  {call("socket", unix.AF_PACKET, unix.SOCK_RAW, 0), deny},
+		"memory":                           {call("mmap", 0, 4096, unix.PROT_READ|unix.PROT_WRITE), allow},
+		"executable memory":                {call("mmap", 0, 4096, unix.PROT_READ|unix.PROT_EXEC), deny},
+		"limits read":                      {call("prlimit64", 0, unix.RLIMIT_NOFILE, 0), allow},
+		"limits set":                       {call("prlimit64", 0, unix.RLIMIT_NOFILE, 1<<40), deny},
+		"a key for a terminal":             {call("ioctl", 0, unix.TIOCSTI), deny},
+		"another ioctl":                    {call("ioctl", 0, unix.TCGETS), allow},
+		"a call of 32 bits":                {judge(t, x86, 3), deny},
+		"an x32 call":                      {judge(t, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32), map[string]uint32{"amd64": nosys, "arm64": deny}[runtime.GOARCH]},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: %#x, want %#x", what, got[0], got[1])
+		}
+	}
+}
+
+// TestArchitectures makes the policy for each architecture that is released: what a service needs is in it under the name that it has there.
+func TestArchitectures(t *testing.T) {
+	for goarch, opens := range map[string][]string{"amd64": {"open", "openat", "epoll_wait"}, "arm64": {"openat", "epoll_pwait"}} {
+		policy, err := Service().policy(goarch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range append(opens, "read", "write", "futex", "connect", "accept4", "getrandom", "fdatasync") {
+			if !slices.Contains(policy.Syscalls[0].Names, name) {
+				t.Errorf("%s lacks %s", goarch, name)
+			}
+		}
+		if slices.Contains(policy.Syscalls[0].Names, "open") != (goarch == "amd64") {
+			t.Errorf("%s: open", goarch)
+		}
+	}
+}
+
+// TestNames finds names that no architecture has, and such as stand twice.
+func TestNames(t *testing.T) {
+	amd64, err := arch.GetInfo("amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, calls := range []Calls{Service(), Looker()} {
+		for i, name := range calls.names {
+			if _, ok := amd64.SyscallNames[name]; !ok {
+				t.Errorf("%s is no system call", name)
+			}
+			if slices.Contains(calls.names[:i], name) {
+				t.Errorf("%s stands twice", name)
+			}
+		}
+	}
+}

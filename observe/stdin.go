@@ -1,0 +1,92 @@
+package observe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// To see where another process's standard input leads takes the right to trace it. A process that faces the network should not have that
+// right, and has lost it once Landlock holds it: it asks a Looker, a process that does nothing else. A question is a pid and an answer one
+// of these or a negative error number, each an int32 in little-endian order: nothing that a process chooses is in it.
+const (
+	noTerminal int32 = iota
+	aTerminal
+)
+
+// AnswerStdin answers questions until there are no more.
+func AnswerStdin(questions io.Reader, answers io.Writer) error {
+	for {
+		var pid int32
+		if err := binary.Read(questions, binary.LittleEndian, &pid); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("observe: read a question: %w", err)
+		}
+		if err := binary.Write(answers, binary.LittleEndian, answer(pid)); err != nil {
+			return fmt.Errorf("observe: write an answer: %w", err)
+		}
+	}
+}
+
+func answer(pid int32) int32 {
+	terminal, err := stdinIsTerminal("/proc", int(pid))
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return -int32(errno)
+	case err != nil:
+		return -int32(syscall.EIO)
+	case terminal:
+		return aTerminal
+	}
+	return noTerminal
+}
+
+func stdinIsTerminal(proc string, pid int) (bool, error) {
+	stdin, err := os.Readlink(proc + "/" + strconv.Itoa(pid) + "/fd/0")
+	return strings.HasPrefix(stdin, "/dev/pts/") || strings.HasPrefix(stdin, "/dev/tty") || stdin == "/dev/console", err
+}
+
+// Looker asks the process that answers. It is safe for concurrent use.
+type Looker struct {
+	mu        sync.Mutex // held from a question to its answer
+	questions io.Writer
+	answers   io.Reader
+	gone      error // once a question had no answer, none has
+}
+
+// NewLooker returns a Looker that asks and is answered there.
+func NewLooker(questions io.Writer, answers io.Reader) *Looker {
+	return &Looker{questions: questions, answers: answers}
+}
+
+// ReadsTerminal reports whether a process's standard input is a terminal.
+func (l *Looker) ReadsTerminal(pid int) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var got int32
+	if l.gone == nil {
+		err := binary.Write(l.questions, binary.LittleEndian, int32(pid)) //nolint:gosec // a pid is at most 2^22
+		if err == nil {
+			err = binary.Read(l.answers, binary.LittleEndian, &got)
+		}
+		if err != nil {
+			l.gone = fmt.Errorf("the process that looks at standard inputs does not answer: %w", err)
+		}
+	}
+	switch {
+	case l.gone != nil:
+		return false, l.gone
+	case got < 0:
+		return false, orGone(&os.PathError{Op: "readlink", Path: fmt.Sprintf("/proc/%d/fd/0", pid), Err: syscall.Errno(-got)})
+	}
+	return got == aTerminal, nil
+}
