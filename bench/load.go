@@ -31,7 +31,7 @@ type cell struct {
 type sample struct {
 	rps, p50, p99, cpu float64 // calls a second, µs, µs, CPU seconds of the proxy a thousand calls
 	sidecar            float64 // of cpu, that of the mediator's sidecar
-	rss                float64 // MiB, of the proxy
+	rss                float64 // MiB, of the proxy, or of the mediator's sidecar
 	upstream           float64 // connections that the upstream has seen, a thousand calls
 	calls, errors      int
 }
@@ -71,6 +71,14 @@ func once(ctx context.Context, c *http.Client, method, url, body string, want in
 		err = fmt.Errorf("answered %d: %.300s", resp.StatusCode, raw)
 	}
 	return err
+}
+
+// beside returns the processes that stand beside each agent. The mediator's others are there once for many.
+func (t target) beside() []int {
+	if t.sidecar != nil {
+		return t.sidecar
+	}
+	return t.pids
 }
 
 // client is one connection's client.
@@ -170,7 +178,7 @@ func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
 	thousands := float64(s.calls) / 1000
 	s.cpu = (cpu(c.target.pids) - before) / thousands
 	s.sidecar = (cpu(c.target.sidecar) - sidecar) / thousands
-	s.rss = rss(c.target.pids)
+	s.rss = rss(c.target.beside())
 	now, err := c.seen(ctx)
 	if err != nil {
 		return s, err

@@ -161,7 +161,7 @@ func (r *results) writeJSON(path string) error {
 func (r *results) writeMarkdown(path string) error {
 	var w bytes.Buffer
 	fmt.Fprintf(&w, "# Results\n\nWritten by `make bench`: %s, %d cores, %d rounds of %.1f s a cell, in alternation. The load, the upstream and the proxy share the\n", r.Machine, r.Cores, r.Rounds, r.Seconds)
-	fmt.Fprint(&w, "cores, so what counts are the ratios: medians of each round's own. CPU is that of all of a proxy's processes.\n\n## Goals\n\n| what | wanted | measured | |\n|---|---|---|---|\n")
+	fmt.Fprint(&w, "cores, so what counts are the ratios: medians of each round's own. CPU is that of all of a proxy's processes,\nmemory that of the one beside the agent.\n\n## Goals\n\n| what | wanted | measured | |\n|---|---|---|---|\n")
 	for _, g := range r.Targets {
 		met := "**missed**"
 		if g.Met {

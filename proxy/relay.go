@@ -118,7 +118,8 @@ func (b *trailedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-const relayBufferSize = 32 << 10
+// relayBufferSize is what one record of TLS or one frame of HTTP/2 holds at most, so that a read seldom has more.
+const relayBufferSize = 16 << 10
 
 var relayBuffers = sync.Pool{New: func() any { return new([relayBufferSize]byte) }}
 

@@ -274,6 +274,7 @@ func parseMatch(key string, m matchConfig, f *findings) proxy.Match {
 
 // run makes the parts, top to bottom as a call meets them, and serves until ctx ends.
 func (s *sidecar) run(ctx context.Context) error {
+	collectHalfAsOften()
 	c := s.T
 	keys, err := c.Custody.open(s.file, s.log)
 	if err != nil {
