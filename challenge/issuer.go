@@ -98,8 +98,9 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 		return Challenge{}, err
 	}
 	rnd := &random{r: bufio.NewReaderSize(i.o.Random, 1<<10)} // a challenge takes hundreds of small draws
-	reg := evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
-	reg.ID = rnd.id()
+	now := i.o.Now()
+	reg := evidence.NewRegistered(i.o.Issuer, i.o.Audience, now, i.o.Lifetime)
+	reg.ID = evidence.OrderedID(now, [10]byte(rnd.bytes(16)[:10]))
 	ch := Challenge{
 		ID: reg.ID, Difficulty: i.o.Difficulty, Instructions: instructions, ExpiresAt: reg.Expires,
 		Tasks: make([]Task, i.o.Tasks),

@@ -17,7 +17,7 @@ type Registered struct {
 // NewRegistered stamps a fresh jti, valid from now for lifetime.
 func NewRegistered(issuer, audience string, now time.Time, lifetime time.Duration) Registered {
 	return Registered{
-		Audience: audience, Issuer: issuer, ID: NewID(),
+		Audience: audience, Issuer: issuer, ID: NewOrderedID(now),
 		IssuedAt: now.Unix(), Expires: now.Add(lifetime).Unix(),
 	}
 }

@@ -1,0 +1,31 @@
+package evidence_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// TestOrderedID shows that identifiers sort by their time, whatever is random in them, and that those of one millisecond differ.
+func TestOrderedID(t *testing.T) {
+	var ids []string
+	for n := range 5000 { // across the carries of each character of the time that changes
+		id := evidence.NewOrderedID(time.UnixMilli(1_800_000_000_000 + int64(n)*int64(n)*37))
+		if len(id) != 26 || strings.Trim(id, "0123456789ABCDEFGHIJKLMNOPQRSTUV") != "" {
+			t.Fatalf("the identifier is %q", id)
+		}
+		ids = append(ids, id)
+	}
+	if !slices.IsSorted(ids) {
+		t.Error("they do not sort by their time")
+	}
+	if one := time.UnixMilli(1); evidence.NewOrderedID(one) == evidence.NewOrderedID(one) {
+		t.Error("two are the same")
+	}
+	if got := evidence.OrderedID(time.UnixMilli(0x0190_0000_0001), [10]byte{9: 0x1f}); got != "0680000004000000000000003S" {
+		t.Errorf("got %s", got)
+	}
+}
