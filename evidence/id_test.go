@@ -22,8 +22,9 @@ func TestOrderedID(t *testing.T) {
 	if !slices.IsSorted(ids) {
 		t.Error("they do not sort by their time")
 	}
-	if one := time.UnixMilli(1); evidence.NewOrderedID(one) == evidence.NewOrderedID(one) {
-		t.Error("two are the same")
+	one := time.UnixMilli(1)
+	if first, second := evidence.NewOrderedID(one), evidence.NewOrderedID(one); first == second {
+		t.Errorf("two are %s", first)
 	}
 	if got := evidence.OrderedID(time.UnixMilli(0x0190_0000_0001), [10]byte{9: 0x1f}); got != "0680000004000000000000003S" {
 		t.Errorf("got %s", got)

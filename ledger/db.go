@@ -48,10 +48,24 @@ type pending struct {
 	do    func(tx *sql.Tx) error
 	errc  chan error  // of one place: the writer never waits for a caller
 	taken atomic.Bool // by the writer, to run it, or by its caller, to leave
+	begun bool        // the writer has taken it
 }
 
 // take reports whether the write is the taker's now. Only one of the writer and the caller gets true.
 func (p *pending) take() bool { return !p.taken.Swap(true) }
+
+// begin reports whether the write is to be run, perhaps once more; if not, it has its answer.
+func (p *pending) begin() bool {
+	if p.begun {
+		return true
+	}
+	if p.ctx.Err() != nil || !p.take() {
+		p.errc <- Unavailable("wait for the writer", p.ctx.Err())
+		return false
+	}
+	p.begun = true
+	return true
+}
 
 // OpenDB opens or creates the file at path (mode 0600; its folder must exist) and applies the migrations that it lacks, each a
 // list of statements; those that have been released never change. It refuses a file that another DB has open, that a newer
@@ -134,8 +148,9 @@ func (d *DB) Read() *sql.DB { return d.read }
 // do has begun, do does not run. Both are certain: nothing was stored. After any other error, which has the code
 // ledger_unavailable, nobody knows: count it as stored.
 //
-// Once do has begun, ctx no longer matters. do must not end the transaction, call Write, or pass a context that can end to the
-// transaction: an interrupted statement takes the whole group with it.
+// Once do has begun, ctx no longer matters. do may run twice: the first time is undone if anything in its group fails. do must not end
+// the transaction, keep the error of a statement to itself, call Write, or pass a context that can end to the transaction: an
+// interrupted statement takes the whole group with it.
 func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return Unavailable("wait for the writer", err)
@@ -195,10 +210,43 @@ func (d *DB) run() {
 	}
 }
 
-// commit runs a batch in one transaction. Each write has a savepoint of its own, so that one refusal leaves the others alone.
-// SQLite itself undoes the whole transaction after some failures (a full disk, https://sqlite.org/lang_transaction.html section
-// 3.3): then those that had run learn of it, and those that had not are returned for another one.
+// commit runs a batch in one transaction: at first as if none of it could fail, which is what nearly always holds. Where one does,
+// all is undone and run again, each with a savepoint of its own, so that one refusal leaves the others alone. What has to be run in
+// another transaction is returned.
 func (d *DB) commit(batch []*pending) (rest []*pending) {
+	if again := d.commitPlain(batch); len(again) > 0 {
+		return d.commitApart(again)
+	}
+	return nil
+}
+
+// commitPlain runs a batch without savepoints. If one of it fails nothing is stored, and all of it is returned.
+func (d *DB) commitPlain(batch []*pending) (again []*pending) {
+	tx, err := d.write.Begin()
+	if err != nil {
+		answer(batch, Unavailable("begin", err))
+		return nil
+	}
+	failpoint.Reach("ledger begun")
+	ran := batch[:0]
+	for i, p := range batch {
+		if !p.begin() {
+			continue
+		}
+		ran = append(ran, p)
+		if guarded(tx, p.do) != nil {
+			_ = tx.Rollback() // SQLite may have done it
+			return append(ran, batch[i+1:]...)
+		}
+	}
+	d.conclude(tx, ran)
+	return nil
+}
+
+// commitApart runs each write of a batch with a savepoint. SQLite itself undoes the whole transaction after some failures (a full disk,
+// https://sqlite.org/lang_transaction.html section 3.3): then those that had run learn of it, and those that had not are returned for
+// another one.
+func (d *DB) commitApart(batch []*pending) (rest []*pending) {
 	tx, err := d.write.Begin()
 	if err != nil {
 		answer(batch, Unavailable("begin", err))
@@ -208,8 +256,7 @@ func (d *DB) commit(batch []*pending) (rest []*pending) {
 	g := group{tx, tx.Stmt(d.savepoint), tx.Stmt(d.release), tx.Stmt(d.undo)}
 	stored := make([]*pending, 0, len(batch))
 	for i, p := range batch {
-		if p.ctx.Err() != nil || !p.take() {
-			p.errc <- Unavailable("wait for the writer", p.ctx.Err())
+		if !p.begin() {
 			continue
 		}
 		err, lost := g.run(p.do)
@@ -224,19 +271,25 @@ func (d *DB) commit(batch []*pending) (rest []*pending) {
 			return batch[i+1:]
 		}
 	}
-	if err := d.intact(); err != nil {
+	d.conclude(tx, stored)
+	return nil
+}
+
+// conclude commits what has run, and answers it.
+func (d *DB) conclude(tx *sql.Tx, batch []*pending) {
+	err := d.intact()
+	if err != nil {
 		_ = tx.Rollback()
-		answer(stored, Unavailable("commit", err))
-		return nil
+	} else {
+		failpoint.Reach("ledger written")
+		err = tx.Commit() // if it fails the driver has rolled back
 	}
-	failpoint.Reach("ledger written")
-	if err := tx.Commit(); err != nil { // the driver has rolled back
-		answer(stored, Unavailable("commit", err))
-		return nil
+	if err != nil {
+		answer(batch, Unavailable("commit", err))
+		return
 	}
 	failpoint.Reach("ledger committed")
-	answer(stored, nil)
-	return nil
+	answer(batch, nil)
 }
 
 // intact refuses to rest on a file that nobody would find after a restart: SQLite goes on writing to one that has been removed.

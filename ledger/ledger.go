@@ -10,6 +10,8 @@ import (
 	"database/sql"
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -45,8 +47,9 @@ type Store interface {
 	// Begin consumes keys as Consume does and records the intent to forward p, in one transaction. Only after nil may the first byte
 	// go out.
 	Begin(ctx context.Context, p Post, keys ...Key) error
-	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It succeeds once; for a post that has
-	// not begun, or has an outcome, it returns [ErrState].
+	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. The whole record is replaced, except
+	// for its artifacts: those that Begin was given stay. It succeeds once; for a post that has not begun, or has an outcome, it
+	// returns [ErrState].
 	Finish(ctx context.Context, p Post) error
 	// Record keeps a whole record at once: of a refusal, or of a call that needs no evidence. A post in flight is Begin's: for one,
 	// and for a state that there is not, it returns [ErrState].
@@ -71,7 +74,8 @@ type Ledger struct {
 	o  Options
 
 	// Prepared once: every post needs them.
-	insertKey, insertPost, updatePost *sql.Stmt
+	insertPost, insertArtifacts, updatePost *sql.Stmt
+	insertKeys                              [maxKeys + 1]*sql.Stmt // as many as their index
 
 	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. The writer owns it: it is touched in the
 	// closures of Write only.
@@ -96,10 +100,15 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 }
 
 func (l *Ledger) start(ctx context.Context) error {
-	for _, s := range []struct {
+	type prepared struct {
 		to    **sql.Stmt
 		query string
-	}{{&l.insertKey, insertKey}, {&l.insertPost, insertPost}, {&l.updatePost, updatePost}} {
+	}
+	all := []prepared{{&l.insertPost, insertPost}, {&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost}}
+	for n := 1; n <= maxKeys; n++ {
+		all = append(all, prepared{&l.insertKeys[n], insertKey + strings.Repeat(", (?, ?, ?)", n-1)})
+	}
+	for _, s := range all {
 		var err error
 		if *s.to, err = l.db.write.PrepareContext(ctx, s.query); err != nil {
 			return Unavailable("prepare", err)
@@ -110,12 +119,17 @@ func (l *Ledger) start(ctx context.Context) error {
 
 // settle marks posts that were in flight when the process ended.
 func (l *Ledger) settle(tx *sql.Tx) error {
-	posts, err := Scan(tx.Query(`SELECT record FROM posts WHERE state = ?`, StateForwarding))
+	posts, err := Scan(tx.Query(selectPost + `WHERE state = 'forwarding'`))
 	if err != nil {
 		return err
 	}
 	for _, p := range posts {
-		if err := l.update(tx, p.Lost(l.o.Now())); err != nil {
+		p = p.Lost(l.o.Now())
+		record, err := p.Whole() // an older schema may have had the artifacts in it
+		if err != nil {
+			return err
+		}
+		if err := l.update(tx, p, record); err != nil {
 			return err
 		}
 	}
@@ -133,7 +147,7 @@ func (l *Ledger) Consume(ctx context.Context, keys ...Key) error {
 // Begin consumes keys and records an intent: see [Store].
 func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 	p.State = StateForwarding
-	record, err := p.Encode()
+	record, artifacts, err := p.Encode()
 	if err != nil {
 		return err
 	}
@@ -141,7 +155,7 @@ func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 		if err := l.consume(tx, keys); err != nil {
 			return err
 		}
-		return l.insert(tx, p, record)
+		return l.insert(tx, p, record, artifacts)
 	})
 }
 
@@ -150,7 +164,11 @@ func (l *Ledger) Finish(ctx context.Context, p Post) error {
 	if !p.State.Outcome() {
 		return ErrState
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.update(tx, p) })
+	record, err := p.Outcome()
+	if err != nil {
+		return err
+	}
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.update(tx, p, record) })
 }
 
 // Record keeps a whole record: see [Store].
@@ -158,15 +176,17 @@ func (l *Ledger) Record(ctx context.Context, p Post) error {
 	if p.State != StateRefused && !p.State.Outcome() {
 		return ErrState
 	}
-	record, err := p.Encode()
+	record, artifacts, err := p.Encode()
 	if err != nil {
 		return err
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.insert(tx, p, record) })
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.insert(tx, p, record, artifacts) })
 }
 
+// maxKeys is how many keys one statement inserts at most: more than a post has.
+const maxKeys = 16
+
 func (l *Ledger) consume(tx *sql.Tx, keys []Key) error {
-	insert := tx.Stmt(l.insertKey)
 	for _, k := range keys {
 		if err := k.Check(); err != nil {
 			return err
@@ -174,33 +194,72 @@ func (l *Ledger) consume(tx *sql.Tx, keys []Key) error {
 		if k.Expires.Unix() <= l.forgotten {
 			return Forgotten(k)
 		}
-		n, err := affected(insert.Exec(k.Kind, k.ID, k.Expires.Unix()))
-		if err != nil {
-			return Unavailable("consume", err)
-		}
-		if n != 1 {
-			return &ConsumedError{k}
+	}
+	for some := range slices.Chunk(keys, maxKeys) {
+		if err := l.insertUsed(tx, some); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (l *Ledger) insert(tx *sql.Tx, p Post, record string) error {
+// insertUsed inserts keys with one statement. Only where that fails because one is there it asks which.
+func (l *Ledger) insertUsed(tx *sql.Tx, keys []Key) error {
+	args := make([]any, 0, 3*maxKeys)
+	for _, k := range keys {
+		args = append(args, place(k.ID), k.Kind, k.Expires.Unix())
+	}
+	_, err := tx.Stmt(l.insertKeys[len(keys)]).Exec(args...)
+	if err == nil {
+		return nil
+	}
+	if len(keys) == 1 || !isConstraint(err) {
+		return used(keys[0], err)
+	}
+	for _, k := range keys {
+		if _, err := tx.Stmt(l.insertKeys[1]).Exec(place(k.ID), k.Kind, k.Expires.Unix()); err != nil {
+			return used(k, err)
+		}
+	}
+	return Unavailable("consume", err) // nothing says which: all of it is refused
+}
+
+// used is the refusal of a key whose insertion has failed.
+func used(k Key, err error) error {
+	if isConstraint(err) {
+		return &ConsumedError{k}
+	}
+	return Unavailable("consume", err)
+}
+
+// place returns the id as it is kept: what stands before its first space, the issuer, at its end. Ids of artifacts begin with the
+// time, so that the keys of posts that are made together lie in one page and not in one for each kind and issuer. No two
+// ids have one place.
+func place(id string) string {
+	if issuer, rest, ok := strings.Cut(id, " "); ok {
+		return rest + " " + issuer
+	}
+	return id
+}
+
+func (l *Ledger) insert(tx *sql.Tx, p Post, record, artifacts string) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
 	if _, err := tx.Stmt(l.insertPost).Exec(p.ID, p.Flow, p.State, p.Session, p.Started.UnixMilli(), record); err != nil {
 		return Unavailable("write the record", err)
 	}
+	if artifacts == "" {
+		return nil
+	}
+	if _, err := tx.Stmt(l.insertArtifacts).Exec(artifacts); err != nil {
+		return Unavailable("write the record", err)
+	}
 	return nil
 }
 
 // update replaces the record of a post that is in flight.
-func (l *Ledger) update(tx *sql.Tx, p Post) error {
-	record, err := p.Encode()
-	if err != nil {
-		return err
-	}
+func (l *Ledger) update(tx *sql.Tx, p Post, record string) error {
 	n, err := affected(tx.Stmt(l.updatePost).Exec(p.State, record, p.ID))
 	if err != nil {
 		return Unavailable("write the record", err)

@@ -103,8 +103,9 @@ func TestUpgrade(t *testing.T) {
 		err = db.Write(ctx, func(tx *sql.Tx) error {
 			_, err := tx.Exec(`
 				INSERT INTO posts (id, flow, state, session, started, record) VALUES
-					('post_1', 'post', 'forwarding', '', 1, '{"id":"post_1"}'), ('post_2', 'post', 'forwarded', 's', 2, '{"id":"post_2","state":"forwarded"}');
-				INSERT INTO consumed (kind, id, expires) VALUES ('capability', 'a', 1800000000)`)
+					('post_1', 'post', 'forwarding', '', 1, '{"id":"post_1","artifacts":[{"name":"grant","token":"t"}]}'),
+					('post_2', 'post', 'forwarded', 's', 2, '{"id":"post_2","state":"forwarded","artifacts":[{"name":"grant","token":"t"}]}');
+				INSERT INTO consumed (kind, id, expires) VALUES ('capability', 'a', 1800000000), ('grant', 'policy engine b', 1800000000)`)
 			return err
 		})
 		if err := errors.Join(err, db.Close()); err != nil {
@@ -113,12 +114,15 @@ func TestUpgrade(t *testing.T) {
 		for range 2 { // also when it has been upgraded before
 			l := open(t, dir)
 			for id, want := range map[string]ledger.State{"post_1": ledger.StateIndeterminate, "post_2": ledger.StateForwarded} {
-				if p, err := l.Get(ctx, id); err != nil || p.State != want {
+				if p, err := l.Get(ctx, id); err != nil || p.State != want || len(p.Artifacts) != 1 || p.Artifacts[0].Token != "t" {
 					t.Errorf("from schema version %d: got %+v, %v", n, p, err)
 				}
 			}
-			if err := l.Consume(ctx, ledger.Key{Kind: "capability", ID: "a", Expires: time.Unix(1800000000, 0)}); !errors.Is(err, ledger.ErrConsumed) {
-				t.Errorf("from schema version %d: the key lives again: %v", n, err)
+			for _, k := range []ledger.Key{{Kind: "capability", ID: "a"}, {Kind: "grant", ID: "policy engine b"}} {
+				k.Expires = time.Unix(1800000000, 0)
+				if err := l.Consume(ctx, k); !errors.Is(err, ledger.ErrConsumed) {
+					t.Errorf("from schema version %d: the key %s lives again: %v", n, k.ID, err)
+				}
 			}
 			if err := l.Close(); err != nil {
 				t.Fatal(err)

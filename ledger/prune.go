@@ -14,10 +14,11 @@ const (
 	pruneChunk = 256
 )
 
-const prunePosts = `
-DELETE FROM posts WHERE seq IN (
-	SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?
-)`
+const (
+	oldPosts       = `WHERE seq IN (SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
+	pruneArtifacts = `DELETE FROM artifacts ` + oldPosts
+	prunePosts     = `DELETE FROM posts ` + oldPosts
+)
 
 // Prune removes what can never be replayed and what is too old: see [Store]. The file does not shrink: its free pages are used again.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
@@ -27,6 +28,9 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
 	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
+		if _, err := tx.Exec(pruneArtifacts, oldest, pruneChunk); err != nil {
+			return 0, err
+		}
 		return affected(tx.Exec(prunePosts, oldest, pruneChunk))
 	})
 }
@@ -51,12 +55,12 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, e
 // it came.
 func (l *Ledger) forget(tx *sql.Tx, before int64) (int64, error) {
 	var until sql.NullInt64
-	err := tx.QueryRow(`SELECT max(expires) FROM (SELECT expires FROM consumed WHERE expires < ? ORDER BY expires LIMIT ?)`,
+	err := tx.QueryRow(`SELECT max(expires) FROM (SELECT expires FROM used WHERE expires < ? ORDER BY expires LIMIT ?)`,
 		before, pruneChunk).Scan(&until)
 	if err != nil || !until.Valid {
 		return 0, err
 	}
-	n, err := affected(tx.Exec(`DELETE FROM consumed WHERE expires <= ?`, until.Int64))
+	n, err := affected(tx.Exec(`DELETE FROM used WHERE expires <= ?`, until.Int64))
 	if err != nil {
 		return 0, err
 	}

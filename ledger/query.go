@@ -3,8 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 )
 
 // Query selects records; empty fields select all.
@@ -30,17 +28,20 @@ func (q Query) Rows() int {
 }
 
 // where says which index answers the query, as there are no statistics that SQLite could go by: the first condition, the rarest,
-// is the only one that may use its index (a + forbids it). flow has none.
+// is the only one that may use its index (a + forbids it). An index that leaves rows out is used where the condition says that it does
+// too. flow has none, nor has the state forwarded: it is that of nearly every record, so those are found from the newest one on.
 func (q Query) where() (string, []any) {
 	where, args := "1", []any{}
-	for _, c := range []struct{ column, value string }{{"session", q.Session}, {"state", string(q.State)}, {"flow", q.Flow}} {
+	for _, c := range []struct{ column, value, partial string }{
+		{"session", q.Session, " AND session <> ''"}, {"state", string(q.State), " AND state <> 'forwarded'"}, {"flow", q.Flow, ""},
+	} {
 		if c.value == "" {
 			continue
 		}
-		if len(args) > 0 {
-			c.column = "+" + c.column
+		if c.column == "state" && q.State == StateForwarded || len(args) > 0 {
+			c.column, c.partial = "+"+c.column, ""
 		}
-		where, args = where+" AND "+c.column+" = ?", append(args, c.value)
+		where, args = where+" AND "+c.column+" = ?"+c.partial, append(args, c.value)
 	}
 	if q.Before != "" {
 		where, args = where+" AND seq < (SELECT seq FROM posts WHERE id = ?)", append(args, q.Before)
@@ -52,13 +53,13 @@ func (q Query) where() (string, []any) {
 func (l *Ledger) List(ctx context.Context, q Query) ([]Post, error) {
 	where, args := q.where()
 	args = append(args, q.Rows())
-	return Scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE `+where+` ORDER BY seq DESC LIMIT ?`, args...))
+	return Scan(l.db.Read().QueryContext(ctx, selectPost+`WHERE `+where+` ORDER BY seq DESC LIMIT ?`, args...))
 }
 
 // Get returns one record: see [Store].
 func (l *Ledger) Get(ctx context.Context, id string) (Post, error) {
 	return Find(id, func(from, below string) ([]Post, error) {
-		return Scan(l.db.Read().QueryContext(ctx, `SELECT record FROM posts WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 2`, from, below))
+		return Scan(l.db.Read().QueryContext(ctx, selectPost+`WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 2`, from, below))
 	})
 }
 
@@ -81,7 +82,7 @@ func Find(id string, read func(from, below string) ([]Post, error)) (Post, error
 	return Post{}, ErrNotFound
 }
 
-// Scan reads the records of a query for their column record.
+// Scan reads the records of a query for what [Post.Encode] has made: the record and its artifacts, which may be NULL.
 func Scan(rows *sql.Rows, err error) ([]Post, error) {
 	if err != nil {
 		return nil, Unavailable("read", err)
@@ -89,9 +90,12 @@ func Scan(rows *sql.Rows, err error) ([]Post, error) {
 	defer rows.Close()
 	posts := []Post{}
 	for rows.Next() {
-		var raw []byte
-		var p Post
-		if err := errors.Join(rows.Scan(&raw), json.Unmarshal(raw, &p)); err != nil {
+		var record, artifacts []byte
+		if err := rows.Scan(&record, &artifacts); err != nil {
+			return nil, Unavailable("read", err)
+		}
+		p, err := decode(record, artifacts)
+		if err != nil {
 			return nil, Unavailable("read", err)
 		}
 		posts = append(posts, p)

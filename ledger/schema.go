@@ -31,10 +31,30 @@ CREATE TABLE forgotten ( -- one row, once something has been pruned
 	one     INTEGER PRIMARY KEY CHECK (one = 1),
 	expires INTEGER NOT NULL -- Unix seconds: no key that expired by then is known any more
 );
+`, `
+CREATE TABLE used ( -- the keys of a post side by side: see place
+	id      TEXT NOT NULL,
+	kind    TEXT NOT NULL,
+	expires INTEGER NOT NULL, -- Unix seconds
+	PRIMARY KEY (id, kind)
+) WITHOUT ROWID;
+INSERT INTO used SELECT iif(instr(id, ' '), substr(id, instr(id, ' ') + 1) || ' ' || substr(id, 1, instr(id, ' ') - 1), id), kind, expires FROM consumed;
+DROP TABLE consumed;
+CREATE INDEX used_expires ON used (expires);
+CREATE TABLE artifacts ( -- of posts; those of an older program, and of a post that was lost, are in its record
+	seq       INTEGER PRIMARY KEY,
+	artifacts TEXT NOT NULL -- JSON
+);
+DROP INDEX posts_state;
+DROP INDEX posts_session;
+CREATE INDEX posts_state ON posts (state) WHERE state <> 'forwarded'; -- that of nearly all
+CREATE INDEX posts_session ON posts (session) WHERE session <> '';
 `}
 
 const (
-	insertKey  = `INSERT INTO consumed (kind, id, expires) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
-	insertPost = `INSERT INTO posts (id, flow, state, session, started, record) VALUES (?, ?, ?, ?, ?, ?)`
-	updatePost = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
+	insertKey       = `INSERT INTO used (id, kind, expires) VALUES (?, ?, ?)`
+	insertPost      = `INSERT INTO posts (id, flow, state, session, started, record) VALUES (?, ?, ?, ?, ?, ?)`
+	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
+	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
+	selectPost      = `SELECT record, (SELECT artifacts FROM artifacts WHERE seq = posts.seq) FROM posts `
 )

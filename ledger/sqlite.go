@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // pragma is a setting that every connection gets and then has to show: SQLite ignores a misspelt one in silence.
@@ -126,4 +127,11 @@ func migrate(ctx context.Context, db *sql.DB, migrations []string) error {
 		return err
 	}
 	return tx.Commit()
+}
+
+// isConstraint reports whether a statement has failed because a row of that key is there. SQLite has undone that statement, and
+// nothing else.
+func isConstraint(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE)
 }

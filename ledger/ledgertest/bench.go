@@ -2,6 +2,10 @@ package ledgertest
 
 import (
 	"context"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,28 +18,25 @@ import (
 
 // Benchmark measures a store with 1, 16 and 64 callers. open returns an empty one.
 func Benchmark(b *testing.B, open func(b *testing.B) ledger.Store) {
-	b.Run("Consume", func(b *testing.B) { benchmark(b, open, consume) })
-	b.Run("Post", func(b *testing.B) { benchmark(b, open, postOnce) })
+	for name, do := range map[string]func(l ledger.Store, n int) error{"Consume": consume, "Post": postOnce, "Read": read} {
+		b.Run(name, func(b *testing.B) {
+			for _, callers := range []int{1, 16, 64} {
+				b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) { together(b, open(b), callers, 0, do) })
+			}
+		})
+	}
 }
 
-// benchmark shares b.N calls of do among the callers. Every call gets a number of its own.
-func benchmark(b *testing.B, open func(b *testing.B) ledger.Store, do func(l ledger.Store, n int) error) {
-	for _, callers := range []int{1, 16, 64} {
-		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
+// BenchmarkGrown measures posts of 16 callers in a store that holds none, and in one that holds as many as given.
+func BenchmarkGrown(b *testing.B, open func(b *testing.B) ledger.Store, posts int) {
+	for _, held := range []int{0, posts} {
+		b.Run("held="+strconv.Itoa(held), func(b *testing.B) {
 			l := open(b)
-			b.ReportAllocs()
-			b.ResetTimer()
-			defer CPU(b)()
-			var next atomic.Int64
 			var all sync.WaitGroup
-			for range callers {
+			for caller := range 64 {
 				all.Go(func() {
-					for {
-						n := int(next.Add(1))
-						if n > b.N {
-							return
-						}
-						if err := do(l, n); err != nil {
+					for n := caller; n < held; n += 64 {
+						if err := postOnce(l, n); err != nil {
 							b.Error(err)
 							return
 						}
@@ -43,30 +44,85 @@ func benchmark(b *testing.B, open func(b *testing.B) ledger.Store, do func(l led
 				})
 			}
 			all.Wait()
+			together(b, l, 16, held, postOnce)
 		})
 	}
 }
 
-func consume(l ledger.Store, n int) error {
-	return l.Consume(context.Background(), ledger.Key{Kind: "capability", ID: strconv.Itoa(n), Expires: Now().Add(time.Minute)})
+// together shares b.N calls of do among the callers. Every call gets a number of its own, above from.
+func together(b *testing.B, l ledger.Store, callers, from int, do func(l ledger.Store, n int) error) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	defer CPU(b)()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for {
+				n := int(next.Add(1))
+				if n > b.N {
+					return
+				}
+				if err := do(l, from+n); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
-// postOnce is what one post costs: eight keys and the intent in one transaction, the outcome with its artifacts in another.
+func consume(l ledger.Store, n int) error {
+	return l.Consume(context.Background(), ledger.Key{Kind: "capability", ID: "gate " + id(n), Expires: Now().Add(time.Minute)})
+}
+
+// read is what a call costs that needs no evidence.
+func read(l ledger.Store, n int) error {
+	return l.Record(context.Background(), ledger.Post{
+		ID: "post_" + id(n), Flow: "egress", State: ledger.StateForwarded, Session: session(n), Event: "evt_" + id(n/1000), Rule: "read", Method: "GET",
+		Host: "api.example", Path: "/v1/things/" + strconv.Itoa(n), Started: Now(), Finished: Now(), Status: 200, BytesIn: 2000,
+		Steps: []ledger.Step{{Name: "session", Micros: 3}, {Name: "match", Micros: 10}, {Name: "upstream", Micros: 2000}, {Name: "relay", Micros: 100}},
+	})
+}
+
+// postOnce is what one post costs: nine keys and the intent in one transaction, the outcome in another.
 func postOnce(l ledger.Store, n int) error {
-	artifacts, keys := make([]ledger.Artifact, 8), make([]ledger.Key, 8)
+	artifacts, keys := make([]ledger.Artifact, len(kinds)), make([]ledger.Key, len(kinds))
 	p := ledger.Post{
-		ID: "post_" + strconv.Itoa(n), Flow: "post", Session: "ses_" + strconv.Itoa(n/10), Method: "POST", Host: "api.example", Path: "/v1/things",
+		ID: "post_" + id(n), Flow: "post", Session: session(n), Event: "evt_" + id(n/1000), Rule: "create", Subject: "agent:writer", Action: "create_post",
+		Resource: "POST /v1/things?draft=false", Method: "POST", Host: "api.example", Path: "/v1/things", ContentHash: hash, BindingHash: hash, CapabilityID: id(n),
 		Started: Now(), Artifacts: artifacts,
 	}
-	for i := range artifacts {
-		artifacts[i] = ledger.Artifact{Name: "artifact" + strconv.Itoa(i), Token: token}
-		keys[i] = ledger.Key{Kind: artifacts[i].Name, ID: p.ID, Expires: Now().Add(time.Minute)}
+	for i, kind := range kinds {
+		artifacts[i] = ledger.Artifact{Name: kind, Token: token}
+		keys[i] = ledger.Key{Kind: kind, ID: "issuer-" + strconv.Itoa(i) + " " + id(n), Expires: Now().Add(time.Minute)}
+		p.Checks = append(p.Checks, ledger.Check{Name: "received " + kind, OK: true}, ledger.Check{Name: "gate: " + kind, OK: true})
+		p.Steps = append(p.Steps, ledger.Step{Name: kind, Micros: int64(n)})
 	}
 	if err := l.Begin(context.Background(), p, keys...); err != nil {
 		return err
 	}
-	p.State, p.Status, p.Finished = ledger.StateForwarded, 201, Now()
+	p.State, p.Status, p.Finished, p.Checks = ledger.StateForwarded, 201, Now(), append(p.Checks, ledger.Check{Name: "single use", OK: true})
+	p.Steps = append(p.Steps, ledger.Step{Name: "upstream", Micros: 1000}, ledger.Step{Name: "relay", Micros: 100})
 	return l.Finish(context.Background(), p)
 }
 
-var token = strings.Repeat("x", 800) // about the size of an artifact
+// kinds are about those of a post's artifacts.
+var kinds = strings.Fields("challenge origin_proof trigger_receipt policy_decision action_grant runtime_attestation session_receipt capability request_proof")
+
+var (
+	token = strings.Repeat("x", 1100) // about the size of an artifact
+	hash  = fmt.Sprintf("%064x", 1)
+)
+
+// id returns an identifier as they are made: the time, here 500 of them a second, and then chance.
+func id(n int) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(Now().UnixMilli()+int64(n)*2)<<16) //nolint:gosec // positive
+	binary.BigEndian.PutUint64(b[8:], rand.Uint64())                           //nolint:gosec // no secret
+	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
+}
+
+// session is one of a few that are open at a time.
+func session(n int) string { return fmt.Sprintf("ses_%06d", n/4000*4+n%4) }

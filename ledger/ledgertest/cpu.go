@@ -1,17 +1,22 @@
 package ledgertest
 
 import (
+	"fmt"
+	"os"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// CPU begins to count the processor time of this process; stop reports it as cpu-ns/op. Elapsed time is the disk's and the
-// neighbours' as well; this is what a call costs.
+// CPU begins to count the processor time of this process, and what it writes to files; stop reports them as cpu-ns/op and written-B/op.
+// Elapsed time is the disk's and the neighbours' as well; this is what a call costs.
 func CPU(b *testing.B) (stop func()) {
 	b.Helper()
-	before := used(b)
-	return func() { b.ReportMetric(float64((used(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/op") }
+	time, bytes := used(b), written(b)
+	return func() {
+		b.ReportMetric(float64((used(b)-time).Nanoseconds())/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(written(b)-bytes)/float64(b.N), "written-B/op")
+	}
 }
 
 func used(b *testing.B) time.Duration {
@@ -21,4 +26,17 @@ func used(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func written(b *testing.B) (bytes int64) {
+	b.Helper()
+	raw, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var read int64
+	if _, err := fmt.Sscanf(string(raw), "rchar: %d\nwchar: %d\n", &read, &bytes); err != nil {
+		b.Fatal(err)
+	}
+	return bytes
 }

@@ -21,8 +21,10 @@ func key(kind, id string) ledger.Key {
 }
 
 func post(id string) ledger.Post {
-	return ledger.Post{ID: id, Flow: "post", Session: "ses_1", Started: Now(), Checks: []ledger.Check{{Name: "grant", OK: true}}}
+	return ledger.Post{ID: id, Flow: "post", Session: "ses_1", Started: Now(), Checks: []ledger.Check{{Name: "grant", OK: true}}, Artifacts: []ledger.Artifact{artifact}}
 }
+
+var artifact = ledger.Artifact{Name: "grant", Token: "e30.e30.AA"}
 
 // Run runs the suite. open returns a store over what place names; the same place reopened must hold what was made durable.
 func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
@@ -93,7 +95,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Fatal(err)
 		}
 		p, err := open(t, place).Get(ctx, "post_1")
-		if err != nil || p.State != ledger.StateIndeterminate || p.Code != "indeterminate" || len(p.Checks) != 1 {
+		if err != nil || p.State != ledger.StateIndeterminate || p.Code != "indeterminate" || len(p.Checks) != 1 || len(p.Artifacts) != 1 || p.Artifacts[0] != artifact {
 			t.Errorf("got %+v, %v", p, err)
 		}
 	})
@@ -103,7 +105,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		if err := s.Begin(ctx, p); err != nil {
 			t.Fatal(err)
 		}
-		p.State, p.Status = ledger.StateForwarded, 201
+		p.State, p.Status, p.Artifacts = ledger.StateForwarded, 201, nil
 		if err := s.Finish(ctx, p); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +115,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 				t.Errorf("finish %s as %s: %v", p.ID, p.State, err)
 			}
 		}
-		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarded || got.Status != 201 {
+		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarded || got.Status != 201 || len(got.Artifacts) != 1 || got.Artifacts[0] != artifact {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -132,6 +134,9 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		all, err := s.List(ctx, ledger.Query{Limit: 2})
 		if err != nil || len(all) != 2 || all[0].ID != "post_40" {
 			t.Errorf("got %+v, %v", all, err)
+		}
+		if err == nil && (len(all[1].Artifacts) != 1 || all[1].Artifacts[0] != artifact) {
+			t.Errorf("the artifacts are %v", all[1].Artifacts)
 		}
 		some, err := s.List(ctx, ledger.Query{Session: "ses_2", State: ledger.StateRefused, Flow: "post"})
 		if err != nil || len(some) != 1 || some[0].ID != "post_20" {

@@ -90,7 +90,11 @@ func (l *Ledger) Finish(ctx context.Context, p ledger.Post) error {
 	if !p.State.Outcome() {
 		return ledger.ErrState
 	}
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return update(ctx, tx, p) })
+	record, err := p.Outcome()
+	if err != nil {
+		return err
+	}
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return update(ctx, tx, p, record) })
 }
 
 // Record keeps a whole record: see [ledger.Store].
@@ -139,27 +143,23 @@ func (l *Ledger) write(ctx context.Context, do func(context.Context, *sql.Tx) er
 }
 
 const (
-	insertPost = `INSERT INTO actionproof.posts (id, instance, flow, state, session, started, record) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	insertPost = `INSERT INTO actionproof.posts (id, instance, flow, state, session, started, record, artifacts) VALUES ($1, $2, $3, $4, $5, $6, $7, nullif($8, ''))`
 	updatePost = `UPDATE actionproof.posts SET state = $1, record = $2 WHERE id = $3 AND state = 'forwarding'`
 )
 
 func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, p ledger.Post) error {
-	record, err := p.Encode()
+	record, artifacts, err := p.Encode()
 	if err := errors.Join(p.Check(), err); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, insertPost, p.ID, l.o.Instance, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record); err != nil {
+	if _, err := tx.ExecContext(ctx, insertPost, p.ID, l.o.Instance, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record, artifacts); err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
 	return nil
 }
 
 // update replaces the record of a post that is in flight.
-func update(ctx context.Context, tx *sql.Tx, p ledger.Post) error {
-	record, err := p.Encode()
-	if err != nil {
-		return err
-	}
+func update(ctx context.Context, tx *sql.Tx, p ledger.Post, record string) error {
 	n, err := affected(tx.ExecContext(ctx, updatePost, string(p.State), record, p.ID))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
@@ -173,12 +173,17 @@ func update(ctx context.Context, tx *sql.Tx, p ledger.Post) error {
 // settle marks posts in flight, of those that where selects, whose process has ended.
 func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		posts, err := ledger.Scan(tx.QueryContext(ctx, `SELECT record FROM actionproof.posts WHERE state = 'forwarding' AND `+where, arg))
+		posts, err := ledger.Scan(tx.QueryContext(ctx, `SELECT record, artifacts FROM actionproof.posts WHERE state = 'forwarding' AND `+where, arg))
 		if err != nil {
 			return err
 		}
 		for _, p := range posts {
-			if err := update(ctx, tx, p.Lost(l.o.Now())); err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
+			p = p.Lost(l.o.Now())
+			record, err := p.Whole()
+			if err != nil {
+				return err
+			}
+			if err := update(ctx, tx, p, record); err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
 				return fmt.Errorf("post %s: %w", p.ID, err)
 			}
 		}

@@ -26,7 +26,7 @@ func (l *Ledger) List(ctx context.Context, q ledger.Query) ([]ledger.Post, error
 		where = append(where, fmt.Sprintf(c.condition, len(args)))
 	}
 	args = append(args, q.Rows())
-	return l.read(ctx, fmt.Sprintf(`SELECT record FROM actionproof.posts WHERE %s ORDER BY seq DESC LIMIT $%d`, strings.Join(where, " AND "), len(args)), args...)
+	return l.read(ctx, fmt.Sprintf(`SELECT record, artifacts FROM actionproof.posts WHERE %s ORDER BY seq DESC LIMIT $%d`, strings.Join(where, " AND "), len(args)), args...)
 }
 
 // Get returns one record: see [ledger.Store].
@@ -35,7 +35,7 @@ func (l *Ledger) Get(ctx context.Context, id string) (ledger.Post, error) {
 		return ledger.Post{}, ledger.ErrNotFound
 	}
 	return ledger.Find(id, func(from, below string) ([]ledger.Post, error) {
-		return l.read(ctx, `SELECT record FROM actionproof.posts WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2`, from, below)
+		return l.read(ctx, `SELECT record, artifacts FROM actionproof.posts WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2`, from, below)
 	})
 }
 

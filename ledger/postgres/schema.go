@@ -39,6 +39,8 @@ CREATE INDEX posts_forwarding ON actionproof.posts (instance) WHERE state = 'for
 CREATE INDEX posts_state ON actionproof.posts (state, seq);
 CREATE INDEX posts_session ON actionproof.posts (session, seq);
 CREATE INDEX posts_started ON actionproof.posts (started);
+`, `
+ALTER TABLE actionproof.posts ADD COLUMN artifacts text; -- of a post, JSON; those of an older program, and of a post that was lost, are in its record
 `}
 
 // lockID is the advisory lock under which one process at a time migrates or prunes: "actionpr" in ASCII.
