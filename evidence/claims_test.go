@@ -277,3 +277,12 @@ func TestIsHash(t *testing.T) {
 		}
 	}
 }
+
+// TestHashToken: an artifact is named by what is signed of it, so by the same hash whatever the signature.
+func TestHashToken(t *testing.T) {
+	for token, signed := range map[string]string{"h.p.s": "h.p", "h.p.other": "h.p", "h.p.": "h.p", ".s": "", ".": "", "none": "none", "": ""} {
+		if got := evidence.HashToken(token); got != evidence.HashBytes([]byte(signed)) {
+			t.Errorf("%q is not named by the hash of %q", token, signed)
+		}
+	}
+}

@@ -169,6 +169,19 @@ func TestWhatASessionContradicts(t *testing.T) {
 	})
 }
 
+// TestSeenTwice has two processes see the same of a key, and of another one: each is said once.
+func TestSeenTwice(t *testing.T) {
+	m, err := policy.ParseManifest(configs.Manifest())
+	must(t, err)
+	file := observe.Made(observe.Files, observe.Contradicts, "the key lies in a file").For("request_proof")
+	other := observe.Made(observe.Process, observe.Contradicts, "the process can be looked into").For("policy_decision")
+	for _, c := range m.Observe([]observe.Look{file, file, other, file}) {
+		if c.Control == "signerCustodyCertificatesRequired" && !slices.Equal(c.Evidence, []string{file.Seen, other.Seen}) {
+			t.Errorf("the evidence is %q", c.Evidence)
+		}
+	}
+}
+
 // TestOutOfReachAndApart asks about the key of one role.
 func TestOutOfReachAndApart(t *testing.T) {
 	const purpose = "request_proof"
