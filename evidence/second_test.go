@@ -1,6 +1,7 @@
 package evidence_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -234,6 +235,29 @@ func TestAKP(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestSizeOfKeys: a file of keys is read up to 64 KiB, and not judged beyond.
+func TestSizeOfKeys(t *testing.T) {
+	w := newTwice(t)
+	one, err := json.Marshal(map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())})
+	must(t, err)
+	two, err := json.Marshal(map[string]any{"keys": []any{json.RawMessage(one), evidence.NewAKP("auditor:v1", w.second.public)}})
+	must(t, err)
+	for name, row := range map[string]struct {
+		raw  []byte
+		read func([]byte) error
+	}{
+		"a key":         {one, func(raw []byte) error { _, _, err := evidence.ParseJWK(raw); return err }},
+		"a root's key":  {one, func(raw []byte) error { _, err := evidence.ParseRoot(raw, "p"); return err }},
+		"a root's keys": {two, func(raw []byte) error { _, err := evidence.ParseRoot(raw, "p"); return err }},
+	} {
+		padded := append(bytes.Repeat([]byte(" "), 64<<10-len(row.raw)), row.raw...)
+		if err := row.read(padded); err != nil {
+			t.Errorf("%s of the largest size: %v", name, err)
+		}
+		wantCode(t, row.read(append(padded, ' ')), "key_malformed")
 	}
 }
 
