@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/actionproof/mediator/internal/failpoint"
 )
@@ -28,12 +28,13 @@ const (
 // file belongs to one DB at a time.
 type DB struct {
 	path  string
+	wal   string  // the path of its WAL
 	write *sql.DB // one connection; after opening only the goroutine run uses it
 	read  *sql.DB
 	queue chan *pending
 	done  chan struct{} // closed when run has ended
 	close func() error
-	file  os.FileInfo // of the file that was opened
+	file  syscall.Stat_t // of the file that was opened
 
 	// Prepared once: each write needs them.
 	savepoint, release, undo *sql.Stmt
@@ -72,7 +73,7 @@ func (p *pending) begin() bool {
 // program has written, that cannot be written, or on which SQLite does not take the settings that durability rests on. The error
 // has the code ledger_unavailable. Beside the file lie path-wal, path-shm and path.lock.
 func OpenDB(ctx context.Context, path string, migrations []string) (*DB, error) {
-	d := &DB{path: path, queue: make(chan *pending, maxQueue), done: make(chan struct{})}
+	d := &DB{path: path, wal: path + "-wal", queue: make(chan *pending, maxQueue), done: make(chan struct{})}
 	if err := d.open(ctx, migrations); err != nil {
 		return nil, Unavailable("open "+filepath.Base(path), err)
 	}
@@ -120,7 +121,7 @@ func (d *DB) open(ctx context.Context, migrations []string) (err error) {
 			return err
 		}
 	}
-	if d.file, err = os.Stat(d.path); err != nil {
+	if err := syscall.Stat(d.path, &d.file); err != nil {
 		return err
 	}
 	if d.read, err = openSQLite(d.path, "ro", reading); err != nil {
@@ -141,6 +142,16 @@ func (d *DB) open(ctx context.Context, migrations []string) (err error) {
 
 // Read returns a pool for reading. It sees what has been committed, and refuses to write.
 func (d *DB) Read() *sql.DB { return d.read }
+
+// Prepare prepares a statement for use in writes, as tx.Stmt gives it: parsing one costs more than most do when they run. Call it before
+// the first write; it is closed with the DB.
+func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	s, err := d.write.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, Unavailable("prepare", err)
+	}
+	return s, nil
+}
 
 // Write runs do in a transaction and returns nil once it is durable.
 //
@@ -294,12 +305,13 @@ func (d *DB) conclude(tx *sql.Tx, batch []*pending) {
 
 // intact refuses to rest on a file that nobody would find after a restart: SQLite goes on writing to one that has been removed.
 func (d *DB) intact() error {
-	now, err := os.Stat(d.path)
-	if err == nil && !os.SameFile(now, d.file) {
+	var now, wal syscall.Stat_t // not os.Stat: each group asks, and its answer is on the heap
+	err := syscall.Stat(d.path, &now)
+	if err == nil && (now.Dev != d.file.Dev || now.Ino != d.file.Ino) {
 		return fmt.Errorf("%s has been replaced while it was open: restart this process", filepath.Base(d.path))
 	}
 	if err == nil {
-		_, err = os.Stat(d.path + "-wal")
+		err = syscall.Stat(d.wal, &wal)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s or its WAL has been removed while it was open: put it back and restart this process", filepath.Base(d.path))

@@ -110,8 +110,8 @@ func (l *Ledger) start(ctx context.Context) error {
 	}
 	for _, s := range all {
 		var err error
-		if *s.to, err = l.db.write.PrepareContext(ctx, s.query); err != nil {
-			return Unavailable("prepare", err)
+		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
+			return err
 		}
 	}
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.recall(tx), l.settle(tx)) })

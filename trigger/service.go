@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -116,11 +115,10 @@ func New(ctx context.Context, o Options) (*Service, error) {
 			s.hooks[name] = w
 		}
 	}
-	db, err := ledger.OpenDB(ctx, o.Path, migrations)
-	if err != nil {
+	var err error
+	if s.store, err = openStore(ctx, o.Path); err != nil {
 		return nil, err
 	}
-	s.store = store{db}
 	return s, nil
 }
 

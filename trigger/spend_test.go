@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest"
 )
 
@@ -46,17 +45,17 @@ func BenchmarkSpend(b *testing.B) {
 func paidFor(b *testing.B, posts int) (store, time.Time) {
 	b.Helper()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	db, err := ledger.OpenDB(context.Background(), filepath.Join(b.TempDir(), "events.db"), migrations)
+	s, err := openStore(context.Background(), filepath.Join(b.TempDir(), "events.db"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { db.Close() })
-	err = db.Write(context.Background(), func(tx *sql.Tx) error {
+	b.Cleanup(func() { s.db.Close() })
+	err = s.db.Write(context.Background(), func(tx *sql.Tx) error {
 		_, err := tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event) VALUES ('evt', 's', 'e', 'claimed', 1, ?, '{}')`, now.Add(time.Hour).UnixMilli())
 		return err
 	})
 	for n := 0; n < posts && err == nil; n += 1000 {
-		err = db.Write(context.Background(), func(tx *sql.Tx) (err error) {
+		err = s.db.Write(context.Background(), func(tx *sql.Tx) (err error) {
 			for i := n; i < n+1000 && err == nil; i++ {
 				_, err = tx.Exec(`INSERT INTO uses (event, action, binding) VALUES ('evt', 'create_post', ?)`, hashLike(int64(-1-i)))
 			}
@@ -64,7 +63,7 @@ func paidFor(b *testing.B, posts int) (store, time.Time) {
 		})
 	}
 	if err == nil && posts > 0 {
-		err = db.Write(context.Background(), func(tx *sql.Tx) error {
+		err = s.db.Write(context.Background(), func(tx *sql.Tx) error {
 			_, err := tx.Exec(`INSERT INTO spent (event, action, posts) VALUES ('evt', 'create_post', ?)`, posts)
 			return err
 		})
@@ -72,7 +71,7 @@ func paidFor(b *testing.B, posts int) (store, time.Time) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return store{db}, now
+	return s, now
 }
 
 // hashLike spreads as the hash of a binding does.

@@ -12,7 +12,27 @@ import (
 )
 
 // store keeps events durably in an SQLite file of its own.
-type store struct{ db *ledger.DB }
+type store struct {
+	db *ledger.DB
+
+	insertUse, countUse *sql.Stmt // prepared once: every post needs them
+}
+
+// openStore opens or creates the file at path.
+func openStore(ctx context.Context, path string) (store, error) {
+	db, err := ledger.OpenDB(ctx, path, migrations)
+	if err != nil {
+		return store{}, err
+	}
+	s := store{db: db}
+	if s.insertUse, err = db.Prepare(ctx, insertUse); err == nil {
+		s.countUse, err = db.Prepare(ctx, countUse)
+	}
+	if err != nil {
+		return store{}, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
 
 // add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the event that the
 // key was used for, or empty where it was used for none.
@@ -227,12 +247,12 @@ const (
 // spend takes one post of an action from an event's budget. It is durable when it returns.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) error {
 	return s.db.Write(ctx, func(tx *sql.Tx) error {
-		n, err := affected(tx.Exec(insertUse, id, action, binding, budget, now.UnixMilli()))
+		n, err := affected(tx.Stmt(s.insertUse).Exec(id, action, binding, budget, now.UnixMilli()))
 		if err != nil {
 			return err
 		}
 		if n == 1 {
-			_, err := tx.Exec(countUse, id, action)
+			_, err := tx.Stmt(s.countUse).Exec(id, action)
 			return err
 		}
 		e, err := one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now)
