@@ -7,7 +7,7 @@ PACKAGES ?= evidence gate policy challenge
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint vuln fuzz mutate soak bench bench-go release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-go release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,7 +27,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 test: setup build ## run all tests, with the race detector
 	$(GO) test -race -shuffle=on -timeout=25m ./...
 
-check: fmt vet lint vuln test ## all that CI runs
+check: fmt vet lint sec vuln test ## all that CI runs
 
 fmt: ## refuse files that gofmt would change
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
@@ -37,6 +37,9 @@ vet: ## go vet
 
 lint: ## staticcheck
 	$(GO) tool staticcheck ./...
+
+sec: ## gosec; what it leaves out, and why, stands in tools/gosec/excluded.json
+	$(GO) run -C tools/gosec . $(CURDIR) $$($(GO) list -f '{{.Dir}}' ./...)
 
 vuln: ## govulncheck, where its database can be reached
 	@./scripts/vuln.sh

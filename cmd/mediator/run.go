@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -37,8 +38,11 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if !c.Flags().Changed("uid") {
+			switch {
+			case !c.Flags().Changed("uid"):
 				uid = userOfSession
+			case uid < -1 || uid >= math.MaxUint32: // whose lower 32 bits could be those of root; the last of 32 bits is nobody's (setuid(2))
+				return usagef("mediator run --uid %d: that is no user", uid)
 			}
 			return runAgent(c.Context(), agentRun{admin: admin, event: event, uid: uid, args: args, stdout: c.OutOrStdout(), stderr: c.ErrOrStderr()})
 		},

@@ -14,7 +14,7 @@ func TestExitStatus(t *testing.T) {
 		{"", exitDone}, {"help", exitDone}, {"version", exitDone}, {"keys", exitDone},
 		{"nonsense", exitUsage}, {"keys nonsense", exitUsage}, {"serve", exitUsage}, {"serve --nonsense", exitUsage}, {"serve x", exitUsage},
 		{"posts show", exitUsage}, {"posts list --admin nowhere", exitUsage}, {"posts list --limit x", exitUsage}, {"config schema x", exitUsage},
-		{"run", exitUsage}, {"keys certify", exitUsage}, {"ca init --dir x", exitUsage}, {"challenge solve", exitUsage},
+		{"run", exitUsage}, {"run --uid 4294967296 -- true", exitUsage}, {"run --uid 4294967295 -- true", exitUsage}, {"run --uid -2 -- true", exitUsage}, {"keys certify", exitUsage}, {"ca init --dir x", exitUsage}, {"challenge solve", exitUsage},
 		{"serve --config absent", exitRefused}, {"deployment audit absent", exitRefused}, {"posts list --admin unix:absent", exitRefused},
 	} {
 		var stdout, stderr bytes.Buffer
