@@ -283,7 +283,7 @@ func (r *crashRig) records(t *testing.T, event string) []ledger.Post {
 // consumed counts the single-use keys that the ledger holds as used.
 func (r *crashRig) consumed(t *testing.T) (n int) {
 	t.Helper()
-	driver, dsn, table := "sqlite", "file:"+filepath.Join(r.dir, "state", "ledger.db")+"?mode=ro", "consumed"
+	driver, dsn, table := "sqlite", "file:"+filepath.Join(r.dir, "state", "ledger.db")+"?mode=ro", "used"
 	if r.dsn != "" {
 		driver, dsn, table = "pgx", r.dsn, "actionproof.consumed"
 	}
