@@ -1,14 +1,10 @@
 package proxy
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -23,31 +19,23 @@ const (
 	spoolAnnounced = 64 << 10
 )
 
-// content is the body of a post, read once: what was hashed is what will be sent.
-type content struct {
-	hash string
-	size int64
-	mem  []byte
-	file *os.File // unlinked; nil while the body fits in memory
-}
-
 // readContent reads, bounds and hashes the body of a post.
-func readContent(w http.ResponseWriter, r *http.Request, a *Action, spoolDir string) (*content, error) {
+func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http.Request, a *Action) (*content, error) {
 	if len(r.Trailer) > 0 {
 		return nil, evidence.Refuse("content_trailers", "the request announces trailers, which the content hash would not cover")
 	}
-	limit := a.MaxBody
+	limit, inMemory := a.MaxBody, int64(spoolAt)
 	if a.Content == ContentJSON {
 		if err := checkJSONType(r.Header); err != nil {
 			return nil, err
 		}
-		limit = min(limit, maxJSON)
+		limit, inMemory = min(limit, maxJSON), maxJSON+1 // never in a file
 	}
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
 	body := http.MaxBytesReader(w, r.Body, limit)
-	c, err := spool(body, r.ContentLength, spoolDir)
+	c, err := b.hold(body, r.ContentLength, inMemory)
 	if err != nil {
 		return nil, readError(err, limit)
 	}
@@ -56,11 +44,7 @@ func readContent(w http.ResponseWriter, r *http.Request, a *Action, spoolDir str
 		return nil, evidence.Refuse("content_trailers", "the request carries trailers, which the content hash would not cover")
 	}
 	if a.Content == ContentJSON {
-		raw, err := c.bytes()
-		if err == nil {
-			c.hash, err = evidence.HashJSON(raw)
-		}
-		if err != nil {
+		if c.hash, err = b.hashJSON(ctx, c.mem); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -101,65 +85,4 @@ func checkJSONType(h http.Header) error {
 		return evidence.Refuse("content_type", "the charset %.40q is not UTF-8", cs)
 	}
 	return nil
-}
-
-// spool reads body to its end, into memory or an unlinked file, and hashes the bytes. announced is its length, or less where that is not known.
-func spool(body io.Reader, announced int64, dir string) (*content, error) {
-	var mem bytes.Buffer
-	mem.Grow(int(min(max(announced, 0), spoolAnnounced)) + bytes.MinRead)
-	if _, err := mem.ReadFrom(io.LimitReader(body, spoolAt)); err != nil {
-		return nil, err
-	}
-	if mem.Len() < spoolAt {
-		return &content{hash: evidence.HashBytes(mem.Bytes()), size: int64(mem.Len()), mem: mem.Bytes()}, nil
-	}
-	f, err := os.CreateTemp(dir, "body-*")
-	if err != nil {
-		return nil, evidence.Refuse("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
-	}
-	c := &content{file: f, size: int64(mem.Len())}
-	if err := os.Remove(f.Name()); err != nil { // nobody but this descriptor reads it, and it is gone with the process
-		c.Close()
-		return nil, evidence.Refuse("content_spool", "the body could not be kept privately while it is verified")
-	}
-	if _, err := f.Write(mem.Bytes()); err != nil {
-		c.Close()
-		return nil, evidence.Refuse("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
-	}
-	sum := sha256.New()
-	sum.Write(mem.Bytes())
-	more, err := io.Copy(io.MultiWriter(f, sum), body)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	c.size += more
-	c.hash = hex.EncodeToString(sum.Sum(nil))
-	return c, nil
-}
-
-// reader returns the body from its start.
-func (c *content) reader() io.Reader {
-	if c.file == nil {
-		return bytes.NewReader(c.mem)
-	}
-	return io.NewSectionReader(c.file, 0, c.size)
-}
-
-func (c *content) bytes() ([]byte, error) {
-	if c.file == nil {
-		return c.mem, nil
-	}
-	b, err := io.ReadAll(c.reader())
-	if err != nil {
-		return nil, evidence.Refuse("content_spool", "the spooled body could not be read back")
-	}
-	return b, nil
-}
-
-// Close frees what holds the body.
-func (c *content) Close() {
-	if c.file != nil {
-		_ = c.file.Close()
-	}
 }

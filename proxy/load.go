@@ -20,6 +20,7 @@ type Load struct {
 	Session Rate    // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
 	Host    Rate    // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
 	Breaker Breaker // of each host and port (upstream_suspended)
+	Bodies  Bodies  // of posts, held while they are verified and sent (overloaded)
 }
 
 // Rate is that of a token bucket.
@@ -36,7 +37,7 @@ type Breaker struct {
 
 // Check says what makes no sense.
 func (l Load) Check() error {
-	if l.Calls < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 {
+	if l.Calls < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 {
 		return errors.New("a limit is negative")
 	}
 	for _, r := range []Rate{l.Session, l.Host} {

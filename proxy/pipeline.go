@@ -121,8 +121,9 @@ type PipelineOptions struct {
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it leaves
 // exactly one record.
 type Pipeline struct {
-	o    PipelineOptions
-	load *load
+	o      PipelineOptions
+	load   *load
+	bodies *bodies
 }
 
 // NewPipeline checks o and makes the choke point.
@@ -143,7 +144,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	return &Pipeline{o: o, load: newLoad(o.Load, o.Log, o.Now)}, nil
+	return &Pipeline{o: o, load: newLoad(o.Load, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir)}, nil
 }
 
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.

@@ -54,7 +54,7 @@ func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Sess
 		take func(context.Context, *posting) error
 	}{
 		{"deployment", p.deployment},
-		{"content", func(_ context.Context, t *posting) error { return p.readPost(w, t) }}, // 3
+		{"content", func(ctx context.Context, t *posting) error { return p.readPost(ctx, w, t) }}, // 3
 		{"challenge", p.freshWork},     // 4
 		{"trigger", p.triggerEvidence}, // 5
 		{"decision", p.decide},         // 6, and 7 is begun
@@ -97,7 +97,7 @@ func (p *Pipeline) deployment(_ context.Context, t *posting) error {
 }
 
 // readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
-func (p *Pipeline) readPost(w http.ResponseWriter, t *posting) error {
+func (p *Pipeline) readPost(ctx context.Context, w http.ResponseWriter, t *posting) error {
 	resource := t.r.Method + " " + t.r.URL.EscapedPath()
 	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
 		if !t.action.AllowQuery {
@@ -108,7 +108,7 @@ func (p *Pipeline) readPost(w http.ResponseWriter, t *posting) error {
 	// A context does not end a read; a deadline does. Where a connection has none, the server's own limits hold.
 	reading := http.NewResponseController(w)
 	_ = reading.SetReadDeadline(p.o.Now().Add(p.o.Timeouts.Step))
-	body, err := readContent(w, t.r, t.action, p.o.SpoolDir)
+	body, err := p.bodies.readContent(ctx, w, t.r, t.action)
 	_ = reading.SetReadDeadline(time.Time{})
 	if err != nil {
 		if t.r.ProtoMajor == 1 {

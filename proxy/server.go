@@ -62,17 +62,15 @@ type Limits struct {
 	Streams          int           // HTTP/2 streams of one tunnel at once; 250 if 0
 }
 
-func (l *Limits) setDefaults() error {
-	for _, d := range []*time.Duration{&l.HeaderTimeout, &l.HandshakeTimeout, &l.IdleTimeout, &l.WriteTimeout} {
-		if *d < 0 {
-			return errors.New("proxy: a timeout in Options.Limits is negative")
-		}
+// Check says what makes no sense.
+func (l Limits) Check() error {
+	if min(l.HeaderTimeout, l.HandshakeTimeout, l.IdleTimeout, l.WriteTimeout) < 0 || min(l.HeaderBytes, l.Connections, l.Tunnels, l.Streams) < 0 {
+		return errors.New("a limit of connections is negative")
 	}
-	for _, n := range []int{l.HeaderBytes, l.Connections, l.Tunnels, l.Streams} {
-		if n < 0 {
-			return errors.New("proxy: a number in Options.Limits is negative")
-		}
-	}
+	return nil
+}
+
+func (l *Limits) setDefaults() {
 	l.HeaderTimeout = orDefault(l.HeaderTimeout, time.Minute)
 	l.HandshakeTimeout = orDefault(l.HandshakeTimeout, 15*time.Second)
 	l.IdleTimeout = orDefault(l.IdleTimeout, 5*time.Minute)
@@ -81,7 +79,6 @@ func (l *Limits) setDefaults() error {
 	l.Connections = orDefault(l.Connections, 4096)
 	l.Tunnels = orDefault(l.Tunnels, 2048)
 	l.Streams = orDefault(l.Streams, 250)
-	return nil
 }
 
 func orDefault[T comparable](v, otherwise T) T {
@@ -111,9 +108,10 @@ func New(o Options) (*Proxy, error) {
 		return nil, errors.New("proxy: Options.LeafLifetime is negative")
 	}
 	o.LeafLifetime = orDefault(o.LeafLifetime, defaultLeafLifetime)
-	if err := o.Limits.setDefaults(); err != nil {
-		return nil, err
+	if err := o.Limits.Check(); err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
 	}
+	o.Limits.setDefaults()
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}

@@ -417,6 +417,21 @@ type limitsConfig struct {
 	// the connection, TLS or the answer failed or took too long, or the status 502, 503 or 504. Any other status is none, nor is what the
 	// agent or the mediator ends.
 	Breaker breakerConfig `yaml:"breaker"`
+	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
+	Bodies bodiesConfig `yaml:"bodies"`
+	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
+	// Default 4096.
+	Connections int `yaml:"connections"`
+	// Tunnels is how many of them may be tunnels; a further CONNECT is refused (too_many_tunnels). Default 2048.
+	Tunnels int `yaml:"tunnels"`
+}
+
+// bodiesConfig bounds what bodies take, in bytes.
+type bodiesConfig struct {
+	// Memory is for JSON and for what else has no more than 1 MiB. Default 67108864.
+	Memory int64 `yaml:"memory"`
+	// Spool is for larger ones, in files that are unlinked as they are made. Default 1073741824.
+	Spool int64 `yaml:"spool"`
 }
 
 // rateConfig is a rate of calls.
@@ -438,8 +453,12 @@ type breakerConfig struct {
 func (c limitsConfig) load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
-		Breaker: proxy.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)},
+		Breaker: proxy.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
 	}
+}
+
+func (c limitsConfig) connections() proxy.Limits {
+	return proxy.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
 }
 
 // logConfig configures the log.

@@ -105,7 +105,7 @@ func loadSidecar(path string) (*sidecar, error) {
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
 	c.checkTransparent(&f)
 	c.checkGuard(&f)
-	if err := c.Limits.load().Check(); err != nil {
+	if err := errors.Join(c.Limits.load().Check(), c.Limits.connections().Check()); err != nil {
 		f.add("limits", "%v", err)
 	}
 	c.Custody.check(&f)
@@ -428,7 +428,7 @@ func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redi
 	o := proxy.Options{
 		CA: ca, Handler: pipeline, Connect: pipeline.Connect, Refused: pipeline.Refused,
 		Refuse: pipeline.Refuse, NonProxy: pipeline.NonProxy(),
-		Log: s.log, Now: time.Now,
+		Limits: s.T.Limits.connections(), Log: s.log, Now: time.Now,
 	}
 	if s.guard != nil {
 		o.Probe = s.guard.probe

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestBodiesAreBounded posts while another post is still on its way, whose body takes most of what bodies may take.
+func TestBodiesAreBounded(t *testing.T) {
+	json := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
+	raw := func(n int) string { return strings.Repeat("x", n) }
+	for _, tt := range []struct {
+		name                    string
+		bodies                  Bodies
+		path, held, more, fits  string
+		smallerPath, smallerFit string
+	}{
+		{"in memory", Bodies{Memory: 300_000}, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
+		{"in the spool", Bodies{Spool: 5 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			entered, release := make(chan struct{}), make(chan struct{})
+			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.ContentLength == int64(len(tt.held)) && r.Header.Get("X-Held") != "" {
+					close(entered)
+					<-release
+				}
+				created(w, r)
+			}, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = tt.bodies })
+			done := make(chan int)
+			go func() {
+				resp, _ := p.send("POST", tt.path, tt.held, "X-Held", "yes")
+				done <- resp.StatusCode
+			}()
+			<-entered
+			p.wantRefused("overloaded", "POST", tt.path, tt.more)
+			for _, smaller := range [][2]string{{tt.path, tt.fits}, {tt.smallerPath, tt.smallerFit}} {
+				if resp, answer := p.send("POST", smaller[0], smaller[1]); resp.StatusCode != http.StatusCreated {
+					t.Errorf("a body that fits: %d %s", resp.StatusCode, answer)
+				}
+			}
+			close(release)
+			if got := <-done; got != http.StatusCreated {
+				t.Errorf("the post on its way: %d", got)
+			}
+			if resp, answer := p.send("POST", tt.path, tt.more); resp.StatusCode != http.StatusCreated { // there is room again
+				t.Errorf("afterwards: %d %s", resp.StatusCode, answer)
+			}
+		})
+	}
+}
+
+// TestRefusedBodiesMakeRoom refuses bodies in every way that a body is refused, each of which has to give back what it had taken.
+func TestRefusedBodiesMakeRoom(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = Bodies{Memory: 2 << 20, Spool: 3 << 20} })
+	for range 5 {
+		p.wantRefused("content_too_deep", "POST", "/posts", strings.Repeat("[", 900_000))
+		p.wantRefused("overloaded", "POST", "/raw", strings.Repeat("x", 4<<20))
+		if resp, answer := p.send("POST", "/raw", strings.Repeat("x", 3<<20)); resp.StatusCode != http.StatusCreated {
+			t.Fatalf("got %d %s", resp.StatusCode, answer)
+		}
+	}
+}
+
+// TestLargestJSON is held in memory to its last byte: JSON is never spooled.
+func TestLargestJSON(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		actions[0].MaxBody, o.SpoolDir = maxJSON, "/absent"
+	})
+	if resp, answer := p.send("POST", "/posts", `"`+strings.Repeat("x", maxJSON-2)+`"`); resp.StatusCode != http.StatusCreated {
+		t.Errorf("got %d %s", resp.StatusCode, answer)
+	}
+	p.wantRefused("content_too_large", "POST", "/posts", `"`+strings.Repeat("x", maxJSON-1)+`"`)
+}
+
+// TestFullSpool says of a disk that is full that it is, and not that the body broke off.
+func TestFullSpool(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Fatal(err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	_, err = spoolFile{full}.Write([]byte("x"))
+	wantCode(t, err, "content_spool")
+}
