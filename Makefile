@@ -7,7 +7,7 @@ PACKAGES ?= evidence gate policy challenge
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-go release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-compare bench-go release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,15 @@ soak: ## the processes under load and faults for DURATION (default 2m), with the
 
 bench: build ## measure the mediator beside its peers: bench/RESULTS.md
 	@./scripts/bench.sh
+
+bench-growth: build ## what a post costs among many records, rules and sessions: bench/GROWTH.md
+	$(GO) run ./bench growth $(FLAGS)
+
+bench-postgres: build ## sidecars that share a PostgreSQL database: bench/POSTGRES.md
+	$(GO) run ./bench postgres $(FLAGS)
+
+bench-compare: ## the benchmarks beside the hot paths against the last release tag, or REF
+	$(GO) run ./bench compare -ref '$(REF)' $(FLAGS)
 
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // cell is one thing that is measured: a call, over so many connections, through a target.
@@ -81,11 +83,11 @@ func (t target) beside() []int {
 	return t.pids
 }
 
-// client is one connection's client.
-func (t target) client(h2 bool) *http.Client {
+// client is one connection's client, the i-th; sessions take turns.
+func (t target) client(i int, h2 bool) *http.Client {
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12}, MaxConnsPerHost: 1, ForceAttemptHTTP2: h2}
-	if t.proxy != nil {
-		tr.Proxy = http.ProxyURL(t.proxy)
+	if n := len(t.proxies); n > 0 {
+		tr.Proxy = http.ProxyURL(t.proxies[i%n])
 	}
 	if !h2 {
 		tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -123,17 +125,28 @@ func makeCells(targets map[string]target, o options) []*cell {
 	return cells
 }
 
-// load keeps every connection busy for d.
-func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
-	clients := make([]*http.Client, c.Connections)
+// connect opens the connections: as many as are kept busy, and at least one for each session.
+func (c *cell) connect(ctx context.Context) ([]*http.Client, error) {
+	clients := make([]*http.Client, max(c.Connections, len(c.target.proxies)))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
 	for i := range clients {
-		clients[i] = c.target.client(c.h2)
-		defer clients[i].CloseIdleConnections()
+		clients[i] = c.target.client(i, c.h2)
 		if !c.fresh {
-			if err := c.call(ctx, clients[i], c.target.base); err != nil { // connects
-				return sample{}, err
-			}
+			g.Go(func() error { return c.call(ctx, clients[i], c.target.base) })
 		}
+	}
+	return clients, g.Wait()
+}
+
+// load keeps so many connections busy for d; where there are more sessions than that, their connections take turns.
+func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
+	clients, err := c.connect(ctx)
+	for _, client := range clients {
+		defer client.CloseIdleConnections()
+	}
+	if err != nil {
+		return sample{}, err
 	}
 	seen, err := c.seen(ctx)
 	if err != nil {
@@ -145,12 +158,16 @@ func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
 	var took []time.Duration
 	var failure error
 	before, sidecar, began := cpu(c.target.pids), cpu(c.target.sidecar), time.Now()
-	for _, client := range clients {
+	for caller := range c.Connections {
 		wait.Go(func() {
 			var mine []time.Duration
 			failed := 0
 			var err error
-			for time.Since(began) < d && ctx.Err() == nil {
+			for at := caller; time.Since(began) < d && ctx.Err() == nil; at += c.Connections {
+				if at >= len(clients) {
+					at = caller
+				}
+				client := clients[at]
 				start := time.Now()
 				if e := c.call(ctx, client, c.target.base); e != nil {
 					failed, err = failed+1, e
@@ -195,8 +212,8 @@ func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 // seen asks the upstream how many connections it has seen, over a connection of its own.
 func (c *cell) seen(ctx context.Context) (float64, error) {
 	direct := c.target
-	direct.proxy, direct.roots = nil, c.target.upstream
-	client := direct.client(false)
+	direct.proxies, direct.roots = nil, c.target.upstream
+	client := direct.client(0, false)
 	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, direct.base+"/connections", nil)
 	if err != nil {

@@ -1,5 +1,9 @@
 // Command bench measures the mediator beside what does less: no proxy, the same proxy library intercepting without evidence, and a peer.
 // All cells of one run alternate round by round on the same machine, and what counts is their ratios: see RESULTS.md.
+//
+// bench growth measures what a post costs when records, rules or sessions have become many: see GROWTH.md.
+// bench postgres measures sidecars that share a database: see POSTGRES.md.
+// bench compare compares the benchmarks beside the hot paths with those of another version.
 package main
 
 import (
@@ -42,6 +46,16 @@ func run(ctx context.Context, args []string) error {
 			return serveUpstream(ctx, args[1], args[2])
 		case "goproxy":
 			return serveGoproxy(ctx, args[1], args[2])
+		}
+	}
+	if len(args) > 0 {
+		switch args[0] {
+		case "growth":
+			return runGrowth(ctx, args[1:])
+		case "postgres":
+			return runPostgres(ctx, args[1:])
+		case "compare":
+			return runCompare(ctx, args[1:])
 		}
 	}
 	var o options
@@ -104,5 +118,5 @@ func measure(ctx context.Context, o options) error {
 	}
 	all.Rounds, all.Seconds = o.rounds, o.duration.Seconds()
 	all.summarize(cells)
-	return errors.Join(all.writeJSON(filepath.Join(o.out, "results.json")), all.writeMarkdown(filepath.Join(o.out, "RESULTS.md")))
+	return errors.Join(writeJSON(filepath.Join(o.out, "results.json"), all), all.writeMarkdown(filepath.Join(o.out, "RESULTS.md")))
 }

@@ -90,11 +90,14 @@ func (r *results) summarize(cells []*cell) {
 	r.goals(find)
 }
 
-// paired is the median of the rounds' ratios: what slows a round slows both.
-func paired(c, base *cell) float64 {
+// paired is the median of the rounds' ratios of calls a second: what slows a round slows both.
+func paired(c, base *cell) float64 { return pairedOf(c, base, func(s sample) float64 { return s.rps }) }
+
+// pairedOf is the median of the rounds' ratios of what is asked for.
+func pairedOf(c, base *cell, of func(sample) float64) float64 {
 	var ratios []float64
 	for i := range min(len(c.samples), len(base.samples)) {
-		ratios = append(ratios, c.samples[i].rps/base.samples[i].rps)
+		ratios = append(ratios, of(c.samples[i])/of(base.samples[i]))
 	}
 	return mid(ratios)
 }
@@ -150,8 +153,8 @@ func (r *results) goals(find func(string, int) *cell) {
 	}
 }
 
-func (r *results) writeJSON(path string) error {
-	raw, err := json.MarshalIndent(r, "", "  ")
+func writeJSON(path string, v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ func BenchmarkLook(b *testing.B) {
 	launcher, _ := launched(b, nil, "sh", "-c", waits)
 	w := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {})
 	run := w.Begin("evt_1", launcher.Process.Pid, 0)
+	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := run.Look(b.Context()); err != nil {
 			b.Fatal(err)

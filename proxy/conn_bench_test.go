@@ -11,16 +11,28 @@ import (
 // BenchmarkKeepAlivePost compares a 1 KiB POST on a kept connection, direct and through an intercepted tunnel.
 func BenchmarkKeepAlivePost(b *testing.B) {
 	body := strings.Repeat("x", 1024)
+	benchmarkKeepAlive(b, func(c *http.Client, url string) (*http.Response, error) {
+		return c.Post(url, "text/plain", strings.NewReader(body))
+	})
+}
+
+// BenchmarkKeepAliveRead is the same for a GET that is answered with a few bytes.
+func BenchmarkKeepAliveRead(b *testing.B) {
+	benchmarkKeepAlive(b, func(c *http.Client, url string) (*http.Response, error) { return c.Get(url) })
+}
+
+func benchmarkKeepAlive(b *testing.B, call func(*http.Client, string) (*http.Response, error)) {
 	up := newUpstream(b, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, "ok")
 	}, http1)
 	r := newRig(b, nil, up.Server)
-	post := func(b *testing.B, c *http.Client, url string) {
+	measure := func(b *testing.B, c *http.Client, url string) {
 		b.ReportAllocs()
+		b.SetParallelism(8)
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				resp, err := c.Post(url, "text/plain", strings.NewReader(body))
+				resp, err := call(c, url)
 				if err != nil {
 					b.Error(err)
 					return
@@ -31,15 +43,13 @@ func BenchmarkKeepAlivePost(b *testing.B) {
 		})
 	}
 	b.Run("direct", func(b *testing.B) {
-		b.SetParallelism(8)
 		c := up.Client()
 		c.Transport.(*http.Transport).MaxIdleConnsPerHost = 100
-		post(b, c, up.URL)
+		measure(b, c, up.URL)
 	})
 	for _, p := range []protocol{http1, http2} {
 		b.Run("intercepted "+strings.ReplaceAll(string(p), "/", ""), func(b *testing.B) {
-			b.SetParallelism(8)
-			post(b, r.client(p), "https://"+at(0, up.Server)+"/")
+			measure(b, r.client(p), "https://"+at(0, up.Server)+"/")
 		})
 	}
 }

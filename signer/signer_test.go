@@ -17,7 +17,7 @@ import (
 
 func now() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
 
-func newIssuer[C any](t *testing.T, kind evidence.Kind[C], key signer.Key) *signer.Issuer[C] {
+func newIssuer[C any](t testing.TB, kind evidence.Kind[C], key signer.Key) *signer.Issuer[C] {
 	t.Helper()
 	i, err := signer.New(kind, key, signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now})
 	if err != nil {
@@ -26,7 +26,7 @@ func newIssuer[C any](t *testing.T, kind evidence.Kind[C], key signer.Key) *sign
 	return i
 }
 
-func memory(t *testing.T) *custody.Memory {
+func memory(t testing.TB) *custody.Memory {
 	t.Helper()
 	k, err := custody.NewMemory("k")
 	if err != nil {

@@ -26,9 +26,10 @@ import (
 // superuser is the role of the cluster, and the user who runs it when the test is root: PostgreSQL refuses to run as root.
 const superuser = "postgres"
 
-// Server is one running cluster. Its methods end the test when they fail.
+// Server is one running cluster. Its methods that take a test end it when they fail.
 type Server struct {
 	bin, dir  string
+	user      *syscall.Credential // who runs it; nil where this process's user does
 	settings  []string
 	process   *exec.Cmd
 	databases atomic.Int32
@@ -37,49 +38,79 @@ type Server struct {
 // Start makes a cluster and runs it until the test ends. Settings are further ones of the server, as name=value.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if err != nil || len(found) == 0 {
-		t.Fatal("there is no PostgreSQL on this machine: run make setup")
-	}
-	// Not t.TempDir: its parents are closed to other users, and a socket's path must be short.
-	dir, err := os.MkdirTemp("", "pg")
+	s, err := Launch(settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Launch is Start outside of a test: the server runs until Close, and no longer than this process.
+func Launch(settings ...string) (_ *Server, err error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil || len(found) == 0 {
+		return nil, errors.New("there is no PostgreSQL on this machine: run make setup")
+	}
+	// Not a test's own folder: its parents are closed to other users, and a socket's path must be short.
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{bin: filepath.Dir(found[len(found)-1]), dir: dir, settings: settings}
-	t.Cleanup(func() { s.stop(t) })
-	if id := s.credential(t); id != nil {
-		if err := os.Chown(dir, int(id.Uid), int(id.Gid)); err != nil {
-			t.Fatal(err)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.user, err = credential(); err != nil {
+		return nil, err
+	}
+	if s.user != nil {
+		if err := os.Chown(dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
+			return nil, err
 		}
 	}
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // whoever connects passes through it, as through a server's own folder of sockets
-		t.Fatal(err)
+		return nil, err
 	}
-	initdb := s.command(t, "initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+	initdb := s.command("initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v: %s", err, out)
+		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	s.Restart(t)
-	return s
+	return s, s.restart()
 }
 
 // Database makes an empty database and returns how to connect to it.
 func (s *Server) Database(t testing.TB) (dsn string) {
 	t.Helper()
+	dsn, err := s.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dsn
+}
+
+// Create is Database outside of a test.
+func (s *Server) Create() (dsn string, err error) {
 	name := "test" + strconv.Itoa(int(s.databases.Add(1)))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := pgx.Connect(ctx, s.dsn(superuser))
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	defer c.Close(ctx)
-	if _, err := c.Exec(ctx, "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	return s.dsn(name)
+	_, err = c.Exec(ctx, "CREATE DATABASE "+name)
+	return s.dsn(name), err
 }
+
+// PID returns the process that all others of the server are children of.
+func (s *Server) PID() int { return s.process.Process.Pid }
 
 func (s *Server) dsn(database string) string {
 	return "postgres:///" + database + "?" + url.Values{"host": {s.dir}, "user": {superuser}}.Encode()
@@ -106,33 +137,40 @@ func (s *Server) Kill(t testing.TB) {
 // Restart starts a server that was killed. It returns once connections are accepted.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
+	if err := s.restart(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Server) restart() error {
 	var said string
 	for range 100 { // it refuses to start while a process of the killed server still has its memory
 		var ok bool
-		if said, ok = s.start(t); ok {
-			return
+		var err error
+		if said, ok, err = s.start(); ok || err != nil {
+			return err
 		}
 	}
-	t.Fatalf("PostgreSQL does not start: %s", said)
+	return fmt.Errorf("PostgreSQL does not start: %s", said)
 }
 
 // start runs the server and waits until it says that it is ready, or has ended; said is its log until then.
-func (s *Server) start(t testing.TB) (said string, ok bool) {
-	t.Helper()
+func (s *Server) start() (said string, ok bool, err error) {
 	args := []string{"-D", s.data(), "-c", "listen_addresses=", "-c", "unix_socket_directories=" + s.dir}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	c := s.command(t, "postgres", args...)
+	c := s.command("postgres", args...)
 	r, w, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		return "", false, err
 	}
 	c.Stderr = w
 	err = c.Start()
 	w.Close()
 	if err != nil {
-		t.Fatal(err)
+		r.Close()
+		return "", false, err
 	}
 	var log strings.Builder
 	lines := bufio.NewScanner(r)
@@ -141,52 +179,45 @@ func (s *Server) start(t testing.TB) (said string, ok bool) {
 		if strings.Contains(lines.Text(), "ready to accept connections") {
 			s.process = c
 			go func() { _, _ = io.Copy(io.Discard, r); r.Close() }() // until the server has ended
-			return log.String(), true
+			return log.String(), true, nil
 		}
 	}
 	r.Close()
 	_ = c.Wait() // what it said tells more
-	return log.String(), false
+	return log.String(), false, nil
 }
 
-func (s *Server) stop(t testing.TB) {
-	t.Helper()
+// Close stops the server and removes its cluster.
+func (s *Server) Close() error {
+	var err error
 	if s.process != nil {
-		if err := s.process.Process.Signal(syscall.SIGQUIT); err != nil { // ends its processes too, without a checkpoint
-			t.Error(err)
-		}
+		err = s.process.Process.Signal(syscall.SIGQUIT) // ends its processes too, without a checkpoint
 		_ = s.process.Wait()
+		s.process = nil
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		t.Error(err)
-	}
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-func (s *Server) command(t testing.TB, name string, args ...string) *exec.Cmd {
-	t.Helper()
+func (s *Server) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(filepath.Join(s.bin, name), args...)
 	c.Dir = s.dir
 	// It ends with the test's process, however that ends. SIGQUIT is PostgreSQL's immediate shutdown.
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential(t), Pdeathsig: syscall.SIGQUIT}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.user, Pdeathsig: syscall.SIGQUIT}
 	return c
 }
 
 // credential is the user who runs the server; nil where the test's own user does.
-func (s *Server) credential(t testing.TB) *syscall.Credential {
-	t.Helper()
+func credential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
-		return nil
+		return nil, nil
 	}
 	u, err := user.Lookup(superuser)
 	if err != nil {
-		t.Fatalf("%v: run make setup", err)
+		return nil, fmt.Errorf("%w: run make setup", err)
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	gid, bad := strconv.ParseUint(u.Gid, 10, 32)
-	if err := errors.Join(err, bad); err != nil {
-		t.Fatal(err)
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err, bad)
 }
