@@ -134,11 +134,11 @@ func (r *results) goals(find func(string, int) *cell) {
 	m := of("post goproxy", 16, cpuOf)
 	if m > 0 {
 		atMost("CPU of a post in the sidecar, 16 connections, in those of goproxy", of("post mediator", 16, func(s sample) float64 { return s.sidecar })/m, 6)
-		signatures := (7*r.Floors.Sign + 11*r.Floors.Verify) / 1000 // s for 1,000 posts: docs/scaling.md counts them
+		signatures := (7*r.Floors.Sign + 6*r.Floors.Verify) / 1000 // s for 1,000 posts: docs/scaling.md counts them
 		atMost("CPU of a post that is neither goproxy's nor a signature's, in those of goproxy", (of("post mediator", 16, cpuOf)-m-signatures)/m, 1.5)
 	}
 	added := of("post mediator", 1, p50) - of("post goproxy", 1, p50)
-	atMost("one connection: median added by the chain, in its signatures and one fdatasync", added/(7*r.Floors.Sign+11*r.Floors.Verify+r.Floors.Fdatasync), 1.3)
+	atMost("one connection: median added by the chain, in its signatures and one fdatasync", added/(7*r.Floors.Sign+6*r.Floors.Verify+r.Floors.Fdatasync), 1.3)
 	if r.Floors.Transit > 0 {
 		atMost("Vault, one connection: median added over keys in memory, in Transit signatures", (of("post vault", 1, p50)-of("post mediator", 1, p50))/r.Floors.Transit, 3.5)
 		atLeast("Vault, 64 connections: posts a second, in a seventh of its batched signatures a second", of("post vault", 64, func(s sample) float64 { return s.rps })/(r.Floors.TransitPerSec/7), 0.8)
