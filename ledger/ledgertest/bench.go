@@ -21,7 +21,7 @@ func Benchmark(b *testing.B, open func(b *testing.B) ledger.Store) {
 	for name, do := range map[string]func(l ledger.Store, n int) error{"Consume": consume, "Post": postOnce, "Read": read} {
 		b.Run(name, func(b *testing.B) {
 			for _, callers := range []int{1, 16, 64} {
-				b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) { together(b, open(b), callers, 0, do) })
+				b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) { together(b, open(b), callers, do) })
 			}
 		})
 	}
@@ -31,39 +31,38 @@ func Benchmark(b *testing.B, open func(b *testing.B) ledger.Store) {
 func BenchmarkGrown(b *testing.B, open func(b *testing.B) ledger.Store, posts int) {
 	for _, held := range []int{0, posts} {
 		b.Run("held="+strconv.Itoa(held), func(b *testing.B) {
-			l := open(b)
-			var all sync.WaitGroup
-			for caller := range 64 {
-				all.Go(func() {
-					for n := caller; n < held; n += 64 {
-						if err := postOnce(l, n); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
+			l, made := open(b), 0
+			more := func(b *testing.B, callers, n int) {
+				share(b, callers, n, func(n int) error { return postOnce(l, made+n) })
+				made += n
 			}
-			all.Wait()
-			together(b, l, 16, held, postOnce)
+			more(b, 64, held)
+			b.Run("callers=16", func(b *testing.B) {
+				b.ReportAllocs()
+				defer CPU(b)()
+				more(b, 16, b.N)
+			})
 		})
 	}
 }
 
-// together shares b.N calls of do among the callers. Every call gets a number of its own, above from.
-func together(b *testing.B, l ledger.Store, callers, from int, do func(l ledger.Store, n int) error) {
+// together shares b.N calls of do among the callers.
+func together(b *testing.B, l ledger.Store, callers int, do func(l ledger.Store, n int) error) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	defer CPU(b)()
+	share(b, callers, b.N, func(n int) error { return do(l, n) })
+}
+
+// share shares calls of do among callers. Each call gets a number of its own, from 1 on.
+func share(b *testing.B, callers, calls int, do func(n int) error) {
+	b.Helper()
 	var next atomic.Int64
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
-			for {
-				n := int(next.Add(1))
-				if n > b.N {
-					return
-				}
-				if err := do(l, from+n); err != nil {
+			for n := int(next.Add(1)); n <= calls; n = int(next.Add(1)) {
+				if err := do(n); err != nil {
 					b.Error(err)
 					return
 				}
