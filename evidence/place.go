@@ -33,7 +33,7 @@ func misspelt(raw []byte, otherwise error) error {
 		return fmt.Errorf("%s: there is half of a surrogate pair", place(raw, at))
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	if path, ok := findTwice(dec, ""); ok {
+	if path, _ := findTwice(dec, ""); path != "" {
 		return fmt.Errorf("%s: %s comes twice", place(raw, int(dec.InputOffset())-1), path)
 	}
 	return otherwise
@@ -81,32 +81,32 @@ func escaped(raw []byte, i int) rune {
 
 // findTwice reads the next value and returns the path of the first member in it that comes twice. Its recursion is as deep as the
 // value, which [Canonical] bounds before.
-func findTwice(dec *json.Decoder, path string) (string, bool) {
+func findTwice(dec *json.Decoder, path string) (string, error) {
 	token, err := dec.Token()
 	open, isOpen := token.(json.Delim)
 	if err != nil || !isOpen {
-		return "", false
+		return "", err
 	}
 	seen := make(map[string]bool)
 	for i := 0; dec.More(); i++ {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if open == '{' {
 			token, err := dec.Token()
-			name, isName := token.(string)
-			if err != nil || !isName {
-				return "", false
+			if err != nil {
+				return "", err
 			}
+			name, _ := token.(string)
 			if at = member(path, name); seen[name] {
-				return at, true
+				return at, nil
 			}
 			seen[name] = true
 		}
-		if twice, ok := findTwice(dec, at); ok {
-			return twice, true
+		if twice, err := findTwice(dec, at); twice != "" || err != nil {
+			return twice, err
 		}
 	}
 	_, err = dec.Token()
-	return "", err != nil
+	return "", err
 }
 
 // member is the path of a member below path. A name that would not read well in a path stands in quotes, and a long one is cut.
