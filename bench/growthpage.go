@@ -51,7 +51,7 @@ func busy(load string, cores int) string {
 	if _, err := fmt.Sscan(load, &before); err == nil && before <= float64(cores)/2 {
 		return ""
 	}
-	return fmt.Sprintf("\n**This run is no measurement of the mediator alone:** the machine was busy before it began (load average %s on %d cores). CPU a post is about\nright; latencies and rates, and the ratios of both, are those of the other work. Run it again on a quiet machine.\n", load, cores)
+	return fmt.Sprintf("\n**This run is no measurement of the mediator alone:** the machine was busy before it began (load average %s on %d cores). CPU a post is higher\nthan alone; latencies and rates, and the ratios of both, are those of the other work. Run it again on a quiet machine.\n", load, cores)
 }
 
 func title(name string) string {
