@@ -20,7 +20,8 @@ func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 	}
 	d, err := k.Engine(t).Decide(context.Background(), policy.Request{
 		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1", EnvironmentHash: k.Strict.Runtime.EnvironmentHash,
-		OriginProof: r.Envelope.OriginProof, TriggerReceipt: r.Envelope.TriggerReceipt,
+		ManifestHash: k.Strict.ManifestHash,
+		OriginProof:  r.Envelope.OriginProof, TriggerReceipt: r.Envelope.TriggerReceipt,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example", Path: "/posts", Rule: "posts", ContentKind: "json", Size: int64(len(gatetest.Content))},
 	})
 	if err != nil {

@@ -43,7 +43,8 @@ type Post struct {
 	CapabilityID string     `json:"capabilityId,omitempty"`
 	Started      time.Time  `json:"started"`
 	Finished     time.Time  `json:"finished,omitzero"`
-	Code         string     `json:"code,omitempty"` // of a refusal or failure
+	Manifest     string     `json:"manifest,omitempty"` // hash of the deployment manifest that the call was judged by
+	Code         string     `json:"code,omitempty"`     // of a refusal or failure
 	Step         string     `json:"step,omitempty"`
 	Reason       string     `json:"reason,omitempty"`
 	Status       int        `json:"status,omitempty"` // of the upstream

@@ -49,6 +49,9 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *Strict, decision *signer.I
 	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o}, nil
 }
 
+// Manifest returns the hash of the manifest that the engine decides by.
+func (e *Engine) Manifest() string { return e.strict.ManifestHash }
+
 // Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash, a grant for
 // exactly this post. Whatever does not hold is refused with a code; then nothing is signed.
 func (e *Engine) Decide(ctx context.Context, r Request) (Decision, error) {
@@ -84,6 +87,9 @@ func (e *Engine) decide(ctx context.Context, r Request) (d Decision, rule string
 
 // admits holds the runtime against the manifest.
 func (e *Engine) admits(r Request) error {
+	if r.ManifestHash != e.strict.ManifestHash {
+		return otherManifest(r.ManifestHash)
+	}
 	if r.EnvironmentHash != e.strict.Runtime.EnvironmentHash {
 		return evidence.Refuse("environment_mismatch", "the runtime runs another environment than the manifest requires")
 	}

@@ -77,6 +77,8 @@ func TestDecideRefuses(t *testing.T) {
 		"a negative size":     {ask(func(r *policy.Request) { r.Call.Size = -1 }), "decision_request_malformed"},
 		"another method":      {ask(func(r *policy.Request) { r.Call.Method = "PUT" }), "call_mismatch"},
 		"another path":        {ask(func(r *policy.Request) { r.Call.Path = "/posts/" }), "call_mismatch"},
+		"another manifest":    {ask(func(r *policy.Request) { r.ManifestHash = other }), "manifest_mismatch"},
+		"no manifest":         {ask(func(r *policy.Request) { r.ManifestHash = "" }), "manifest_mismatch"},
 		"another environment": {ask(func(r *policy.Request) { r.EnvironmentHash = other }), "environment_mismatch"},
 		"no environment":      {ask(func(r *policy.Request) { r.EnvironmentHash = "" }), "environment_mismatch"},
 		"another runtime":     {ask(func(r *policy.Request) { r.RuntimeID = "worker-2" }), "runtime_not_allowed"},
@@ -249,10 +251,11 @@ func TestEngineWithoutAKey(t *testing.T) {
 
 // TestRequestAtItsLimits is about the longest texts of a request that a condition sees.
 func TestRequestAtItsLimits(t *testing.T) {
-	e := newWorld(t, string(configs.Policy()), nil).engine()
+	w := newWorld(t, string(configs.Policy()), nil)
+	e := w.engine()
 	binding := evidence.Binding{Subject: "s", Action: "a", Resource: "POST /posts", ContentHash: evidence.HashBytes(nil), Nonce: "n"}
 	whole := policy.Request{
-		Binding: binding, ChallengeID: "c", RuntimeID: "r", SessionID: "s",
+		Binding: binding, ChallengeID: "c", RuntimeID: "r", SessionID: "s", ManifestHash: w.strict.ManifestHash,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "h", Path: "/posts", Rule: "r", ContentKind: "json"},
 	}
 	for name, c := range map[string]struct {

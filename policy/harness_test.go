@@ -98,7 +98,8 @@ func (w *world) request(change func(*policy.Request, *evidence.TriggerOriginProo
 	r := policy.Request{
 		Binding:     evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts?draft=1", ContentHash: evidence.HashBytes([]byte("content")), Nonce: "nonce"},
 		ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1", EnvironmentHash: w.manifest.RuntimePolicy.RequiredEnvironmentHash,
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post", ContentKind: "json", Size: 7},
+		ManifestHash: w.strict.ManifestHash,
+		Call:         policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post", ContentKind: "json", Size: 7},
 	}
 	payload, bindingHash := evidence.HashBytes([]byte("payload")), r.Binding.Hash()
 	o := evidence.TriggerOriginProof{

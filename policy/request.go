@@ -13,6 +13,7 @@ type Request struct {
 	RuntimeID       string           `json:"runtimeId"`
 	SessionID       string           `json:"sessionId"`
 	EnvironmentHash string           `json:"environmentHash"`
+	ManifestHash    string           `json:"manifestHash"` // of the manifest that the sidecar judges the post by
 	OriginProof     string           `json:"originProof"`
 	TriggerReceipt  string           `json:"triggerReceipt"`
 	Call            Call             `json:"call"`

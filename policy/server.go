@@ -13,7 +13,7 @@ import (
 // NewServer answers the internal API, which sidecars use: POST /v1/decide with a [Request], and GET /v1/jwks with the public keys
 // of the given keys (RFC 7517), for a process that does not publish them itself. Whoever reaches it may have decisions signed, so
 // it must be out of the agent's reach.
-func NewServer(e *Engine, keys ...custody.Key) http.Handler {
+func NewServer(e Decider, keys ...custody.Key) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/decide", wire.Handle(e.Decide))
 	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {

@@ -44,7 +44,7 @@ type call struct {
 func (p *Pipeline) newCall(r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{now: p.o.Now, last: now}
-	c.post = ledger.Post{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Steps: make([]ledger.Step, 0, 4)}
+	c.post = ledger.Post{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
 	if r != nil {
 		c.post.Method = r.Method
 	}

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/actionproof/mediator/evidence"
@@ -94,37 +94,56 @@ const hostCapacity = 1024
 // load holds what is in flight, and what is known of each host.
 type load struct {
 	Load
-	calls *semaphore.Weighted
+	calls *atomic.Int64 // in flight, of every pipeline that this one has succeeded too
+	hosts *hosts
 	log   *zap.Logger
 	now   func() time.Time
-
-	mu    sync.Mutex // guards hosts
-	hosts *lru[address, *host]
 }
 
-func newLoad(l Load, log *zap.Logger, now func() time.Time) *load {
+// hosts are those that are known.
+type hosts struct {
+	mu    sync.Mutex // guards known
+	known *lru[address, *host]
+}
+
+// newLoad goes on with what before has counted, if there is one: always with the calls in flight, and with the hosts where their limits are
+// the same. Under other limits what is known of the hosts begins anew.
+func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
-	return &load{Load: l, calls: semaphore.NewWeighted(int64(l.Calls)), log: log, now: now, hosts: newLRU[address, *host](hostCapacity)}
+	n := &load{Load: l, calls: new(atomic.Int64), hosts: &hosts{known: newLRU[address, *host](hostCapacity)}, log: log, now: now}
+	if before != nil {
+		n.calls = before.calls
+		if l.Host == before.Host && l.Breaker == before.Breaker {
+			n.hosts = before.hosts
+		}
+	}
+	return n
 }
 
 // enter counts a call as in flight, until leave. It never waits.
 func (l *load) enter(c *call) error {
-	if !l.calls.TryAcquire(1) {
-		return evidence.Refuse("overloaded", "the mediator has %d calls in flight already; nothing was sent", l.Calls)
+	for {
+		n := l.calls.Load()
+		if n >= int64(l.Calls) {
+			return evidence.Refuse("overloaded", "the mediator has %d calls in flight already; nothing was sent", n)
+		}
+		if l.calls.CompareAndSwap(n, n+1) {
+			c.entered = true
+			return nil
+		}
 	}
-	c.entered = true
-	return nil
 }
 
 func (l *load) leave(c *call) {
 	if c.entered {
-		l.calls.Release(1)
+		l.calls.Add(-1)
 	}
 }
 
 // session counts one call of s.
 func (l *load) session(s *Session) error {
-	return l.Session.take(s.bucketOf(l.Session), l.now(), "the session")
+	now := l.now()
+	return l.Session.take(s.bucketOf(l.Session, now), now, "the session")
 }
 
 // host counts c, a call to t, and asks its breaker for leave.
@@ -144,12 +163,12 @@ type address struct {
 
 func (l *load) find(t Target) *host {
 	at := address{t.Host, t.Port}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h, ok := l.hosts.get(at)
+	l.hosts.mu.Lock()
+	defer l.hosts.mu.Unlock()
+	h, ok := l.hosts.known.get(at)
 	if !ok {
 		h = newHost(t.Address(), l.Load, l.log, l.now)
-		l.hosts.put(at, h)
+		l.hosts.known.put(at, h)
 	}
 	return h
 }

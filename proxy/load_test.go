@@ -366,7 +366,7 @@ func TestHostsAreBounded(t *testing.T) {
 			l.want(http.StatusOK, 1, "", fmt.Sprintf("GET https://i%d.example/", i))
 		}
 		l.refused("upstream_suspended", http.StatusServiceUnavailable, 15, "", readA)
-		if got := l.pipeline.load.hosts.len(); got != hostCapacity {
+		if got := l.pipeline.load.hosts.known.len(); got != hostCapacity {
 			t.Errorf("%d hosts", got)
 		}
 	})

@@ -85,7 +85,7 @@ type Timeouts struct {
 	Forward time.Duration // the whole forward of a post, until the response headers; default 60 s
 }
 
-// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, Standing and SpoolDir is required.
+// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *Sessions
@@ -113,13 +113,15 @@ type PipelineOptions struct {
 	SpoolDir string
 	Timeouts Timeouts
 	Load     Load
-	Metrics  *Metrics
-	Log      *zap.Logger
-	Now      func() time.Time
+	// After is the pipeline that this one will succeed, or nil: the calls in flight, the breakers and the rates go on from there.
+	After   *Pipeline
+	Metrics *Metrics
+	Log     *zap.Logger
+	Now     func() time.Time
 }
 
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it leaves
-// exactly one record.
+// exactly one record. It never changes: another configuration is another pipeline, see [Choke].
 type Pipeline struct {
 	o      PipelineOptions
 	load   *load
@@ -144,7 +146,15 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	return &Pipeline{o: o, load: newLoad(o.Load, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir)}, nil
+	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir)}
+	if before := o.After; before != nil {
+		p.o.After = nil // or every pipeline would keep all those before it
+		p.load = newLoad(o.Load, before.load, o.Log, o.Now)
+		if o.Load.Bodies == before.o.Load.Bodies && o.SpoolDir == before.o.SpoolDir {
+			p.bodies = before.bodies
+		}
+	}
+	return p, nil
 }
 
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.

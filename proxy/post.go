@@ -213,7 +213,7 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	p.beginAttest(t)
 	d, err := p.o.Control.Decide(ctx, policy.Request{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: p.o.RuntimeID, SessionID: t.session.ID,
-		EnvironmentHash: p.o.EnvironmentHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
+		EnvironmentHash: p.o.EnvironmentHash, ManifestHash: p.o.Strict.ManifestHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
 		Call: policy.Call{
 			Method: t.r.Method, Scheme: t.target.Scheme, Host: t.target.Authority(), Path: t.r.URL.EscapedPath(),
 			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.size,

@@ -33,6 +33,7 @@ type Session struct {
 	mu         sync.Mutex    // guards all below
 	transcript string        // hash chain over the calls so far, see Note
 	bucket     *rate.Limiter // see bucketOf
+	rate       Rate          // of bucket
 }
 
 // Note appends one call to the session's transcript: a hash chain, so that a receipt can name all that went before it.
@@ -49,13 +50,18 @@ func (s *Session) Transcript() string {
 	return s.transcript
 }
 
-// bucketOf returns the session's own bucket of the rate, full at its first call. It goes with the session, so there are no more of them
-// than sessions.
-func (s *Session) bucketOf(r Rate) *rate.Limiter {
+// bucketOf returns the session's own bucket of the rate, full at its first call; where the rate has changed, what is in it stays. It goes
+// with the session, so there are no more of them than sessions.
+func (s *Session) bucketOf(r Rate, now time.Time) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bucket == nil {
-		s.bucket = r.bucket()
+	switch {
+	case s.bucket == nil:
+		s.bucket, s.rate = r.bucket(), r
+	case s.rate != r:
+		s.bucket.SetLimitAt(now, rate.Limit(r.PerSecond))
+		s.bucket.SetBurstAt(now, r.Burst)
+		s.rate = r
 	}
 	return s.bucket
 }

@@ -1,0 +1,62 @@
+package policy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/policy"
+)
+
+// TestEngines: a post is decided by the manifest that its request names, for as long as that is honoured.
+func TestEngines(t *testing.T) {
+	old := newWorld(t, string(configs.Policy()), nil)
+	fresh := newWorld(t, strings.Replace(string(configs.Policy()), "rules:", "rules: # changed", 1), nil)
+	fresh.strict.ManifestHash = strings.Repeat("a", 64)
+	engines := [...]*policy.Engine{old.engine(), fresh.engine()}
+	var e policy.Engines
+	_, err := e.Decide(t.Context(), old.request(nil))
+	wantCode(t, err, "manifest_mismatch")
+
+	must(t, e.Set(engines[0]))
+	must(t, e.Set(engines[1]))
+	if got, want := e.Manifests(), []string{engines[1].Manifest(), engines[0].Manifest()}; !slices.Equal(got, want) {
+		t.Errorf("honoured: %v, want %v", got, want)
+	}
+	for _, w := range []*world{old, fresh} { // keys of its own each: no other engine could verify what it is asked with
+		_, err := e.Decide(t.Context(), w.request(nil))
+		must(t, err)
+	}
+	if e.Retire(engines[1]) {
+		t.Error("the engine in force was retired")
+	}
+	if !e.Retire(engines[0]) || e.Retire(engines[0]) {
+		t.Error("the engine before is not retired once")
+	}
+	_, err = e.Decide(t.Context(), old.request(nil))
+	wantCode(t, err, "manifest_mismatch")
+	_, err = e.Decide(t.Context(), fresh.request(nil))
+	must(t, err)
+
+	again := fresh.engine()
+	must(t, e.Set(again)) // the same manifest takes the place
+	if e.Retire(engines[1]) || len(e.Manifests()) != 1 {
+		t.Errorf("honoured: %v", e.Manifests())
+	}
+}
+
+// TestEnginesAreBounded: more manifests than can be told apart are refused, and those that are honoured stay.
+func TestEnginesAreBounded(t *testing.T) {
+	var e policy.Engines
+	for i := range 9 {
+		w := newWorld(t, string(configs.Policy()), nil)
+		w.strict.ManifestHash = strings.Repeat(string(rune('a'+i)), 64)
+		if err := e.Set(w.engine()); (err != nil) != (i == 8) {
+			t.Fatalf("engine %d: %v", i, err)
+		}
+	}
+	if n := len(e.Manifests()); n != 8 {
+		t.Errorf("%d are honoured", n)
+	}
+}

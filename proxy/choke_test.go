@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// succeed makes a pipeline that succeeds the rig's own, with another manifest and these limits.
+func (l *loadRig) succeed(load Load, change func(*PipelineOptions)) *Pipeline {
+	l.t.Helper()
+	o := l.pipeline.o
+	o.Load, o.After = load, l.pipeline
+	strict := *o.Strict
+	strict.ManifestHash = strings.Repeat("b", 64)
+	o.Strict = &strict
+	if change != nil {
+		change(&o)
+	}
+	p, err := NewPipeline(o)
+	must(l.t, err)
+	return p
+}
+
+// TestChoke: a call goes by the pipeline that was in force when it came, to its end, and the next by the one that is in force then.
+func TestChoke(t *testing.T) {
+	l := newLoadRig(t, Load{})
+	choke := NewChoke(l.pipeline)
+	none, err := NewRules(nil, nil)
+	must(t, err)
+	next := l.succeed(Load{}, func(o *PipelineOptions) { o.Rules = none })
+	read := func() *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
+		return r.WithContext(withRoute(r.Context(), Route{Target: Target{Scheme: "https", Host: "a.example", Port: 443}}))
+	}
+	target := Target{Scheme: "https", Host: "a.example", Port: 443}
+	l.answer = func(*http.Request) (int, error) {
+		choke.Set(next) // while the call is at the upstream
+		return http.StatusCreated, nil
+	}
+	before := l.pipeline.o.Strict.ManifestHash
+	_, err = choke.Connect(read(), target)
+	must(t, err)
+	w := httptest.NewRecorder()
+	choke.ServeHTTP(w, read())
+	if rec, _ := l.record.last(); w.Code != http.StatusCreated || rec.Manifest != before || rec.State != ledger.StateForwarded {
+		t.Errorf("the call in flight: %d, %+v", w.Code, rec)
+	}
+	for _, refused := range []func(w http.ResponseWriter){
+		func(w http.ResponseWriter) { choke.ServeHTTP(w, read()) },
+		func(w http.ResponseWriter) { choke.NonProxy().ServeHTTP(w, read()) },
+		func(w http.ResponseWriter) { choke.Refuse(w, read(), errors.New("broken")) },
+		func(w http.ResponseWriter) {
+			choke.Refused(t.Context(), target, errors.New("broken"))
+			w.WriteHeader(http.StatusForbidden)
+		},
+		func(w http.ResponseWriter) {
+			if _, err := choke.Connect(read(), target); err != nil {
+				w.WriteHeader(http.StatusForbidden)
+			}
+		},
+	} {
+		_, n := l.record.last()
+		w := httptest.NewRecorder()
+		refused(w)
+		if rec, after := l.record.last(); w.Code < 400 || after != n+1 || rec.Manifest != next.o.Strict.ManifestHash {
+			t.Errorf("after the change: %d, %d records, %+v", w.Code, after-n, rec)
+		}
+	}
+}
+
+// TestLoadGoesOn: what has been counted under one pipeline counts under the next.
+func TestLoadGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.1, Burst: 2}, Breaker: Breaker{Failures: 2, Pause: time.Minute}}
+		l := newLoadRig(t, same)
+		l.want(http.StatusCreated, 2, "", readA)
+		l.pipeline = l.succeed(same, nil)
+		l.refused("rate_limited", http.StatusTooManyRequests, 10, "", readA) // the host
+		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", readA)  // the session
+
+		wider := same
+		wider.Host.Burst, wider.Session = 50, Rate{PerSecond: 10, Burst: 50}
+		l.pipeline = l.succeed(wider, nil)
+		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", readA) // what the session has used stays used
+		time.Sleep(time.Second)
+		l.want(http.StatusCreated, 3, "", readA) // under another limit hosts begin anew
+
+		l.answer = func(*http.Request) (int, error) { return http.StatusServiceUnavailable, nil }
+		l.want(http.StatusServiceUnavailable, 2, "", readA)
+		l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
+		l.pipeline = l.succeed(wider, nil)
+		l.refused("upstream_suspended", http.StatusServiceUnavailable, 60, "", readA)
+		patient := wider
+		patient.Breaker.Failures = 5
+		l.pipeline = l.succeed(patient, nil)
+		l.want(http.StatusCreated, 1, "", readA)
+
+		// The one call that may be in flight is of the pipeline before.
+		inside := l.pipeline
+		l.answer = func(*http.Request) (int, error) {
+			l.pipeline = l.succeed(patient, nil)
+			l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
+			l.refused("overloaded", http.StatusServiceUnavailable, 1, "", readA)
+			return http.StatusCreated, nil
+		}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
+		inside.ServeHTTP(w, r.WithContext(withRoute(r.Context(), Route{Target: Target{Scheme: "https", Host: "a.example", Port: 443}})))
+		l.want(http.StatusCreated, 1, "", readA)
+	})
+}
