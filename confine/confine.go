@@ -84,6 +84,25 @@ func Apply(l Limits) (*Confined, error) {
 	return c, nil
 }
 
+// Beyond names the files and the ports of l that Landlock keeps this process from.
+func (c *Confined) Beyond(l Limits) []string {
+	var out []string
+	for _, f := range l.Files {
+		reaches := func(g File) bool {
+			return (f.Use == g.Use || f.Use == Read && g.Use != Listen || f.Use == Write && g.Use == Move) && (f.Path == g.Path || strings.HasPrefix(f.Path, g.Path+"/"))
+		}
+		if c.abi > 0 && !slices.ContainsFunc(c.limits.Files, reaches) {
+			out = append(out, f.Path)
+		}
+	}
+	for _, p := range l.Connect {
+		if c.abi >= portsABI && !slices.Contains(c.limits.Connect, p) {
+			out = append(out, fmt.Sprintf("port %d", p))
+		}
+	}
+	return out
+}
+
 func noCore() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) }
 
 // undumpable keeps other processes of the same user from tracing this one and from reading its memory (PR_SET_DUMPABLE in prctl(2)).

@@ -31,3 +31,12 @@ func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 	}
 	return d, nil
 }
+
+// Manifests asks for the hashes of the manifests by which the control plane decides, the one in force first.
+func (c *Client) Manifests(ctx context.Context) ([]string, error) {
+	var m manifests
+	if err := c.peer.Call(ctx, c.base+"/v1/manifests", struct{}{}, &m); err != nil {
+		return nil, err
+	}
+	return m.Manifests, nil
+}

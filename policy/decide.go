@@ -49,8 +49,10 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *Strict, decision *signer.I
 	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o}, nil
 }
 
-// Manifest returns the hash of the manifest that the engine decides by.
-func (e *Engine) Manifest() string { return e.strict.ManifestHash }
+// Manifests returns the hash of the one manifest that the engine decides by.
+func (e *Engine) Manifests() []string { return []string{e.manifest()} }
+
+func (e *Engine) manifest() string { return e.strict.ManifestHash }
 
 // Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash, a grant for
 // exactly this post. Whatever does not hold is refused with a code; then nothing is signed.

@@ -12,6 +12,8 @@ import (
 // Decider decides single posts: an [Engine], or [Engines].
 type Decider interface {
 	Decide(ctx context.Context, r Request) (Decision, error)
+	// Manifests returns the hashes of the manifests by which it decides, the one in force first.
+	Manifests() []string
 }
 
 // maxEngines bounds the engines that are honoured at the same time.
@@ -29,7 +31,7 @@ type Engines struct {
 func (e *Engines) Set(engine *Engine) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(e.list), func(old *Engine) bool { return old.Manifest() == engine.Manifest() })
+	others := slices.DeleteFunc(slices.Clone(e.list), func(old *Engine) bool { return old.manifest() == engine.manifest() })
 	if len(others) >= maxEngines {
 		return errors.New("policy: too many manifests are honoured at the same time; those before are honoured for some minutes")
 	}
@@ -49,13 +51,13 @@ func (e *Engines) Retire(engine *Engine) bool {
 	return true
 }
 
-// Manifests returns the hashes of the manifests that are honoured, the one in force first.
+// Manifests returns the hashes of the manifests that are honoured.
 func (e *Engines) Manifests() []string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	out := make([]string, 0, len(e.list))
 	for _, engine := range slices.Backward(e.list) {
-		out = append(out, engine.Manifest())
+		out = append(out, engine.manifest())
 	}
 	return out
 }
@@ -63,7 +65,7 @@ func (e *Engines) Manifests() []string {
 // Decide has the engine decide whose manifest the request names; without one it is refused as manifest_mismatch.
 func (e *Engines) Decide(ctx context.Context, r Request) (Decision, error) {
 	e.mu.RLock()
-	i := slices.IndexFunc(e.list, func(engine *Engine) bool { return engine.Manifest() == r.ManifestHash })
+	i := slices.IndexFunc(e.list, func(engine *Engine) bool { return engine.manifest() == r.ManifestHash })
 	var engine *Engine
 	if i >= 0 {
 		engine = e.list[i]

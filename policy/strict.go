@@ -111,6 +111,27 @@ func (m *Manifest) Strict() (*Strict, error) {
 	return s, nil
 }
 
+// Expected returns what is demanded of whoever signs with a key for this purpose; nobody is accepted for a purpose that no role has.
+func (s *Strict) Expected(purpose string) evidence.Expected {
+	switch purpose {
+	case evidence.PurposeTriggerOriginProof:
+		return s.Origin.Expected
+	case evidence.PurposeTriggerReceipt:
+		return s.Receipt.Expected
+	case evidence.PurposePolicyDecision:
+		return s.Decision
+	case evidence.PurposeActionGrant:
+		return s.Grant
+	case evidence.PurposeRuntimeAttestation:
+		return s.Runtime.Expected
+	case evidence.PurposeAgentSession:
+		return s.Session.Expected
+	case evidence.PurposeRequestProof:
+		return s.RequestProof
+	}
+	return evidence.Expected{}
+}
+
 func (p ProofPolicy) strict() evidence.Expected { return p.expected(p.MaxProofAgeMs, p.KeyCustody) }
 
 // strict fills the three parts that a runtime policy speaks of.

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -185,6 +186,18 @@ func (ca *CA) CertificatePEM() []byte {
 
 // Expires returns the end of the certificate's life. From then on no tunnel can be intercepted, and so none is opened.
 func (ca *CA) Expires() time.Time { return ca.cert.NotAfter }
+
+// Covers reports whether the CA is good for a host, or for the subdomains of one, as [Constrain] takes them.
+func (ca *CA) Covers(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		within := func(n *net.IPNet) bool { return n.Contains(addr.Unmap().AsSlice()) }
+		return !slices.ContainsFunc(ca.cert.ExcludedIPRanges, within) && (len(ca.cert.PermittedIPRanges) == 0 || slices.ContainsFunc(ca.cert.PermittedIPRanges, within))
+	}
+	name := normalHost(strings.TrimPrefix(host, "*."))
+	return len(ca.cert.PermittedDNSDomains) == 0 || slices.ContainsFunc(ca.cert.PermittedDNSDomains, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
+}
 
 // Format prints the subject and never the key, whatever the verb.
 func (ca *CA) Format(f fmt.State, _ rune) {

@@ -157,6 +157,9 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	return p, nil
 }
 
+// Patience is how long a post can take from its request to its intent, after which it is judged no more.
+func (p *Pipeline) Patience() time.Duration { return maxSteps * p.o.Timeouts.Step }
+
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := p.newCall(r)

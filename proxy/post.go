@@ -42,6 +42,9 @@ type posting struct {
 	keys       []ledger.Key // to be consumed before the first byte goes out
 }
 
+// maxSteps bounds the steps of a post, each of which has Timeouts.Step.
+const maxSteps = 10
+
 // post takes a posting call through steps 3 to 10 (docs/architecture.md). Each step fails closed: nothing has been sent, and
 // what was consumed stays consumed.
 func (p *Pipeline) post(c *call, w http.ResponseWriter, r *http.Request, s *Session, target Target, a *Action) error {

@@ -45,7 +45,7 @@ func (s *Service) Webhooks() http.Handler {
 }
 
 func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, error) {
-	hook, ok := s.hooks[r.PathValue("source")]
+	hook, ok := s.from.Load().hooks[r.PathValue("source")]
 	if !ok {
 		return accepted{}, evidence.Refuse("webhook_unknown", "no webhook has the name %.80q", r.PathValue("source"))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -35,7 +36,7 @@ type Options struct {
 	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys, two issuers.
 	Origin  *signer.Issuer[evidence.TriggerOriginProof]
 	Receipt *signer.Issuer[evidence.TriggerReceipt]
-	// Sources are where events come from; each has a name of its own.
+	// Sources are where events come from, at first; each has a name of its own. See [Service.SetSources].
 	Sources []Source
 	// MaxAge is how long an event is good for after its arrival; zero means DefaultMaxAge.
 	MaxAge time.Duration
@@ -75,7 +76,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Source is where events come from: a [Webhook], a [Schedule] or a [Queue].
+// Source is where events come from: a [Webhook], a [Schedule] or a [Queue]. It is compared by identity.
 type Source interface {
 	// Name is the source's name, in events and artifacts.
 	Name() string
@@ -87,8 +88,8 @@ type Source interface {
 type Service struct {
 	o     Options
 	store store
-	hooks map[string]*Webhook
 	known facts
+	from  atomic.Pointer[sources]
 
 	ending chan struct{} // closed when Run or the service ends: nobody waits for an event any longer
 	end    func()
@@ -102,20 +103,13 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, hooks: make(map[string]*Webhook), ending: make(chan struct{}), arrived: make(chan struct{})}
+	s := &Service{o: o, ending: make(chan struct{}), arrived: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
-	names := make(map[string]bool)
-	for _, source := range o.Sources {
-		name := source.Name()
-		if !isID(name) || names[name] {
-			return nil, fmt.Errorf("trigger: each source needs a name of its own, of printable ASCII characters: %.80q", name)
-		}
-		names[name] = true
-		if w, ok := source.(*Webhook); ok {
-			s.hooks[name] = w
-		}
+	from, err := newSources(o.Sources)
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	s.from.Store(from)
 	if s.store, err = openStore(ctx, o.Path); err != nil {
 		return nil, err
 	}
@@ -131,9 +125,7 @@ func (s *Service) Run(ctx context.Context) error {
 		s.end()
 		return nil
 	})
-	for _, source := range s.o.Sources {
-		group.Go(func() error { return source.Run(ctx, s) })
-	}
+	group.Go(func() error { return s.runSources(ctx, group) })
 	group.Go(func() error { return s.sweep(ctx) })
 	return group.Wait()
 }

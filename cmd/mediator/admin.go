@@ -57,13 +57,13 @@ type sessionOpened struct {
 	Agent *uint32 `json:"agent,omitempty"`
 }
 
-func (a *adminServer) handler(roles []role, o *observer) http.Handler {
+func (a *adminServer) handler(p *sidecarProcess) http.Handler {
 	mux := http.NewServeMux()
-	rolesHandler(mux, roles)
-	o.handle(mux)
+	rolesHandler(mux, p.roles)
+	looksHandler(mux, &p.observer)
+	p.reload.handle(mux, a.ready.Load)
 	mux.HandleFunc("GET /v1/controls", a.controls)
 	mux.HandleFunc("GET /v1/confinement", a.confinement)
-	healthHandlers(mux, a.ready.Load)
 	metricsHandler(mux, a.registry)
 	mux.HandleFunc("POST /v1/sessions", a.openSession)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", a.closeSession)

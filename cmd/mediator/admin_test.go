@@ -28,11 +28,17 @@ func TestAdminRefusals(t *testing.T) {
 	}
 	defer record.Close()
 	a := &adminServer{sessions: proxy.NewSessions(time.Now), record: record, registry: prometheus.NewRegistry()}
+	p := &sidecarProcess{}
+	if p.reload, err = newReloader(zap.NewNop(), a.registry); err != nil {
+		t.Fatal(err)
+	}
 	const token = "a-token-of-at-least-thirty-two-bytes"
-	s := httptest.NewServer(endpoint{tcp: "x", token: token}.guard(a.handler(nil, &observer{})))
+	s := httptest.NewServer(endpoint{tcp: "x", token: token}.guard(a.handler(p)))
 	defer s.Close()
 	for _, tt := range []struct{ method, path, token, code string }{
 		{"GET", "/readyz", token, "not_ready"},
+		{"POST", "/v1/reload", token, "not_ready"},
+		{"POST", "/v1/reload", "", "endpoint_token"},
 		{"GET", "/v1/posts/post_absent", token, "post_unknown"},
 		{"GET", "/v1/posts?limit=x", token, "query_malformed"},
 		{"DELETE", "/v1/sessions/ses_absent", token, "session_unknown"},

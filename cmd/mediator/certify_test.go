@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,7 +48,9 @@ func publishSeen(t *testing.T, name string, o *observer) string {
 	}
 	mux := http.NewServeMux()
 	rolesHandler(mux, o.roles)
-	o.handle(mux)
+	var inForce atomic.Pointer[observer]
+	inForce.Store(o)
+	looksHandler(mux, &inForce)
 	s := &http.Server{Handler: mux}
 	done := make(chan struct{})
 	go func() {
@@ -373,14 +376,21 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	s, err := openTrust(ctx, trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}, nil, file, strict, log)
+	c := trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}
+	roots, err := openRoots(ctx, c, file, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openTrust(ctx, c, file, roots, strict, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.watch(ctx)
+		w := &trustWatch{}
+		w.add(s)
+		w.watch(ctx)
 	}()
 	defer func() {
 		stop()

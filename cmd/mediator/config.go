@@ -15,7 +15,8 @@ import (
 
 // The three configuration files. Each is decoded strictly: an unknown key, a duplicate key or a second document is an error with
 // its line. Secrets are never in a file, only the paths of the files that hold them; relative paths are taken from the
-// configuration file's own folder. The comments below are the configuration reference (docs/configuration.md).
+// configuration file's own folder. The comments below are the configuration reference (docs/configuration.md). What is tagged reload is
+// taken over by a reload, all else is bound to the process.
 
 // serveConfig configures the sidecar: mediator serve.
 type serveConfig struct {
@@ -47,7 +48,7 @@ type serveConfig struct {
 	// Trust pins the two root keys and names the trust bundle.
 	Trust trustConfig `yaml:"trust"`
 	// Manifest is the path of the strict deployment manifest. Required.
-	Manifest string `yaml:"manifest"`
+	Manifest string `yaml:"manifest" reload:"yes"`
 	// Trigger is where the trigger service answers. Required.
 	Trigger endpointConfig `yaml:"trigger"`
 	// Control is where the control plane answers. Required.
@@ -59,11 +60,11 @@ type serveConfig struct {
 	// Session configures agents' sessions.
 	Session sessionConfig `yaml:"session"`
 	// Actions are the calls that post: each is forwarded only with the whole chain of evidence.
-	Actions []actionConfig `yaml:"actions"`
+	Actions []actionConfig `yaml:"actions" reload:"yes"`
 	// Egress are the calls that are no posts and may go out without evidence; everything else is denied.
-	Egress []egressConfig `yaml:"egress"`
+	Egress []egressConfig `yaml:"egress" reload:"yes"`
 	// Upstreams are settings for hosts that need other than the defaults.
-	Upstreams []upstreamConfig `yaml:"upstreams"`
+	Upstreams []upstreamConfig `yaml:"upstreams" reload:"yes"`
 	// Timeouts bound the waits of a call.
 	Timeouts timeoutConfig `yaml:"timeouts"`
 	// Limits bound what the sidecar takes on. A call over one is refused before anything of it is sent or used up, with Retry-After.
@@ -287,7 +288,7 @@ type sessionConfig struct {
 	Standing bool `yaml:"standing"`
 	// Access declares who can reach the agent's run. Receipts repeat it, with what was seen of the run besides, and strict policy refuses
 	// any true.
-	Access accessConfig `yaml:"access"`
+	Access accessConfig `yaml:"access" reload:"yes"`
 }
 
 // accessConfig declares who can reach the agent's run.
@@ -395,11 +396,11 @@ type upstreamConfig struct {
 // timeoutConfig bounds the waits of a call.
 type timeoutConfig struct {
 	// Step bounds each step of a post that asks another process. Default 10s.
-	Step duration `yaml:"step"`
+	Step duration `yaml:"step" reload:"yes"`
 	// Forward bounds the forward of a post. Default 60s.
-	Forward duration `yaml:"forward"`
+	Forward duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
-	ResponseHeader duration `yaml:"responseHeader"`
+	ResponseHeader duration `yaml:"responseHeader" reload:"yes"`
 	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
 	Shutdown duration `yaml:"shutdown"`
 }
@@ -408,17 +409,17 @@ type timeoutConfig struct {
 type limitsConfig struct {
 	// Calls is how many calls may be in flight, with those that wait for an upstream or for the next event; further ones are refused at
 	// once as overloaded. Default 1024.
-	Calls int `yaml:"calls"`
+	Calls int `yaml:"calls" reload:"yes"`
 	// Session bounds the calls and CONNECTs of each session (rate_limited). Default 1000 per second.
-	Session rateConfig `yaml:"session"`
+	Session rateConfig `yaml:"session" reload:"yes"`
 	// Host bounds the calls to each host and port, of all sessions together (rate_limited). Default 2000 per second.
-	Host rateConfig `yaml:"host"`
+	Host rateConfig `yaml:"host" reload:"yes"`
 	// Breaker leaves a host and port alone while it fails (upstream_suspended). A failure is a call that gets no answer, because the name,
 	// the connection, TLS or the answer failed or took too long, or the status 502, 503 or 504. Any other status is none, nor is what the
 	// agent or the mediator ends.
-	Breaker breakerConfig `yaml:"breaker"`
+	Breaker breakerConfig `yaml:"breaker" reload:"yes"`
 	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
-	Bodies bodiesConfig `yaml:"bodies"`
+	Bodies bodiesConfig `yaml:"bodies" reload:"yes"`
 	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
 	// Default 4096.
 	Connections int `yaml:"connections"`
@@ -509,7 +510,7 @@ type triggerConfig struct {
 	// Budget is how many posts of one action an event pays for. Default 1.
 	Budget int `yaml:"budget"`
 	// Sources are where events come from.
-	Sources []sourceConfig `yaml:"sources"`
+	Sources []sourceConfig `yaml:"sources" reload:"yes"`
 	// Confine says what the process keeps for itself once it serves.
 	Confine confineConfig `yaml:"confine"`
 	// Log configures the log on standard error.
@@ -600,9 +601,9 @@ type controlConfig struct {
 	// Trust pins the two root keys and names the trust bundle.
 	Trust trustConfig `yaml:"trust"`
 	// Manifest is the path of the strict deployment manifest. Required.
-	Manifest string `yaml:"manifest"`
+	Manifest string `yaml:"manifest" reload:"yes"`
 	// Policy is the path of the policy file with its CEL rules. Required.
-	Policy string `yaml:"policy"`
+	Policy string `yaml:"policy" reload:"yes"`
 	// Confine says what the process keeps for itself once it serves.
 	Confine confineConfig `yaml:"confine"`
 	// Log configures the log on standard error.

@@ -236,6 +236,15 @@ func (r reach) confine(c confineConfig, file func(string) string, log *zap.Logge
 	return confined, nil
 }
 
+// within refuses what this process cannot reach any more since it confined itself.
+func (r reach) within(confined *confine.Confined, c confineConfig, file func(string) string) error {
+	l, err := r.limits(c, file)
+	if err != nil {
+		return err
+	}
+	return restartRequired(confined.Beyond(l))
+}
+
 func (c confineConfig) check(f *findings) {
 	choice("confine.landlock", c.Landlock, f, "best_effort", "required", "off")
 	choice("confine.seccomp", c.Seccomp, f, "required", "off")

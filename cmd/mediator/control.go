@@ -12,10 +12,11 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/actionproof/mediator/confine"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/problem"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/signer"
 )
 
 func controlCommand() *cobra.Command {
@@ -68,77 +69,205 @@ func readRules(path string) (*policy.Rules, error) {
 	return rules, nil
 }
 
+// controlProcess is what the control plane is made of for as long as it runs. What can change meanwhile is the engine in force.
+type controlProcess struct {
+	*controlPlane // as it was read at the start: what is bound to the process stays so
+	log           *zap.Logger
+
+	keys     keyring
+	roles    []role
+	decision *signer.Issuer[evidence.PolicyDecision]
+	grant    *signer.Issuer[evidence.ActionGrant]
+	roots    []evidence.Root
+
+	confined *confine.Confined
+	reload   *reloader
+	trusts   trustWatch
+	observer atomic.Pointer[observer] // what operators ask
+	engines  policy.Engines
+	inForce  *ruling // nil before the first; changed by the reloader alone
+}
+
+// ruling is everything that posts are decided by under one configuration.
+type ruling struct {
+	*controlPlane
+	trust    *trustStore
+	engine   *policy.Engine
+	observer *observer
+}
+
 // control runs the control plane until ctx ends.
 func control(ctx context.Context, path string, stderr io.Writer) error {
-	p, err := loadControl(path)
+	plane, err := loadControl(path)
 	if err != nil {
 		return err
 	}
-	c := p.T
-	log, err := newLogger(c.Log, "control", stderr)
-	if err != nil {
+	p := &controlProcess{controlPlane: plane}
+	if p.log, err = newLogger(p.T.Log, "control", stderr); err != nil {
 		return err
 	}
-	keys, err := c.Custody.open(p.file, log)
-	if err != nil {
+	if p.keys, err = p.T.Custody.open(p.file, p.log); err != nil {
 		return err
 	}
-	defer keys.Close()
-	var roles []role
-	decision, err := newIssuer(ctx, &roles, keys, nil, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience)
-	if err != nil {
+	defer p.keys.Close()
+	return p.run(ctx)
+}
+
+// run makes the parts and serves until ctx ends.
+func (p *controlProcess) run(ctx context.Context) error {
+	c, registry := p.T, newMetrics()
+	var err error
+	if p.reload, err = newReloader(p.log, registry); err != nil {
 		return err
 	}
-	grant, err := newIssuer(ctx, &roles, keys, nil, evidence.ActionGrantKind, c.Keys.Grant, c.Audience)
-	if err != nil {
+	p.reload.onHangup()
+	if p.decision, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience); err != nil {
 		return err
 	}
-	observer := p.observer(roles)
+	if p.grant, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.ActionGrantKind, c.Keys.Grant, c.Audience); err != nil {
+		return err
+	}
+	observer := p.controlPlane.observer(p.roles)
 	if err := observer.start(ctx); err != nil {
 		return err
 	}
-	confined, err := p.reach(observer).confine(c.Confine, p.file, log)
-	if err != nil {
+	p.observer.Store(observer)
+	if p.confined, err = p.reach(observer).confine(c.Confine, p.file, p.log); err != nil {
 		return err
 	}
-	l, err := p.internal.listen(log)
+	l, err := p.internal.listen(p.log)
 	if err != nil {
 		return err
 	}
 	var service lateHandler
 	mux := http.NewServeMux()
-	rolesHandler(mux, roles)
-	handleLayers(mux, confined)
-	observer.handle(mux)
-	healthHandlers(mux, service.ready)
-	metricsHandler(mux, newMetrics())
+	rolesHandler(mux, p.roles)
+	handleLayers(mux, p.confined)
+	looksHandler(mux, &p.observer)
+	metricsHandler(mux, registry)
+	p.reload.handle(mux, service.ready)
 	mux.Handle("/", &service)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, l, p.internal.guard(mux), 10*time.Second, log) })
-	group.Go(func() error {
-		_, strict, err := waitForManifest(ctx, log, p.file(c.Manifest))
-		if err != nil {
-			return err
-		}
-		trust, err := openTrust(ctx, c.Trust, nil, p.file, strict, log)
-		if err != nil {
-			return err
-		}
-		certified, err := openCertificates(ctx, c.Trust, p.file, roles, log)
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { certified.watch(ctx); return nil })
-		engine, err := policy.NewEngine(p.rules, trust.verifier, strict, decision, grant, policy.EngineOptions{Now: time.Now, Log: log})
-		if err != nil {
-			return err
-		}
-		service.set(policy.NewServer(engine))
-		log.Info("ready", zap.String("policyHash", p.rules.Hash()))
-		trust.watch(ctx)
-		return nil
-	})
+	group.Go(func() error { return serveHTTP(ctx, l, p.internal.guard(mux), 10*time.Second, p.log) })
+	group.Go(func() error { p.reload.watch(ctx); return nil })
+	group.Go(func() error { return p.begin(ctx, group, &service) })
 	return group.Wait()
+}
+
+// begin waits for the manifest and the trust, puts the first ruling in force and decides by it.
+func (p *controlProcess) begin(ctx context.Context, group *errgroup.Group, service *lateHandler) error {
+	c := p.T
+	_, strict, err := waitForManifest(ctx, p.log, p.file(c.Manifest))
+	if err != nil {
+		return err
+	}
+	if p.roots, err = openRoots(ctx, c.Trust, p.file, p.log); err != nil {
+		return err
+	}
+	trust, err := openTrust(ctx, c.Trust, p.file, p.roots, strict, nil, p.log)
+	if err != nil {
+		return err
+	}
+	certified, err := openCertificates(ctx, c.Trust, p.file, p.roots, p.roles, p.log)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { certified.watch(ctx); return nil })
+	first, err := p.build(p.controlPlane, trust, p.observer.Load())
+	if err != nil {
+		return err
+	}
+	if err := p.put(first); err != nil {
+		return err
+	}
+	p.reload.begin(first.configured(), p.take)
+	service.set(policy.NewServer(&p.engines))
+	p.log.Info("ready", zap.String("policyHash", p.rules.Hash()))
+	p.trusts.watch(ctx)
+	return nil
+}
+
+// take makes the control plane's next ruling of what the files say now and puts it in force, or fails and has changed nothing.
+func (p *controlProcess) take(ctx context.Context) (configured, error) {
+	plane, err := loadControl(p.path)
+	if err != nil {
+		return configured{}, err
+	}
+	if err := p.fits(plane); err != nil {
+		return configured{}, err
+	}
+	_, strict, err := readManifest(plane.file(plane.T.Manifest))
+	if err != nil {
+		return configured{}, err
+	}
+	if err := admitted(strict, p.roles, p.T.Audience); err != nil {
+		return configured{}, err
+	}
+	trust, err := readTrust(plane.T.Trust, plane.file, p.roots, strict, nil, p.log)
+	if err != nil {
+		return configured{}, err
+	}
+	if err := trust.verifier.Trust().Succeeds(p.inForce.trust.verifier.Trust()); err != nil {
+		return configured{}, err
+	}
+	observer := plane.observer(p.roles)
+	if err := plane.reach(observer).within(p.confined, plane.T.Confine, plane.file); err != nil {
+		return configured{}, err
+	}
+	if err := observer.start(ctx); err != nil {
+		return configured{}, err
+	}
+	next, err := p.build(plane, trust, observer)
+	if err != nil {
+		return configured{}, err
+	}
+	return next.configured(), p.put(next)
+}
+
+// fits refuses a configuration that differs in what is bound to this process, also where only the content of a file does.
+func (p *controlProcess) fits(plane *controlPlane) error {
+	keys := restartKeys(p.T, plane.T)
+	if p.internal.token != plane.internal.token {
+		keys = append(keys, "internal.tokenFile")
+	}
+	if err := sameRoots(p.roots, plane.T.Trust, plane.file, &keys); err != nil {
+		return err
+	}
+	return restartRequired(keys)
+}
+
+// build makes a ruling. Rules that the manifest does not pin are refused.
+func (p *controlProcess) build(plane *controlPlane, trust *trustStore, o *observer) (*ruling, error) {
+	engine, err := policy.NewEngine(plane.rules, trust.verifier, trust.strict, p.decision, p.grant, policy.EngineOptions{Now: time.Now, Log: p.log})
+	return &ruling{plane, trust, engine, o}, err
+}
+
+func (r *ruling) configured() configured {
+	return configured{Configuration: evidence.HashBytes(r.raw), Manifest: r.trust.strict.ManifestHash, Policy: r.rules.Hash()}
+}
+
+// overlap is for how long posts are still decided by the ruling before: the time to reload each sidecar. A sidecar that has the manifest
+// before after that posts nothing.
+const overlap = 5 * time.Minute
+
+// put puts a ruling in force. It fails, and has changed nothing, where too many before it are still honoured.
+func (p *controlProcess) put(next *ruling) error {
+	p.trusts.add(next.trust)
+	if err := p.engines.Set(next.engine); err != nil {
+		p.trusts.drop(next.trust)
+		return err
+	}
+	p.observer.Store(next.observer)
+	if old := p.inForce; old != nil {
+		time.AfterFunc(overlap, func() {
+			if p.engines.Retire(old.engine) {
+				p.log.Info("the manifest before is honoured no more", zap.String("manifest", old.trust.strict.ManifestHash))
+			}
+			p.trusts.drop(old.trust)
+		})
+	}
+	p.inForce = next
+	return nil
 }
 
 // lateHandler answers "not ready" until its handler is there: a process publishes its keys before it can be certified.
@@ -154,16 +283,4 @@ func (l *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	(*h).ServeHTTP(w, r)
-}
-
-// healthHandlers answers /healthz and /readyz.
-func healthHandlers(mux *http.ServeMux, ready func() bool) {
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, map[string]bool{"healthy": true}, nil) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready() {
-			problem.Write(w, evidence.Refuse("not_ready", "the process is not ready: it waits for its manifest, its trust bundle or a port"))
-			return
-		}
-		wire.Write(w, map[string]bool{"ready": true}, nil)
-	})
 }

@@ -57,25 +57,34 @@ type vaultSecret struct {
 func (v *vaultSecret) Secret(ctx context.Context) (string, error) { return v.opened.Secret(ctx) }
 func (v *vaultSecret) Refused(secret string)                      { v.opened.Refused(secret) }
 
-// openSecrets reads the credentials that are in Vault, once, and waits for those that cannot be read yet.
-func (s *sidecar) openSecrets(ctx context.Context, keys keyring, o *observer) error {
+// openSecrets reads the credentials of s that are in Vault, once, and waits for those that cannot be read yet where it may.
+func (p *sidecarProcess) openSecrets(ctx context.Context, s *sidecar, o *observer, mayWait bool) error {
 	if len(s.vaultSecrets) == 0 {
 		return nil
 	}
-	ring, ok := keys.(vaultRing)
+	ring, ok := p.keys.(vaultRing)
 	if !ok {
-		return fmt.Errorf("credentials in Vault need custody in Vault, not %T", keys)
+		return fmt.Errorf("credentials in Vault need custody in Vault, not %T", p.keys)
 	}
-	secrets, err := ring.server.Secrets(ring.c.auth(credentialRole, s.file), ring.c.Keys...)
-	if err != nil {
-		return err
-	}
-	for _, v := range s.vaultSecrets {
-		v.opened = secrets.Secret(v.path, v.field)
-		if _, err := waitFor(ctx, s.log, v.opened.String(), func() (string, error) { return v.opened.Secret(ctx) }); err != nil {
+	if p.secrets == nil {
+		var err error
+		if p.secrets, err = ring.server.Secrets(ring.c.auth(credentialRole, s.file), ring.c.Keys...); err != nil {
 			return err
 		}
 	}
-	o.secrets = secrets
+	for _, v := range s.vaultSecrets {
+		v.opened = p.secrets.Secret(v.path, v.field)
+		read := func() (string, error) { return v.opened.Secret(ctx) }
+		var err error
+		if mayWait {
+			_, err = waitFor(ctx, p.log, v.opened.String(), read)
+		} else {
+			_, err = read()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	o.secrets = p.secrets
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 func deploymentCommand() *cobra.Command {
-	return group("deployment", "The strict deployment manifest: audit, hash, certify, verify",
-		deploymentAudit(), deploymentHash(), deploymentCertify(), deploymentVerify(), deploymentEnvironment())
+	return group("deployment", "The strict deployment manifest: audit, hash, pin, certify, verify",
+		deploymentAudit(), deploymentHash(), deploymentCertify(), deploymentVerify(), deploymentEnvironment(), deploymentPolicy())
 }
 
 const oneManifest = "the path of one manifest"
@@ -171,4 +171,18 @@ func deploymentEnvironment() *cobra.Command {
 	}
 	configFlag(c, &path, "mediator.yaml")
 	return c
+}
+
+func deploymentPolicy() *cobra.Command {
+	return &cobra.Command{
+		Use: "policy FILE", Short: "Print the hash of a policy file, for requiredPolicyHash", Args: exactArgs(1, "the path of one policy file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			rules, err := readRules(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), rules.Hash())
+			return err
+		},
+	}
 }

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/configs"
 )
@@ -21,7 +25,7 @@ func devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: noArgs,
 		Long: `Starts the sidecar, the trigger service and the control plane on the configuration files in --dir, which are written there at the
-first start and are yours to edit. Keys live in the processes' memories alone, and end with them. Ctrl-C ends everything.`,
+first start and are yours to edit: mediator reload has them taken over while everything runs. Keys live in the processes' memories alone, and end with them. Ctrl-C ends everything.`,
 		RunE: func(c *cobra.Command, _ []string) error { return dev(c.Context(), dir, c.OutOrStdout()) },
 	}
 	c.Flags().StringVar(&dir, "dir", ".mediator", "folder of the configuration, the state and the logs")
@@ -58,8 +62,28 @@ func dev(ctx context.Context, dir string, stdout io.Writer) error {
 
 The agent waits for its event at http://mediator.internal/v1/event/next (curl http://mediator.internal/v1/event/next?wait=30s).
 Webhooks arrive at the address that %s names. The record: mediator posts list --admin %s
-`, filepath.Join(dir, triggerFile), s.admin())
-	return s.wait(ctx)
+After a change of the files: mediator reload unix:%s
+`, filepath.Join(dir, triggerFile), s.admin(), s.socket("dev"))
+	return s.serve(ctx)
+}
+
+// serve takes reloads until ctx ends, or a process ends by itself.
+func (s *stack) serve(ctx context.Context) error {
+	l, err := endpoint{unix: s.socket("dev")}.listen(zap.NewNop())
+	if err != nil {
+		return err
+	}
+	r, err := newReloader(zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	r.begin(configured{}, s.reload)
+	mux := http.NewServeMux()
+	r.handle(mux, func() bool { return true })
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serveHTTP(ctx, l, mux, time.Second, zap.NewNop()) })
+	group.Go(func() error { return s.wait(ctx) })
+	return group.Wait()
 }
 
 // prepareDir makes a stack's folder and writes the files that are not there yet. The folder can be passed through by other

@@ -13,18 +13,17 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// gateSecret reads the gate's secret, or makes one that lives in memory alone.
-func gateSecret(path string) (evidence.Secret, error) {
-	if path == "" {
-		var b [32]byte
-		_, _ = rand.Read(b[:]) // never fails; see evidence.NewID
-		return evidence.NewSecret(b[:])
+// minGateSecret is the shortest secret of a gate, in bytes.
+const minGateSecret = 32
+
+// gateSecret makes the gate's secret of what was read, or of chance where nothing was: that one lives in memory alone.
+func gateSecret(text string) (evidence.Secret, error) {
+	if text != "" {
+		return evidence.NewSecret([]byte(text))
 	}
-	s, err := readSecret(path, 32)
-	if err != nil {
-		return evidence.Secret{}, err
-	}
-	return evidence.NewSecret([]byte(s))
+	var b [minGateSecret]byte
+	_, _ = rand.Read(b[:]) // never fails; see evidence.NewID
+	return evidence.NewSecret(b[:])
 }
 
 // newGate makes the gate that a deployment's manifest asks for.

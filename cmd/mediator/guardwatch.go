@@ -33,12 +33,12 @@ type guardWatch struct {
 const guardPeriod = 2 * time.Second
 
 // newGuardWatch returns nil where no rules are asked for.
-func (s *sidecar) newGuardWatch() *guardWatch {
-	if s.T.Guard == nil {
+func (p *sidecarProcess) newGuardWatch() *guardWatch {
+	if p.T.Guard == nil {
 		return nil
 	}
-	w := &guardWatch{log: s.log, arrived: make(chan struct{}, 1)}
-	if o := s.T.guardOptions(&findings{}); o.Transparent != 0 {
+	w := &guardWatch{log: p.log, arrived: make(chan struct{}, 1)}
+	if o := p.T.guardOptions(&findings{}); o.Transparent != 0 {
 		w.port = o.Redirect[0]
 	}
 	return w

@@ -89,7 +89,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), devCommand(), demoCommand(), runCommand(),
 		keysCommand(), deploymentCommand(), challengeCommand(), capabilityCommand(), hashPayloadCommand(), evidenceCommand(),
-		postsCommand(), eventsCommand(), doctorCommand(), guardCommand(), caCommand(), vaultCommand(), configCommand(), versionCommand(),
+		postsCommand(), eventsCommand(), doctorCommand(), reloadCommand(), guardCommand(), caCommand(), vaultCommand(), configCommand(), versionCommand(),
 	)
 	return root
 }

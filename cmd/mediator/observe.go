@@ -70,9 +70,9 @@ func (o *observer) start(ctx context.Context) error {
 	return nil
 }
 
-// handle answers GET /v1/looks.
-func (o *observer) handle(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) { wire.Write(w, o.looks(r.Context()), nil) })
+// looksHandler answers GET /v1/looks with what the observer in force sees.
+func looksHandler(mux *http.ServeMux, o *atomic.Pointer[observer]) {
+	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) { wire.Write(w, o.Load().looks(r.Context()), nil) })
 }
 
 // deploymentWatch holds the manifest against what this sidecar and the two other processes see, on a period.
@@ -149,6 +149,13 @@ func (d *deploymentWatch) watch(ctx context.Context) {
 			d.look(ctx)
 		}
 	}
+}
+
+// last returns what was seen the last time.
+func (d *deploymentWatch) last() []observe.Look {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all
 }
 
 // contradicted is nil unless the last look contradicts the manifest; look comes first.

@@ -78,7 +78,8 @@ func writeReference(w io.Writer) error {
 Made from the configuration types by `+"`make docs`"+`; do not edit it by hand. The files are YAML, read strictly: an unknown key, a key
 twice or a second document is an error with its line. `+"`mediator config check FILE`"+` reads a file as the process would;
 `+"`mediator config schema serve|trigger|control|root`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
-Durations are written like 15s. Complete examples are in [configs](../configs).
+Durations are written like 15s. What is *reloadable* can change while the process runs ([operations/reload.md](operations/reload.md)); all
+else needs a restart. Complete examples are in [configs](../configs).
 `)
 	for _, root := range configRoots {
 		fmt.Fprintf(w, "\n## %s\n", root.title)
@@ -96,6 +97,9 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 				comment = o.comment
 			}
 		}
+		if f.reload {
+			comment += " *Reloadable.*"
+		}
 		fmt.Fprintf(w, "%s- %s\n", indent, comment)
 		below := f.t
 		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
@@ -110,6 +114,7 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 type flatField struct {
 	key, owner string
 	t          reflect.Type
+	reload     bool // taken over by a reload
 }
 
 // flatFields lists the keys of a type, those of inlined types included.
@@ -122,7 +127,7 @@ func flatFields(t reflect.Type) []flatField {
 			out = append(out, flatFields(f.Type)...)
 			continue
 		}
-		out = append(out, flatField{key, t.Name(), f.Type})
+		out = append(out, flatField{key, t.Name(), f.Type, f.Tag.Get("reload") != ""})
 	}
 	return out
 }

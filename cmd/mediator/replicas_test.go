@@ -101,7 +101,8 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := r.sign(ctx, manifest, registry, auditor, append(shared, r.admin())); err != nil {
+		r.auditor = auditor
+		if _, err := r.sign(ctx, manifest, registry, append(shared, r.admin())); err != nil {
 			t.Fatal(err)
 		}
 	}

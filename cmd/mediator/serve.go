@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -9,25 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/observe"
-	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
-	"github.com/actionproof/mediator/signer"
-	"github.com/actionproof/mediator/trigger"
 )
 
 func serveCommand() *cobra.Command {
@@ -48,50 +40,49 @@ func configFlag(c *cobra.Command, path *string, name string) {
 // sidecar is the validated form of serveConfig.
 type sidecar struct {
 	loaded[serveConfig]
-	log             *zap.Logger
 	admin           endpoint
 	trigger         endpoint
 	control         endpoint
 	ledgerDSN       string         // empty: the ledger is a file
+	gateSecret      string         // empty: one that lives in memory alone
 	actions         []proxy.Action // their gates are not yet set
 	apis            map[string]apiConfig
 	egress          []proxy.Egress
 	vaultSecrets    []*vaultSecret // of the rules' credentials
 	upstreams       []proxy.Upstream
-	environmentHash string
-	guard           *guardWatch // nil where no rules are asked for
+	environmentHash string // set by measure
 }
 
-// serve runs the sidecar until ctx ends.
-func serve(ctx context.Context, path string, stderr io.Writer) error {
-	s, err := loadSidecar(path)
-	if err != nil {
-		return err
-	}
-	if s.log, err = newLogger(s.T.Log, "serve", stderr); err != nil {
-		return err
-	}
-	defer func() { _ = s.log.Sync() }()
-	if s.environmentHash, err = environmentHash(s.raw); err != nil {
-		return err
-	}
-	return s.run(ctx)
+// measure notes what this process runs with this configuration.
+func (s *sidecar) measure() (err error) {
+	s.environmentHash, err = environmentHash(s.raw)
+	return err
 }
 
 // environmentHash measures what this process runs: its own binary and its configuration. It is what requiredEnvironmentHash in
 // the manifest pins; mediator deployment environment prints it.
 func environmentHash(config []byte) (string, error) {
-	exe, err := os.Open("/proc/self/exe")
+	binary, err := binaryHash()
 	if err != nil {
 		return "", fmt.Errorf("measure the environment: %w", err)
+	}
+	return evidence.HashValue(map[string]string{"binary": binary, "config": evidence.HashBytes(config)})
+}
+
+// binaryHash hashes the program that runs, once: the kernel lets nobody write to it while it does, and another one in its place is another
+// file.
+var binaryHash = sync.OnceValues(func() (string, error) {
+	exe, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", err
 	}
 	defer exe.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, exe); err != nil {
-		return "", fmt.Errorf("measure the environment: %w", err)
+		return "", err
 	}
-	return evidence.HashValue(map[string]string{"binary": hex.EncodeToString(sum.Sum(nil)), "config": evidence.HashBytes(config)})
-}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+})
 
 // loadSidecar reads and checks a sidecar's configuration as a whole.
 func loadSidecar(path string) (*sidecar, error) {
@@ -117,6 +108,11 @@ func loadSidecar(path string) (*sidecar, error) {
 	s.trigger = c.Trigger.endpoint("trigger", &f, l.file)
 	s.control = c.Control.endpoint("control", &f, l.file)
 	s.ledgerDSN = c.Ledger.dsn(&f, l.file)
+	if c.Gate.SecretFile != "" {
+		if s.gateSecret, err = readSecret(l.file(c.Gate.SecretFile), minGateSecret); err != nil {
+			f.add("gate.secretFile", "%v", err)
+		}
+	}
 	for i, a := range c.Actions {
 		s.addAction(fmt.Sprintf("actions[%d]", i), a, &f)
 	}
@@ -270,238 +266,6 @@ func parseMatch(key string, m matchConfig, f *findings) proxy.Match {
 		f.add(key, "%v", err)
 	}
 	return out
-}
-
-// run makes the parts, top to bottom as a call meets them, and serves until ctx ends.
-func (s *sidecar) run(ctx context.Context) error {
-	collectHalfAsOften()
-	c := s.T
-	keys, err := c.Custody.open(s.file, s.log)
-	if err != nil {
-		return err
-	}
-	defer keys.Close()
-	var roles []role
-	memory := &evidence.Memory{}
-	runtime, err := newIssuer(ctx, &roles, keys, memory, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience)
-	if err != nil {
-		return err
-	}
-	session, err := newIssuer(ctx, &roles, keys, memory, evidence.SessionReceiptKind, c.Keys.Session, c.Audience)
-	if err != nil {
-		return err
-	}
-	prove, err := newIssuer(ctx, &roles, keys, memory, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience)
-	if err != nil {
-		return err
-	}
-	observer := s.observer(roles)
-	if err := s.openSecrets(ctx, keys, observer); err != nil {
-		return err
-	}
-	if err := observer.start(ctx); err != nil {
-		return err
-	}
-	ca, err := s.openCA()
-	if err != nil {
-		return err
-	}
-	record, err := s.openLedger(ctx)
-	if err != nil {
-		return err
-	}
-	defer record.Close()
-
-	sessions := proxy.NewSessions(time.Now)
-	watch := observe.NewWatch(c.Agent.UID, func(r *observe.Run, f observe.Finding) {
-		s.log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
-	})
-	looker, err := startLooker(os.Stderr, s.log)
-	if err != nil {
-		return err
-	}
-	defer looker.Close()
-	watch.Ask(looker.Looker)
-	httpc, base := s.trigger.client()
-	triggers := trigger.NewClient(base, httpc)
-	httpc, base = s.control.client()
-	control := policy.NewClient(base, httpc)
-
-	registry := newMetrics()
-	metrics, err := proxy.NewMetrics(registry)
-	if err != nil {
-		return err
-	}
-	admin := &adminServer{sessions: sessions, record: record, triggers: triggers, runtime: c.Runtime, registry: registry, ca: ca.CertificatePEM(), proxy: c.Listen, caFile: s.caFile(), agent: c.Agent.UID, watch: watch}
-	admin.peers = []peer{{"trigger", s.trigger}, {"control", s.control}}
-	reach, err := s.reach(observer)
-	if err != nil {
-		return err
-	}
-	if admin.confined, err = reach.confine(c.Confine, s.file, s.log); err != nil {
-		return err
-	}
-	adminListener, err := s.admin.listen(s.log)
-	if err != nil {
-		return fmt.Errorf("admin: %w", err)
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	grace := c.Timeouts.Shutdown.or(20 * time.Second)
-	group.Go(func() error { watch.Run(ctx); return nil })
-	group.Go(func() error {
-		return serveHTTP(ctx, adminListener, s.admin.guard(admin.handler(roles, observer)), grace, s.log)
-	})
-
-	group.Go(func() error {
-		manifest, strict, err := waitForManifest(ctx, s.log, s.file(c.Manifest))
-		if err != nil {
-			return err
-		}
-		trust, err := openTrust(ctx, c.Trust, memory, s.file, strict, s.log)
-		if err != nil {
-			return err
-		}
-		certified, err := openCertificates(ctx, c.Trust, s.file, roles, s.log)
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { certified.watch(ctx); return nil })
-		group.Go(func() error { trust.watch(ctx); return nil })
-		group.Go(func() error { prune(ctx, record, s.log); return nil })
-		group.Go(func() error { warnOfExpiry(ctx, ca, s.log); return nil })
-		keysSeen := func() []observe.Look { return []observe.Look{keysLook(trust.verifier.Trust())} }
-		sessionsSeen := func(ctx context.Context) []observe.Look {
-			_ = watch.Look(ctx) // fails only when ctx ends
-			return observe.Looks(sessions.Runs())
-		}
-		deployment := &deploymentWatch{own: observer, more: keysSeen, sessions: sessionsSeen, peers: admin.peers, manifest: manifest, log: s.log}
-		deployment.look(ctx)
-		admin.deployment.Store(deployment)
-		group.Go(func() error { deployment.watch(ctx); return nil })
-		listener, err := net.Listen("tcp", c.Listen)
-		if err != nil {
-			return err
-		}
-		redirected, err := s.listenTransparent()
-		if err != nil {
-			return err
-		}
-		own, err := proxy.OwnAddresses(addresses(listener, redirected, adminListener)...)
-		if err != nil {
-			return err
-		}
-		transport, err := proxy.NewTransport(proxy.UpstreamOptions{
-			Dialer: proxy.Dialer{Upstreams: s.upstreams, Own: own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.or(10 * time.Minute), Now: time.Now,
-		})
-		if err != nil {
-			return err
-		}
-		defer transport.CloseIdleConnections()
-		rules, err := s.rules(trust, strict, transport)
-		if err != nil {
-			return err
-		}
-		s.guard = s.newGuardWatch()
-		pipeline, err := proxy.NewPipeline(proxy.PipelineOptions{
-			Rules: rules, Sessions: sessions, Triggers: triggers, Control: control, Record: record,
-			Verifier: trust.verifier, Strict: strict, Deployment: func() error { return cmp.Or(deployment.contradicted(), s.guard.stands()) }, DeploymentCertificate: trust.DeploymentCertificate,
-			Attest: signer.NewAttester(runtime, session, signer.Access{
-				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
-				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
-			}),
-			Prove: prove, Transport: transport, Destination: s.destination(transport), RuntimeID: c.Runtime, EnvironmentHash: s.environmentHash,
-			Standing: c.Session.Standing, CAPEM: ca.CertificatePEM(), SpoolDir: s.file(c.State),
-			Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
-			Load:     c.Limits.load(),
-			Metrics:  metrics, Log: s.log, Now: time.Now,
-		})
-		if err != nil {
-			return err
-		}
-		return s.serveProxy(ctx, group, listener, redirected, ca, pipeline, admin, grace)
-	})
-	return group.Wait()
-}
-
-// serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
-func (s *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener, ca *proxy.CA, pipeline *proxy.Pipeline, admin *adminServer, grace time.Duration) error {
-	o := proxy.Options{
-		CA: ca, Handler: pipeline, Connect: pipeline.Connect, Refused: pipeline.Refused,
-		Refuse: pipeline.Refuse, NonProxy: pipeline.NonProxy(),
-		Limits: s.T.Limits.connections(), Log: s.log, Now: time.Now,
-	}
-	if s.guard != nil {
-		o.Probe = s.guard.probe
-	}
-	p, err := proxy.New(o)
-	if err != nil {
-		return err
-	}
-	group.Go(func() error {
-		<-ctx.Done()
-		admin.ready.Store(false)
-		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		return p.Shutdown(wait)
-	})
-	if redirected != nil {
-		group.Go(func() error { return p.ServeTransparent(redirected) })
-	}
-	if s.guard != nil {
-		group.Go(func() error { s.guard.watch(ctx); return nil })
-	}
-	admin.ready.Store(true)
-	s.log.Info("ready", zap.String("proxy", l.Addr().String()))
-	if err := p.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
-// waitForManifest waits for the manifest: in the embedded default it is written once the keys are known.
-func waitForManifest(ctx context.Context, log *zap.Logger, path string) (*policy.Manifest, *policy.Strict, error) {
-	type both struct {
-		m *policy.Manifest
-		s *policy.Strict
-	}
-	b, err := waitFor(ctx, log, "the manifest", func() (both, error) {
-		m, s, err := readManifest(path)
-		return both{m, s}, err
-	})
-	return b.m, b.s, err
-}
-
-// rules gives every action its gate.
-func (s *sidecar) rules(trust *trustStore, strict *policy.Strict, transport http.RoundTripper) (*proxy.Rules, error) {
-	local, err := s.localGate(trust, strict)
-	if err != nil {
-		return nil, err
-	}
-	for i := range s.actions {
-		a := &s.actions[i]
-		api, ok := s.apis[a.Name]
-		if !ok {
-			a.Gate = local
-			continue
-		}
-		client, err := gate.NewClient(gate.ClientOptions{
-			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: transport, Timeout: 30 * time.Second},
-		})
-		if err != nil {
-			return nil, fmt.Errorf("action %s: %w", a.Name, err)
-		}
-		a.Gate = remoteGate{client}
-	}
-	return proxy.NewRules(s.actions, s.egress)
-}
-
-func (s *sidecar) localGate(trust *trustStore, strict *policy.Strict) (localGate, error) {
-	secret, err := gateSecret(s.file(s.T.Gate.SecretFile))
-	if err != nil {
-		return localGate{}, err
-	}
-	g, err := newGate(s.T.Gate, secret, trust.verifier, strict)
-	return localGate{g}, err
 }
 
 // openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone; its certificate is written out

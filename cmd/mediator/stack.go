@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -21,7 +23,8 @@ import (
 type stack struct {
 	dir       string
 	processes []*process
-	registry  func() // ends the registry's watch over the keys, and waits for it
+	auditor   rootKey // certifies the manifest, at the start and at each reload
+	registry  func()  // ends the registry's watch over the keys, and waits for it
 }
 
 // process is one child.
@@ -154,8 +157,7 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 	if err != nil {
 		return err
 	}
-	auditor, _, err := generateRoot("auditor", false)
-	if err != nil {
+	if s.auditor, _, err = generateRoot("auditor", false); err != nil {
 		return err
 	}
 	var endpoints []string
@@ -165,7 +167,7 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 		}
 		endpoints = append(endpoints, p.endpoint)
 	}
-	r, err := s.sign(ctx, manifest, registryKey, auditor, endpoints)
+	r, err := s.sign(ctx, manifest, registryKey, endpoints)
 	if err != nil {
 		return err
 	}
@@ -173,12 +175,12 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 }
 
 // sign writes what the two roots sign into the stack's folder: certificates of the keys at the endpoints, and the deployment's.
-func (s *stack) sign(ctx context.Context, manifest *policy.Manifest, registryKey, auditor rootKey, endpoints []string) (*registry, error) {
+func (s *stack) sign(ctx context.Context, manifest *policy.Manifest, registryKey rootKey, endpoints []string) (*registry, error) {
 	p, err := readPublished(ctx, endpoints)
 	if err != nil {
 		return nil, err
 	}
-	for name, key := range map[string]rootKey{registryFile: registryKey, auditorFile: auditor} {
+	for name, key := range map[string]rootKey{registryFile: registryKey, auditorFile: s.auditor} {
 		public, err := key.jwk()
 		if err != nil {
 			return nil, err
@@ -187,13 +189,12 @@ func (s *stack) sign(ctx context.Context, manifest *policy.Manifest, registryKey
 			return nil, err
 		}
 	}
-	signers, deployment := manifest.SignerCertificatePolicy, manifest.DeploymentCertificatePolicy
-	o := signer.Options{Issuer: deployment.AllowedIssuers[0], Audience: deployment.AllowedAudiences[0], Lifetime: 24 * time.Hour, Now: time.Now}
-	certificate, err := policy.Certify(ctx, auditor, manifest, auditor.options(o))
+	certificate, err := s.audit(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
-	o.Issuer, o.Audience = signers.AllowedIssuers[0], signers.AllowedAudiences[0]
+	signers := manifest.SignerCertificatePolicy
+	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: certified, Now: time.Now}
 	r := &registry{registryKey, o, filepath.Join(s.dir, bundleFile)}
 	err = r.work(func(d *desk) error {
 		d.b.DeploymentCertificate = certificate
@@ -204,6 +205,50 @@ func (s *stack) sign(ctx context.Context, manifest *policy.Manifest, registryKey
 		return nil, err
 	}
 	return r, nil
+}
+
+// certified is for how long what the roots of a stack sign is good.
+const certified = 24 * time.Hour
+
+// audit returns the auditor's certificate of a manifest that audits clean.
+func (s *stack) audit(ctx context.Context, manifest *policy.Manifest) (string, error) {
+	p := manifest.DeploymentCertificatePolicy
+	if len(p.AllowedIssuers) == 0 || len(p.AllowedAudiences) == 0 {
+		return "", errors.New("the manifest allows no issuer or no audience of a deployment certificate")
+	}
+	return policy.Certify(ctx, s.auditor, manifest, s.auditor.options(signer.Options{
+		Issuer: p.AllowedIssuers[0], Audience: p.AllowedAudiences[0], Lifetime: certified, Now: time.Now,
+	}))
+}
+
+// reload plays the security team once more, for files that have been edited: it pins and certifies what they say, and has the processes
+// take it over, the control plane first. What a process refuses is not asked of those after it.
+func (s *stack) reload(ctx context.Context) (configured, error) {
+	if _, err := loadSidecar(filepath.Join(s.dir, serveFile)); err != nil {
+		return configured{}, err
+	}
+	manifest, err := s.pin()
+	if err != nil {
+		return configured{}, err
+	}
+	certificate, err := s.audit(ctx, manifest)
+	if err != nil {
+		return configured{}, err
+	}
+	err = updateBundle(filepath.Join(s.dir, bundleFile), func(b *evidence.Bundle) error {
+		b.DeploymentCertificate = certificate
+		return nil
+	})
+	if err != nil {
+		return configured{}, err
+	}
+	var now configured
+	for _, name := range []string{"control", "trigger", "serve"} {
+		if err := callJSON(ctx, "unix:"+s.socket(name), http.MethodPost, "/v1/reload", struct{}{}, &now); err != nil {
+			return configured{}, fmt.Errorf("mediator %s: %w", name, err)
+		}
+	}
+	return now, nil
 }
 
 // watch has the registry follow the processes' keys until the stack stops.

@@ -8,13 +8,18 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/actionproof/mediator/confine"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -132,81 +137,164 @@ func (t *triggerService) secrets(files []string) ([]string, error) {
 	return out, nil
 }
 
+// triggerProcess is what the trigger service is made of for as long as it runs. What can change meanwhile is where events come from.
+type triggerProcess struct {
+	*triggerService // as it was read at the start: what is bound to the process stays so
+	log             *zap.Logger
+
+	keys     keyring
+	roles    []role
+	origin   *signer.Issuer[evidence.TriggerOriginProof]
+	receipt  *signer.Issuer[evidence.TriggerReceipt]
+	roots    []evidence.Root
+	service  *trigger.Service
+	confined *confine.Confined
+	reload   *reloader
+	observer atomic.Pointer[observer] // what operators ask
+	inForce  *triggerService          // changed by the reloader alone
+}
+
 // runTrigger runs the trigger service until ctx ends.
 func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	t, err := loadTrigger(path)
 	if err != nil {
 		return err
 	}
-	c := t.T
-	log, err := newLogger(c.Log, "trigger", stderr)
-	if err != nil {
+	p := &triggerProcess{triggerService: t, inForce: t}
+	if p.log, err = newLogger(t.T.Log, "trigger", stderr); err != nil {
 		return err
 	}
-	keys, err := c.Custody.open(t.file, log)
-	if err != nil {
+	if p.keys, err = t.T.Custody.open(t.file, p.log); err != nil {
 		return err
 	}
-	defer keys.Close()
-	var roles []role
-	origin, err := newIssuer(ctx, &roles, keys, nil, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience)
-	if err != nil {
+	defer p.keys.Close()
+	return p.run(ctx)
+}
+
+// run makes the parts and serves until ctx ends.
+func (p *triggerProcess) run(ctx context.Context) error {
+	c, registry := p.T, newMetrics()
+	var err error
+	if p.reload, err = newReloader(p.log, registry); err != nil {
 		return err
 	}
-	receipt, err := newIssuer(ctx, &roles, keys, nil, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience)
-	if err != nil {
+	p.reload.onHangup()
+	if p.origin, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience); err != nil {
 		return err
 	}
-	observer := t.observer(roles)
+	if p.receipt, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience); err != nil {
+		return err
+	}
+	observer := p.triggerService.observer(p.roles)
 	if err := observer.start(ctx); err != nil {
 		return err
 	}
-	service, err := trigger.New(ctx, trigger.Options{
-		Path: filepath.Join(t.file(c.State), "events.db"), Origin: origin, Receipt: receipt, Sources: t.sources,
-		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget, Now: time.Now, Log: log,
+	p.observer.Store(observer)
+	p.service, err = trigger.New(ctx, trigger.Options{
+		Path: filepath.Join(p.file(c.State), "events.db"), Origin: p.origin, Receipt: p.receipt, Sources: p.sources,
+		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget, Now: time.Now, Log: p.log,
 	})
 	if err != nil {
 		return err
 	}
-	defer service.Close()
-	confined, err := t.reach(observer).confine(c.Confine, t.file, log)
-	if err != nil {
+	defer p.service.Close()
+	if p.confined, err = p.reach(observer).confine(c.Confine, p.file, p.log); err != nil {
 		return err
 	}
-	internal, err := t.internal.listen(log)
+	internal, err := p.internal.listen(p.log)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	handleLayers(mux, confined)
-	rolesHandler(mux, roles)
-	observer.handle(mux)
+	rolesHandler(mux, p.roles)
+	handleLayers(mux, p.confined)
+	looksHandler(mux, &p.observer)
+	metricsHandler(mux, registry)
 	var ready atomic.Bool
-	healthHandlers(mux, ready.Load)
-	metricsHandler(mux, newMetrics())
-	mux.Handle("/", trigger.NewServer(service))
+	p.reload.handle(mux, ready.Load)
+	mux.Handle("/", trigger.NewServer(p.service))
 	group, ctx := errgroup.WithContext(ctx)
 	const grace = 10 * time.Second
-	group.Go(func() error { return serveHTTP(ctx, internal, t.internal.guard(mux), grace, log) })
-	group.Go(func() error { return service.Run(ctx) })
+	group.Go(func() error { return serveHTTP(ctx, internal, p.internal.guard(mux), grace, p.log) })
+	group.Go(func() error { p.reload.watch(ctx); return nil })
+	group.Go(func() error { return p.service.Run(ctx) })
 	if c.Listen != "" {
-		l, err := t.listenWebhooks()
+		l, err := p.listenWebhooks()
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { return serveHTTP(ctx, l, service.Webhooks(), grace, log) })
+		group.Go(func() error { return serveHTTP(ctx, l, p.service.Webhooks(), grace, p.log) })
 	}
 	group.Go(func() error {
-		certified, err := openCertificates(ctx, c.Trust, t.file, roles, log)
+		if p.roots, err = openRoots(ctx, c.Trust, p.file, p.log); err != nil {
+			return err
+		}
+		certified, err := openCertificates(ctx, c.Trust, p.file, p.roots, p.roles, p.log)
 		if err != nil {
 			return err
 		}
+		p.reload.begin(p.configured(), p.take)
 		ready.Store(true)
-		log.Info("ready")
+		p.log.Info("ready")
 		certified.watch(ctx)
 		return nil
 	})
 	return group.Wait()
+}
+
+func (t *triggerService) configured() configured {
+	return configured{Configuration: evidence.HashBytes(t.raw)}
+}
+
+// take has events come from the sources that the files name now, or fails and has changed nothing.
+func (p *triggerProcess) take(ctx context.Context) (configured, error) {
+	next, err := loadTrigger(p.path)
+	if err != nil {
+		return configured{}, err
+	}
+	if err := p.fits(next); err != nil {
+		return configured{}, err
+	}
+	observer := next.observer(p.roles)
+	if err := next.reach(observer).within(p.confined, next.T.Confine, next.file); err != nil {
+		return configured{}, err
+	}
+	if err := observer.start(ctx); err != nil {
+		return configured{}, err
+	}
+	next.keep(p.inForce)
+	if err := p.service.SetSources(next.sources); err != nil {
+		return configured{}, err
+	}
+	p.observer.Store(observer)
+	p.inForce = next
+	return next.configured(), nil
+}
+
+// fits refuses a configuration that differs in what is bound to this process, also where only the content of a file does.
+func (p *triggerProcess) fits(next *triggerService) error {
+	keys := restartKeys(p.T, next.T)
+	if p.internal.token != next.internal.token {
+		keys = append(keys, "internal.tokenFile")
+	}
+	if err := sameRoots(p.roots, next.T.Trust, next.file, &keys); err != nil {
+		return err
+	}
+	return restartRequired(keys)
+}
+
+// keep takes the schedules and queues of the configuration before that have not changed: they go on without a pause. The secrets of webhooks
+// are read again.
+func (t *triggerService) keep(before *triggerService) {
+	for i, s := range t.T.Sources {
+		if s.Schedule == nil && s.Queue == nil {
+			continue
+		}
+		same := func(old sourceConfig) bool { return reflect.DeepEqual(old, s) }
+		if j := slices.IndexFunc(before.T.Sources, same); j >= 0 {
+			t.sources[i] = before.sources[j]
+		}
+	}
 }
 
 func (t *triggerService) listenWebhooks() (net.Listener, error) {

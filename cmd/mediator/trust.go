@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,30 +29,37 @@ func readBundle(path string) (evidence.Bundle, []byte, error) {
 	return b, raw, nil
 }
 
-// readRoots reads the two pinned root keys.
+// readRoots reads the two pinned root keys, the registry's first.
 func readRoots(registry, auditor string) ([]evidence.Root, error) {
 	var roots []evidence.Root
-	for path, purpose := range map[string]string{registry: evidence.PurposeSignerCertificate, auditor: evidence.PurposeDeploymentCertificate} {
-		raw, err := readFile(path)
+	for _, r := range [...]struct{ path, purpose string }{{registry, evidence.PurposeSignerCertificate}, {auditor, evidence.PurposeDeploymentCertificate}} {
+		raw, err := readFile(r.path)
 		if err != nil {
 			return nil, fmt.Errorf("pinned root key: %w", err)
 		}
-		root, err := evidence.ParseRoot(raw, purpose)
+		root, err := evidence.ParseRoot(raw, r.purpose)
 		if err != nil {
-			return nil, fmt.Errorf("pinned root key %s: %w", path, err)
+			return nil, fmt.Errorf("pinned root key %s: %w", r.path, err)
 		}
 		roots = append(roots, root)
 	}
 	return roots, nil
 }
 
-// trustStore keeps a verifier's trust as the bundle file says, and the deployment certificate beside it.
+// openRoots waits for the pinned root keys: in the embedded default they are made once the processes run.
+func openRoots(ctx context.Context, c trustConfig, file func(string) string, log *zap.Logger) ([]evidence.Root, error) {
+	return waitFor(ctx, log, "the pinned root keys", func() ([]evidence.Root, error) {
+		return readRoots(file(c.Registry), file(c.Auditor))
+	})
+}
+
+// trustStore keeps a verifier's trust as the bundle file says, and beside it the auditor's certificate of one manifest.
 type trustStore struct {
 	path     string
 	roots    []evidence.Root
 	strict   *policy.Strict
 	verifier *evidence.Verifier
-	raw      string
+	raw      string // the content that was looked at last, by trustWatch alone once it is added
 	deployed atomic.Pointer[string]
 	log      *zap.Logger
 }
@@ -60,17 +69,16 @@ const trustPoll = 250 * time.Millisecond
 
 // openTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or has no
 // certificate of the deployment.
-func openTrust(ctx context.Context, c trustConfig, memory *evidence.Memory, file func(string) string, strict *policy.Strict, log *zap.Logger) (*trustStore, error) {
-	roots, err := waitFor(ctx, log, "the pinned root keys", func() ([]evidence.Root, error) {
-		return readRoots(file(c.Registry), file(c.Auditor))
+func openTrust(ctx context.Context, c trustConfig, file func(string) string, roots []evidence.Root, strict *policy.Strict, memory *evidence.Memory, log *zap.Logger) (*trustStore, error) {
+	return waitFor(ctx, log, "a trust bundle with the certificate of the deployment", func() (*trustStore, error) {
+		return readTrust(c, file, roots, strict, memory, log)
 	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+// readTrust reads the bundle once. It has to hold the auditor's certificate of the manifest behind strict.
+func readTrust(c trustConfig, file func(string) string, roots []evidence.Root, strict *policy.Strict, memory *evidence.Memory, log *zap.Logger) (*trustStore, error) {
 	s := &trustStore{path: file(c.Bundle), roots: roots, strict: strict, log: log}
-	trust, err := waitFor(ctx, log, "a trust bundle with the certificate of the deployment", func() (*evidence.Trust, error) {
-		return s.read()
-	})
+	trust, b, err := s.read()
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +86,7 @@ func openTrust(ctx context.Context, c trustConfig, memory *evidence.Memory, file
 	if err != nil {
 		return nil, err
 	}
-	if _, err := policy.VerifyCertificate(s.verifier, s.DeploymentCertificate(), strict); err != nil {
-		return nil, fmt.Errorf("the deployment certificate in %s: %w", s.path, err)
-	}
-	return s, nil
+	return s, s.deploy(b)
 }
 
 // waitFor tries until it succeeds or ctx ends, while what is missing can still come. It says once what it waits for.
@@ -110,28 +115,74 @@ func waitFor[T any](ctx context.Context, log *zap.Logger, what string, try func(
 var errNotCertified = errors.New("not certified yet")
 
 // read reads the bundle file.
-func (s *trustStore) read() (*evidence.Trust, error) {
+func (s *trustStore) read() (*evidence.Trust, evidence.Bundle, error) {
 	b, raw, err := readBundle(s.path)
 	if err != nil {
-		return nil, err
-	}
-	trust, err := evidence.NewTrust(s.roots, b, s.strict.Signers)
-	if err != nil {
-		return nil, fmt.Errorf("trust bundle %s: %w", s.path, err)
-	}
-	if b.DeploymentCertificate == "" {
-		return nil, fmt.Errorf("the deployment: %w", errNotCertified)
+		return nil, b, err
 	}
 	s.raw = string(raw)
+	trust, err := evidence.NewTrust(s.roots, b, s.strict.Signers)
+	if err != nil {
+		return nil, b, fmt.Errorf("trust bundle %s: %w", s.path, err)
+	}
+	if b.DeploymentCertificate == "" {
+		return nil, b, fmt.Errorf("the deployment: %w", errNotCertified)
+	}
+	return trust, b, nil
+}
+
+// deploy takes over the bundle's deployment certificate if it is one of the manifest in force.
+func (s *trustStore) deploy(b evidence.Bundle) error {
+	if _, err := policy.VerifyCertificate(s.verifier, b.DeploymentCertificate, s.strict); err != nil {
+		return fmt.Errorf("the deployment certificate in %s: %w", s.path, err)
+	}
 	s.deployed.Store(&b.DeploymentCertificate)
-	return trust, nil
+	return nil
 }
 
 // DeploymentCertificate returns the auditor's token in force.
 func (s *trustStore) DeploymentCertificate() string { return *s.deployed.Load() }
 
-// watch takes over a changed bundle. One that cannot be believed leaves the old one in force and is said in the log.
-func (s *trustStore) watch(ctx context.Context) {
+// follow takes over a bundle that has changed. One that cannot be believed leaves the old one in force and is said in the log. What the
+// registry signed and revoked counts at once; a deployment certificate of another manifest does not, and waits for the reload that brings
+// the manifest.
+func (s *trustStore) follow() {
+	trust, b, err := s.read()
+	if err == nil {
+		err = trust.Succeeds(s.verifier.Trust())
+	}
+	if err != nil {
+		s.log.Error("the new trust bundle is not taken over", zap.Error(err))
+		return
+	}
+	s.verifier.SetTrust(trust)
+	s.log.Info("trust bundle taken over", zap.String("path", s.path), zap.String("manifest", s.strict.ManifestHash))
+	if err := s.deploy(b); err != nil {
+		s.log.Warn("the deployment certificate is not taken over; a changed manifest and its certificate are taken together, by a reload", zap.Error(err))
+	}
+}
+
+// trustWatch has the trust of a process follow the bundle: that of the configuration in force, and that of those before it for as long as
+// posts are judged by them.
+type trustWatch struct {
+	mu     sync.Mutex // guards stores
+	stores []*trustStore
+}
+
+func (w *trustWatch) add(s *trustStore) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stores = append(w.stores, s)
+}
+
+func (w *trustWatch) drop(s *trustStore) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *trustStore) bool { return o == s })
+}
+
+// watch looks at the bundle file until ctx ends.
+func (w *trustWatch) watch(ctx context.Context) {
 	tick := time.NewTicker(trustPoll)
 	defer tick.Stop()
 	for {
@@ -140,21 +191,15 @@ func (s *trustStore) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		raw, err := readFile(s.path)
-		if err == nil && string(raw) == s.raw {
-			continue
+		w.mu.Lock()
+		stores := slices.Clone(w.stores)
+		w.mu.Unlock()
+		for _, s := range stores {
+			if raw, _ := readFile(s.path); string(raw) != s.raw { // what cannot be read counts as empty
+				s.follow()
+				s.raw = string(raw) // said once for each content
+			}
 		}
-		trust, err := s.read()
-		if err == nil {
-			err = trust.Succeeds(s.verifier.Trust())
-		}
-		if err != nil {
-			s.log.Error("the new trust bundle is not taken over", zap.Error(err))
-			s.raw = string(raw) // said once for each content
-			continue
-		}
-		s.verifier.SetTrust(trust)
-		s.log.Info("trust bundle taken over", zap.String("path", s.path))
 	}
 }
 
@@ -173,4 +218,17 @@ func readManifest(path string) (*policy.Manifest, *policy.Strict, error) {
 		return nil, nil, fmt.Errorf("manifest %s: %w", path, err)
 	}
 	return m, strict, nil
+}
+
+// waitForManifest waits for the manifest: in the embedded default it is written once the keys are known.
+func waitForManifest(ctx context.Context, log *zap.Logger, path string) (*policy.Manifest, *policy.Strict, error) {
+	type both struct {
+		m *policy.Manifest
+		s *policy.Strict
+	}
+	b, err := waitFor(ctx, log, "the manifest", func() (both, error) {
+		m, s, err := readManifest(path)
+		return both{m, s}, err
+	})
+	return b.m, b.s, err
 }

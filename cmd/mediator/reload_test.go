@@ -1,0 +1,547 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
+)
+
+// reloadRules let an agent post notes; {more} is where a test adds a rule.
+const reloadRules = `
+ca: {certificateFile: ca.pem, unconstrained: true}
+actions:
+  - name: note
+    match: {url: "https://PLAIN/notes", methods: [POST]}
+    subject: agent:worker-1
+    action: create_note
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+egress:
+  - name: reads
+    match: {url: "https://PLAIN/notes", methods: [GET]}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// reloadRig is a deployment whose configuration changes while it runs.
+type reloadRig struct {
+	*rig
+	arrived atomic.Int64 // posts at the upstream
+	token   atomic.Pointer[string]
+}
+
+func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
+	t.Helper()
+	r := &reloadRig{}
+	own := func(file string) string { // the CA of the development files is constrained to the hosts of their rules
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # the CA itself lives in memory alone\n", "", 1)
+	}
+	r.rig = newRig(t, []string{plainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, append(change, manyPosts, own)...)
+	return r
+}
+
+func (r *reloadRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	_, _ = io.Copy(io.Discard, req.Body)
+	if req.Method == http.MethodPost {
+		token := req.Header.Get("Authorization")
+		r.arrived.Add(1)
+		r.token.Store(&token)
+	}
+	w.WriteHeader(http.StatusCreated)
+}
+
+// edit changes a file, and returns what takes the change back.
+func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
+	t.Helper()
+	path := filepath.Join(r.dir, name)
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	if !strings.Contains(string(raw), old) {
+		t.Fatalf("%s does not hold %q:\n%s", name, old, raw)
+	}
+	must(t, replaceFile(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
+	return func() { must(t, replaceFile(path, raw, 0o600)) }
+}
+
+// certify pins what the files say and certifies it, as the security team does.
+func (r *reloadRig) certify(t *testing.T) {
+	t.Helper()
+	m, err := r.stack.pin()
+	must(t, err)
+	token, err := r.stack.audit(t.Context(), m)
+	must(t, err)
+	must(t, updateBundle(filepath.Join(r.dir, bundleFile), func(b *evidence.Bundle) error {
+		b.DeploymentCertificate = token
+		return nil
+	}))
+}
+
+// reload has processes reload, as mediator reload does, and returns what is said.
+func (r *reloadRig) reload(t *testing.T, names ...string) (status int, said string) {
+	t.Helper()
+	args := []string{"reload"}
+	for _, name := range names {
+		args = append(args, "unix:"+r.stack.socket(name))
+	}
+	status, out, errs := invoke(t, args...)
+	return status, out + errs
+}
+
+func (r *reloadRig) mustReload(t *testing.T, names ...string) {
+	t.Helper()
+	if status, said := r.reload(t, names...); status != 0 || strings.Count(said, "reloaded: configuration ") != len(names) {
+		t.Fatalf("status %d: %s", status, said)
+	}
+}
+
+// readiness is what a process says of its configuration.
+func (r *reloadRig) readiness(t *testing.T, name string) (c configured) {
+	t.Helper()
+	must(t, getJSON(t.Context(), "unix:"+r.stack.socket(name), "/readyz", &c))
+	return c
+}
+
+func (r *reloadRig) metric(t *testing.T, name, line string) bool {
+	t.Helper()
+	client, base := endpoint{unix: r.stack.socket(name)}.client()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(base + "/metrics")
+	must(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return bytes.Contains(raw, []byte("\n"+line+"\n"))
+}
+
+// newest returns the newest record of a flow.
+func (r *reloadRig) newest(t *testing.T, flow string) ledger.Post {
+	t.Helper()
+	var posts []ledger.Post
+	must(t, getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=1&flow="+flow, &posts))
+	if len(posts) == 0 {
+		t.Fatalf("there is no record of flow %s", flow)
+	}
+	return posts[0]
+}
+
+func (r *reloadRig) agent(t *testing.T) agent { return (&vaultRig{rig: r.rig}).openAgent(t) }
+
+func (a agent) note() outcome { return a.call(http.MethodPost, "/notes", `{"note":1}`) }
+
+// wantTunnel makes a call and demands that it goes through the tunnel that is open already.
+func wantTunnel(t *testing.T, a agent, method, path, code string) {
+	t.Helper()
+	req, err := http.NewRequest(method, a.base+path, strings.NewReader(`{"note":1}`))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	reused := false
+	resp, err := a.Do(req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})))
+	must(t, err)
+	defer resp.Body.Close()
+	var d problem.Details
+	if raw, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode >= 300 && json.Unmarshal(raw, &d) != nil || d.Code != code || !reused {
+		t.Errorf("%s %s: %d %s (%v), want %q; by the open tunnel: %t", method, path, resp.StatusCode, raw, err, code, reused)
+	}
+}
+
+// TestReload changes rules, credentials, limits and the policy of running processes. What is in force after a reload is in force inside
+// tunnels that were open before, and those stay open.
+func TestReload(t *testing.T) {
+	r := newReloadRig(t)
+	a := r.agent(t)
+	if got := a.note(); got.code != "" {
+		t.Fatalf("%+v", got)
+	}
+	before := r.newest(t, "post").Manifest
+	if got := r.readiness(t, "serve"); got.Manifest != before || got.Manifest != r.readiness(t, "control").Manifest {
+		t.Errorf("the record names the manifest %s; %+v", before, got)
+	}
+
+	// A rule for another call, and a new credential.
+	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched")
+	r.edit(t, serveFile, "egress:\n", `  - name: draft
+    match: {url: "https://`+r.plain()+`/drafts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_draft
+egress:
+`)
+	must(t, os.WriteFile(filepath.Join(r.dir, "secrets", "api-token"), []byte("another-token"), 0o600))
+	r.certify(t)
+	until(t, 20*time.Second, "the bundle to be seen", func() bool {
+		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+		return err == nil && bytes.Contains(log, []byte("the deployment certificate is not taken over"))
+	})
+	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched") // not before the reload
+	wantTunnel(t, a, http.MethodPost, "/notes", "")
+	if p := r.newest(t, "post"); p.Manifest != before || p.State != ledger.StateForwarded {
+		t.Errorf("with another certificate in the bundle: %+v", p)
+	}
+	r.mustReload(t, "control", "serve")
+	wantTunnel(t, a, http.MethodPost, "/drafts", "")
+	wantTunnel(t, a, http.MethodPost, "/notes", "")
+	if got := *r.token.Load(); got != "Bearer another-token" {
+		t.Errorf("the upstream got %q", got)
+	}
+	now := r.newest(t, "post")
+	if c := r.readiness(t, "serve"); now.Manifest == before || c.Manifest != now.Manifest || c.Refused != nil || !r.metric(t, "serve", `mediator_reloads_total{result="taken"} 1`) {
+		t.Errorf("the record names %s; %+v", now.Manifest, c)
+	}
+
+	// A policy that denies what was allowed.
+	r.edit(t, policyFile, "rules:\n", "rules:\n  - name: no-drafts\n    effect: deny\n    when: binding.action == \"create_draft\"\n")
+	r.certify(t)
+	r.mustReload(t, "control")
+	wantTunnel(t, a, http.MethodPost, "/drafts", "") // the sidecar's manifest is still the one before, which is honoured for some minutes
+	r.mustReload(t, "serve")
+	wantTunnel(t, a, http.MethodPost, "/drafts", "policy_denied")
+	wantTunnel(t, a, http.MethodPost, "/notes", "")
+
+	// A limit, by SIGHUP.
+	r.edit(t, serveFile, "egress:\n", "limits: {session: {perSecond: 0.001, burst: 1}}\negress:\n")
+	r.certify(t)
+	for _, name := range []string{"control", "serve"} {
+		since := r.readiness(t, name).Since
+		r.hangUp(t, name)
+		until(t, 20*time.Second, "the reload of "+name, func() bool { return r.readiness(t, name).Since.After(since) })
+	}
+	wantTunnel(t, a, http.MethodGet, "/notes", "")
+	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
+
+	// A source of events, and what the others were.
+	r.edit(t, triggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/webhook]}\n")
+	wantHook(t, r, "extra", "webhook_unknown")
+	r.mustReload(t, "trigger")
+	wantHook(t, r, "extra", "webhook_signature")
+	wantHook(t, r, "github", "webhook_signature")
+}
+
+// hangUp sends SIGHUP to a process.
+func (r *reloadRig) hangUp(t *testing.T, name string) {
+	t.Helper()
+	for _, p := range r.stack.processes {
+		if p.name == name {
+			must(t, p.cmd.Process.Signal(syscall.SIGHUP))
+			return
+		}
+	}
+	t.Fatalf("there is no process %s", name)
+}
+
+// wantHook sends an unsigned delivery and demands this refusal.
+func wantHook(t *testing.T, r *reloadRig, source, code string) {
+	t.Helper()
+	resp, err := http.Post("http://"+r.hooks+"/hooks/"+source, "application/json", strings.NewReader(`{}`))
+	must(t, err)
+	defer resp.Body.Close()
+	var p *problem.Error
+	if err := problem.Read(resp); !errors.As(err, &p) || p.Code() != code {
+		t.Errorf("a delivery to %s: %v, want %s", source, err, code)
+	}
+}
+
+// TestReloadRefuses has processes reload what must not be in force. Each time the reload is refused with its code and its reason, the process
+// says so where operators look, and posts go out as before.
+func TestReloadRefuses(t *testing.T) {
+	r := newReloadRig(t)
+	a := r.agent(t)
+	if got := a.note(); got.code != "" {
+		t.Fatalf("%+v", got)
+	}
+	before := r.newest(t, "post").Manifest
+	files := []string{serveFile, triggerFile, controlFile, policyFile, manifestFile, bundleFile, registryFile, auditorFile, "secrets/api-token", "secrets/webhook"}
+	keep := make(map[string][]byte)
+	for _, name := range files {
+		raw, err := os.ReadFile(filepath.Join(r.dir, name))
+		must(t, err)
+		keep[name] = raw
+	}
+	restore := func() {
+		for name, raw := range keep {
+			must(t, replaceFile(filepath.Join(r.dir, name), raw, 0o600))
+		}
+	}
+	refused := map[string]int{}
+	for _, tt := range []struct {
+		name, process, file, old, new string
+		certify                       bool // what the manifest pins, and the manifest
+		code, reason                  string
+	}{
+		{"syntax", "serve", serveFile, "egress:\n", "egress: [\n", false, "reload_refused", "mediator.yaml"},
+		{"an unknown key", "serve", serveFile, "egress:\n", "egres: []\negress:\n", false, "reload_refused", "egres"},
+		{"a rule that leaves a way around", "serve", serveFile, "methods: [GET]", "methods: [GET, POST]", false, "reload_refused", "also matches spellings of an action's path"},
+		{"a limit out of range", "serve", serveFile, "egress:\n", "limits: {host: {perSecond: -1}}\negress:\n", false, "reload_refused", "limits"},
+		{"a credential that is not there", "serve", serveFile, "secrets/api-token", "secrets/none", false, "reload_refused", "secrets/none"},
+		{"a configuration that the manifest does not pin", "serve", serveFile, "egress:\n", "# x\negress:\n", false, "reload_refused", "(environment_mismatch)"},
+		{"another listener", "serve", serveFile, "listen: ", "listen: 127.0.0.1:1 # ", false, "restart_required", "listen"},
+		{"another custody", "serve", serveFile, "custody: {type: memory}", "custody: {type: pkcs11, pkcs11: {module: /m, token: t, pinFile: p}}", false, "restart_required", "custody.pkcs11, custody.type"},
+		{"another key", "serve", serveFile, "key: runtime-key", "key: other-key", false, "restart_required", "keys.runtime.key"},
+		{"another state", "serve", serveFile, "state: state", "state: other", false, "restart_required", "state"},
+		{"other users of a socket", "serve", serveFile, "run/serve.sock}", "run/serve.sock, uids: [7]}", false, "restart_required", "admin.uids"},
+		{"a root that cannot be read", "serve", auditorFile, "Ed25519", "Ed448", false, "reload_refused", "auditor.jwk"},
+		{"another root", "serve", registryFile, "registry:v1", "registry:v2", false, "restart_required", "trust.registry"},
+		{"a flipped control", "serve", manifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+		{"a manifest without its certificate", "serve", manifestFile, "deploymentId:", "# same\ndeploymentId:", false, "", ""},
+		{"another manifest without its certificate", "serve", manifestFile, "maxAttestationAgeMs: 15000", "maxAttestationAgeMs: 14000", false, "reload_refused", "(deployment_manifest_mismatch)"},
+		{"a manifest that the control plane has not", "serve", serveFile, "egress:\n", "# x\negress:\n", true, "reload_refused", "(manifest_mismatch)"},
+		{"a bundle without a certificate", "serve", bundleFile, `"deploymentCertificate": "`, `"deploymentCertificate": "x`, false, "reload_refused", "trust"},
+
+		{"policy syntax", "control", policyFile, "rules:", "rules: [", false, "reload_refused", "policy.yaml"},
+		{"a policy with an unknown key", "control", policyFile, "effect: deny", "efect: deny", false, "reload_refused", "efect"},
+		{"a condition of the wrong type", "control", policyFile, "request.size > 4", "request.scheme > 4", false, "reload_refused", "no-huge-posts"},
+		{"a policy that the manifest does not pin", "control", policyFile, "request.size > 4", "request.size > 5", false, "reload_refused", "(policy_hash_mismatch)"},
+		{"another audience", "control", controlFile, "audience: posting-api", "audience: other", false, "restart_required", "audience"},
+		{"another socket", "control", controlFile, "run/control.sock", "run/other.sock", false, "restart_required", "internal.unix"},
+		{"a flipped control, in the control plane", "control", manifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+
+		{"a schedule that never comes", "trigger", triggerFile, "@every 1s", "0 0 31 2 *", false, "reload_refused", "tick"},
+		{"two sources of one name", "trigger", triggerFile, "name: github", "name: tick", false, "reload_refused", "tick"},
+		{"another budget", "trigger", triggerFile, "budget: 100000", "budget: 2", false, "restart_required", "budget"},
+		{"a secret that is too short", "trigger", "secrets/webhook", "whsec_", "\n", false, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer restore()
+			r.edit(t, tt.file, tt.old, tt.new)
+			if tt.certify {
+				r.certify(t)
+			}
+			status, said := r.reload(t, tt.process)
+			if tt.code == "" { // nothing that counts has changed
+				if status != 0 {
+					t.Errorf("status %d: %s", status, said)
+				}
+				refused[tt.process] = 0
+				return
+			}
+			c := r.readiness(t, tt.process)
+			if status != exitRefused || !strings.HasSuffix(strings.TrimSpace(said), "("+tt.code+")") || !strings.Contains(said, tt.reason) {
+				t.Errorf("status %d: %s\nwant %q and (%s)", status, said, tt.reason, tt.code)
+			}
+			if c.Refused == nil || c.Refused.Code != tt.code || !strings.Contains(c.Refused.Detail, tt.reason) || tt.process != "trigger" && c.Manifest != before {
+				t.Errorf("readiness: %+v %+v", c, c.Refused)
+			}
+			refused[tt.process]++
+			if !r.metric(t, tt.process, "mediator_reload_refused 1") {
+				t.Error("the metric does not say that the reload was refused")
+			}
+			wantTunnel(t, a, http.MethodPost, "/notes", "")
+			if p := r.newest(t, "post"); p.Manifest != before || p.State != ledger.StateForwarded {
+				t.Errorf("the post: %+v", p)
+			}
+		})
+	}
+	for _, name := range []string{"serve", "control", "trigger"} {
+		r.mustReload(t, name)
+		if c := r.readiness(t, name); c.Refused != nil || !r.metric(t, name, "mediator_reload_refused 0") {
+			t.Errorf("%s after a reload that was taken: %+v", name, c.Refused)
+		}
+		log, err := os.ReadFile(filepath.Join(r.dir, name+".log"))
+		must(t, err)
+		if n := bytes.Count(log, []byte("not reloaded: the configuration before stays in force")); n == 0 {
+			t.Errorf("%s did not say in its log what was refused", name)
+		}
+	}
+}
+
+// TestReloadUnderLoad flips between two configurations fifty times while agents post. No post is lost or refused, and each was judged by one
+// configuration in both processes: manifest, policy and environment are those of one of the two.
+func TestReloadUnderLoad(t *testing.T) {
+	r := newReloadRig(t)
+	type side struct{ serve, policy []byte }
+	read := func() (s side) {
+		var err error
+		s.serve, err = os.ReadFile(filepath.Join(r.dir, serveFile))
+		must(t, err)
+		s.policy, err = os.ReadFile(filepath.Join(r.dir, policyFile))
+		must(t, err)
+		return s
+	}
+	sides := []side{read()}
+	r.edit(t, serveFile, "egress:\n", "# the other one\negress:\n")
+	r.edit(t, policyFile, "request.size > 4", "request.size > 5")
+	sides = append(sides, read())
+	known := make(map[string]configured) // by manifest
+	flip := func(i int) {
+		t.Helper()
+		must(t, replaceFile(filepath.Join(r.dir, serveFile), sides[i%2].serve, 0o600))
+		must(t, replaceFile(filepath.Join(r.dir, policyFile), sides[i%2].policy, 0o600))
+		r.certify(t)
+		r.mustReload(t, "control", "serve")
+		c := r.readiness(t, "serve")
+		c.Policy = r.readiness(t, "control").Policy
+		known[c.Manifest] = c
+	}
+	flip(0)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var agents sync.WaitGroup
+	var sent atomic.Int64
+	for range 4 {
+		a := r.agent(t)
+		agents.Go(func() {
+			for ctx.Err() == nil {
+				if got := a.note(); got.code != "" {
+					t.Errorf("a post was not made: %+v", got)
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	began := time.Now()
+	for i := range 50 {
+		flip(i + 1)
+	}
+	took := time.Since(began)
+	stop()
+	agents.Wait()
+	if r.arrived.Load() != sent.Load() {
+		t.Errorf("%d posts were made, %d arrived", sent.Load(), r.arrived.Load())
+	}
+	if len(known) != 2 {
+		t.Fatalf("%d configurations were in force", len(known))
+	}
+	judged := r.judgedBy(t, known)
+	for manifest, c := range known {
+		if judged[manifest] == 0 {
+			t.Errorf("no post was judged by %+v", c)
+		}
+	}
+	t.Logf("50 reloads of two processes in %s, %d posts meanwhile: %v", took.Round(time.Millisecond), sent.Load(), judged)
+}
+
+// judgedBy counts the posts of the record by manifest, and demands that everything in each of them belongs to one configuration.
+func (r *reloadRig) judgedBy(t *testing.T, known map[string]configured) map[string]int {
+	t.Helper()
+	count, next := make(map[string]int), ""
+	for {
+		var posts []ledger.Post
+		must(t, getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=200&flow=post&before="+next, &posts))
+		if len(posts) == 0 {
+			return count
+		}
+		for _, p := range posts {
+			next = p.ID
+			if err := belongs(p, known); err != nil {
+				t.Errorf("post %s: %v", p.ID, err)
+			}
+			count[p.Manifest]++
+		}
+	}
+}
+
+// belongs holds what a record says of its configuration against the configurations that were in force.
+func belongs(p ledger.Post, known map[string]configured) error {
+	c, ok := known[p.Manifest]
+	if !ok || p.State != ledger.StateForwarded {
+		return fmt.Errorf("it is %s (%s), by manifest %s", p.State, p.Code, p.Manifest)
+	}
+	tokens := make(map[string]string)
+	for _, a := range p.Artifacts {
+		tokens[a.Name] = a.Token
+	}
+	decision, err1 := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, tokens["policyDecision"])
+	grant, err2 := evidence.UnverifiedClaims(evidence.ActionGrantKind, tokens["grant"])
+	attested, err3 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, tokens["runtimeAttestation"])
+	receipt, err4 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, tokens["sessionReceipt"])
+	deployed, err5 := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, tokens["deploymentCertificate"])
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return err
+	}
+	for what, pair := range map[string][2]string{
+		"certificate's manifest": {deployed.ManifestHash, c.Manifest}, "decision's policy": {decision.PolicyHash, c.Policy},
+		"grant's policy": {grant.PolicyHash, c.Policy}, "attestation's policy": {attested.PolicyHash, c.Policy}, "receipt's policy": {receipt.PolicyHash, c.Policy},
+		"decision's environment": {decision.EnvironmentHash, c.Environment}, "grant's environment": {grant.EnvironmentHash, c.Environment},
+		"attestation's environment": {attested.EnvironmentHash, c.Environment}, "receipt's environment": {receipt.EnvironmentHash, c.Environment},
+	} {
+		if pair[0] != pair[1] {
+			return fmt.Errorf("the %s is %s, want %s", what, pair[0], pair[1])
+		}
+	}
+	return nil
+}
+
+// TestDevReload edits the files of mediator dev, which plays the security team: it pins and certifies what they say now.
+func TestDevReload(t *testing.T) {
+	r := newCrashRig(t, thisProgram(t), "")
+	dev := "unix:" + r.stack.socket("dev")
+	var before, after configured
+	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &before))
+	path := filepath.Join(r.dir, serveFile)
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, append(raw, "limits: {calls: 7}\n"...), 0o600))
+	if status, out, said := invoke(t, "reload", dev); status != 0 || !strings.HasPrefix(out, dev+": reloaded: configuration ") {
+		t.Fatalf("status %d: %s%s", status, out, said)
+	}
+	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &after))
+	if after.Manifest == before.Manifest || after.Configuration == before.Configuration {
+		t.Errorf("before %s, after %s", before, after)
+	}
+	event, err := r.release(t.Context())
+	must(t, err)
+	s, err := r.open(t.Context(), event)
+	must(t, err)
+	if resp, d := r.try(t.Context(), t, r.agentOf(t, s), "/posts/reloaded", nil); resp.StatusCode != http.StatusCreated {
+		t.Errorf("a post after the reload: %d %+v", resp.StatusCode, d)
+	}
+
+	must(t, os.WriteFile(path, append(raw, "listen: 127.0.0.1:1\n"...), 0o600))
+	if status, _, said := invoke(t, "reload", dev); status != exitRefused || !strings.Contains(said, "(reload_refused)") {
+		t.Errorf("a key twice: status %d: %s", status, said)
+	}
+	must(t, os.WriteFile(path, bytes.Replace(raw, []byte("state: state"), []byte("state: run"), 1), 0o600))
+	if status, _, said := invoke(t, "reload", dev); status != exitRefused || !strings.Contains(said, "mediator serve: ") || !strings.Contains(said, "(restart_required)") {
+		t.Errorf("another state: status %d: %s", status, said)
+	}
+	var still configured
+	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &still))
+	if still.Refused == nil || still.Configuration != after.Configuration {
+		t.Errorf("after two refusals: %+v", still)
+	}
+}
+
+// TestWhoMayReload: a user whom a socket admits, such as the sidecar's at the control plane's, may not have it reload.
+func TestWhoMayReload(t *testing.T) {
+	const other = 60001
+	r := newReloadRig(t, func(file string) string {
+		return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", other), 1)
+	})
+	for _, dir := range []string{filepath.Join(r.dir, "run"), r.dir, filepath.Dir(r.dir)} {
+		must(t, os.Chmod(dir, 0o711))
+	}
+	before := r.readiness(t, "control")
+	ask := func(path string) string {
+		cmd := exec.CommandContext(t.Context(), need(t, "curl"), "--silent", "--show-error", "--max-time", "10", "--unix-socket", r.stack.socket("control"), "--data", "{}", "http://mediator"+path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if got := ask("/v1/manifests"); !strings.Contains(got, before.Manifest) {
+		t.Errorf("the user is not admitted: %s", got)
+	}
+	if got := ask("/v1/reload"); !strings.Contains(got, "reload_forbidden") {
+		t.Errorf("got %s", got)
+	}
+	if after := r.readiness(t, "control"); !after.Since.Equal(before.Since) {
+		t.Error("it was reloaded all the same")
+	}
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+)
+
+func reloadCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "reload ENDPOINT ...", Short: "Have running processes take over their changed configuration, one after the other",
+		Long: `Asks the process at each endpoint, unix:PATH, to read its configuration, manifest and policy again, as SIGHUP does, and says what came of it.
+A configuration is taken over as a whole or refused as a whole; then the one before stays in force, and those that come after are not asked.
+Name the control plane before the sidecars: a sidecar takes a manifest only once the control plane decides by it.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("%s takes at least one endpoint", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, at := range args {
+				var now configured
+				if err := callJSON(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &now); err != nil {
+					return fmt.Errorf("%s: not reloaded: %w", at, err)
+				}
+				if _, err := fmt.Fprintf(c.OutOrStdout(), "%s: reloaded: %s\n", at, now); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// sidecarProcess is what the sidecar is made of for as long as it runs. What can change meanwhile is its snapshot.
+type sidecarProcess struct {
+	*sidecar // as it was read at the start: what is bound to the process stays so
+	log      *zap.Logger
+	life     context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
+
+	keys     keyring
+	roles    []role
+	runtime  *signer.Issuer[evidence.RuntimeAttestation]
+	session  *signer.Issuer[evidence.SessionReceipt]
+	prove    *signer.Issuer[evidence.RequestProof]
+	secrets  *vault.Secrets  // of the rules' credentials; nil while none is in Vault
+	memory   evidence.Memory // what this process has signed or verified, whatever the snapshot
+	roots    []evidence.Root
+	gateKey  evidence.Secret
+	ca       *proxy.CA
+	record   ledger.Store
+	sessions *proxy.Sessions
+	watch    *observe.Watch
+	triggers *trigger.Client
+	decides  *policy.Client
+	registry *prometheus.Registry
+	metrics  *proxy.Metrics
+	guard    *guardWatch // nil where no rules are asked for
+	own      []netip.AddrPort
+
+	reload   *reloader
+	trusts   trustWatch
+	observer atomic.Pointer[observer] // what operators ask
+	admin    *adminServer
+	choke    *proxy.Choke
+	inForce  *snapshot // nil before the first; changed by the reloader alone
+}
+
+// serve runs the sidecar until ctx ends.
+func serve(ctx context.Context, path string, stderr io.Writer) error {
+	s, err := loadSidecar(path)
+	if err != nil {
+		return err
+	}
+	if err := s.measure(); err != nil {
+		return err
+	}
+	p := &sidecarProcess{sidecar: s}
+	if p.log, err = newLogger(s.T.Log, "serve", stderr); err != nil {
+		return err
+	}
+	defer func() { _ = p.log.Sync() }()
+	if p.keys, err = s.T.Custody.open(s.file, p.log); err != nil {
+		return err
+	}
+	defer p.keys.Close()
+	return p.run(ctx)
+}
+
+// run makes the parts and serves until ctx ends.
+func (p *sidecarProcess) run(ctx context.Context) error {
+	collectHalfAsOften()
+	p.registry = newMetrics()
+	var err error
+	if p.metrics, err = proxy.NewMetrics(p.registry); err != nil {
+		return err
+	}
+	if p.reload, err = newReloader(p.log, p.registry); err != nil {
+		return err
+	}
+	p.reload.onHangup()
+	if err := p.openKeys(ctx); err != nil {
+		return err
+	}
+	observer := p.sidecar.observer(p.roles)
+	if err := p.openSecrets(ctx, p.sidecar, observer, true); err != nil {
+		return err
+	}
+	if err := observer.start(ctx); err != nil {
+		return err
+	}
+	p.observer.Store(observer)
+	if p.ca, err = p.openCA(); err != nil {
+		return err
+	}
+	if p.record, err = p.openLedger(ctx); err != nil {
+		return err
+	}
+	defer p.record.Close()
+	p.connect()
+	looker, err := startLooker(os.Stderr, p.log)
+	if err != nil {
+		return err
+	}
+	defer looker.Close()
+	p.watch.Ask(looker.Looker)
+	reach, err := p.reach(observer)
+	if err != nil {
+		return err
+	}
+	if p.admin.confined, err = reach.confine(p.T.Confine, p.file, p.log); err != nil {
+		return err
+	}
+	listener, err := p.sidecar.admin.listen(p.log)
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	p.life = ctx
+	group.Go(func() error { p.watch.Run(ctx); return nil })
+	group.Go(func() error { p.reload.watch(ctx); return nil })
+	group.Go(func() error {
+		return serveHTTP(ctx, listener, p.sidecar.admin.guard(p.admin.handler(p)), p.grace(), p.log)
+	})
+	group.Go(func() error { return p.begin(ctx, group, listener) })
+	return group.Wait()
+}
+
+func (p *sidecarProcess) grace() time.Duration { return p.T.Timeouts.Shutdown.or(20 * time.Second) }
+
+func (p *sidecarProcess) openKeys(ctx context.Context) (err error) {
+	c := p.T
+	if p.runtime, err = newIssuer(ctx, &p.roles, p.keys, &p.memory, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err != nil {
+		return err
+	}
+	if p.session, err = newIssuer(ctx, &p.roles, p.keys, &p.memory, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
+		return err
+	}
+	if p.prove, err = newIssuer(ctx, &p.roles, p.keys, &p.memory, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
+		return err
+	}
+	p.gateKey, err = gateSecret(p.gateSecret)
+	return err
+}
+
+// connect makes what the sidecar asks others with, and what answers operators.
+func (p *sidecarProcess) connect() {
+	c := p.T
+	p.sessions = proxy.NewSessions(time.Now)
+	p.watch = observe.NewWatch(c.Agent.UID, func(r *observe.Run, f observe.Finding) {
+		p.log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
+	})
+	httpc, base := p.trigger.client()
+	p.triggers = trigger.NewClient(base, httpc)
+	httpc, base = p.control.client()
+	p.decides = policy.NewClient(base, httpc)
+	p.guard = p.newGuardWatch()
+	p.admin = &adminServer{
+		sessions: p.sessions, record: p.record, triggers: p.triggers, runtime: c.Runtime, registry: p.registry, ca: p.ca.CertificatePEM(),
+		proxy: c.Listen, caFile: p.caFile(), agent: c.Agent.UID, watch: p.watch,
+		peers: []peer{{"trigger", p.trigger}, {"control", p.control}},
+	}
+}
+
+// begin waits for the manifest and the trust, puts the first snapshot in force and serves the proxy port.
+func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, adminListener net.Listener) error {
+	c := p.T
+	manifest, strict, err := waitForManifest(ctx, p.log, p.file(c.Manifest))
+	if err != nil {
+		return err
+	}
+	if p.roots, err = openRoots(ctx, c.Trust, p.file, p.log); err != nil {
+		return err
+	}
+	trust, err := openTrust(ctx, c.Trust, p.file, p.roots, strict, &p.memory, p.log)
+	if err != nil {
+		return err
+	}
+	certified, err := openCertificates(ctx, c.Trust, p.file, p.roots, p.roles, p.log)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { certified.watch(ctx); return nil })
+	group.Go(func() error { p.trusts.watch(ctx); return nil })
+	group.Go(func() error { prune(ctx, p.record, p.log); return nil })
+	group.Go(func() error { warnOfExpiry(ctx, p.ca, p.log); return nil })
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	redirected, err := p.listenTransparent()
+	if err != nil {
+		return err
+	}
+	if p.own, err = proxy.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
+		return err
+	}
+	first, err := p.build(ctx, &reading{sidecar: p.sidecar, manifest: manifest, strict: strict, trust: trust, observer: p.observer.Load()})
+	if err != nil {
+		return err
+	}
+	p.choke = proxy.NewChoke(first.pipeline)
+	p.put(first)
+	p.reload.begin(first.configured(), p.take)
+	return p.serveProxy(ctx, group, listener, redirected)
+}
+
+// serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
+func (p *sidecarProcess) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
+	o := proxy.Options{
+		CA: p.ca, Handler: p.choke, Connect: p.choke.Connect, Refused: p.choke.Refused,
+		Refuse: p.choke.Refuse, NonProxy: p.choke.NonProxy(),
+		Limits: p.T.Limits.connections(), Log: p.log, Now: time.Now,
+	}
+	if p.guard != nil {
+		o.Probe = p.guard.probe
+	}
+	server, err := proxy.New(o)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		p.admin.ready.Store(false)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.grace())
+		defer cancel()
+		return server.Shutdown(wait)
+	})
+	if redirected != nil {
+		group.Go(func() error { return server.ServeTransparent(redirected) })
+	}
+	if p.guard != nil {
+		group.Go(func() error { p.guard.watch(ctx); return nil })
+	}
+	p.admin.ready.Store(true)
+	p.log.Info("ready", zap.String("proxy", l.Addr().String()))
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

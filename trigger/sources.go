@@ -1,0 +1,72 @@
+package trigger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// sources are those that events come from at a time. They never change: others take their place.
+type sources struct {
+	list     []Source
+	hooks    map[string]*Webhook
+	replaced chan struct{} // closed once others have taken their place
+}
+
+func newSources(list []Source) (*sources, error) {
+	s := &sources{list: slices.Clone(list), hooks: make(map[string]*Webhook), replaced: make(chan struct{})}
+	names := make(map[string]bool)
+	for _, source := range list {
+		name := source.Name()
+		if !isID(name) || names[name] {
+			return nil, fmt.Errorf("trigger: each source needs a name of its own, of printable ASCII characters: %.80q", name)
+		}
+		names[name] = true
+		if w, ok := source.(*Webhook); ok {
+			s.hooks[name] = w
+		}
+	}
+	return s, nil
+}
+
+// SetSources has events come from other sources. A delivery that has begun is judged by the source that it began with. A source that was
+// there before, the same one, goes on without a pause; others begin, or end, as at a start and an end of the service.
+func (s *Service) SetSources(list []Source) error {
+	next, err := newSources(list)
+	if err != nil {
+		return err
+	}
+	close(s.from.Swap(next).replaced)
+	return nil
+}
+
+// runSources keeps the sources running that events come from, until ctx ends. An error of one ends the group.
+func (s *Service) runSources(ctx context.Context, group *errgroup.Group) error {
+	running := make(map[Source]context.CancelFunc)
+	for {
+		now := s.from.Load()
+		for source, end := range running {
+			if !slices.Contains(now.list, source) {
+				end()
+				delete(running, source)
+			}
+		}
+		for _, source := range now.list {
+			if running[source] == nil {
+				within, end := context.WithCancel(ctx)
+				running[source] = end
+				group.Go(func() error { return source.Run(within, s) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			for _, end := range running {
+				end()
+			}
+			return nil
+		case <-now.replaced:
+		}
+	}
+}
