@@ -3,9 +3,13 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/trigger"
 )
 
 // BenchmarkKeepAlivePost compares a 1 KiB POST on a kept connection, direct and through an intercepted tunnel.
@@ -83,4 +87,27 @@ func BenchmarkParseConnect(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkSession says what an open session holds.
+func BenchmarkSession(b *testing.B) {
+	event := trigger.Event{ID: evidence.NewID(), Kind: evidence.TriggerSourceEvent, Source: "github"}
+	var before, after runtime.MemStats
+	var all []*Sessions
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	open := 0
+	for b.Loop() {
+		if open%maxSessions == 0 {
+			all = append(all, NewSessions(time.Now))
+		}
+		open++
+		s, _, err := all[len(all)-1].Open(event, "worker-1", nil)
+		must(b, err)
+		s.bucketOf(Rate{PerSecond: 1, Burst: 1}, time.Now())
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(open), "held-B/session")
+	runtime.KeepAlive(all)
 }

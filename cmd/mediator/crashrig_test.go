@@ -56,8 +56,14 @@ type crashRig struct {
 // buildWithFailpoints builds the program as a release is built, but for the tag.
 func buildWithFailpoints(t *testing.T) (binary string) {
 	t.Helper()
+	return buildProgram(t, "-tags", "failpoint")
+}
+
+// buildProgram builds the program as a release is built.
+func buildProgram(t *testing.T, more ...string) (binary string) {
+	t.Helper()
 	binary = filepath.Join(t.TempDir(), "mediator")
-	build := exec.Command("go", "build", "-tags", "failpoint", "-o", binary, ".")
+	build := exec.Command("go", append(append([]string{"build"}, more...), "-o", binary, ".")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -176,6 +182,17 @@ func (r *crashRig) arm(t *testing.T, process string, points ...string) {
 
 // kill sends a signal to a process of the deployment.
 func (r *crashRig) kill(t *testing.T, name string, signal syscall.Signal) {
+	t.Helper()
+	if pid := r.pid(t, name); pid == 0 {
+		t.Errorf("there is no process %s", name)
+	} else if err := syscall.Kill(pid, signal); err != nil {
+		t.Error(err)
+	}
+}
+
+// pid returns the number of a process of the deployment, or 0.
+func (r *crashRig) pid(t *testing.T, name string) int {
+	t.Helper()
 	parent := r.supervisor.Process.Pid
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	if err != nil {
@@ -186,14 +203,11 @@ func (r *crashRig) kill(t *testing.T, name string, signal syscall.Signal) {
 		for _, child := range strings.Fields(string(raw)) {
 			args, _ := os.ReadFile("/proc/" + child + "/cmdline")
 			if pid, err := strconv.Atoi(child); err == nil && bytes.Contains(args, []byte("\x00"+name+"\x00")) {
-				if err := syscall.Kill(pid, signal); err != nil {
-					t.Error(err)
-				}
-				return
+				return pid
 			}
 		}
 	}
-	t.Errorf("there is no process %s", name)
+	return 0
 }
 
 // ServeHTTP is the upstream.

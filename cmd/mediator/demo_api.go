@@ -159,7 +159,7 @@ func writeDemoCertificates(dir string, hosts ...string) error {
 		return err
 	}
 	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "demo API CA"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "demo API CA"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
@@ -171,7 +171,7 @@ func writeDemoCertificates(dir string, hosts ...string) error {
 		return err
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "demo API"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "demo API"}, NotBefore: now.Add(-time.Minute), NotAfter: now.Add(24 * time.Hour),
 		DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +42,6 @@ var soakProcesses = []string{"serve", "trigger", "control"}
 // soak is a deployment of real processes in front of an upstream that keeps a log, with all that TestSoak counts.
 type soak struct {
 	*rig
-	races  string // where the race detector writes, with a process's number behind it
 	pace   *rate.Limiter
 	atRest string
 
@@ -72,12 +70,17 @@ type answer struct {
 
 func newSoak(t *testing.T) *soak {
 	t.Helper()
+	return newAccounted(t, soakRules)
+}
+
+// newAccounted is a deployment of which each call is found again in every log.
+func newAccounted(t *testing.T, rules string) *soak {
+	t.Helper()
 	s := &soak{
-		races: filepath.Join(t.TempDir(), "race"), pace: rate.NewLimiter(rate.Limit(*soakRate), 1),
+		pace: rate.NewLimiter(rate.Limit(*soakRate), 1),
 		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)), lines: make(map[net.Conn]bool),
 	}
-	t.Setenv("GORACE", "log_path="+s.races)
-	s.rig = newRig(t, []string{plainHost}, func(*rig) (http.Handler, string) { return s, soakRules }, func(file string) string {
+	s.rig = newRig(t, []string{plainHost}, func(*rig) (http.Handler, string) { return s, rules }, func(file string) string {
 		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+demoMaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
 	})
 	return s
@@ -113,6 +116,7 @@ func (s *soak) restart(t *testing.T, name string) {
 	t.Helper()
 	s.processes.Lock()
 	defer s.processes.Unlock()
+	s.quiet(t, name) // its log begins anew
 	s.stack.processes = slices.DeleteFunc(s.stack.processes, func(p *process) bool { return p.name == name })
 	if err := s.stack.start(name, map[string]string{"trigger": triggerFile, "control": controlFile}[name]); err != nil {
 		t.Errorf("%s: %v", name, err)
@@ -128,6 +132,9 @@ func (s *soak) end(t *testing.T) {
 	s.stack.stop()
 	if p := s.process("serve"); p.err != nil {
 		t.Error(s.stack.died(p))
+	}
+	for _, name := range soakProcesses {
+		s.quiet(t, name)
 	}
 }
 
