@@ -97,6 +97,8 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 
 func (b *books) Begin(context.Context, ledger.Post, ...ledger.Key) error { return nil }
 func (b *books) Finish(ctx context.Context, p ledger.Post) error         { return b.Record(ctx, p) }
+func (b *books) FinishLater(ctx context.Context, p ledger.Post) error    { return b.Record(ctx, p) }
+func (b *books) RecordLater(ctx context.Context, p ledger.Post) error    { return b.Record(ctx, p) }
 
 func (b *books) Record(_ context.Context, p ledger.Post) error {
 	switch {

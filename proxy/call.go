@@ -98,7 +98,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Step)
 	defer cancel()
 	err := p.leave(ctx, c)
-	failpoint.Reach("recorded")
+	failpoint.Reach("left")
 	level := zap.InfoLevel
 	if err != nil {
 		level = zap.ErrorLevel
@@ -122,10 +122,11 @@ func (c *call) fields(err error) []zap.Field {
 	}
 }
 
-// leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight.
+// leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight. The agent waits for the record of
+// a refusal, and not for that of what is over.
 func (p *Pipeline) leave(ctx context.Context, c *call) error {
 	if c.begun {
-		return p.o.Record.Finish(ctx, c.post)
+		return p.o.Record.FinishLater(ctx, c.post)
 	}
 	if c.unsure {
 		failed := c.post
@@ -133,6 +134,9 @@ func (p *Pipeline) leave(ctx context.Context, c *call) error {
 		if err := p.o.Record.Finish(ctx, failed); !errors.Is(err, ledger.ErrState) {
 			return err
 		}
+	}
+	if c.post.State != ledger.StateRefused {
+		return p.o.Record.RecordLater(ctx, c.post)
 	}
 	return p.o.Record.Record(ctx, c.post)
 }

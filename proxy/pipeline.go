@@ -72,11 +72,13 @@ type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }
 
-// Record keeps what happened, durably.
+// Record keeps what happened, durably. [ledger.Deferred] does.
 type Record interface {
 	Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) error
 	Finish(ctx context.Context, p ledger.Post) error
 	Record(ctx context.Context, p ledger.Post) error
+	FinishLater(ctx context.Context, p ledger.Post) error
+	RecordLater(ctx context.Context, p ledger.Post) error
 }
 
 // Timeouts bound the waits of one post.

@@ -102,6 +102,9 @@ func (m *memoryRecord) Record(_ context.Context, p ledger.Post) error {
 }
 
 // last returns the newest record and how many there are.
+func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Post) error { return m.Finish(ctx, p) }
+func (m *memoryRecord) RecordLater(ctx context.Context, p ledger.Post) error { return m.Record(ctx, p) }
+
 func (m *memoryRecord) last() (ledger.Post, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,6 +18,8 @@ type forgetful struct{}
 func (forgetful) Begin(context.Context, ledger.Post, ...ledger.Key) error { return nil }
 func (forgetful) Finish(context.Context, ledger.Post) error               { return nil }
 func (forgetful) Record(context.Context, ledger.Post) error               { return nil }
+func (forgetful) FinishLater(context.Context, ledger.Post) error          { return nil }
+func (forgetful) RecordLater(context.Context, ledger.Post) error          { return nil }
 
 // BenchmarkRead takes a read through the choke point alone: no connection, no upstream, no ledger.
 func BenchmarkRead(b *testing.B) {

@@ -70,6 +70,7 @@ var elsewhere = []crash{
 	{process: "serve", points: []string{"answered"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
 	{process: "serve", at: "half its answer", sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
 	{process: "serve", points: []string{"relayed"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
+	{process: "serve", points: []string{"left"}, sent: 1, state: ledger.StateIndeterminate, code: "indeterminate"},
 	{process: "serve", points: []string{"recorded"}, sent: 1, state: ledger.StateForwarded},
 }
 

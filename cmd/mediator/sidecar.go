@@ -42,7 +42,7 @@ type sidecarProcess struct {
 	roots    []evidence.Root
 	gateKey  evidence.Secret
 	ca       *proxy.CA
-	record   ledger.Store
+	record   *ledger.Deferred
 	sessions *proxy.Sessions
 	watch    *observe.Watch
 	triggers *trigger.Client
@@ -107,9 +107,13 @@ func (p *sidecarProcess) run(ctx context.Context) error {
 	if p.ca, err = p.openCA(); err != nil {
 		return err
 	}
-	if p.record, err = p.openLedger(ctx); err != nil {
+	record, err := p.openLedger(ctx)
+	if err != nil {
 		return err
 	}
+	p.record = ledger.Defer(record, func(post ledger.Post, err error) {
+		p.log.Error("the record of a call could not be kept", zap.String("post", post.ID), zap.String("state", string(post.State)), zap.Error(err))
+	})
 	defer p.record.Close()
 	p.connect()
 	looker, err := startLooker(os.Stderr, p.log)

@@ -1,0 +1,121 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// lost collects what could not be stored.
+type lost struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (l *lost) add(p ledger.Post, _ error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids = append(l.ids, p.ID)
+}
+
+// TestDeferred: whoever reads sees what was taken before, closing stores it, and what could not be stored is told.
+func TestDeferred(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "l.db")
+	open := func(l *lost) *ledger.Deferred {
+		t.Helper()
+		s, err := ledger.Open(t.Context(), path, ledger.Options{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ledger.Defer(s, l.add)
+	}
+	post := func(id string, state ledger.State) ledger.Post {
+		return ledger.Post{ID: id, Flow: "post", State: state, Started: time.Now()}
+	}
+	var lost lost
+	d := open(&lost)
+	want := make(map[string]ledger.State)
+	for i := range 50 {
+		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded), post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
+		if err := errors.Join(d.Begin(t.Context(), begun), d.FinishLater(t.Context(), begun), d.RecordLater(t.Context(), read)); err != nil {
+			t.Fatal(err)
+		}
+		want[begun.ID], want[read.ID] = ledger.StateForwarded, ledger.StateForwarded
+		if got, err := d.Get(t.Context(), begun.ID); err != nil || got.State != ledger.StateForwarded {
+			t.Fatalf("%v, %v", got.State, err)
+		}
+	}
+	if posts, err := d.List(t.Context(), ledger.Query{Limit: 1000}); err != nil || len(posts) != len(want) {
+		t.Fatalf("%d records, %v", len(posts), err)
+	}
+	if err := d.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.RecordLater(t.Context(), post("last_of_all", ledger.StateFailed)), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(lost.ids) != 1 || lost.ids[0] != "unknown" {
+		t.Errorf("told of %v, not of the post that never began", lost.ids)
+	}
+	if err := errors.Join(d.RecordLater(t.Context(), post("late", ledger.StateFailed)), d.Close()); err != nil || len(lost.ids) != 2 {
+		t.Errorf("after the end: %v, %v", err, lost.ids)
+	}
+	d = open(&lost)
+	defer d.Close()
+	if p, err := d.Get(t.Context(), "last_of_all"); err != nil || p.State != ledger.StateFailed {
+		t.Errorf("%v, %v", p.State, err)
+	}
+}
+
+// stuck is a store that does not store until it is let.
+type stuck struct {
+	ledger.Store
+	let chan struct{}
+}
+
+func (s stuck) Record(context.Context, ledger.Post) error {
+	<-s.let
+	return nil
+}
+
+// TestDeferredIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants to.
+func TestDeferredIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuck{let: make(chan struct{})}
+		d := ledger.Defer(s, func(ledger.Post, error) { t.Error("one was lost") })
+		taken := 0
+		for ; ; taken++ {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			err := d.RecordLater(ctx, ledger.Post{})
+			cancel()
+			if err != nil {
+				var coded interface{ Code() string }
+				if !errors.As(err, &coded) || coded.Code() != "ledger_unavailable" {
+					t.Errorf("%v", err)
+				}
+				break
+			}
+		}
+		if taken != 1024 {
+			t.Errorf("%d were taken", taken)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := d.List(ctx, ledger.Query{}); err == nil {
+			t.Error("a list was given while records were missing in it")
+		}
+		close(s.let)
+		synctest.Wait()
+		if err := d.RecordLater(t.Context(), ledger.Post{}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second) // of the test's own clock
+	})
+}
