@@ -257,6 +257,7 @@ func TestIdleConnections(t *testing.T) {
 func TestFloods(t *testing.T) {
 	const spool, most = 96 << 20, 768 << 20
 	release := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
 	c := newCapacityRig(t, fmt.Sprintf("limits: {bodies: {spool: %d}}\ntimeouts: {step: 5s}\n", spool), func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/stuck" {
 			<-release
@@ -264,6 +265,7 @@ func TestFloods(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
+	defer letGo() // so that a test that fails ends
 	before := c.resources(t)
 	pid := c.serving(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -297,30 +299,29 @@ func TestFloods(t *testing.T) {
 	}
 	over := make(chan struct{})
 	go func() { posts.Wait(); close(over) }()
-	rss, spooled := before.rss, int64(0)
+	spooled := int64(0)
 	for flooded := false; !flooded; {
 		select {
 		case <-over:
 			flooded = true
 		case <-time.After(50 * time.Millisecond):
 		}
-		rss, spooled = max(rss, c.resources(t).rss), max(spooled, spooledBy(t, pid))
+		spooled = max(spooled, spooledBy(t, pid))
 	}
-	stuck := c.resources(t)
 	stop()
-	close(release)
+	letGo()
 	flooding.Wait()
 	close(statuses)
 	counts := make(map[string]int)
 	for s := range statuses {
 		counts[s]++
 	}
-	t.Logf("RSS %.0f MiB before, at most %.0f MiB, %.0f MiB with 100 uploads that stand still; spool at most %d MiB; answers: %s",
-		before.rss/(1<<20), rss/(1<<20), stuck.rss/(1<<20), spooled>>20, counted(counts))
+	rss := peakMemory(t, pid)
+	t.Logf("RSS %.0f MiB before, at most %d MiB; spool at most %d MiB; answers: %s", before.rss/(1<<20), rss>>20, spooled>>20, counted(counts))
 	if rss > most {
-		t.Errorf("the sidecar took %.0f bytes", rss)
+		t.Errorf("the sidecar took %d bytes", rss)
 	}
-	if spooled > spool {
+	if spooled > spool*3/2 { // files come and go while they are counted
 		t.Errorf("the spool took %d bytes", spooled)
 	}
 	until(t, time.Minute, "the spool to be empty", func() bool { return spooledBy(t, pid) == 0 })
@@ -329,10 +330,14 @@ func TestFloods(t *testing.T) {
 	}
 	client := c.client()
 	defer client.CloseIdleConnections()
-	resp, err := client.Post("https://"+c.plain()+"/texts", "application/json", strings.NewReader(`{"a":1}`))
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Errorf("a small post afterwards: %v, %v", resp, err)
-	}
+	until(t, time.Minute, "a small post afterwards", func() bool { // what is refused last may still hold memory
+		resp, err := client.Post("https://"+c.plain()+"/texts", "application/json", strings.NewReader(`{"a":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
 }
 
 // endless is a body that never ends. As JSON it is a list that never does.
@@ -353,6 +358,20 @@ func (c *capacityRig) serving(t *testing.T) int {
 		t.Fatal("there is no sidecar")
 	}
 	return pid
+}
+
+// peakMemory returns the most that a process's resident set has been, in bytes.
+func peakMemory(t *testing.T, pid int) (bytes int64) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(peak, &bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes << 10 // from KiB
 }
 
 // spooledBy returns how many bytes of unlinked files a process holds.
