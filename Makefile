@@ -25,7 +25,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 	@./scripts/setup.sh
 
 test: setup build ## run all tests, with the race detector
-	$(GO) test -race -shuffle=on -timeout=25m ./...
+	$(GO) test -race -shuffle=on -timeout=40m ./...
 
 check: fmt vet lint sec vuln test ## all that CI runs
 

@@ -197,8 +197,9 @@ func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Durati
 	return s, nil
 }
 
-// readable takes members that come twice or in another case for claims, so that they are refused as what they are: not canonical.
-var readable = json2.JoinOptions(json2.RejectUnknownMembers(true), json2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
+// readable takes members that come twice or in another case, and bytes that are not UTF-8, for claims, so that they are refused as what
+// they are: not canonical.
+var readable = json2.JoinOptions(json2.RejectUnknownMembers(true), json2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // decode reads a payload into the claims of k and demands that it is byte for byte what [Sign] would have written.
 func decode[C any](k Kind[C], payload []byte) (C, error) {

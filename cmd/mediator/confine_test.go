@@ -79,7 +79,7 @@ func TestConfined(t *testing.T) {
 			}
 			continue
 		}
-		if len(children) != 1 || kernelSays(t, children[0], fields...) != want(looks) {
+		if len(children) != 1 || !eventually(func() bool { return kernelSays(t, children[0], fields...) == want(looks) }) {
 			t.Errorf("the sidecar's looker: %v", children)
 		}
 	}

@@ -287,11 +287,16 @@ func (d *demo) seen(ctx context.Context, address string) ([]seenPost, error) {
 // steal plays a thief who has seen a whole accepted request pass, bearer token and all, and sends it to the API that takes part,
 // changed as he likes. It returns the code of the API's refusal.
 func (d *demo) steal(ctx context.Context, change func(*seenPost)) (string, error) {
+	// One that has just passed: an older one would be refused for its age.
+	made, err := d.byWebhook(ctx, "POST", "https://"+d.aware()+"/posts", "--body", `{"title":"Agent update","body":"worth stealing"}`)
+	if err != nil || made.outcome() != "201" {
+		return made.outcome(), err
+	}
 	posts, err := d.seen(ctx, d.awareAddr)
 	if err != nil || len(posts) == 0 {
 		return "", errors.Join(err, errors.New("there is nothing to steal"))
 	}
-	p := posts[0]
+	p := posts[len(posts)-1]
 	change(&p)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+d.awareAddr+"/posts", bytes.NewReader(p.Body))
 	if err != nil {
