@@ -8,9 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,14 +58,9 @@ type memory struct {
 
 // growth is what growth.json holds.
 type growth struct {
-	Machine string  `json:"machine"`
-	Cores   int     `json:"cores"`
-	Load    string  `json:"load_average_at_the_start"`
-	When    string  `json:"when"`
-	Rounds  int     `json:"rounds"`
-	Seconds float64 `json:"seconds_a_round"`
-	Axes    []axis  `json:"axes"`
-	Memory  memory  `json:"memory"`
+	conditions
+	Axes   []axis `json:"axes"`
+	Memory memory `json:"memory"`
 }
 
 func runGrowth(ctx context.Context, args []string) error {
@@ -89,14 +82,14 @@ func runGrowth(ctx context.Context, args []string) error {
 		return err
 	}
 	for i := range o.axes {
-		for s := range strings.SplitSeq(values[i], ",") {
-			if s == "" {
-				continue
-			}
-			n, err := strconv.Atoi(s)
-			if err != nil || n < 1 {
-				return fmt.Errorf("-%s: %q is not a number from 1 on", o.axes[i].Name, s)
-			}
+		if values[i] == "" {
+			continue
+		}
+		counts, err := parseCounts(o.axes[i].Name, values[i])
+		if err != nil {
+			return err
+		}
+		for _, n := range counts {
 			o.axes[i].Points = append(o.axes[i].Points, point{Value: n})
 		}
 	}
@@ -114,7 +107,7 @@ func measureGrowth(ctx context.Context, o growthOptions) error {
 	if err := b.startUpstream(); err != nil {
 		return err
 	}
-	all := growth{Machine: describeMachine(), Cores: runtime.NumCPU(), Load: loadAverage(), When: time.Now().UTC().Format("2006-01-02 15:04 MST"), Rounds: o.rounds, Seconds: o.duration.Seconds()}
+	all := growth{conditions: conditionsNow(o.rounds, o.duration)}
 	for _, a := range o.axes {
 		if len(a.Points) == 0 {
 			continue
@@ -239,11 +232,4 @@ func (b *stand) memory(ctx context.Context, n int) (memory, error) {
 	}
 	m.Connection = (rss(few.sidecar) - after) * 1024 / float64(n)
 	return m, nil
-}
-
-// loadAverage says how busy the machine is before anything is measured: on a busy one nothing here is worth much.
-func loadAverage() string {
-	raw, _ := os.ReadFile("/proc/loadavg")
-	fields := strings.Fields(string(raw))
-	return strings.Join(fields[:min(3, len(fields))], " ")
 }

@@ -20,7 +20,7 @@ median at 1 connection, posts a second are those of 16 connections; load, upstre
 the rounds' own ratios to the smallest. *Within 10 %* says that CPU and latency are at most 1.1 and posts a second at least 0.9 of the smallest,
 without an error.
 `)
-	w.WriteString(busy(g.Load, g.Cores))
+	w.WriteString(g.busy())
 	for _, a := range g.Axes {
 		fmt.Fprintf(&w, "\n## %s\n\n![%s](growth-%s.svg)\n\n| %s | CPU a post, ms | of it the sidecar's | median, µs | posts/s | posts made | errors | within 10 %% |\n|---|---|---|---|---|---|---|---|\n", title(a.Name), a.What, a.Name, a.What)
 		for _, p := range a.Points {
@@ -43,15 +43,6 @@ without an error.
 		err = errors.Join(err, a.plot(filepath.Join(dir, "growth-"+a.Name+".svg")))
 	}
 	return err
-}
-
-// busy marks a run on a machine that had other work.
-func busy(load string, cores int) string {
-	var before float64
-	if _, err := fmt.Sscan(load, &before); err == nil && before <= float64(cores)/2 {
-		return ""
-	}
-	return fmt.Sprintf("\n**This run is no measurement of the mediator alone:** the machine was busy before it began (load average %s on %d cores). CPU a post is higher\nthan alone; latencies and rates, and the ratios of both, are those of the other work. Run it again on a quiet machine.\n", load, cores)
 }
 
 func title(name string) string {

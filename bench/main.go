@@ -70,14 +70,24 @@ func run(ctx context.Context, args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	for s := range strings.SplitSeq(connections, ",") {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-connections: %q is not a number of connections", s)
-		}
-		o.connections = append(o.connections, n)
+	var err error
+	if o.connections, err = parseCounts("connections", connections); err != nil {
+		return err
 	}
 	return measure(ctx, o)
+}
+
+// parseCounts reads the value of a flag, a list of numbers.
+func parseCounts(name, list string) ([]int, error) {
+	var counts []int
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-%s: %q is not a number from 1 on", name, s)
+		}
+		counts = append(counts, n)
+	}
+	return counts, nil
 }
 
 // measure starts everything, runs the rounds and writes the results.

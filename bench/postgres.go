@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -23,13 +22,8 @@ const connectionsInAll = 16
 
 // shared is what postgres.json holds.
 type shared struct {
-	Machine  string         `json:"machine"`
-	Cores    int            `json:"cores"`
-	Load     string         `json:"load_average_at_the_start"`
-	When     string         `json:"when"`
+	conditions
 	Server   string         `json:"server"`
-	Rounds   int            `json:"rounds"`
-	Seconds  float64        `json:"seconds_a_round"`
 	Replicas []sharedResult `json:"replicas"`
 }
 
@@ -72,6 +66,10 @@ func runPostgres(ctx context.Context, args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	counts, err := parseCounts("sidecars", sidecars)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return err
@@ -89,11 +87,7 @@ func runPostgres(ctx context.Context, args []string) error {
 	defer server.Close()
 	defer b.stop() // before the server
 	var all []*sharing
-	for s := range strings.SplitSeq(sidecars, ",") {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-sidecars: %q is not a number from 1 on", s)
-		}
+	for _, n := range counts {
 		one, err := b.share(ctx, server, n)
 		if err != nil {
 			return fmt.Errorf("%d sidecars: %w", n, err)
@@ -105,7 +99,7 @@ func runPostgres(ctx context.Context, args []string) error {
 		return err
 	}
 	all = append(all, file)
-	r := shared{Machine: describeMachine(), Cores: runtime.NumCPU(), Load: loadAverage(), When: time.Now().UTC().Format("2006-01-02 15:04 MST"), Rounds: rounds, Seconds: duration.Seconds()}
+	r := shared{conditions: conditionsNow(rounds, duration)}
 	if r.Server, err = query[string](ctx, all[0].dsn, "SHOW server_version"); err != nil {
 		return err
 	}
@@ -257,7 +251,7 @@ service and one control plane. fsync and synchronous_commit are on. Load, upstre
 show here that they do not get in each other's way, not what more machines bring; CPU a post by part says what each part would need of a machine
 of its own. The ratio is the median of the rounds' own. Transactions are those that the database counts as committed, for all that it did meanwhile.
 `, connectionsInAll)
-	w.WriteString(busy(r.Load, r.Cores))
+	w.WriteString(r.busy())
 	w.WriteString(`
 | sidecars | posts/s | ratio | p50 µs | p99 µs | CPU a post, ms: PostgreSQL | sidecars | trigger | control | transactions a post | posts | errors |
 |---|---|---|---|---|---|---|---|---|---|---|---|
