@@ -359,13 +359,13 @@ func (p *pod) counters() map[string]uint64 {
 	return counted
 }
 
-// posts returns the newest records.
-func (p *pod) posts() []ledger.Post {
+// posts returns the newest records, or those of one flow.
+func (p *pod) posts(flow string) []ledger.Post {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var posts []ledger.Post
-	if err := getJSON(ctx, p.stack.admin(), "/v1/posts?limit=20", &posts); err != nil {
+	if err := getJSON(ctx, p.stack.admin(), "/v1/posts?limit=20&flow="+flow, &posts); err != nil {
 		p.t.Fatal(err)
 	}
 	return posts

@@ -244,7 +244,7 @@ func (p *pod) listen(address string) {
 }
 
 func (p *pod) refuses(t *testing.T, w way) {
-	before, counted := p.posts(), p.counters()
+	before, counted := p.posts(""), p.counters()
 	p.left()
 	got := p.try(w.name, nil, w.capabilities()...)
 	frames := p.left()
@@ -283,7 +283,7 @@ func (p *pod) refuses(t *testing.T, w way) {
 // newPosts returns the records that are not among those before, and waits for the one that has to come.
 func (p *pod) newPosts(before []ledger.Post, w way) (posts []ledger.Post) {
 	eventually(func() bool {
-		posts = slices.DeleteFunc(p.posts(), func(r ledger.Post) bool {
+		posts = slices.DeleteFunc(p.posts(""), func(r ledger.Post) bool {
 			return slices.ContainsFunc(before, func(b ledger.Post) bool { return b.ID == r.ID })
 		})
 		return w.code == "" || slices.ContainsFunc(posts, func(r ledger.Post) bool { return r.Code != "" })
@@ -311,7 +311,7 @@ func TestGuardMissing(t *testing.T) {
 	posts := func(want string) {
 		t.Helper()
 		got := p.try("post", nil)
-		if newest := p.posts()[0]; newest.Code != want || (want == "") != (got == "") {
+		if newest := p.posts("post")[0]; newest.Code != want || (want == "") != (got == "") {
 			t.Errorf("got %s %q, want %q: %s; the agent got %q", newest.State, newest.Code, want, newest.Reason, got)
 		}
 	}
