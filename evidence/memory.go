@@ -23,7 +23,7 @@ type Memory struct {
 }
 
 // maxRemembered bounds the tokens of one of the two generations. A post has nine, and those of a post are asked for within its time.
-const maxRemembered = 2048
+const maxRemembered = 1024
 
 func (m *Memory) get(token string) any {
 	m.mu.Lock()
