@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxConfig bounds a configuration file, in bytes.
+const maxConfig = 4 << 20
+
+// loaded is a configuration file as it was read.
+type loaded[T any] struct {
+	T    T
+	raw  []byte
+	path string
+}
+
+// load reads one configuration file strictly.
+func load[T any](path string) (loaded[T], error) {
+	l := loaded[T]{path: path}
+	var err error
+	if l.raw, err = readUpTo(path, maxConfig); err != nil {
+		return l, fmt.Errorf("configuration: %w", err)
+	}
+	if err := yaml.Load(l.raw, &l.T, yaml.WithKnownFields()); err != nil {
+		return l, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// file returns the absolute path of a file that the configuration names.
+func (l loaded[T]) file(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(l.path), name)
+}
+
+// findings collects everything that is wrong with a configuration, so that all of it is said at once.
+type findings []error
+
+func (f *findings) add(key, format string, args ...any) {
+	*f = append(*f, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+}
+
+// need adds a finding for each empty value; pairs are key, value.
+func (f *findings) need(pairs ...string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			f.add(pairs[i], "is required")
+		}
+	}
+}
+
+func (f findings) err(path string) error {
+	if len(f) == 0 {
+		return nil
+	}
+	return fmt.Errorf("configuration %s:\n%w", path, errors.Join(f...))
+}
+
+// readSecret reads a secret from a file; one line end after it is not part of it.
+func readSecret(path string, minimum int) (string, error) {
+	raw, err := readFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	s := strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r")
+	if len(s) < minimum {
+		return "", fmt.Errorf("the secret in %s has fewer than %d bytes", path, minimum)
+	}
+	return s, nil
+}
+
+// parseAddress reads an IP address, alone (its port is then 0) or with a port.
+func parseAddress(s string) (netip.AddrPort, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return netip.AddrPortFrom(addr, 0), nil
+	}
+	return netip.ParseAddrPort(s)
+}
+
+func parseNetworks(list []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(list))
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not an address range such as 10.0.0.0/8", s)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
