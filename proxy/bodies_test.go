@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -21,27 +22,33 @@ func TestBodiesAreBounded(t *testing.T) {
 		{"in the spool", Bodies{Spool: 5 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			entered, release := make(chan struct{}), make(chan struct{})
+			entered, held := make(chan struct{}), make(chan struct{})
+			release := sync.OnceFunc(func() { close(held) })
+			defer release() // also where the test fails: the upstream does not close while a call is held
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.ContentLength == int64(len(tt.held)) && r.Header.Get("X-Held") != "" {
 					close(entered)
-					<-release
+					<-held
 				}
 				created(w, r)
 			}, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = tt.bodies })
-			done := make(chan int)
+			done := make(chan int, 1)
 			go func() {
 				resp, _ := p.send("POST", tt.path, tt.held, "X-Held", "yes")
 				done <- resp.StatusCode
 			}()
-			<-entered
+			select {
+			case <-entered:
+			case status := <-done:
+				t.Fatalf("the post that was to be on its way has ended: %d", status)
+			}
 			p.wantRefused("overloaded", "POST", tt.path, tt.more)
 			for _, smaller := range [][2]string{{tt.path, tt.fits}, {tt.smallerPath, tt.smallerFit}} {
 				if resp, answer := p.send("POST", smaller[0], smaller[1]); resp.StatusCode != http.StatusCreated {
 					t.Errorf("a body that fits: %d %s", resp.StatusCode, answer)
 				}
 			}
-			close(release)
+			release()
 			if got := <-done; got != http.StatusCreated {
 				t.Errorf("the post on its way: %d", got)
 			}

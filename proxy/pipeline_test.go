@@ -535,7 +535,10 @@ func TestQueryIsPartOfTheResource(t *testing.T) {
 func TestRawBodiesAreSpooled(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	body := strings.Repeat("\x00binary", 400_000)
-	resp, _ := p.send("POST", "/raw", body, "Content-Type", "multipart/form-data; boundary=x")
+	resp, answer := p.send("POST", "/raw", body, "Content-Type", "multipart/form-data; boundary=x")
+	if len(p.body) != 1 {
+		t.Fatalf("%d calls arrived: %d %s", len(p.body), resp.StatusCode, answer)
+	}
 	rec, _ := p.record.last()
 	if resp.StatusCode != http.StatusCreated || p.body[0] != body || rec.ContentHash != evidence.HashBytes([]byte(body)) || rec.BytesOut != int64(len(body)) {
 		t.Errorf("status %d, %d bytes arrived, record %+v", resp.StatusCode, len(p.body[0]), rec)
