@@ -94,8 +94,8 @@ type TriggerOriginProof struct {
 
 func (c *TriggerOriginProof) check() error {
 	return checkClaims(TriggerOriginProofKind.Typ,
-		texts("eventId", c.EventID, "evidenceId", c.EvidenceID, "kind", c.Kind, "source", c.Source, "verificationMethod", c.VerificationMethod),
-		hashes("bindingHash", c.BindingHash, "evidenceHash", c.EvidenceHash, "payloadHash", c.PayloadHash))
+		texts{"eventId", c.EventID, "evidenceId", c.EvidenceID, "kind", c.Kind, "source", c.Source, "verificationMethod", c.VerificationMethod},
+		hashes{"bindingHash", c.BindingHash, "evidenceHash", c.EvidenceHash, "payloadHash", c.PayloadHash})
 }
 
 // TriggerReceipt says that a durable, non-human trigger stands behind exactly this binding (seed: createTriggerReceipt).
@@ -113,8 +113,8 @@ type TriggerReceipt struct {
 
 func (c *TriggerReceipt) check() error {
 	return checkClaims(TriggerReceiptKind.Typ,
-		texts("eventId", c.EventID, "kind", c.Kind, "source", c.Source),
-		hashes("bindingHash", c.BindingHash, "originProofHash", c.OriginProofHash, "payloadHash", c.PayloadHash))
+		texts{"eventId", c.EventID, "kind", c.Kind, "source", c.Source},
+		hashes{"bindingHash", c.BindingHash, "originProofHash", c.OriginProofHash, "payloadHash", c.PayloadHash})
 }
 
 // Trigger names the event that caused a run (seed: trigger).
@@ -148,10 +148,10 @@ type RuntimeAttestation struct {
 
 func (c *RuntimeAttestation) check() error {
 	return checkClaims(RuntimeAttestationKind.Typ,
-		texts("challengeId", c.ChallengeID, "mode", c.Mode, "runtimeId", c.RuntimeID, "keyCustody", c.KeyCustody,
-			"trigger.id", c.Trigger.ID, "trigger.kind", c.Trigger.Kind, "trigger.source", c.Trigger.Source),
-		hashes("bindingHash", c.BindingHash, "contentHash", c.ContentHash, "environmentHash", c.EnvironmentHash,
-			"policyHash", c.PolicyHash, "triggerReceiptHash", c.TriggerReceiptHash))
+		texts{"challengeId", c.ChallengeID, "mode", c.Mode, "runtimeId", c.RuntimeID, "keyCustody", c.KeyCustody,
+			"trigger.id", c.Trigger.ID, "trigger.kind", c.Trigger.Kind, "trigger.source", c.Trigger.Source},
+		hashes{"bindingHash", c.BindingHash, "contentHash", c.ContentHash, "environmentHash", c.EnvironmentHash,
+			"policyHash", c.PolicyHash, "triggerReceiptHash", c.TriggerReceiptHash})
 }
 
 // SessionReceipt is the session controller's record of what the agent's run was given and who could reach it
@@ -179,9 +179,9 @@ type SessionReceipt struct {
 
 func (c *SessionReceipt) check() error {
 	return checkClaims(SessionReceiptKind.Typ,
-		texts("challengeId", c.ChallengeID, "eventId", c.EventID, "inputKind", c.InputKind, "inputSource", c.InputSource,
-			"runtimeId", c.RuntimeID, "sessionId", c.SessionID, "keyCustody", c.KeyCustody),
-		hashes("bindingHash", c.BindingHash, "environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash, "transcriptHash", c.TranscriptHash))
+		texts{"challengeId", c.ChallengeID, "eventId", c.EventID, "inputKind", c.InputKind, "inputSource", c.InputSource,
+			"runtimeId", c.RuntimeID, "sessionId", c.SessionID, "keyCustody", c.KeyCustody},
+		hashes{"bindingHash", c.BindingHash, "environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash, "transcriptHash", c.TranscriptHash})
 }
 
 // DecisionAllow is the only decision that is ever signed: a denial is a refusal, not an artifact.
@@ -214,11 +214,11 @@ type PolicyDecision struct {
 
 func (c *PolicyDecision) check() error {
 	return checkClaims(PolicyDecisionKind.Typ,
-		texts("action", c.Action, "challengeId", c.ChallengeID, "decision", c.Decision, "originEvidenceId", c.OriginEvidenceID,
+		texts{"action", c.Action, "challengeId", c.ChallengeID, "decision", c.Decision, "originEvidenceId", c.OriginEvidenceID,
 			"originVerificationMethod", c.OriginVerificationMethod, "resource", c.Resource, "rule", c.Rule, "runtimeId", c.RuntimeID,
-			"subject", c.Subject, "triggerEventId", c.TriggerEventID, "triggerKind", c.TriggerKind, "triggerSource", c.TriggerSource, "keyCustody", c.KeyCustody),
-		hashes("bindingHash", c.BindingHash, "contentHash", c.ContentHash, "environmentHash", c.EnvironmentHash,
-			"originEvidenceHash", c.OriginEvidenceHash, "policyHash", c.PolicyHash))
+			"subject", c.Subject, "triggerEventId", c.TriggerEventID, "triggerKind", c.TriggerKind, "triggerSource", c.TriggerSource, "keyCustody", c.KeyCustody},
+		hashes{"bindingHash", c.BindingHash, "contentHash", c.ContentHash, "environmentHash", c.EnvironmentHash,
+			"originEvidenceHash", c.OriginEvidenceHash, "policyHash", c.PolicyHash})
 }
 
 // ActionGrant is the authorization service's permission for exactly what one decision allowed (seed: createAutonomousActionGrant).
@@ -252,8 +252,8 @@ func (c *ActionGrant) check() error {
 			return Refuse("claims_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
 		}
 	}
-	return checkClaims(ActionGrantKind.Typ, texts("subject", c.Subject, "keyCustody", c.KeyCustody),
-		hashes("environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash))
+	return checkClaims(ActionGrantKind.Typ, texts{"subject", c.Subject, "keyCustody", c.KeyCustody},
+		hashes{"environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash})
 }
 
 // RequestProof binds the final call to the capability and to the access token that goes with it (seed: createAutonomousRequestProof).
@@ -272,8 +272,8 @@ type RequestProof struct {
 
 func (c *RequestProof) check() error {
 	return checkClaims(RequestProofKind.Typ,
-		texts("action", c.Action, "capabilityId", c.CapabilityID, "resource", c.Resource, "subject", c.Subject, "keyCustody", c.KeyCustody),
-		hashes("accessTokenHash", c.AccessTokenHash, "bindingHash", c.BindingHash, "contentHash", c.ContentHash))
+		texts{"action", c.Action, "capabilityId", c.CapabilityID, "resource", c.Resource, "subject", c.Subject, "keyCustody", c.KeyCustody},
+		hashes{"accessTokenHash", c.AccessTokenHash, "bindingHash", c.BindingHash, "contentHash", c.ContentHash})
 }
 
 // SignerCertificate is the key registry's statement about one version of one signing key (seed: createSignerCustodyCertificate).
@@ -303,8 +303,8 @@ func (c *SignerCertificate) check() error {
 		return Refuse("claims_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
 	return checkClaims(SignerCertificateKind.Typ,
-		texts("keyCustody", c.KeyCustody, "purposes", c.Purposes[0], "subjectIssuer", c.SubjectIssuer, "subjectKeyId", c.SubjectKeyID, "subjectPublicKey", c.SubjectPublicKey),
-		hashes("subjectPublicKeyHash", c.SubjectPublicKeyHash))
+		texts{"keyCustody", c.KeyCustody, "purposes", c.Purposes[0], "subjectIssuer", c.SubjectIssuer, "subjectKeyId", c.SubjectKeyID, "subjectPublicKey", c.SubjectPublicKey},
+		hashes{"subjectPublicKeyHash", c.SubjectPublicKeyHash})
 }
 
 // DeploymentCertificate is the auditor's signature under one exact deployment manifest
@@ -318,8 +318,8 @@ type DeploymentCertificate struct {
 }
 
 func (c *DeploymentCertificate) check() error {
-	return checkClaims(DeploymentCertificateKind.Typ, texts("deploymentId", c.DeploymentID, "version", c.Version),
-		hashes("controlsHash", c.ControlsHash, "manifestHash", c.ManifestHash))
+	return checkClaims(DeploymentCertificateKind.Typ, texts{"deploymentId", c.DeploymentID, "version", c.Version},
+		hashes{"controlsHash", c.ControlsHash, "manifestHash", c.ManifestHash})
 }
 
 // ChallengeToken is what the issuer of a challenge says to itself: everything that it needs to verify the response later,
@@ -346,7 +346,7 @@ func (c *ChallengeToken) check() error {
 		return Refuse("claims_malformed", "the %s holds no task", ChallengeTokenKind.Typ)
 	}
 	for _, a := range c.Answers {
-		if err := checkClaims(ChallengeTokenKind.Typ, texts("answers.id", a.ID, "answers.kind", a.Kind, "answers.salt", a.Salt), hashes("answers.hash", a.Hash)); err != nil {
+		if err := checkClaims(ChallengeTokenKind.Typ, texts{"answers.id", a.ID, "answers.kind", a.Kind, "answers.salt", a.Salt}, hashes{"answers.hash", a.Hash}); err != nil {
 			return err
 		}
 	}
@@ -358,7 +358,7 @@ func (c *ChallengeToken) check() error {
 			return Refuse("claims_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
 		}
 	}
-	return checkClaims(ChallengeTokenKind.Typ, texts("difficulty", c.Difficulty), hashes("tasksHash", c.TasksHash))
+	return checkClaims(ChallengeTokenKind.Typ, texts{"difficulty", c.Difficulty}, hashes{"tasksHash", c.TasksHash})
 }
 
 // Capability is the single-use permission for one post that a verifier gives after the whole chain held (seed: capability).
@@ -403,36 +403,27 @@ func (c *Capability) check() error {
 	if err := c.Binding.CheckNonce(); err != nil {
 		return err
 	}
-	return checkClaims(CapabilityKind.Typ, texts("challengeId", c.ChallengeID), nil)
+	return checkClaims(CapabilityKind.Typ, texts{"challengeId", c.ChallengeID}, nil)
 }
 
-// field is one claim under check.
-type field struct{ name, value string }
-
-func texts(pairs ...string) []field  { return fields(pairs) }
-func hashes(pairs ...string) []field { return fields(pairs) }
-
-func fields(pairs []string) []field {
-	out := make([]field, 0, len(pairs)/2)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		out = append(out, field{pairs[i], pairs[i+1]})
-	}
-	return out
-}
+// texts and hashes are claims under check: each is its name and its value.
+type texts []string
+type hashes []string
 
 // checkClaims refuses a missing or oversized text and anything that should be a SHA-256 and is not.
-func checkClaims(typ string, texts, hashes []field) error {
-	for _, f := range texts {
-		if f.value == "" {
-			return Refuse("claims_malformed", "the %s lacks its claim %s", typ, f.name)
+func checkClaims(typ string, t texts, h hashes) error {
+	for i := 0; i < len(t); i += 2 {
+		name, value := t[i], t[i+1]
+		if value == "" {
+			return Refuse("claims_malformed", "the %s lacks its claim %s", typ, name)
 		}
-		if len(f.value) > maxResource {
-			return Refuse("claims_malformed", "the claim %s of the %s is longer than %d bytes", f.name, typ, maxResource)
+		if len(value) > maxResource {
+			return Refuse("claims_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, maxResource)
 		}
 	}
-	for _, f := range hashes {
-		if !IsHash(f.value) {
-			return Refuse("claims_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", f.name, typ)
+	for i := 0; i < len(h); i += 2 {
+		if !IsHash(h[i+1]) {
+			return Refuse("claims_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", h[i], typ)
 		}
 	}
 	return nil

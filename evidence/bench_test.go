@@ -3,6 +3,7 @@ package evidence_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -54,5 +55,37 @@ func BenchmarkParseStrict(b *testing.B) {
 		if err := evidence.ParseStrict(raw, &binding); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkClaims writes and reads the claims of a token that is authenticated with a secret, which costs next to nothing itself.
+func BenchmarkClaims(b *testing.B) {
+	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
+	must(b, err)
+	hash := evidence.HashBytes(nil)
+	claims := evidence.Capability{
+		Registered:  evidence.NewRegistered("gate", "gate", time.Now(), time.Minute),
+		Binding:     evidence.Binding{Action: "create_post", ContentHash: hash, Nonce: "n", Resource: "POST /posts", Subject: "agent:worker-1"},
+		ChallengeID: "c", DecisionID: "d", GrantID: "g", VerificationConsumed: true,
+		Runtime: &evidence.RuntimeSummary{EnvironmentHash: hash, Issuer: "runtime", KeyID: "runtime-key:v1", PolicyHash: hash, RuntimeID: "r"},
+		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "r", SessionID: "s"},
+	}
+	token, err := evidence.SignMAC(secret, evidence.CapabilityKind, claims)
+	must(b, err)
+	want := evidence.Expected{Issuers: []string{"gate"}, Audiences: []string{"gate"}, MaxAge: time.Minute}
+	for name, do := range map[string]func() error{
+		"write": func() error { _, err := evidence.SignMAC(secret, evidence.CapabilityKind, claims); return err },
+		"read": func() error {
+			_, err := evidence.OpenMAC(secret, evidence.CapabilityKind, token, want, time.Unix(claims.IssuedAt, 0), 0)
+			return err
+		},
+		"hash": func() error { claims.Binding.Hash(); return nil },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(b, do())
+			}
+		})
 	}
 }

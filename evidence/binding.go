@@ -21,12 +21,9 @@ const (
 )
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of b, the nonce included (seed: hashChallengeBinding).
-func (b Binding) Hash() string {
-	raw, err := encode(b)
-	if err != nil {
-		return "" // never equal to a well-formed hash, so whatever compares it refuses
-	}
-	return HashBytes(raw)
+func (b Binding) Hash() (hash string) {
+	_ = canonical(&b, func(raw []byte) { hash = HashBytes(raw) })
+	return hash // empty where it has none: never equal to a well-formed hash, so whatever compares it refuses
 }
 
 // Check refuses a binding that leaves a part open or is not well-formed. The nonce is required only where needNonce is set

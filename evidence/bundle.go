@@ -58,7 +58,7 @@ func (c *RevocationList) check() error {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID || len(r.Reason) > maxName {
 			return Refuse("claims_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)
 		}
-		if err := checkClaims(RevocationListKind.Typ, texts("revoked.id", r.ID, "revoked.reason", r.Reason), nil); err != nil {
+		if err := checkClaims(RevocationListKind.Typ, texts{"revoked.id", r.ID, "revoked.reason", r.Reason}, nil); err != nil {
 			return err
 		}
 	}

@@ -3,35 +3,36 @@ package evidence
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"sync"
 )
 
-// encode writes claims as RFC 8785 canonical JSON. Go writes members in field order and an embedded struct's members where it
-// is embedded, so the top level is sorted afterwards; nested structs declare their fields in sorted order (a test compares
-// every kind with an independent canonicaliser). It refuses the few strings that Go and RFC 8785 escape differently.
-func encode(v any) ([]byte, error) {
+// canonical calls use with claims as RFC 8785 canonical JSON; what use is given is written over afterwards. It refuses the few strings
+// that Go and RFC 8785 escape differently.
+func canonical(claims any, use func([]byte)) error {
 	w := writers.Get().(*writer)
 	defer writers.Put(w)
 	w.Reset()
-	if err := w.json.Encode(v); err != nil {
-		return nil, Refuse("claims_malformed", "the claims cannot be written as JSON: %v", err)
+	if err := w.json.Encode(claims); err != nil {
+		return Refuse("claims_malformed", "the claims cannot be written as JSON: %v", err)
 	}
 	raw := bytes.TrimSuffix(w.Bytes(), []byte("\n"))
 	if bytes.Contains(raw, []byte(`\u`)) {
 		for _, escape := range []string{`\u2028`, `\u2029`, `\ufffd`} {
 			if bytes.Contains(raw, []byte(escape)) {
-				return nil, Refuse("claims_malformed", "a claim holds a line separator or a character that is not valid UTF-8")
+				return Refuse("claims_malformed", "a claim holds a line separator or a character that is not valid UTF-8")
 			}
 		}
 	}
-	return sortMembers(raw), nil
+	use(w.ordered(raw))
+	return nil
 }
 
 // writer is a buffer with an encoder that writes to it, to be used again.
 type writer struct {
 	bytes.Buffer
-	json *json.Encoder
+	json    *json.Encoder
+	members []property
+	merged  []byte
 }
 
 var writers = sync.Pool{New: func() any {
@@ -41,19 +42,49 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// sortMembers returns a copy of a compact JSON object with its members ordered by name. Names here are ASCII, so byte order is RFC 8785's order.
-func sortMembers(raw []byte) []byte {
+// ordered returns a compact JSON object with its members by name. Go writes members in field order, and an embedded struct's where it is
+// embedded: first the registered claims and those about the key, then the kind's own. Either are declared in order, as the fields of nested
+// structs are (a test compares every kind with an independent canonicaliser), so the two only have to be merged. Names here are ASCII, so
+// byte order is RFC 8785's order.
+func (w *writer) ordered(raw []byte) []byte {
 	if !bytes.HasPrefix(raw, []byte("{")) {
-		return bytes.Clone(raw)
+		return raw
 	}
-	var few [32]property // as many as any claims have
-	members, sorted := few[:0], true
-	add := func(text []byte) {
-		m := property{text, text[:skipString(text, 0)-1]}
-		sorted = sorted && (len(members) == 0 || byName(members[len(members)-1], m) < 0)
-		members = append(members, m)
+	w.members = appendMembers(w.members[:0], raw)
+	own := 1
+	for own < len(w.members) && w.members[own-1].before(w.members[own]) {
+		own++
 	}
+	if own >= len(w.members) {
+		return raw
+	}
+	w.merged = w.merged[:0]
+	for a, b := w.members[:own], w.members[own:]; len(a)+len(b) > 0; {
+		next := &a
+		if len(a) == 0 || len(b) > 0 && b[0].before(a[0]) {
+			next = &b
+		}
+		w.merged = append(append(w.merged, ','), (*next)[0].text...)
+		*next = (*next)[1:]
+	}
+	w.merged[0] = '{'
+	w.merged = append(w.merged, '}')
+	return w.merged
+}
+
+// property is one member of an object. Its name is quoted, without the closing quote, so that a name sorts before every longer one.
+type property struct{ text, name []byte }
+
+func (p property) before(o property) bool { return bytes.Compare(p.name, o.name) < 0 }
+
+// appendMembers takes a compact JSON object apart.
+func appendMembers(to []property, raw []byte) []property {
 	depth, start := 0, 1
+	add := func(end int) {
+		text := raw[start:end]
+		to = append(to, property{text, text[:skipString(text, 0)-1]})
+		start = end + 1
+	}
 	for i := 1; i < len(raw)-1; {
 		switch raw[i] {
 		case '"':
@@ -65,28 +96,13 @@ func sortMembers(raw []byte) []byte {
 			depth--
 		case ',':
 			if depth == 0 {
-				add(raw[start:i])
-				start = i + 1
+				add(i)
 			}
 		}
 		i++
 	}
-	add(raw[start : len(raw)-1])
-	if sorted {
-		return bytes.Clone(raw)
+	if start < len(raw)-1 {
+		add(len(raw) - 1)
 	}
-	slices.SortFunc(members, byName)
-	out := append(make([]byte, 0, len(raw)), '{')
-	for i, m := range members {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, m.text...)
-	}
-	return append(out, '}')
+	return to
 }
-
-// property is one member of an object. Its name is quoted, without the closing quote, so that a name sorts before every longer one.
-type property struct{ text, name []byte }
-
-func byName(a, b property) int { return bytes.Compare(a.name, b.name) }

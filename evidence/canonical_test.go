@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"testing"
@@ -33,6 +34,12 @@ func fill(v reflect.Value) {
 	}
 }
 
+// encode returns what canonical writes.
+func encode(claims any) (raw []byte, err error) {
+	err = canonical(claims, func(b []byte) { raw = bytes.Clone(b) })
+	return raw, err
+}
+
 // TestEncodeIsCanonical holds encode against an independent RFC 8785 canonicaliser, for every kind with every member set.
 func TestEncodeIsCanonical(t *testing.T) {
 	for _, claims := range []any{
@@ -53,6 +60,21 @@ func TestEncodeIsCanonical(t *testing.T) {
 				t.Errorf("not canonical:\n got %s\nwant %s", got, want)
 			}
 		})
+	}
+}
+
+// TestEncodeFindsTheEndOfAText, whatever stands before its last quote.
+func TestEncodeFindsTheEndOfAText(t *testing.T) {
+	for text, want := range map[string]string{
+		`x`: `{"a":"x","b":"x"}`, `\`: `{"a":"\\","b":"\\"}`, `\"`: `{"a":"\\\"","b":"\\\""}`, `\\`: `{"a":"\\\\","b":"\\\\"}`, `",`: `{"a":"\",","b":"\","}`,
+	} {
+		v := struct {
+			B string `json:"b"`
+			A string `json:"a"`
+		}{text, text}
+		if got, err := encode(v); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
 	}
 }
 

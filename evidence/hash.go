@@ -113,15 +113,20 @@ func checkBounds(raw []byte) error {
 
 // skipString returns the index after the string that starts at raw[i].
 func skipString(raw []byte, i int) int {
-	for i++; i < len(raw); i++ {
-		switch raw[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
+	for i++; ; {
+		end := bytes.IndexByte(raw[i:], '"')
+		if end < 0 {
+			return len(raw)
+		}
+		i += end + 1
+		escapes := 0
+		for raw[i-2-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 { // each of them escapes the next, and none the quote
+			return i
 		}
 	}
-	return i
 }
 
 func startsNumber(c byte) bool { return c == '-' || c >= '0' && c <= '9' }

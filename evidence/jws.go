@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -37,25 +38,26 @@ type parsed struct {
 	second    string // the second JWS of an artifact that is signed twice, not looked at yet; see parseRooted
 }
 
-func encodeHeader(h header) ([]byte, error) {
+func encodeHeader(h header) (raw []byte, err error) {
 	if h.Kid == "" || len(h.Kid) > maxKeyID {
 		return nil, Refuse("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
 	}
-	return encode(h)
+	err = canonical(&h, func(head []byte) { raw = bytes.Clone(head) })
+	return raw, err
 }
 
-func signingInput(h header, claims any) ([]byte, error) {
+// signingInput is what is signed of an artifact (RFC 7515 section 5.1). claims points to its claims.
+func signingInput(h header, claims any) (input []byte, err error) {
 	head, err := encodeHeader(h)
 	if err != nil {
 		return nil, err
 	}
-	payload, err := encode(claims)
-	if err != nil {
-		return nil, err
-	}
-	input := make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
-	input = append(base64url.AppendEncode(input, head), '.')
-	return base64url.AppendEncode(input, payload), nil
+	err = canonical(claims, func(payload []byte) {
+		input = make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
+		input = append(base64url.AppendEncode(input, head), '.')
+		input = base64url.AppendEncode(input, payload)
+	})
+	return input, err
 }
 
 // signed returns the compact JWS of what was signed and its signature.
@@ -105,7 +107,7 @@ var (
 // several spellings.
 func decodeStrict(s string) ([]byte, error) {
 	b, err := base64url.DecodeString(s)
-	if err != nil || strings.ContainsAny(s, "\r\n") { // which it skips
+	if err != nil || strings.Contains(s, "\r") || strings.Contains(s, "\n") { // which it skips
 		return nil, errNotCanonical
 	}
 	return b, nil

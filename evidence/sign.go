@@ -84,7 +84,7 @@ func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err := k.check(c); err != nil {
 		return nil, err
 	}
-	return signingInput(header{Alg: alg, Kid: kid, Typ: k.Typ}, *c)
+	return signingInput(header{Alg: alg, Kid: kid, Typ: k.Typ}, c)
 }
 
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).

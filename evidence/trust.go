@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"time"
 
@@ -207,11 +208,11 @@ func decode[C any](k Kind[C], payload []byte) (C, error) {
 	if err := json2.Unmarshal(payload, &c, readable); err != nil {
 		return zero, Refuse("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
-	want, err := encode(c)
-	if err != nil {
+	same := false
+	if err := canonical(&c, func(want []byte) { same = bytes.Equal(want, payload) }); err != nil {
 		return zero, err
 	}
-	if string(want) != string(payload) {
+	if !same {
 		return zero, Refuse("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
 	}
 	if err := k.registered(&c).check(k.Typ, k.MaxLifetime); err != nil {
