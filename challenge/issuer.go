@@ -156,5 +156,9 @@ func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random
 
 // salted is what the token keeps of an answer.
 func salted(salt, challengeID, taskID, answer string) string {
-	return evidence.HashBytes([]byte(salt + "\x00" + challengeID + "\x00" + taskID + "\x00" + answer))
+	text := make([]byte, 0, 256)
+	for _, part := range [...]string{salt, challengeID, taskID} {
+		text = append(append(text, part...), 0)
+	}
+	return evidence.HashBytes(append(text, answer...))
 }

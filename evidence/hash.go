@@ -26,7 +26,9 @@ const (
 // HashBytes returns the lowercase hex SHA-256 of b.
 func HashBytes(b []byte) string {
 	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], sum[:])
+	return string(text[:])
 }
 
 // HashToken returns the lowercase hex SHA-256 of what is signed of an artifact: its header and payload as they travel, the JWS signing

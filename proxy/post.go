@@ -204,7 +204,7 @@ func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
 		return err
 	}
 	t.receipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
-	if err == nil && (t.receipt.EventID != t.session.Event.ID || t.receipt.BindingHash != t.binding.Hash() || t.receipt.OriginProofHash != evidence.HashToken(e.OriginProof)) {
+	if err == nil && (t.receipt.EventID != t.session.Event.ID || t.receipt.BindingHash != t.post.BindingHash || t.receipt.OriginProofHash != evidence.HashToken(e.OriginProof)) {
 		err = evidence.Refuse("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
 	}
 	return t.check("received trigger receipt", err)
@@ -324,7 +324,7 @@ func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 	tokenHash := t.credential.hash()
 	proof, _, err := p.o.Prove.Sign(ctx, evidence.RequestProof{
 		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource, ContentHash: t.binding.ContentHash,
-		BindingHash: t.binding.Hash(), CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
+		BindingHash: t.post.BindingHash, CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
 	})
 	if err != nil {
 		return err

@@ -92,10 +92,11 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	if access.interactive() && !a.access.interactive() {
 		ofRun = append(slices.Clone(ofRun), "humanInteractive")
 	}
+	bindingHash := r.Binding.Hash()
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
 		out.Attestation, _, err = a.runtime.Sign(ctx, evidence.RuntimeAttestation{
-			BindingHash: r.Binding.Hash(), ChallengeID: r.ChallengeID, ContentHash: r.Binding.ContentHash, EnvironmentHash: r.EnvironmentHash,
+			BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: r.Binding.ContentHash, EnvironmentHash: r.EnvironmentHash,
 			HumanInteractive: access.interactive(),
 			Mode:             evidence.ModeAutonomous, Observed: ofRun, PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID,
 			Trigger: evidence.Trigger{ID: r.EventID, Kind: r.TriggerKind, Source: r.TriggerSource}, TriggerReceiptHash: r.TriggerReceiptHash,
@@ -104,7 +105,7 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	})
 	both.Go(func() (err error) {
 		out.SessionReceipt, _, err = a.session.Sign(ctx, evidence.SessionReceipt{
-			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: r.Binding.Hash(), ChallengeID: r.ChallengeID,
+			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: bindingHash, ChallengeID: r.ChallengeID,
 			EnvironmentHash: r.EnvironmentHash, EventID: r.EventID, HumanOperatorPresent: access.HumanOperatorPresent,
 			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource, Observed: append(slices.Clone(observedOfSession), flags...),
 			PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID, SessionID: r.SessionID, TranscriptHash: r.TranscriptHash, UserShellAccess: access.UserShellAccess,
