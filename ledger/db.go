@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/actionproof/mediator/internal/failpoint"
 )
@@ -17,8 +18,10 @@ import (
 const (
 	// maxQueue bounds the writes that wait for the writer; a further one waits for a place.
 	maxQueue = 4096
-	// maxBatch bounds the writes that share one transaction.
+	// maxBatch bounds the writes that share one transaction, and those in it that nobody waits for.
 	maxBatch = 256
+	// linger is how long a write that nobody waits for waits for one that somebody waits for, to share its transaction.
+	linger = 5 * time.Millisecond
 	// maxReaders bounds the connections of the reading pool.
 	maxReaders = 8
 )
@@ -32,6 +35,7 @@ type DB struct {
 	write *sql.DB // one connection; after opening only the goroutine run uses it
 	read  *sql.DB
 	queue chan *pending
+	later chan *pending // nobody waits for these
 	done  chan struct{} // closed when run has ended
 	close func() error
 	file  syscall.Stat_t // of the file that was opened
@@ -45,11 +49,11 @@ type DB struct {
 
 // pending is one write that waits for its transaction.
 type pending struct {
-	ctx   context.Context
-	do    func(tx *sql.Tx) error
-	errc  chan error  // of one place: the writer never waits for a caller
-	taken atomic.Bool // by the writer, to run it, or by its caller, to leave
-	begun bool        // the writer has taken it
+	ctx    context.Context
+	do     func(tx *sql.Tx) error
+	answer func(error) // never waits
+	taken  atomic.Bool // by the writer, to run it, or by its caller, to leave
+	begun  bool        // the writer has taken it
 }
 
 // take reports whether the write is the taker's now. Only one of the writer and the caller gets true.
@@ -61,7 +65,7 @@ func (p *pending) begin() bool {
 		return true
 	}
 	if p.ctx.Err() != nil || !p.take() {
-		p.errc <- Unavailable("wait for the writer", p.ctx.Err())
+		p.answer(Unavailable("wait for the writer", p.ctx.Err()))
 		return false
 	}
 	p.begun = true
@@ -73,7 +77,7 @@ func (p *pending) begin() bool {
 // program has written, that cannot be written, or on which SQLite does not take the settings that durability rests on. The error
 // has the code ledger_unavailable. Beside the file lie path-wal, path-shm and path.lock.
 func OpenDB(ctx context.Context, path string, migrations []string) (*DB, error) {
-	d := &DB{path: path, wal: path + "-wal", queue: make(chan *pending, maxQueue), done: make(chan struct{})}
+	d := &DB{path: path, wal: path + "-wal", queue: make(chan *pending, maxQueue), later: make(chan *pending, maxQueue), done: make(chan struct{})}
 	if err := d.open(ctx, migrations); err != nil {
 		return nil, Unavailable("open "+filepath.Base(path), err)
 	}
@@ -133,6 +137,7 @@ func (d *DB) open(ctx context.Context, migrations []string) (err error) {
 		d.mu.Lock()
 		d.closed = true
 		close(d.queue)
+		close(d.later)
 		d.mu.Unlock()
 		<-d.done
 		return closeAll()
@@ -166,59 +171,95 @@ func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return Unavailable("wait for the writer", err)
 	}
-	p := &pending{ctx: ctx, do: do, errc: make(chan error, 1)}
-	if err := d.enqueue(p); err != nil {
+	errc := make(chan error, 1) // of one place: the writer never waits for a caller
+	p := &pending{ctx: ctx, do: do, answer: func(err error) { errc <- err }}
+	if err := d.enqueue(ctx, d.queue, p); err != nil {
 		return err
 	}
 	select {
-	case err := <-p.errc:
+	case err := <-errc:
 		return err
 	case <-ctx.Done():
 	}
 	if p.take() {
 		return Unavailable("wait for the writer", ctx.Err())
 	}
-	return <-p.errc // it has begun: only its outcome tells what is stored
+	return <-errc // it has begun: only its outcome tells what is stored
 }
 
-func (d *DB) enqueue(p *pending) error {
+// WriteLater takes a write that nobody waits for. It shares the transaction of the next write that somebody waits for, and gets one with others
+// of its kind if none comes within 5 ms. stored is called once with what Write would have returned; it must not wait. An
+// error means that the write was not taken.
+func (d *DB) WriteLater(ctx context.Context, do func(tx *sql.Tx) error, stored func(error)) error {
+	return d.enqueue(ctx, d.later, &pending{ctx: context.WithoutCancel(ctx), do: do, answer: stored})
+}
+
+func (d *DB) enqueue(ctx context.Context, queue chan<- *pending, p *pending) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.closed {
 		return ErrClosed
 	}
 	select {
-	case d.queue <- p:
+	case queue <- p:
 		return nil
-	case <-p.ctx.Done():
-		return Unavailable("wait for the writer", p.ctx.Err())
+	case <-ctx.Done():
+		return Unavailable("wait for the writer", ctx.Err())
 	}
 }
 
 // Close makes what has been accepted durable and closes the file. Every further write gets [ErrClosed].
 func (d *DB) Close() error { return d.close() }
 
-// run is the writer: it takes all that waits, up to maxBatch, into one transaction.
+// run is the writer.
 func (d *DB) run() {
 	defer close(d.done)
-	for first := range d.queue {
-		batch := []*pending{first}
-	fill:
-		for len(batch) < maxBatch {
-			select {
-			case p, ok := <-d.queue:
-				if !ok {
-					break fill
-				}
-				batch = append(batch, p)
-			default:
-				break fill
-			}
-		}
+	for batch := d.gather(); len(batch) > 0; batch = d.gather() {
 		for len(batch) > 0 {
 			batch = d.commit(batch)
 		}
 	}
+}
+
+// gather waits for a write that somebody waits for, or for linger after one that nobody does, and returns it with what waits as well, up
+// to maxBatch of either kind: they share one transaction. Once the DB is closed and nothing waits any more it returns none.
+func (d *DB) gather() (batch []*pending) {
+	var due <-chan time.Time
+	for len(batch) < maxBatch {
+		select {
+		case p, ok := <-d.queue:
+			if ok {
+				batch = append(batch, p)
+			}
+			return waiting(waiting(batch, d.queue, maxBatch), d.later, 2*maxBatch)
+		case p, ok := <-d.later:
+			if !ok { // closed
+				return waiting(batch, d.queue, maxBatch)
+			}
+			if batch = append(batch, p); due == nil {
+				due = time.After(linger)
+			}
+		case <-due:
+			return batch
+		}
+	}
+	return batch
+}
+
+// waiting appends what waits in a queue to a batch, until that has most.
+func waiting(batch []*pending, queue <-chan *pending, most int) []*pending {
+	for len(batch) < most {
+		select {
+		case p, ok := <-queue:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, p)
+		default:
+			return batch
+		}
+	}
+	return batch
 }
 
 // commit runs a batch in one transaction: at first as if none of it could fail, which is what nearly always holds. Where one does,
@@ -275,7 +316,7 @@ func (d *DB) commitApart(batch []*pending) (rest []*pending) {
 			stored = append(stored, p)
 			continue
 		}
-		p.errc <- err
+		p.answer(err)
 		if lost != nil {
 			_ = tx.Rollback() // SQLite has done it, most likely
 			answer(stored, Unavailable("commit", lost))
@@ -321,7 +362,7 @@ func (d *DB) intact() error {
 
 func answer(batch []*pending, err error) {
 	for _, p := range batch {
-		p.errc <- err
+		p.answer(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -204,6 +205,83 @@ func TestCallerStays(t *testing.T) {
 		if got := rows(t, db); err != nil || !slices.Equal(got, []int{1}) {
 			t.Errorf("stored: %v, %v", got, err)
 		}
+	})
+}
+
+// TestWriteLater: a write that nobody waits for goes with the next one that somebody waits for, or by itself a little later; what goes wrong
+// with one leaves the others alone; and closing stores what was taken.
+func TestWriteLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "x.db")
+		migrations := []string{"CREATE TABLE t (n INTEGER)"}
+		db, err := ledger.OpenDB(context.Background(), path, migrations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan error, 100)
+		later := func(do func(tx *sql.Tx) error) {
+			t.Helper()
+			if err := db.WriteLater(context.Background(), do, func(err error) { told <- err }); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		want := func(stored []int, outcomes ...error) {
+			t.Helper()
+			synctest.Wait()
+			if got := rows(t, db); !slices.Equal(got, stored) || len(told) != len(outcomes) {
+				t.Fatalf("stored: %v; %d were told", got, len(told))
+			}
+			for _, outcome := range outcomes {
+				if err := <-told; !errors.Is(err, outcome) {
+					t.Errorf("one was told %v, not %v", err, outcome)
+				}
+			}
+		}
+		start := time.Now()
+		later(insert(1))
+		later(insert(2))
+		want([]int{})
+		if err := db.Write(context.Background(), insert(3)); err != nil {
+			t.Fatal(err)
+		}
+		want([]int{1, 2, 3}, nil, nil)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("they were stored after %s", took)
+		}
+		later(insert(4))
+		want([]int{1, 2, 3})
+		time.Sleep(5 * time.Millisecond) // of the test's own clock
+		want([]int{1, 2, 3, 4}, nil)
+
+		refused := errors.New("refused")
+		release := hold(db)
+		later(func(*sql.Tx) error { return refused })
+		stored, outcomes := []int{1, 2, 3, 4, 5}, []error{refused} // a refusal is told before the commit
+		for n := 6; n < 30; n++ {
+			later(insert(n))
+			stored, outcomes = append(stored, n), append(outcomes, nil)
+		}
+		wrote := make(chan error, 1)
+		go func() { wrote <- db.Write(context.Background(), insert(5)) }()
+		synctest.Wait()
+		release()
+		if err := <-wrote; err != nil {
+			t.Error(err)
+		}
+		want(stored, outcomes...)
+		later(insert(30))
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.WriteLater(context.Background(), insert(31), nil); !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		if db, err = ledger.OpenDB(context.Background(), path, migrations); err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		want(append(stored, 30), nil)
 	})
 }
 

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -15,22 +14,15 @@ import (
 // crash takes away is an outcome, which leaves its post indeterminate, or the record of such a call. It is safe for concurrent use.
 type Deferred struct {
 	Store
-	failed func(Post, error)
-	places *semaphore.Weighted
-
-	mu      sync.Mutex // guards waiting
-	waiting []deferred
+	failed         func(Post, error)
+	places         *semaphore.Weighted
+	finish, record takeLater
 }
 
-// deferred is what has been taken, and how it is stored.
-type deferred struct {
-	post  Post
-	store func(context.Context, Post) error
-}
+// takeLater takes a record, and tells once how storing it went. An error means that it was not taken.
+type takeLater func(ctx context.Context, p Post, stored func(error)) error
 
 const (
-	// linger is how long what has been taken waits for more, so that many share one transaction.
-	linger = 5 * time.Millisecond
 	// maxDeferred bounds what has been taken and is not stored yet; a further one waits.
 	maxDeferred = 1024
 	// deferredTimeout bounds the time that storing one may take.
@@ -39,48 +31,54 @@ const (
 
 // Defer makes a Deferred of a store. failed is told of each record that could not be stored after it was taken.
 func Defer(s Store, failed func(p Post, err error)) *Deferred {
-	return &Deferred{Store: s, failed: failed, places: semaphore.NewWeighted(maxDeferred)}
+	d := &Deferred{Store: s, failed: failed, places: semaphore.NewWeighted(maxDeferred)}
+	if l, ok := s.(*Ledger); ok { // stores it with what somebody waits for
+		d.finish, d.record = l.finishLater, l.recordLater
+	} else {
+		d.finish, d.record = beside(s.Finish), beside(s.Record)
+	}
+	return d
+}
+
+// beside stores what it takes while its caller goes on.
+func beside(store func(context.Context, Post) error) takeLater {
+	return func(ctx context.Context, p Post, stored func(error)) error {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deferredTimeout)
+			defer cancel()
+			stored(store(ctx, p))
+		}()
+		return nil
+	}
 }
 
 // FinishLater takes an outcome for Finish. An error means that it was not taken.
-func (d *Deferred) FinishLater(ctx context.Context, p Post) error { return d.take(ctx, p, d.Finish) }
+func (d *Deferred) FinishLater(ctx context.Context, p Post) error { return d.take(ctx, p, d.finish) }
 
 // RecordLater takes a record for Record. An error means that it was not taken.
-func (d *Deferred) RecordLater(ctx context.Context, p Post) error { return d.take(ctx, p, d.Record) }
+func (d *Deferred) RecordLater(ctx context.Context, p Post) error { return d.take(ctx, p, d.record) }
 
-func (d *Deferred) take(ctx context.Context, p Post, store func(context.Context, Post) error) error {
+func (d *Deferred) take(ctx context.Context, p Post, later takeLater) error {
 	if err := d.places.Acquire(ctx, 1); err != nil {
 		return Unavailable("wait for the writer", err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.waiting) == 0 {
-		time.AfterFunc(linger, d.store)
+	err := later(ctx, p, func(err error) {
+		if err != nil {
+			go d.lost(p, err) // it may take its time
+			return
+		}
+		failpoint.Reach("recorded")
+		d.places.Release(1)
+	})
+	if err != nil {
+		d.places.Release(1)
 	}
-	d.waiting = append(d.waiting, deferred{p, store})
-	return nil
+	return err
 }
 
-// store stores what is waiting, all at the same time, so that the store can write it together.
-func (d *Deferred) store() {
-	d.mu.Lock()
-	all := d.waiting
-	d.waiting = nil
-	d.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), deferredTimeout)
-	var stored sync.WaitGroup
-	for _, w := range all {
-		stored.Go(func() {
-			defer d.places.Release(1)
-			if err := w.store(ctx, w.post); err != nil {
-				d.failed(w.post, err)
-				return
-			}
-			failpoint.Reach("recorded")
-		})
-	}
-	stored.Wait()
-	cancel()
+func (d *Deferred) lost(p Post, err error) {
+	d.failed(p, err)
+	d.places.Release(1)
 }
 
 // settle waits until all that has been taken is stored, or has failed.

@@ -161,26 +161,62 @@ func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 
 // Finish records an outcome: see [Store].
 func (l *Ledger) Finish(ctx context.Context, p Post) error {
-	if !p.State.Outcome() {
-		return ErrState
-	}
-	record, err := p.Outcome()
+	do, err := l.finish(p)
 	if err != nil {
 		return err
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.update(tx, p, record) })
+	return l.db.Write(ctx, do)
 }
 
 // Record keeps a whole record: see [Store].
 func (l *Ledger) Record(ctx context.Context, p Post) error {
-	if p.State != StateRefused && !p.State.Outcome() {
-		return ErrState
-	}
-	record, artifacts, err := p.Encode()
+	do, err := l.record(p)
 	if err != nil {
 		return err
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.insert(tx, p, record, artifacts) })
+	return l.db.Write(ctx, do)
+}
+
+// finishLater is Finish for [Deferred].
+func (l *Ledger) finishLater(ctx context.Context, p Post, stored func(error)) error {
+	do, err := l.finish(p)
+	if err != nil {
+		return err
+	}
+	return l.db.WriteLater(ctx, do, stored)
+}
+
+// recordLater is Record for [Deferred].
+func (l *Ledger) recordLater(ctx context.Context, p Post, stored func(error)) error {
+	do, err := l.record(p)
+	if err != nil {
+		return err
+	}
+	return l.db.WriteLater(ctx, do, stored)
+}
+
+// finish returns how an outcome is written.
+func (l *Ledger) finish(p Post) (func(tx *sql.Tx) error, error) {
+	if !p.State.Outcome() {
+		return nil, ErrState
+	}
+	record, err := p.Outcome()
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *sql.Tx) error { return l.update(tx, p, record) }, nil
+}
+
+// record returns how a whole record is written.
+func (l *Ledger) record(p Post) (func(tx *sql.Tx) error, error) {
+	if p.State != StateRefused && !p.State.Outcome() {
+		return nil, ErrState
+	}
+	record, artifacts, err := p.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *sql.Tx) error { return l.insert(tx, p, record, artifacts) }, nil
 }
 
 // maxKeys is how many keys one statement inserts at most: more than a post has.

@@ -91,7 +91,7 @@ func postOnce(l ledger.Store, n int) error {
 	p := ledger.Post{
 		ID: "post_" + id(n), Flow: "post", Session: session(n), Event: "evt_" + id(n/1000), Rule: "create", Subject: "agent:writer", Action: "create_post",
 		Resource: "POST /v1/things?draft=false", Method: "POST", Host: "api.example", Path: "/v1/things", ContentHash: hash, BindingHash: hash, CapabilityID: id(n),
-		Started: Now(), Artifacts: artifacts,
+		Started: Now().Add(time.Duration(n) * 2 * time.Millisecond), Artifacts: artifacts,
 	}
 	for i, kind := range kinds {
 		artifacts[i] = ledger.Artifact{Name: kind, Token: token}
