@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -242,13 +240,7 @@ func (r *crashRig) events(t *testing.T) (events []trigger.Event) {
 
 // TestReleaseHasNoFailpoints builds the program as it is released: nothing in it is of package failpoint.
 func TestReleaseHasNoFailpoints(t *testing.T) {
-	release := filepath.Join(t.TempDir(), "mediator")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", release, ".") // as the Makefile does
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for binary, want := range map[string]bool{release: false, buildWithFailpoints(t): true} {
+	for binary, want := range map[string]bool{buildProgram(t): false, buildWithFailpoints(t): true} {
 		raw, err := os.ReadFile(binary)
 		if err != nil {
 			t.Fatal(err)

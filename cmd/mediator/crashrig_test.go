@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,17 +54,18 @@ type crashRig struct {
 	hold func(*http.Request, http.ResponseWriter) // what the upstream does instead of answering
 }
 
-// buildWithFailpoints builds the program as a release is built, but for the tag.
+// buildWithFailpoints builds the program as it is released, but for the tag.
 func buildWithFailpoints(t *testing.T) (binary string) {
 	t.Helper()
 	return buildProgram(t, "-tags", "failpoint")
 }
 
-// buildProgram builds the program as a release is built.
+// buildProgram builds the program as it is released. With the flags that make build has, nothing is compiled that has not been for it.
 func buildProgram(t *testing.T, more ...string) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "mediator")
-	build := exec.Command("go", append(append([]string{"build"}, more...), "-o", binary, ".")...)
+	build := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary}, more, []string{"."})...)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -16,8 +16,8 @@ import (
 // TestHostileFiles gives every command that reads a file files that are large in one way each. Each is refused with status 1, in few
 // words, by a process that may have no more memory than stands here: the kernel refuses it more, and Go's runtime ends it then.
 func TestHostileFiles(t *testing.T) {
-	const most = "196608" // KiB of data; Go's runtime takes some 100,000 of them for itself
-	dir, program := writeEvidence(t), built(t)
+	const most = "196608"                             // KiB of data; Go's runtime takes some 100,000 of them for itself
+	dir, program := writeEvidence(t), buildProgram(t) // the test's own binary may be instrumented
 	files := hostileFiles(t)
 	t.Setenv(secretVariable, "replace-this-with-a-long-random-secret")
 	binding := "--subject a --action b --resource c --content-hash " + evidence.HashBytes(nil)
@@ -49,18 +49,6 @@ func TestHostileFiles(t *testing.T) {
 			}
 		})
 	}
-}
-
-// built builds the program as it is delivered: the test's own binary may be instrumented.
-func built(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "mediator")
-	build := exec.Command("go", "build", "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
 }
 
 // hostileFiles writes the files, and returns their paths by what they are.
