@@ -83,6 +83,10 @@ func TestDiskFullSidecar(t *testing.T) {
 			inFlight = event
 		}
 	}
+	until(t, patience, "the outcome that finds no room", func() bool {
+		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+		return err == nil && bytes.Contains(log, []byte("the record of a call could not be kept"))
+	})
 	room()
 	r.kill(t, "serve", syscall.SIGTERM)
 	_ = r.supervisor.Wait()

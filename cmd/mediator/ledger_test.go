@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,13 +37,20 @@ func TestLedgerInPostgres(t *testing.T) {
 		}
 		return out
 	}
+	recorded := func(n int) {
+		until(t, patience, fmt.Sprintf("%d records", n), func() bool {
+			var posts []ledger.Post
+			err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?state=forwarded", &posts)
+			return err == nil && len(posts) == n
+		})
+	}
 	for _, step := range []struct {
 		before func()
 		want   string
 		posts  int64
 	}{
 		{func() {}, "201", 1},
-		{func() { server.Kill(t) }, `"code":"ledger_unavailable"`, 1},
+		{func() { recorded(1); server.Kill(t) }, `"code":"ledger_unavailable"`, 1},
 		{func() { server.Restart(t) }, "201", 2},
 	} {
 		step.before()
@@ -51,10 +59,7 @@ func TestLedgerInPostgres(t *testing.T) {
 		}
 	}
 
-	var posts []ledger.Post
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?state=forwarded", &posts); err != nil || len(posts) != 2 {
-		t.Errorf("%d records, %v", len(posts), err)
-	}
+	recorded(2)
 	db, err := sql.Open("pgx", dsn)
 	if err != nil {
 		t.Fatal(err)

@@ -226,8 +226,20 @@ func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path
 	if n := c.arrived(path); n != 1 {
 		t.Errorf("%d posts arrived", n)
 	}
+	var states map[string]int
+	if !eventually(func() bool { // the others store their outcomes soon after their answers
+		states = c.states(ctx, t, issuer, path)
+		return states["forwarded "] == 1 && states["refused replayed"] == clients-1
+	}) {
+		t.Errorf("the records are %v", states)
+	}
+}
+
+// states counts the records of a path by state and code.
+func (c *replicas) states(ctx context.Context, t *testing.T, r *replica, path string) map[string]int {
+	t.Helper()
 	var records []ledger.Post
-	if err := getJSON(ctx, issuer.admin(), "/v1/posts?limit=1000", &records); err != nil {
+	if err := getJSON(ctx, r.admin(), "/v1/posts?limit=1000", &records); err != nil {
 		t.Fatal(err)
 	}
 	states := make(map[string]int)
@@ -236,7 +248,5 @@ func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path
 			states[string(p.State)+" "+p.Code]++
 		}
 	}
-	if states["forwarded "] != 1 || states["refused replayed"] != clients-1 {
-		t.Errorf("the records are %v", states)
-	}
+	return states
 }
