@@ -19,6 +19,12 @@ func words(line string) (w [4]string, n int) {
 	return w, n
 }
 
+// line is the inverse of words, for two words and a number.
+func line(op, x string, n int) string {
+	b := append(append(append(make([]byte, 0, 32), op...), ' '), x...)
+	return string(strconv.AppendInt(append(b, ' '), int64(n), 10))
+}
+
 // number reads a decimal number in [low, high].
 func number(s string, low, high int) (int, bool) {
 	n, err := strconv.Atoi(s)

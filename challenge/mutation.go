@@ -2,17 +2,18 @@ package challenge
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"slices"
-	"strconv"
 )
 
 // mutation asks for the final state of a JSON document after a list of operations.
 type mutation struct{ builtin }
 
-type mutationInput struct {
-	Document   map[string][]int `json:"document"`
-	Operations []string         `json:"operations"`
+// mutationInput holds its document as text, or as lists by their names.
+type mutationInput[D json.RawMessage | map[string][]int] struct {
+	Document   D        `json:"document"`
+	Operations []string `json:"operations"`
 }
 
 // Bounds on a document and on the operations done to it.
@@ -30,21 +31,19 @@ func (mutation) Kind() string { return "json" }
 func (p mutation) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	rnd := &random{r: r}
 	width := pick(d, 3, 5, 7)
-	in := mutationInput{Document: make(map[string][]int, width)}
 	var doc document
 	for x := range width {
 		doc[x] = make([]int, rnd.between(2, 4), 16)
 		for i := range doc[x] {
 			doc[x][i] = rnd.between(-99, 99)
 		}
-		in.Document[name(x)] = slices.Clone(doc[x])
 	}
-	for range pick(d, 5, 9, 24) {
-		line := doc.draw(rnd, width)
-		if !doc.apply(line) && rnd.err == nil {
+	in := mutationInput[json.RawMessage]{Document: json.RawMessage(doc.text()), Operations: make([]string, pick(d, 5, 9, 24))}
+	for i := range in.Operations {
+		in.Operations[i] = doc.draw(rnd, width)
+		if !doc.apply(in.Operations[i]) && rnd.err == nil {
 			return Task{}, "", errUnsolvable(p.Kind())
 		}
-		in.Operations = append(in.Operations, line)
 	}
 	if rnd.err != nil {
 		return Task{}, "", rnd.err
@@ -54,7 +53,7 @@ func (p mutation) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 }
 
 func (p mutation) Solve(_ context.Context, t Task) (string, error) {
-	var in mutationInput
+	in := mutationInput[map[string][]int]{Operations: make([]string, 0, 16)}
 	if !decodeInput(t.Input, &in) || len(in.Operations) > maxOperations {
 		return "", errUnsolvable(p.Kind())
 	}
@@ -89,26 +88,26 @@ func (d *document) draw(rnd *random, width int) string {
 		}
 	}
 	x := present[rnd.below(len(present))]
-	ops := []string{"push", "add", "rotate", "reverse", "sort", "copy"}
-	if len(present) > 2 {
-		ops = append(ops, "move", "drop")
+	ops := [...]string{"push", "add", "rotate", "reverse", "sort", "copy", "move", "drop"}
+	choice := len(ops)
+	if len(present) <= 2 {
+		choice -= 2 // none that takes a list away
 	}
-	op := ops[rnd.below(len(ops))]
+	op := ops[rnd.below(choice)]
 	if op == "copy" && d.size()+len(d[x]) > mostElements {
 		op = "reverse"
 	}
-	line := op + " " + name(x)
 	switch op {
 	case "push":
-		line += " " + strconv.Itoa(rnd.between(-99, 99))
+		return line(op, name(x), rnd.between(-99, 99))
 	case "add":
-		line += " " + strconv.Itoa(rnd.between(2, 99))
+		return line(op, name(x), rnd.between(2, 99))
 	case "rotate":
-		line += " " + strconv.Itoa(rnd.between(1, 3))
+		return line(op, name(x), rnd.between(1, 3))
 	case "copy", "move":
-		line += " " + name((x+1+rnd.below(width-1))%width)
+		return op + " " + name(x) + " " + name((x+1+rnd.below(width-1))%width)
 	}
-	return line
+	return op + " " + name(x)
 }
 
 // apply does one operation; false means that it is none, or cannot be done.

@@ -69,7 +69,7 @@ func drawGraph(rnd *random, nodes, edges int) []edge {
 }
 
 func (p route) Solve(_ context.Context, t Task) (string, error) {
-	var in routeInput
+	in := routeInput{Edges: make([]edge, 0, 32)}
 	if !decodeInput(t.Input, &in) || !in.valid() {
 		return "", errUnsolvable(p.Kind())
 	}

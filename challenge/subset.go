@@ -76,7 +76,7 @@ func drawSubset(rnd *random, d Difficulty) subsetInput {
 }
 
 func (p subset) Solve(_ context.Context, t Task) (string, error) {
-	var in subsetInput
+	in := subsetInput{Apart: make([]pair, 0, 4), Numbers: make([]int, 0, maxNumbers)}
 	if !decodeInput(t.Input, &in) || !in.valid() {
 		return "", errUnsolvable(p.Kind())
 	}

@@ -3,7 +3,6 @@ package challenge
 import (
 	"context"
 	"io"
-	"strconv"
 )
 
 // vm asks for the final state of a small register machine.
@@ -54,7 +53,7 @@ func (p vm) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 func drawLoop(rnd *random, rounds, size int) []string {
 	ops := [...]string{"add", "sub", "mul"}
 	lines := make([]string, 0, size+3)
-	lines = append(lines, "set "+name(counter)+" "+strconv.Itoa(rounds))
+	lines = append(lines, line("set", name(counter), rounds))
 	skip := rnd.below(size - 1)
 	for i := range size {
 		x, y := rnd.two(counter)
@@ -62,16 +61,16 @@ func drawLoop(rnd *random, rounds, size int) []string {
 		case i == skip:
 			lines = append(lines, "jlt "+name(x)+" "+name(y)+" 2")
 		case rnd.below(2) == 0:
-			lines = append(lines, ops[rnd.below(3)]+" "+name(x)+" "+strconv.Itoa(rnd.between(2, 999)))
+			lines = append(lines, line(ops[rnd.below(3)], name(x), rnd.between(2, 999)))
 		default:
 			lines = append(lines, ops[rnd.below(3)]+" "+name(x)+" "+name(y))
 		}
 	}
-	return append(lines, "sub "+name(counter)+" 1", "jnz "+name(counter)+" -"+strconv.Itoa(size+1))
+	return append(lines, line("sub", name(counter), 1), line("jnz", name(counter), -(size+1)))
 }
 
 func (p vm) Solve(_ context.Context, t Task) (string, error) {
-	var in vmInput
+	in := vmInput{Program: make([]string, 0, 32), Registers: make([]int, 0, registers)}
 	if !decodeInput(t.Input, &in) {
 		return "", errUnsolvable(p.Kind())
 	}
