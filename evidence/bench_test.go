@@ -89,3 +89,26 @@ func BenchmarkClaims(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkIsHash looks at different hashes, as those of a post are.
+func BenchmarkIsHash(b *testing.B) {
+	var hashes [64]string
+	for i := range hashes {
+		hashes[i] = evidence.HashBytes([]byte{byte(i)})
+	}
+	for i := 0; b.Loop(); i++ {
+		if !evidence.IsHash(hashes[i%len(hashes)]) {
+			b.Fatal("not a hash")
+		}
+	}
+}
+
+// BenchmarkKeyIDOf reads what key a token names.
+func BenchmarkKeyIDOf(b *testing.B) {
+	w := newWorld(b)
+	for b.Loop() {
+		if evidence.KeyIDOf(w.token) == "" {
+			b.Fatal("no key id")
+		}
+	}
+}

@@ -2,13 +2,14 @@ package evidence
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	json2 "github.com/go-json-experiment/json"
 )
 
 // Expected is what a verifier demands of one artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and MaxAge
@@ -233,7 +234,7 @@ func KeyIDOf(token string) string {
 		return ""
 	}
 	var h header
-	if json.Unmarshal(raw, &h) != nil {
+	if json2.Unmarshal(raw, &h) != nil {
 		return ""
 	}
 	return h.Kid

@@ -185,6 +185,7 @@ func (t *posting) agentAnswer(token, response []string) error {
 func (t *posting) bind(b evidence.Binding, token string, response evidence.Response) error {
 	t.binding = b
 	t.post.BindingHash = b.Hash()
+	t.post.Artifacts, t.post.Checks = make([]ledger.Artifact, 0, 10), make([]ledger.Check, 0, 16) // as many as a post has that goes out
 	t.envelope.ChallengeToken, t.envelope.Response = token, response
 	t.artifact("challenge", token)
 	return b.CheckNonce()
