@@ -56,7 +56,7 @@ type Store interface {
 	Record(ctx context.Context, p Post) error
 	// Get returns the record with this id, or the only one whose id begins with it.
 	Get(ctx context.Context, id string) (Post, error)
-	// List returns records, newest first.
+	// List returns records, the one that started last first.
 	List(ctx context.Context, q Query) ([]Post, error)
 	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It never removes a
 	// post in flight. The caller decides when; ctx may end it at any point.

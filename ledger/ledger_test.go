@@ -100,12 +100,15 @@ func TestUpgrade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		keys := `INSERT INTO consumed (kind, id, expires) VALUES ('capability', 'a', 1800000000), ('grant', 'policy engine b', 1800000000)`
+		if n >= 3 { // the issuer stands at the end
+			keys = `INSERT INTO used (kind, id, expires) VALUES ('capability', 'a', 1800000000), ('grant', 'engine b policy', 1800000000)`
+		}
 		err = db.Write(ctx, func(tx *sql.Tx) error {
-			_, err := tx.Exec(`
+			_, err := tx.Exec(keys + `;
 				INSERT INTO posts (id, flow, state, session, started, record) VALUES
 					('post_1', 'post', 'forwarding', '', 1, '{"id":"post_1","artifacts":[{"name":"grant","token":"t"}]}'),
-					('post_2', 'post', 'forwarded', 's', 2, '{"id":"post_2","state":"forwarded","artifacts":[{"name":"grant","token":"t"}]}');
-				INSERT INTO consumed (kind, id, expires) VALUES ('capability', 'a', 1800000000), ('grant', 'policy engine b', 1800000000)`)
+					('post_2', 'post', 'forwarded', 's', 2, '{"id":"post_2","state":"forwarded","artifacts":[{"name":"grant","token":"t"}]}')`)
 			return err
 		})
 		if err := errors.Join(err, db.Close()); err != nil {

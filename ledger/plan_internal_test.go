@@ -20,16 +20,18 @@ func TestPlans(t *testing.T) {
 		q    Query
 		want string
 	}{
-		{"all", Query{}, "SCAN posts"},
+		{"all", Query{}, "SCAN posts USING INDEX posts_started"},
 		{"of a session", Query{Session: "s"}, "USING INDEX posts_session (session=?)"},
 		{"of a session and state", Query{Session: "s", State: StateRefused}, "USING INDEX posts_session (session=?)"},
 		{"of a state", Query{State: StateRefused, Flow: "post"}, "USING INDEX posts_state (state=?)"},
-		{"older ones of a state", Query{State: StateForwarding, Before: "post_1"}, "USING INDEX posts_state (state=? AND rowid<?)"},
-		{"forwarded", Query{State: StateForwarded}, "SCAN posts"},
+		{"older ones of a state", Query{State: StateForwarding, Before: "post_1"}, "USING INDEX posts_state (state=? AND started<?)"},
+		{"older ones", Query{Before: "post_1"}, "USING INDEX posts_started (started<?)"},
+		{"older ones of a session", Query{Session: "s", Before: "post_1"}, "USING INDEX posts_session (session=? AND started<?)"},
+		{"forwarded", Query{State: StateForwarded}, "SCAN posts USING INDEX posts_started"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			where, args := tt.q.where()
-			rows, err := l.db.Read().Query(`EXPLAIN QUERY PLAN SELECT record FROM posts WHERE `+where+` ORDER BY seq DESC LIMIT ?`, append(args, 1)...)
+			rows, err := l.db.Read().Query(`EXPLAIN QUERY PLAN SELECT record FROM posts WHERE `+where+newestFirst+` LIMIT ?`, append(args, 1)...)
 			if err != nil {
 				t.Fatal(err)
 			}

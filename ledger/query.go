@@ -8,7 +8,7 @@ import (
 // Query selects records; empty fields select all.
 type Query struct {
 	Limit   int    // at most 1000; zero means 50
-	Before  string // the id of a record: only those that are older; none if it is not kept
+	Before  string // the id of a record: only those that started before it; none if it is not kept
 	State   State
 	Session string
 	Flow    string
@@ -44,16 +44,19 @@ func (q Query) where() (string, []any) {
 		where, args = where+" AND "+c.column+" = ?"+c.partial, append(args, c.value)
 	}
 	if q.Before != "" {
-		where, args = where+" AND seq < (SELECT seq FROM posts WHERE id = ?)", append(args, q.Before)
+		where, args = where+" AND (started, seq) < (SELECT started, seq FROM posts WHERE id = ?)", append(args, q.Before)
 	}
 	return where, args
 }
+
+// newestFirst goes by the start and not by seq: a record may be stored after that of a call that started later.
+const newestFirst = ` ORDER BY started DESC, seq DESC`
 
 // List returns records: see [Store].
 func (l *Ledger) List(ctx context.Context, q Query) ([]Post, error) {
 	where, args := q.where()
 	args = append(args, q.Rows())
-	return Scan(l.db.Read().QueryContext(ctx, selectPost+`WHERE `+where+` ORDER BY seq DESC LIMIT ?`, args...))
+	return Scan(l.db.Read().QueryContext(ctx, selectPost+`WHERE `+where+newestFirst+` LIMIT ?`, args...))
 }
 
 // Get returns one record: see [Store].

@@ -3,7 +3,7 @@ package ledger
 // migrations are the schema in the order in which it came to be. One that has been released never changes.
 //
 // A table's cost for one post must not grow with the table: seq only rises, and an index of a column that many rows share ends in
-// seq, so that every list is read from its end, newest first, and a new row is appended to each.
+// started and seq, so that every list is read from its end, newest first, and a new row comes near the end.
 var migrations = []string{`
 CREATE TABLE consumed (
 	kind    TEXT NOT NULL,
@@ -49,6 +49,11 @@ DROP INDEX posts_state;
 DROP INDEX posts_session;
 CREATE INDEX posts_state ON posts (state) WHERE state <> 'forwarded'; -- that of nearly all
 CREATE INDEX posts_session ON posts (session) WHERE session <> '';
+`, `
+DROP INDEX posts_state;
+DROP INDEX posts_session;
+CREATE INDEX posts_state ON posts (state, started) WHERE state <> 'forwarded';
+CREATE INDEX posts_session ON posts (session, started) WHERE session <> '';
 `}
 
 const (

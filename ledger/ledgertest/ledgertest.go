@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -160,6 +161,28 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			}
 		}
 	})
+	t.Run("newest is what started last, whenever it was stored", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		for _, at := range []int{3, 1, 4, 0, 2, 2} { // seconds
+			p := post(fmt.Sprintf("post_%d_%d", at, len(all(t, s, ledger.Query{}))))
+			p.State, p.Started = ledger.StateRefused, Now().Add(time.Duration(at)*time.Second)
+			if err := s.Record(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{"post_4_2", "post_3_0", "post_2_5", "post_2_4", "post_1_1", "post_0_3"} // where two started together, the one stored last
+		for _, q := range []ledger.Query{{}, {Session: "ses_1"}, {State: ledger.StateRefused}, {Flow: "post"}} {
+			if got := all(t, s, q); !slices.Equal(got, want) {
+				t.Errorf("%+v: got %v", q, got)
+			}
+			for i := range want {
+				q.Before = want[i]
+				if got := all(t, s, q); !slices.Equal(got, want[i+1:]) {
+					t.Errorf("%+v: got %v", q, got)
+				}
+			}
+		}
+	})
 	t.Run("pruning keeps what could be replayed", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		if err := s.Consume(ctx, key("k", "a")); err != nil {
@@ -236,6 +259,20 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// all returns the ids of what a query finds.
+func all(t *testing.T, s ledger.Store, q ledger.Query) []string {
+	t.Helper()
+	posts, err := s.List(context.Background(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]string, len(posts))
+	for i, p := range posts {
+		ids[i] = p.ID
+	}
+	return ids
 }
 
 func wantConsumed(t *testing.T, err error, id string) {

@@ -14,7 +14,7 @@ func (l *Ledger) List(ctx context.Context, q ledger.Query) ([]ledger.Post, error
 	where, args := []string{"true"}, []any{}
 	for _, c := range []struct{ condition, value string }{
 		{"session = $%d", q.Session}, {"state = $%d", string(q.State)}, {"flow = $%d", q.Flow},
-		{"seq < (SELECT seq FROM actionproof.posts WHERE id = $%d)", q.Before},
+		{"(started, seq) < (SELECT started, seq FROM actionproof.posts WHERE id = $%d)", q.Before},
 	} {
 		switch {
 		case c.value == "":
@@ -26,7 +26,7 @@ func (l *Ledger) List(ctx context.Context, q ledger.Query) ([]ledger.Post, error
 		where = append(where, fmt.Sprintf(c.condition, len(args)))
 	}
 	args = append(args, q.Rows())
-	return l.read(ctx, fmt.Sprintf(`SELECT record, artifacts FROM actionproof.posts WHERE %s ORDER BY seq DESC LIMIT $%d`, strings.Join(where, " AND "), len(args)), args...)
+	return l.read(ctx, fmt.Sprintf(`SELECT record, artifacts FROM actionproof.posts WHERE %s ORDER BY started DESC, seq DESC LIMIT $%d`, strings.Join(where, " AND "), len(args)), args...)
 }
 
 // Get returns one record: see [ledger.Store].

@@ -41,6 +41,13 @@ CREATE INDEX posts_session ON actionproof.posts (session, seq);
 CREATE INDEX posts_started ON actionproof.posts (started);
 `, `
 ALTER TABLE actionproof.posts ADD COLUMN artifacts text; -- of a post, JSON; those of an older program, and of a post that was lost, are in its record
+`, `
+DROP INDEX actionproof.posts_started;
+DROP INDEX actionproof.posts_state;
+DROP INDEX actionproof.posts_session;
+CREATE INDEX posts_started ON actionproof.posts (started, seq);
+CREATE INDEX posts_state ON actionproof.posts (state, started, seq);
+CREATE INDEX posts_session ON actionproof.posts (session, started, seq);
 `}
 
 // lockID is the advisory lock under which one process at a time migrates or prunes: "actionpr" in ASCII.
