@@ -164,15 +164,16 @@ func faithful(s string) bool {
 	return ok && given.Cmp(shortest) == 0
 }
 
-// NewID returns a fresh 128-bit random identifier as base64url: a nonce, a session id.
+// NewID returns a fresh 128-bit random identifier as base64url: a secret, or a name that no database is ordered by.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it ends the process instead
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// NewOrderedID returns a fresh identifier that sorts by now: a jti, a record's id. What a ledger keeps by such ids is appended, where
-// random ones would each touch a page of their own. It is as hard to meet twice as 80 random bits in one millisecond are.
+// NewOrderedID returns a fresh identifier that sorts by now: a jti, the id of a record, a session or an event. What a database keeps by
+// such ids is appended, where random ones would each touch a page of their own. It is as hard to meet twice as 80 random bits in one
+// millisecond are.
 func NewOrderedID(now time.Time) string {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // crypto/rand.Read never fails; it ends the process instead

@@ -112,7 +112,8 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 }
 
 func (s *Sessions) make(event trigger.Event, runtime string) *Session {
-	session := &Session{ID: "ses_" + evidence.NewID(), Runtime: runtime, Event: event, Opened: s.now()}
+	now := s.now()
+	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	return session
 }

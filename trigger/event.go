@@ -98,7 +98,7 @@ func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Eve
 		return Event{}, err
 	}
 	return Event{
-		ID: "evt_" + evidence.NewID(), Kind: a.kind, Source: a.source, Method: a.method, EvidenceID: a.evidenceID, EvidenceHash: hash,
+		ID: "evt_" + evidence.NewOrderedID(now), Kind: a.kind, Source: a.source, Method: a.method, EvidenceID: a.evidenceID, EvidenceHash: hash,
 		PayloadHash: payloadHash(a.payload), HumanInitiated: a.kind == evidence.TriggerHumanRequest, Type: a.typ, Payload: asJSON(a.payload),
 		ReceivedAt: now, ExpiresAt: now.Add(maxAge), State: Received,
 	}, nil
