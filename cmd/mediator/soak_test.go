@@ -59,6 +59,7 @@ var growth = map[string]struct {
 	"goroutines":  {1.2, 10 * soakAgents, "", 1},
 	"descriptors": {1.2, 4 * soakAgents, "", 1},
 	"live heap":   {1.2, 16 << 20, " MiB", 1 << 20},
+	"Go's memory": {1.2, 32 << 20, " MiB", 1 << 20},
 	"RSS":         {1.2, 80 << 20, " MiB", 1 << 20},
 }
 

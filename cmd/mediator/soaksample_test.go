@@ -15,7 +15,7 @@ import (
 
 // sample is what a process says of itself at one moment.
 type sample struct {
-	started, goroutines, descriptors, heap, rss float64
+	started, goroutines, descriptors, heap, system, rss float64
 }
 
 // sampleMeasures are what is compared, and how it is called.
@@ -23,6 +23,7 @@ var sampleMeasures = []measure{
 	{"goroutines", "go_goroutines", func(s *sample) *float64 { return &s.goroutines }},
 	{"descriptors", "process_open_fds", func(s *sample) *float64 { return &s.descriptors }},
 	{"live heap", "go_gc_heap_live_bytes", func(s *sample) *float64 { return &s.heap }},
+	{"Go's memory", "go_memstats_sys_bytes", func(s *sample) *float64 { return &s.system }}, // the race detector's own is not in it
 	{"RSS", "process_resident_memory_bytes", func(s *sample) *float64 { return &s.rss }},
 }
 
@@ -77,7 +78,7 @@ func (s *soak) sample(t *testing.T) *sampler {
 					continue
 				}
 				if all.add(name, got)%60 == 0 {
-					t.Logf("%s %s: %.0f goroutines, %.0f descriptors, %.1f MiB live, %.1f MiB RSS", time.Now().UTC().Format(time.TimeOnly), name, got.goroutines, got.descriptors, got.heap/(1<<20), got.rss/(1<<20))
+					t.Logf("%s %s: %.0f goroutines, %.0f descriptors, %.1f MiB live, %.1f MiB of Go's, %.1f MiB RSS", time.Now().UTC().Format(time.TimeOnly), name, got.goroutines, got.descriptors, got.heap/(1<<20), got.system/(1<<20), got.rss/(1<<20))
 				}
 			}
 		})
