@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -66,13 +68,18 @@ func portOf(address string) string {
 	return port
 }
 
-// freeAddress finds a loopback port that nobody listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// freeAddress returns an address that nobody listens on. Its port is below those that the kernel gives to connections, from 32768 on: none
+// takes it before somebody listens there.
+func freeAddress() (address string, err error) {
+	for range 100 {
+		var b [2]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 1<<14|binary.BigEndian.Uint16(b[:])>>2)); err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", err
 }
 
 // copySelf puts this program where the agent's user can start it: the folder that it came from may be closed to others.

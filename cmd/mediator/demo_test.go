@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -26,5 +28,19 @@ func TestDemo(t *testing.T) {
 		if !p.OK || p.Expected != p.Happened {
 			t.Errorf("%s: %s happened, not %s", p.Scenario, p.Happened, p.Expected)
 		}
+	}
+}
+
+// TestFreeAddress gives an address for a listener that no connection can have taken meanwhile.
+func TestFreeAddress(t *testing.T) {
+	for range 100 {
+		address, err := freeAddress()
+		must(t, err)
+		if port := netip.MustParseAddrPort(address).Port(); port < 1<<14 || port >= 1<<15 {
+			t.Errorf("got %s", address)
+		}
+		l, err := net.Listen("tcp", address)
+		must(t, err)
+		defer l.Close()
 	}
 }
