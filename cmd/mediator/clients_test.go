@@ -181,6 +181,7 @@ func nodeAgent(t *testing.T) []string {
 
 // TestClients sends unmodified clients through the proxy: a read, a post with its evidence, and posts that are refused.
 func TestClients(t *testing.T) {
+	t.Parallel()
 	r := newClientsRig(t)
 	base := "https://" + r.plain()
 	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"

@@ -76,6 +76,7 @@ var elsewhere = []crash{
 // its record and its keys, and what nobody can know is recorded as indeterminate. An agent that tries again, with the same event, does
 // not get a second post.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	binary := buildWithFailpoints(t)
 	for _, store := range []struct {
 		name    string
@@ -86,6 +87,7 @@ func TestCrash(t *testing.T) {
 		{"database", func() string { return pgtest.Start(t).Database(t) }, inLedger},
 	} {
 		t.Run(store.name, func(t *testing.T) {
+			t.Parallel()
 			r := newCrashRig(t, binary, store.dsn())
 			for _, c := range store.crashes {
 				t.Run(c.name(), func(t *testing.T) { r.play(t, c) })
@@ -185,6 +187,7 @@ func (r *crashRig) holdAt(t *testing.T, c crash) {
 // TestCrashWhileDelivering kills the trigger service while an event is delivered and claimed. Its sender delivers again what was not
 // answered: there is one event in the end, and it opens one session at most.
 func TestCrashWhileDelivering(t *testing.T) {
+	t.Parallel()
 	r := newCrashRig(t, buildWithFailpoints(t), "")
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

@@ -162,6 +162,7 @@ func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path 
 // TestReplicasShareALedger runs three sidecars on one database. 64 agents, each with an event of its own, show all of them the same solved
 // challenge: one post is made. Then the database is lost, and comes back.
 func TestReplicasShareALedger(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	server := pgtest.Start(t)

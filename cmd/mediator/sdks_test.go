@@ -162,6 +162,7 @@ func (m *mcpServer) seen(line string) int {
 
 // TestSDKs sends the vendors' own SDKs through the example configuration: streamed answers, a post, an MCP session, and what is refused.
 func TestSDKs(t *testing.T) {
+	t.Parallel()
 	node := nodeAgent(t)
 	var mcp *mcpServer
 	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "mcp.example.com"}

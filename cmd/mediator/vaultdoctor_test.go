@@ -66,6 +66,7 @@ func changesOfRights() []change {
 // TestDoctorAsksVault has somebody change in Vault what the manifest rests on, one thing after the other, while the deployment runs: each
 // is seen, posts are refused with its code, and go out again once it is undone.
 func TestDoctorAsksVault(t *testing.T) {
+	t.Parallel()
 	v := newVaultRig(t, many)
 	a := v.openAgent(t)
 	status, text, controls := v.doctor(t)
@@ -170,6 +171,7 @@ func (v *vaultRig) replaced(t *testing.T, a agent) {
 
 // TestVaultThatIsNotAsItShouldBe: no process starts on a key, or with a token, that the manifest does not allow.
 func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
+	t.Parallel()
 	v := newVault(t)
 	grant := bootstrap.Roles[slices.IndexFunc(bootstrap.Roles, func(r bootstrap.Role) bool { return r.Purpose == "action_grant" })]
 	remake := func(t *testing.T, how map[string]any) {

@@ -155,6 +155,7 @@ const slack = 6
 // refused, and say so and when to come back; reads go on; posts go out again by themselves soon after Vault is back; nothing is left
 // behind.
 func TestVaultFaults(t *testing.T) {
+	t.Parallel()
 	v := newVaultRig(t, func(file string) string {
 		return strings.Replace(file, "maxAge: "+demoMaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 	})

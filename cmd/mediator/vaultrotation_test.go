@@ -49,6 +49,7 @@ func (v *vaultRig) kids(t *testing.T) map[string]string {
 // TestVaultRotation rotates keys twenty times, once a second, while agents post: by the command and behind the mediator's back, each key in
 // turn and one of them every time. No post is lost, and soon afterwards every artifact is signed with the newest version of its key.
 func TestVaultRotation(t *testing.T) {
+	t.Parallel()
 	v := newVaultRig(t, manyPosts)
 	var wait sync.WaitGroup
 	var posts atomic.Int64
@@ -118,6 +119,7 @@ func TestVaultRotation(t *testing.T) {
 // TestVaultRetireNow: a version that may be in wrong hands is retired. What it has signed is refused (in about half a second: a
 // loaded machine may take longer), the record shows what that is, and posts go on with the next version.
 func TestVaultRetireNow(t *testing.T) {
+	t.Parallel()
 	v := newVaultRig(t, manyPosts)
 	a := v.openAgent(t)
 	for range 3 {
