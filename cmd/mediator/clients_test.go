@@ -92,12 +92,17 @@ func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handl
 		for _, c := range change {
 			raw = []byte(c(string(raw)))
 		}
-		files[name] = raw
+		files[name] = lasting(raw)
 	}
 	if err := errors.Join(prepareDir(r.dir, files), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// lasting has events be good for longer than a slow machine takes, unless their age has been set: it is the demo that waits for one to expire.
+func lasting(file []byte) []byte {
+	return bytes.Replace(file, []byte("maxAge: "+demoMaxAge.String()), []byte("maxAge: 10m"), 1)
 }
 
 // newClientsRig is a deployment in front of what answers as GitHub's API does, and serves one repository by git's own HTTP backend.

@@ -110,7 +110,7 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 	}
 	files := r.files(rules)
 	for name, raw := range files { // a play chooses the next write of the trigger service: nothing else may write there
-		raw = bytes.Replace(raw, []byte("@every 1s"), []byte("@every 1h"), 1)
+		raw = bytes.Replace(lasting(raw), []byte("@every 1s"), []byte("@every 1h"), 1)
 		if name == serveFile || name == triggerFile || name == controlFile {
 			raw = append(raw, "confine: {write: [failpoint]}\n"...)
 		}
