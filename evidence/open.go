@@ -100,8 +100,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	if err != nil {
 		return zero, err
 	}
-	kid, c := a.kid, a.claims
-	reg := *k.registered(&c)
+	kid, reg := a.kid, *k.registered(&a.claims)
 	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, now, v.skew); err != nil {
 		return zero, err
 	}
@@ -113,7 +112,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 		key = cert.key()
 	}
 	if k.custody != nil {
-		if key = *k.custody(&c); cert != nil && key != cert.key() {
+		if key = *k.custody(&a.claims); cert != nil && key != cert.key() {
 			return zero, Refuse("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, kid)
 		}
 	}
@@ -124,7 +123,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	if err := want.admits(k.Typ, kid, reg, key, now, v.skew); err != nil {
 		return zero, err
 	}
-	return c, nil
+	return a.claims, nil
 }
 
 // authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and takes it apart. It returns the

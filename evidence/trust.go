@@ -34,13 +34,14 @@ type certified struct {
 	public ed25519.PublicKey
 	cert   SignerCertificate
 	kid    string // of the registry key that signed the certificate
+	what   string // names the certificate in a refusal
 }
 
 // Trust is an immutable snapshot of whom a verifier believes: the pinned roots and every key that a custody certificate names.
 type Trust struct {
 	roots   map[string]Root
-	signers map[string]certified // by kid
-	newest  map[string]int       // the highest certified version, by key name
+	signers map[string]*certified // by kid
+	newest  map[string]int        // the highest certified version, by key name
 	policy  SignerPolicy
 
 	revocations *revocations // nil where the bundle has no list
@@ -54,7 +55,7 @@ const maxCertificates = 1024
 // lifetime and satisfies the policy is judged each time its key is used ([Open]). Where two certificates name one key id, both
 // must name the same key, and the one issued later counts. The bundle's deployment certificate is no part of the trust: it is opened.
 func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
-	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]certified, len(b.Certificates)), newest: make(map[string]int), policy: policy}
+	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified, len(b.Certificates)), newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if r.Purpose != PurposeSignerCertificate && r.Purpose != PurposeDeploymentCertificate {
 			return nil, Refuse("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
@@ -127,7 +128,7 @@ func (t *Trust) add(token string) error {
 	}
 	name, version := cutKeyID(cert.SubjectKeyID)
 	t.newest[name] = max(t.newest[name], version)
-	t.signers[cert.SubjectKeyID] = certified{public: public, cert: cert, kid: p.header.Kid}
+	t.signers[cert.SubjectKeyID] = &certified{public: public, cert: cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}
 	return nil
 }
 
@@ -163,37 +164,36 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 }
 
 // signer returns the public key for kid if the registry certifies it, now, for purpose and within the policy.
-func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Duration) (certified, error) {
+func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Duration) (*certified, error) {
 	s, ok := t.signers[kid]
 	if err := t.notRevoked(typ, kid, nil, now, skew); err != nil {
-		return s, err
+		return nil, err
 	}
 	if r, isRoot := t.roots[kid]; isRoot {
-		return s, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
+		return nil, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
 	}
 	if !ok {
 		name, version := cutKeyID(kid)
 		if newest := t.newest[name]; 0 < version && version < newest {
-			return s, Refuse("key_retired", "the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
+			return nil, Refuse("key_retired", "the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
 		}
-		return s, Refuse("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
+		return nil, Refuse("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
 	}
-	c := s.cert
+	c := &s.cert
 	if err := t.notRevoked(SignerCertificateKind.Typ, s.kid, []string{c.ID}, now, skew); err != nil {
-		return s, err
+		return nil, err
 	}
 	if c.Purposes[0] != purpose {
-		return s, Refuse("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
+		return nil, Refuse("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
 	}
-	what := "custody certificate of key " + kid
-	if err := t.policy.admits(what, s.kid, c.Registered, c.key(), now, skew); err != nil {
-		return s, err
+	if err := t.policy.admits(s.what, s.kid, c.Registered, c.key(), now, skew); err != nil {
+		return nil, err
 	}
 	switch {
 	case t.policy.DenyAgentAccessible && c.AccessibleToAgent:
-		return s, Refuse("key_agent_accessible", "the %s says that the agent can reach the key", what)
+		return nil, Refuse("key_agent_accessible", "the %s says that the agent can reach the key", s.what)
 	case t.policy.DenyUserAccessible && c.AccessibleToUsers:
-		return s, Refuse("key_user_accessible", "the %s says that users can reach the key", what)
+		return nil, Refuse("key_user_accessible", "the %s says that users can reach the key", s.what)
 	}
 	return s, nil
 }
