@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -10,28 +12,45 @@ import (
 )
 
 // Deferred is a store that also takes what nobody waits for: the outcome of a post whose answer is there, and the record of a call that
-// needed no evidence. Nothing rests on either. What it has taken is stored soon, and before anything is read from it or it is closed; what a
-// crash takes away is an outcome, which leaves its post indeterminate, or the record of such a call. It is safe for concurrent use.
+// needed no evidence. Nothing rests on either. What it has taken is stored soon, and before anything is read from it or it is closed; what the
+// store cannot take because it is away is kept, and stored when it is back. What a crash takes away is an outcome, which leaves its post
+// indeterminate, or the record of such a call. It is safe for concurrent use.
 type Deferred struct {
 	Store
 	failed         func(Post, error)
-	places         *semaphore.Weighted
+	places, away   *semaphore.Weighted
 	finish, record takeLater
+
+	close    func() error
+	closing  chan struct{}
+	retrying sync.WaitGroup
 }
 
 // takeLater takes a record, and tells once how storing it went. An error means that it was not taken.
 type takeLater func(ctx context.Context, p Post, stored func(error)) error
 
 const (
-	// maxDeferred bounds what has been taken and is not stored yet; a further one waits.
+	// maxDeferred bounds what has been taken and is not stored yet, where a further one waits, and what is kept while the store is away,
+	// where a further one is lost.
 	maxDeferred = 1024
 	// deferredTimeout bounds the time that storing one may take.
 	deferredTimeout = 10 * time.Second
+	// firstPause and lastPause are how long the Deferred waits before it tries again to store what it keeps.
+	firstPause, lastPause = 250 * time.Millisecond, 4 * time.Second
 )
 
-// Defer makes a Deferred of a store. failed is told of each record that could not be stored after it was taken.
+// Defer makes a Deferred of a store. failed is told of each record that was taken and is lost.
 func Defer(s Store, failed func(p Post, err error)) *Deferred {
-	d := &Deferred{Store: s, failed: failed, places: semaphore.NewWeighted(maxDeferred)}
+	d := &Deferred{
+		Store: s, failed: failed, places: semaphore.NewWeighted(maxDeferred), away: semaphore.NewWeighted(maxDeferred),
+		closing: make(chan struct{}),
+	}
+	d.close = sync.OnceValue(func() error {
+		_ = d.settle(context.Background()) // each has its own bound
+		close(d.closing)
+		d.retrying.Wait()
+		return s.Close()
+	})
 	if l, ok := s.(*Ledger); ok { // stores it with what somebody waits for
 		d.finish, d.record = l.finishLater, l.recordLater
 	} else {
@@ -64,10 +83,10 @@ func (d *Deferred) take(ctx context.Context, p Post, later takeLater) error {
 	}
 	err := later(ctx, p, func(err error) {
 		if err != nil {
-			go d.lost(p, err) // it may take its time
-			return
+			d.keep(p, later, err)
+		} else {
+			failpoint.Reach("recorded")
 		}
-		failpoint.Reach("recorded")
 		d.places.Release(1)
 	})
 	if err != nil {
@@ -76,12 +95,57 @@ func (d *Deferred) take(ctx context.Context, p Post, later takeLater) error {
 	return err
 }
 
-func (d *Deferred) lost(p Post, err error) {
-	d.failed(p, err)
-	d.places.Release(1)
+// keep has a record that could not be stored stored later. Readers do not wait for that. It does not wait either.
+func (d *Deferred) keep(p Post, later takeLater, err error) {
+	if !d.away.TryAcquire(1) {
+		d.retrying.Go(func() { d.failed(p, err) })
+		return
+	}
+	d.retrying.Go(func() {
+		defer d.away.Release(1)
+		if err := d.retry(p, later, err); err != nil {
+			d.failed(p, err)
+		}
+	})
 }
 
-// settle waits until all that has been taken is stored, or has failed.
+// retry stores a record once the store is back, or returns why that cannot be. It tries a last time when the Deferred is closed.
+func (d *Deferred) retry(p Post, later takeLater, err error) error {
+	var away *Error
+	for pause := firstPause; errors.As(err, &away); pause = min(2*pause, lastPause) {
+		last := false
+		select {
+		case <-d.closing:
+			last = true
+		case <-time.After(pause):
+		}
+		if err = d.again(p, later); last {
+			break
+		}
+	}
+	return err
+}
+
+// again tries once more. The attempt before may have stored the record without anybody having learnt of it.
+func (d *Deferred) again(p Post, later takeLater) error {
+	ctx, cancel := context.WithTimeout(context.Background(), deferredTimeout)
+	defer cancel()
+	switch kept, err := d.Store.Get(ctx, p.ID); {
+	case err == nil && kept.State == p.State:
+		return nil
+	case err == nil && kept.State != StateForwarding:
+		return ErrState
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return err
+	}
+	stored := make(chan error, 1)
+	if err := later(ctx, p, func(err error) { stored <- err }); err != nil {
+		return err
+	}
+	return <-stored
+}
+
+// settle waits until all that has been taken is stored, or is kept because the store is away.
 func (d *Deferred) settle(ctx context.Context) error {
 	if err := d.places.Acquire(ctx, maxDeferred); err != nil {
 		return Unavailable("wait for the writer", err)
@@ -107,7 +171,4 @@ func (d *Deferred) List(ctx context.Context, q Query) ([]Post, error) {
 }
 
 // Close stores what has been taken, and closes the store. Nobody may use it any more by then.
-func (d *Deferred) Close() error {
-	_ = d.settle(context.Background()) // each has its own bound
-	return d.Store.Close()
-}
+func (d *Deferred) Close() error { return d.close() }

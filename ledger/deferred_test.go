@@ -122,3 +122,95 @@ func TestDeferredIsBounded(t *testing.T) {
 		time.Sleep(time.Second) // of the test's own clock
 	})
 }
+
+// absent is a store that is away until it is back; what it is asked to finish has begun. An attempt may be stored although it fails.
+type absent struct {
+	ledger.Store
+	mu        sync.Mutex
+	back      bool
+	surprises bool
+	kept      map[string]ledger.State
+}
+
+func (a *absent) Finish(_ context.Context, p ledger.Post) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ended := a.kept[p.ID]; ended && a.kept[p.ID] != ledger.StateForwarding {
+		return ledger.ErrState
+	}
+	if a.back || a.surprises {
+		a.kept[p.ID] = p.State
+	}
+	if !a.back {
+		return ledger.Unavailable("write the record", errors.New("the file is locked"))
+	}
+	return nil
+}
+
+func (a *absent) Get(_ context.Context, id string) (ledger.Post, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if state, ok := a.kept[id]; ok {
+		return ledger.Post{ID: id, State: state}, nil
+	}
+	return ledger.Post{}, ledger.ErrNotFound
+}
+
+func (a *absent) List(context.Context, ledger.Query) ([]ledger.Post, error) { return nil, nil }
+func (a *absent) Close() error                                              { return nil }
+
+// TestDeferredOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
+func TestDeferredOutlastsTheStore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		surprises   bool
+		posts, away int // how long it is away, in seconds
+		closed      bool
+		lost        int
+	}{
+		"back after a minute":                       {posts: 50, away: 60},
+		"back, and had stored them":                 {posts: 50, away: 60, surprises: true},
+		"back when the mediator ends":               {posts: 50, closed: true},
+		"away for more than are kept":               {posts: 1500, away: 60, lost: 1500 - 1024},
+		"not back when the mediator ends: all lost": {posts: 50, lost: 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lost lost
+				s := &absent{kept: make(map[string]ledger.State), surprises: tt.surprises}
+				d := ledger.Defer(s, lost.add)
+				for i := range tt.posts {
+					p := ledger.Post{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
+					s.kept[p.ID] = ledger.StateForwarding
+					if err := d.FinishLater(t.Context(), p); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := d.List(ctx, ledger.Query{}); err != nil {
+					t.Errorf("a list waits for what cannot be stored: %v", err)
+				}
+				time.Sleep(time.Duration(tt.away) * time.Second)
+				s.mu.Lock()
+				s.back = tt.away > 0 || tt.closed
+				s.mu.Unlock()
+				if !tt.closed {
+					time.Sleep(time.Duration(tt.away) * time.Second)
+				}
+				if err := errors.Join(d.Close(), d.Close()); err != nil {
+					t.Error(err)
+				}
+				stored := 0
+				for _, state := range s.kept {
+					if state == ledger.StateForwarded {
+						stored++
+					}
+				}
+				if stored != tt.posts-tt.lost || len(lost.ids) != tt.lost {
+					t.Errorf("%d are stored and %d lost, want %d and %d", stored, len(lost.ids), tt.posts-tt.lost, tt.lost)
+				}
+			})
+		})
+	}
+}

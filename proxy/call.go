@@ -123,7 +123,7 @@ func (c *call) fields(err error) []zap.Field {
 }
 
 // leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight. The agent waits for the record of
-// a refusal, and not for that of what is over.
+// a refusal, unless the ledger is away, and not for that of what is over.
 func (p *Pipeline) leave(ctx context.Context, c *call) error {
 	if c.begun {
 		return p.o.Record.FinishLater(ctx, c.post)
@@ -132,13 +132,23 @@ func (p *Pipeline) leave(ctx context.Context, c *call) error {
 		failed := c.post
 		failed.State = ledger.StateFailed
 		if err := p.o.Record.Finish(ctx, failed); !errors.Is(err, ledger.ErrState) {
-			return err
+			return orLater(ctx, err, failed, p.o.Record.FinishLater)
 		}
 	}
 	if c.post.State != ledger.StateRefused {
 		return p.o.Record.RecordLater(ctx, c.post)
 	}
-	return p.o.Record.Record(ctx, c.post)
+	return orLater(ctx, p.o.Record.Record(ctx, c.post), c.post, p.o.Record.RecordLater)
+}
+
+// orLater has a record that could not be stored kept until the ledger is back.
+func orLater(ctx context.Context, err error, post ledger.Post, later func(context.Context, ledger.Post) error) error {
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the first attempt may have used up its own
+	defer cancel()
+	return later(ctx, post)
 }
 
 // challengeRequired asks the agent to solve a challenge first.

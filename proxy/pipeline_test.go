@@ -57,6 +57,7 @@ type memoryRecord struct {
 	t    testing.TB
 	fail error // what Begin answers
 	kept bool  // Begin keeps the intent although it fails
+	away bool  // nothing is stored while somebody waits for it
 
 	mu    sync.Mutex
 	posts map[string]ledger.Post
@@ -90,7 +91,14 @@ func (m *memoryRecord) Finish(_ context.Context, p ledger.Post) error {
 	return nil
 }
 
-func (m *memoryRecord) Record(_ context.Context, p ledger.Post) error {
+func (m *memoryRecord) Record(ctx context.Context, p ledger.Post) error {
+	if m.away {
+		return ledger.Unavailable("write the record", errors.New("the file is locked"))
+	}
+	return m.RecordLater(ctx, p)
+}
+
+func (m *memoryRecord) RecordLater(_ context.Context, p ledger.Post) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.posts[p.ID]; ok {
@@ -101,10 +109,9 @@ func (m *memoryRecord) Record(_ context.Context, p ledger.Post) error {
 	return nil
 }
 
-// last returns the newest record and how many there are.
 func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Post) error { return m.Finish(ctx, p) }
-func (m *memoryRecord) RecordLater(ctx context.Context, p ledger.Post) error { return m.Record(ctx, p) }
 
+// last returns the newest record and how many there are.
 func (m *memoryRecord) last() (ledger.Post, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -477,6 +484,11 @@ func TestEachStepFailsClosed(t *testing.T) {
 				t.Errorf("kept %t: got %s, %d calls sent, %d records, %+v", kept, answer, len(p.sent), n, rec)
 			}
 		}
+	})
+	t.Run("a refusal while the ledger is away", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.roles.fail["gate"], p.record.away = refusal, true
+		p.wantRefused("policy_denied", "POST", "/posts", "{}")
 	})
 	t.Run("evidence for another event", func(t *testing.T) {
 		p := newPostRig(t, created, nil)
