@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,12 +198,12 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a agent, before held, all *read
 		}
 		return o
 	}
-	var pace time.Duration // of sound posts
-	for _, o := range atOnce(crowd, post) {
-		if pace = max(pace, o.took); o.code != "" {
-			t.Fatalf("a post is refused before anything is wrong: %+v", o)
-		}
-	}
+	var pace time.Duration                               // of sound posts
+	until(t, recoverWithin, "sound posts", func() bool { // one can go out before each key that Vault was too slow for has been read again
+		crowded := atOnce(crowd, post)
+		pace = slices.MaxFunc(crowded, func(a, b outcome) int { return cmp.Compare(a.took, b.took) }).took
+		return !slices.ContainsFunc(crowded, func(o outcome) bool { return o.code != "" })
+	})
 	f.strike(t, v, func() bool { return post().code == "" })
 	row, because, slowest := "goes out", "", time.Duration(0)
 	var again time.Duration
