@@ -50,7 +50,8 @@ func TestSoak(t *testing.T) {
 }
 
 // growth is how far the median of the last tenth may be over that of the first, as a factor and in units on top: what is in flight differs
-// with what is broken at the time, and so does what the allocator keeps. Of what is held for good comesToRest allows nothing.
+// with what is broken at the time, and so does what the allocator keeps. Of what is held for good comesToRest allows nothing. The resident
+// set is held to it in a build without the race detector.
 var growth = map[string]struct {
 	factor, more float64
 	unit         string
@@ -79,7 +80,7 @@ func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 			first, last, most := m.ends(list)
 			g := growth[m.name]
 			fmt.Fprintf(w, "| %s | %s | %.4g%[6]s | %.4[4]g%[6]s | %.4[5]g%[6]s |\n", process, m.name, first/g.scale, last/g.scale, most/g.scale, g.unit)
-			if last > first*g.factor+g.more {
+			if last > first*g.factor+g.more && !(raceDetector && m.name == "RSS") {
 				t.Errorf("%s: %s grew from %.0f to %.0f", process, m.name, first, last)
 			}
 		}
