@@ -2,5 +2,5 @@
 
 package main
 
-// raceDetector tells that memory of the race detector lies in the resident set, which grows with each goroutine that there ever was.
+// raceDetector tells that memory of the race detector lies in the resident set, and grows while that of the program does not.
 const raceDetector = true
