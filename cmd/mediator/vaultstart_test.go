@@ -37,6 +37,7 @@ func (l *lockedBuffer) has(what string) bool {
 // TestStartBeforeVault starts a process while Vault cannot be used: it says once what it waits for, and is there by itself once Vault is,
 // with the secret ids that were delivered before, each of which can be unwrapped once.
 func TestStartBeforeVault(t *testing.T) {
+	t.Parallel()
 	v := newVault(t)
 	network := func(f vaulttest.Fault) func() { return func() { v.proxy.Set(t, f) } }
 	well := network(vaulttest.Fault{})
