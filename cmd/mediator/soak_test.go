@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	soakFor  = flag.Duration("soak.duration", 40*time.Second, "how long TestSoak has agents call")
+	soakFor  = flag.Duration("soak.duration", 2*time.Minute, "how long TestSoak has agents call")
 	soakRate = flag.Float64("soak.rate", 30, "how many calls the agents of TestSoak make each second, together")
 	soakSeed = flag.Uint64("soak.seed", 1, "the order of what TestSoak breaks, and of what its agents do")
 )
@@ -29,6 +29,7 @@ const soakAgents = 24
 // seconds. In the end no process has grown, none has raced, each call was answered, and every post stands once in the record as it stands in the
 // upstream's own log. make soak runs it for longer.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	s := newSoak(t)
 	samples := s.sample(t)
 	rest := samples.wait(t, "serve")
