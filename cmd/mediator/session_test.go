@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type obedient struct {
 	run   *exec.Cmd // mediator run
 	tells string    // the pipe
 	says  *bufio.Reader
+	errs  *bytes.Buffer // what it writes to standard error; to be read once it has ended
 }
 
 // startObedient starts it as the configuration's agent.uid.
@@ -49,8 +51,10 @@ func (r *rig) startObedient(t *testing.T) *obedient {
 	}
 	post := `post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' https://` + r.plain() + `/repos/acme/site/issues/7/comments | tr -d '\n'; echo; }`
 	a.run = exec.Command("/proc/self/exe", "run", "--admin", r.stack.admin(), "--event", event, "--",
-		"sh", "-c", post+`; echo ready; while read -r line <"$0"; do eval "$line"; done`, a.tells)
+		"sh", "-c", post+`; echo ready; while :; do read -r line <"$0" && eval "$line"; done`, a.tells) // the end of the line before may be all that there is
 	a.run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	a.errs = new(bytes.Buffer)
+	a.run.Stderr = a.errs
 	out, err := a.run.StdoutPipe()
 	if err := errors.Join(err, a.run.Start()); err != nil {
 		t.Fatal(err)
@@ -77,12 +81,25 @@ func (a *obedient) hear(want string) string {
 	return strings.TrimSpace(line)
 }
 
-// tell has the agent run a line of shell.
+// tell has the agent run a line of shell, once it listens.
 func (a *obedient) tell(line string) {
 	a.t.Helper()
-	if err := os.WriteFile(a.tells, []byte(line+"\n"), 0); err != nil {
-		a.t.Fatal(err)
+	var pipe *os.File
+	if !eventually(func() (listens bool) {
+		var err error
+		pipe, err = os.OpenFile(a.tells, os.O_WRONLY|unix.O_NONBLOCK, 0) // does not wait for a reader
+		if err != nil && !errors.Is(err, unix.ENXIO) {
+			a.t.Fatal(err)
+		}
+		return err == nil
+	}) {
+		a.end()
+		a.t.Fatalf("the agent does not listen: %v %s", a.run.ProcessState, a.errs)
 	}
+	if _, err := pipe.WriteString(line + "\n"); err != nil {
+		a.t.Error(err)
+	}
+	_ = pipe.Close()
 }
 
 // beside starts a command that ends with the test, and returns it with its first line.
