@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -97,14 +98,35 @@ func (s *soak) comesToRest(t *testing.T, before sample) {
 	s.stopUpstream()
 	s.kill(t, "control")
 	s.kill(t, "trigger")
-	var now sample
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s It does:\n%s", s.atRest, s.stacks("serve"))
+		}
+	}()
 	until(t, time.Minute, "the sidecar's rest", func() bool {
-		var err error
-		now, err = s.measure("serve")
-		return err == nil && now.goroutines <= before.goroutines+8 && now.descriptors <= before.descriptors+8
+		now, err := s.measure("serve")
+		if err != nil {
+			return false
+		}
+		s.atRest = fmt.Sprintf("At rest the sidecar has %.0f goroutines and %.0f descriptors; before the first call it had %.0f and %.0f.",
+			now.goroutines, now.descriptors, before.goroutines, before.descriptors)
+		return now.goroutines <= before.goroutines+8 && now.descriptors <= before.descriptors+8
 	})
-	s.atRest = fmt.Sprintf("At rest the sidecar has %.0f goroutines and %.0f descriptors; before the first call it had %.0f and %.0f.",
-		now.goroutines, now.descriptors, before.goroutines, before.descriptors)
+}
+
+// stacks ends a process and returns what its goroutines did.
+func (s *soak) stacks(name string) string {
+	p := s.process(name)
+	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		return err.Error()
+	}
+	<-p.done
+	log, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	_, stacks, _ := strings.Cut(string(log), "SIGQUIT")
+	return stacks
 }
 
 // quiet fails what the race detector has written to a process's log so far.

@@ -122,6 +122,7 @@ func (a *soakAgent) enter(ctx context.Context) bool {
 	}
 	a.client = &http.Client{Timeout: soakPatience, Transport: &http.Transport{
 		Proxy: http.ProxyURL(proxy), DialContext: a.dial, ForceAttemptHTTP2: a.number%2 == 0, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		IdleConnTimeout: 5 * time.Second, // what was in use when its session ended would be kept for good
 	}}
 	return true
 }
