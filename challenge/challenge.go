@@ -3,7 +3,7 @@ package challenge
 import (
 	"crypto/subtle"
 
-	"github.com/go-json-experiment/json/jsontext"
+	json2 "github.com/go-json-experiment/json"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -82,20 +82,10 @@ func hashTasks(tasks []Task) (string, error) {
 	return hash, nil
 }
 
-// hashCanonical is [hashTasks] of tasks of built-in kinds alone, whose ids and kinds need no escapes.
+// hashCanonical is [hashTasks] of tasks of built-in kinds alone: they have their canonical form as they are written.
 func hashCanonical(tasks []Task) (string, error) {
-	raw := make([]byte, 0, 4<<10) // about what four tasks take
-	for _, t := range tasks {
-		raw = append(append(append(raw, `,{"id":"`...), t.ID...), `","input":`...)
-		raw = append(append(raw, t.Input...), `,"instructions":`...)
-		var err error
-		if raw, err = jsontext.AppendQuote(raw, t.Instructions); err != nil {
-			return "", err
-		}
-		raw = append(append(append(raw, `,"kind":"`...), t.Kind...), `"}`...)
-	}
-	raw[0] = '['
-	return evidence.HashBytes(append(raw, ']')), nil
+	raw, err := json2.Marshal(tasks)
+	return evidence.HashBytes(raw), err
 }
 
 // intact refuses a challenge that is not the one that its token was issued with.

@@ -88,7 +88,8 @@ func newTask(instructions string, input any) (Task, error) {
 	return Task{Instructions: instructions, Input: raw}, err
 }
 
-// decodeInput reads the input of a built-in task. The slices of v have room for what a standard task holds, so that they need not grow. Duplicate members are [ParseChallenge]'s to refuse: here they do no harm.
+// decodeInput reads the input of a built-in task. The slices of v have room for what a standard task holds, so that they need not grow.
+// Duplicate members are [ParseChallenge]'s to refuse: here they do no harm.
 func decodeInput(raw []byte, v any) bool {
 	return json2.Unmarshal(raw, v, json2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true)) == nil
 }
