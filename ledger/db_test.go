@@ -25,6 +25,16 @@ func openDB(t *testing.T) *ledger.DB {
 	return db
 }
 
+// openNumbers opens a file with the table t of numbers.
+func openNumbers(t *testing.T, path string) *ledger.DB {
+	t.Helper()
+	db, err := ledger.OpenDB(context.Background(), path, []string{"CREATE TABLE t (n INTEGER)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
 func insert(n int) func(tx *sql.Tx) error {
 	return func(tx *sql.Tx) error { _, err := tx.Exec("INSERT INTO t (n) VALUES (?)", n); return err }
 }
@@ -213,11 +223,7 @@ func TestCallerStays(t *testing.T) {
 func TestWriteLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.db")
-		migrations := []string{"CREATE TABLE t (n INTEGER)"}
-		db, err := ledger.OpenDB(context.Background(), path, migrations)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := openNumbers(t, path)
 		told := make(chan error, 100)
 		later := func(do func(tx *sql.Tx) error) {
 			t.Helper()
@@ -277,9 +283,7 @@ func TestWriteLater(t *testing.T) {
 		if err := db.WriteLater(context.Background(), insert(31), nil); !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
-		if db, err = ledger.OpenDB(context.Background(), path, migrations); err != nil {
-			t.Fatal(err)
-		}
+		db = openNumbers(t, path)
 		defer db.Close()
 		want(append(stored, 30), nil)
 	})
@@ -320,11 +324,7 @@ func TestFullQueue(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.db")
-		migrations := []string{"CREATE TABLE t (n INTEGER)"}
-		db, err := ledger.OpenDB(context.Background(), path, migrations)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := openNumbers(t, path)
 		release := hold(db)
 		accepted := make(chan error, 10)
 		for n := range 10 {
@@ -346,9 +346,7 @@ func TestCloseDrains(t *testing.T) {
 		if err := errors.Join(<-closed, db.Close()); err != nil {
 			t.Error(err)
 		}
-		if db, err = ledger.OpenDB(context.Background(), path, migrations); err != nil {
-			t.Fatal(err)
-		}
+		db = openNumbers(t, path)
 		defer db.Close()
 		if got := rows(t, db); len(got) != 10 {
 			t.Errorf("stored: %v", got)

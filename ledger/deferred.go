@@ -154,7 +154,7 @@ func (d *Deferred) settle(ctx context.Context) error {
 	return nil
 }
 
-// Get returns a record, after what has been taken is stored: see [Store].
+// Get returns a record, after what has been taken is stored or is kept: see [Store].
 func (d *Deferred) Get(ctx context.Context, id string) (Post, error) {
 	if err := d.settle(ctx); err != nil {
 		return Post{}, err
@@ -162,7 +162,7 @@ func (d *Deferred) Get(ctx context.Context, id string) (Post, error) {
 	return d.Store.Get(ctx, id)
 }
 
-// List returns records, after what has been taken is stored: see [Store].
+// List returns records, after what has been taken is stored or is kept: see [Store].
 func (d *Deferred) List(ctx context.Context, q Query) ([]Post, error) {
 	if err := d.settle(ctx); err != nil {
 		return nil, err
