@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/freeport"
 )
 
 // deployment is a mediator to start. Its zero value is the embedded default, but for addresses, rules and rates.
@@ -60,11 +61,11 @@ func actions(n int) string {
 
 // deploy starts the three processes as mediator dev has them, and opens the sessions, each for an event that pays for every post of the run.
 func (b *stand) deploy(ctx context.Context, d deployment) (target, error) {
-	listen, err := freeAddress()
+	listen, err := freeport.Address()
 	if err != nil {
 		return target{}, err
 	}
-	hooks, err := freeAddress()
+	hooks, err := freeport.Address()
 	if err != nil {
 		return target{}, err
 	}

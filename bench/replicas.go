@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/actionproof/mediator/internal/freeport"
 )
 
 // replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.
@@ -23,7 +25,7 @@ type replicas struct {
 // startReplicas starts n sidecars on the database that dsn names. The first one's folder is also that of the trigger service and the control
 // plane. Root keys are made, and keys certified, by the commands that a security team uses.
 func (b *stand) startReplicas(ctx context.Context, name, dsn string, n int) (*replicas, error) {
-	hooks, err := freeAddress()
+	hooks, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}

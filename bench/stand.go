@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/internal/freeport"
 )
 
 // host is the name under which every proxy reaches the upstream.
@@ -89,7 +90,7 @@ func (b *stand) startUpstream() error {
 	if err := b.certificates(); err != nil {
 		return err
 	}
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (b *stand) self(as, address string) (*exec.Cmd, error) {
 }
 
 func (b *stand) startGoproxy(context.Context) (target, error) {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return target{}, err
 	}
@@ -165,7 +166,7 @@ func (b *stand) startGoproxy(context.Context) (target, error) {
 }
 
 func (b *stand) startMitmdump(ctx context.Context) (target, error) {
-	address, err := freeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return target{}, err
 	}
@@ -214,14 +215,6 @@ func wait(ctx context.Context, try func() error) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 func proxyURL(address string) []*url.URL { return []*url.URL{{Scheme: "http", Host: address}} }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
@@ -67,7 +68,7 @@ func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handl
 	t.Helper()
 	r := &rig{demo: &demo{dir: t.TempDir(), direct: http.DefaultClient}}
 	for _, at := range []*string{&r.listen, &r.hooks, &r.awareAddr} {
-		address, err := freeAddress()
+		address, err := freeport.Address()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/problem"
 )
@@ -88,7 +89,7 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 	r.stack = &stack{dir: r.dir} // for the paths of its sockets
 	var err error
 	for _, at := range []*string{&r.listen, &r.hooks, &r.awareAddr} {
-		if *at, err = freeAddress(); err != nil {
+		if *at, err = freeport.Address(); err != nil {
 			t.Fatal(err)
 		}
 	}

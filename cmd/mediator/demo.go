@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/freeport"
 )
 
 func demoCommand() *cobra.Command {
@@ -248,7 +249,7 @@ func newDemo(ctx context.Context) (*demo, error) {
 		return d, err
 	}
 	for _, at := range []*string{&d.listen, &d.hooks, &d.awareAddr, &d.plainAddr} {
-		if *at, err = freeAddress(); err != nil {
+		if *at, err = freeport.Address(); err != nil {
 			return d, err
 		}
 	}

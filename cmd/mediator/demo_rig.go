@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -66,20 +64,6 @@ func (d *demo) plain() string { return plainHost + ":" + portOf(d.plainAddr) }
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return port
-}
-
-// freeAddress returns an address that nobody listens on. Its port is below those that the kernel gives to connections, from 32768 on: none
-// takes it before somebody listens there.
-func freeAddress() (address string, err error) {
-	for range 100 {
-		var b [2]byte
-		_, _ = rand.Read(b[:]) // it never fails
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 1<<14|binary.BigEndian.Uint16(b[:])>>2)); err == nil {
-			return l.Addr().String(), l.Close()
-		}
-	}
-	return "", err
 }
 
 // copySelf puts this program where the agent's user can start it: the folder that it came from may be closed to others.

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/internal/freeport"
 )
 
 // TestDemo plays the demo: each scenario has to go as expected.
@@ -34,7 +36,7 @@ func TestDemo(t *testing.T) {
 // TestFreeAddress gives an address for a listener that no connection can have taken meanwhile.
 func TestFreeAddress(t *testing.T) {
 	for range 100 {
-		address, err := freeAddress()
+		address, err := freeport.Address()
 		must(t, err)
 		if port := netip.MustParseAddrPort(address).Port(); port < 1<<14 || port >= 1<<15 {
 			t.Errorf("got %s", address)
