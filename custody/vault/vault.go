@@ -66,12 +66,11 @@ func NewServer(o Options) (*Server, error) {
 	setDefault(&o.Stale, 5*time.Second)
 	s := &Server{o: o, transport: &http.Transport{
 		// No Proxy: what this process asks of Vault goes through no proxy that its environment names.
-		DialContext:         (&net.Dialer{Timeout: o.Timeout}).DialContext,
+		// A connection that has died without a word is noticed and replaced.
+		DialContext:         (&net.Dialer{Timeout: o.Timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}}).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: o.Timeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
-		ForceAttemptHTTP2: true,
-		// A connection that has died without a word is noticed and replaced.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: o.Timeout, PingTimeout: o.Timeout},
+		// HTTP/1.1: a key has one request under way, and with HTTP/2 that costs both ends a quarter more CPU.
 	}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil

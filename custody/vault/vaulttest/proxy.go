@@ -212,6 +212,7 @@ func (p *Proxy) handler() (http.Handler, error) {
 			_ = conn.Close()
 		case f.HalfClose:
 			_ = conn.CloseWrite()
+			_, _ = io.Copy(io.Discard, r.Body) // until then a server of HTTP/1.1 does not look whether its client has gone
 			<-r.Context().Done()
 		case f.Status != 0:
 			w.Header().Set("Content-Type", "application/json")
