@@ -14,31 +14,41 @@ type authentic[C any] struct {
 	claims C
 }
 
-// Memory keeps the tokens that were found authentic last, so that a process takes each apart and verifies its signature once, however many
-// of its parts ask. What depends on the time, the trust or the policy is never kept: it is judged each time. Its zero value is empty. It is safe for
-// concurrent use.
+// Memory keeps the tokens that were found authentic until they are asked for again, so that a process takes each apart and verifies its
+// signature once: it is opened as it comes in, or signed, and once more with the chain that it belongs to. What depends on the time, the trust or the
+// policy is never kept: it is judged each time. Its zero value is empty; nil keeps nothing. It is safe for concurrent use.
 type Memory struct {
 	mu         sync.Mutex     // guards the two
 	young, old map[string]any // *authentic[C] by token
 }
 
-// maxRemembered bounds the tokens of one of the two generations. A post has nine, and those of a post are asked for within its time.
+// maxRemembered bounds the tokens of one of the two generations: what a refused post has left is never asked for. A post has nine.
 const maxRemembered = 1024
 
-func (m *Memory) get(token string) any {
+// take returns what was put with this token, once.
+func (m *Memory) take(token string) any {
+	if m == nil {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a, ok := m.young[token]; ok {
-		return a
+	for _, generation := range []map[string]any{m.young, m.old} {
+		if a, ok := generation[token]; ok {
+			delete(generation, token)
+			return a
+		}
 	}
-	return m.old[token]
+	return nil
 }
 
 func (m *Memory) put(token string, a any) {
+	if m == nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.young == nil || len(m.young) >= maxRemembered {
-		m.old, m.young = m.young, make(map[string]any, maxRemembered)
+		m.old, m.young = m.young, make(map[string]any)
 	}
 	m.young[token] = a
 }

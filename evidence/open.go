@@ -43,7 +43,7 @@ type VerifierOptions struct {
 	Now func() time.Time
 	// Skew is the clock difference that is tolerated; zero means DefaultSkew.
 	Skew time.Duration
-	// Memory is shared with whoever signs in this process; nil means one of its own.
+	// Memory is shared with whoever signs in this process; with nil each artifact is verified each time.
 	Memory *Memory
 }
 
@@ -63,9 +63,6 @@ func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 	}
 	if o.Skew == 0 {
 		o.Skew = DefaultSkew
-	}
-	if o.Memory == nil {
-		o.Memory = &Memory{}
 	}
 	v := &Verifier{now: o.Now, skew: o.Skew, memory: o.Memory}
 	v.trust.Store(t)
@@ -144,7 +141,7 @@ func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePo
 		c, err := decode(k, p.payload)
 		return &authentic[C]{typ: k.Typ, kid: p.header.Kid, claims: c}, nil, err
 	}
-	known, _ := v.memory.get(token).(*authentic[C])
+	known, _ := v.memory.take(token).(*authentic[C])
 	if known != nil && known.typ == k.Typ && !requirePostQuantum {
 		s, err := trust.signer(known.kid, k.Typ, k.Purpose, now, v.skew)
 		if err != nil {

@@ -55,7 +55,7 @@ func newWorld(t testing.TB) world {
 	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{cert}},
 		evidence.SignerPolicy{Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}})
 	must(t, err)
-	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
+	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock, Memory: &evidence.Memory{}})
 	must(t, err)
 	issuer, err := signer.New(evidence.RequestProofKind, key, signer.Options{Issuer: "mediator", Audience: "api", Lifetime: time.Minute, Now: clock})
 	must(t, err)
