@@ -11,6 +11,10 @@ func BenchmarkSQLite(b *testing.B) {
 	ledgertest.Benchmark(b, func(b *testing.B) ledger.Store { return open(b, b.TempDir()) })
 }
 
+func BenchmarkLater(b *testing.B) {
+	ledgertest.BenchmarkLater(b, func(b *testing.B) ledger.Store { return open(b, b.TempDir()) })
+}
+
 // BenchmarkGrown shows that a post costs the same however many are recorded.
 func BenchmarkGrown(b *testing.B) {
 	ledgertest.BenchmarkGrown(b, func(b *testing.B) ledger.Store { return open(b, b.TempDir()) }, 100_000)

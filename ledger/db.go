@@ -54,6 +54,9 @@ type pending struct {
 	answer func(error) // never waits
 	taken  atomic.Bool // by the writer, to run it, or by its caller, to leave
 	begun  bool        // the writer has taken it
+
+	insert *Insert // where do inserts a row that others of its kind can be inserted with, and that row
+	row    []any
 }
 
 // take reports whether the write is the taker's now. Only one of the writer and the caller gets true.
@@ -225,25 +228,24 @@ func (d *DB) run() {
 // to maxBatch of either kind: they share one transaction. Once the DB is closed and nothing waits any more it returns none.
 func (d *DB) gather() (batch []*pending) {
 	var due <-chan time.Time
-	for len(batch) < maxBatch {
+	later := d.later
+	for {
 		select {
 		case p, ok := <-d.queue:
 			if ok {
 				batch = append(batch, p)
 			}
-			return waiting(waiting(batch, d.queue, maxBatch), d.later, 2*maxBatch)
-		case p, ok := <-d.later:
+		case p, ok := <-later:
 			if !ok { // closed
-				return waiting(batch, d.queue, maxBatch)
+				break
 			}
-			if batch = append(batch, p); due == nil {
-				due = time.After(linger)
-			}
+			batch, due, later = append(batch, p), time.After(linger), nil // those that follow lie there until then, and wake nobody
+			continue
 		case <-due:
-			return batch
 		}
+		batch = waiting(batch, d.queue, maxBatch)
+		return waiting(batch, d.later, len(batch)+maxBatch)
 	}
-	return batch
 }
 
 // waiting appends what waits in a queue to a batch, until that has most.
@@ -280,16 +282,20 @@ func (d *DB) commitPlain(batch []*pending) (again []*pending) {
 		return nil
 	}
 	failpoint.Reach("ledger begun")
-	ran := batch[:0]
+	ran, rows := batch[:0], insertions{}
 	for i, p := range batch {
 		if !p.begin() {
 			continue
 		}
 		ran = append(ran, p)
-		if guarded(tx, p.do) != nil {
+		if !rows.take(p) && guarded(tx, p.do) != nil {
 			_ = tx.Rollback() // SQLite may have done it
 			return append(ran, batch[i+1:]...)
 		}
+	}
+	if guarded(tx, rows.exec) != nil {
+		_ = tx.Rollback()
+		return ran
 	}
 	d.conclude(tx, ran)
 	return nil

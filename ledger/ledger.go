@@ -74,8 +74,9 @@ type Ledger struct {
 	o  Options
 
 	// Prepared once: every post needs them.
-	insertPost, insertArtifacts, updatePost *sql.Stmt
-	insertKeys                              [maxKeys + 1]*sql.Stmt // as many as their index
+	insertPost                  *Insert
+	insertArtifacts, updatePost *sql.Stmt
+	insertKeys                  [maxKeys + 1]*sql.Stmt // as many as their index
 
 	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. The writer owns it: it is touched in the
 	// closures of Write only.
@@ -104,7 +105,7 @@ func (l *Ledger) start(ctx context.Context) error {
 		to    **sql.Stmt
 		query string
 	}
-	all := []prepared{{&l.insertPost, insertPost}, {&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost}}
+	all := []prepared{{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost}}
 	for n := 1; n <= maxKeys; n++ {
 		all = append(all, prepared{&l.insertKeys[n], insertKey + strings.Repeat(", (?, ?, ?)", n-1)})
 	}
@@ -113,6 +114,10 @@ func (l *Ledger) start(ctx context.Context) error {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
 			return err
 		}
+	}
+	var err error
+	if l.insertPost, err = l.db.PrepareInsert(ctx, insertPost, postColumns); err != nil {
+		return err
 	}
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.recall(tx), l.settle(tx)) })
 }
@@ -147,7 +152,7 @@ func (l *Ledger) Consume(ctx context.Context, keys ...Key) error {
 // Begin consumes keys and records an intent: see [Store].
 func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 	p.State = StateForwarding
-	record, artifacts, err := p.Encode()
+	row, artifacts, err := rowOf(p)
 	if err != nil {
 		return err
 	}
@@ -155,7 +160,7 @@ func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 		if err := l.consume(tx, keys); err != nil {
 			return err
 		}
-		return l.insert(tx, p, record, artifacts)
+		return l.insert(tx, row, artifacts)
 	})
 }
 
@@ -170,11 +175,11 @@ func (l *Ledger) Finish(ctx context.Context, p Post) error {
 
 // Record keeps a whole record: see [Store].
 func (l *Ledger) Record(ctx context.Context, p Post) error {
-	do, err := l.record(p)
+	row, artifacts, err := l.record(p)
 	if err != nil {
 		return err
 	}
-	return l.db.Write(ctx, do)
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.insert(tx, row, artifacts) })
 }
 
 // finishLater is Finish for [Deferred].
@@ -188,11 +193,14 @@ func (l *Ledger) finishLater(ctx context.Context, p Post, stored func(error)) er
 
 // recordLater is Record for [Deferred].
 func (l *Ledger) recordLater(ctx context.Context, p Post, stored func(error)) error {
-	do, err := l.record(p)
+	row, artifacts, err := l.record(p)
 	if err != nil {
 		return err
 	}
-	return l.db.WriteLater(ctx, do, stored)
+	if artifacts != "" { // of a refusal that could not be stored before
+		return l.db.WriteLater(ctx, func(tx *sql.Tx) error { return l.insert(tx, row, artifacts) }, stored)
+	}
+	return l.db.InsertLater(ctx, l.insertPost, row, stored)
 }
 
 // finish returns how an outcome is written.
@@ -207,16 +215,12 @@ func (l *Ledger) finish(p Post) (func(tx *sql.Tx) error, error) {
 	return func(tx *sql.Tx) error { return l.update(tx, p, record) }, nil
 }
 
-// record returns how a whole record is written.
-func (l *Ledger) record(p Post) (func(tx *sql.Tx) error, error) {
+// record returns a whole record as it is written.
+func (l *Ledger) record(p Post) (row []any, artifacts string, err error) {
 	if p.State != StateRefused && !p.State.Outcome() {
-		return nil, ErrState
+		return nil, "", ErrState
 	}
-	record, artifacts, err := p.Encode()
-	if err != nil {
-		return nil, err
-	}
-	return func(tx *sql.Tx) error { return l.insert(tx, p, record, artifacts) }, nil
+	return rowOf(p)
 }
 
 // maxKeys is how many keys one statement inserts at most: more than a post has.
@@ -278,15 +282,18 @@ func place(id string) string {
 	return id
 }
 
-func (l *Ledger) insert(tx *sql.Tx, p Post, record, artifacts string) error {
+// rowOf returns a record as it is written: the values of insertPost, and the artifacts.
+func rowOf(p Post) (values []any, artifacts string, err error) {
 	if err := p.Check(); err != nil {
+		return nil, "", err
+	}
+	record, artifacts, err := p.Encode()
+	return []any{p.ID, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record}, artifacts, err
+}
+
+func (l *Ledger) insert(tx *sql.Tx, row []any, artifacts string) error {
+	if err := l.insertPost.exec(tx, row); err != nil || artifacts == "" {
 		return err
-	}
-	if _, err := tx.Stmt(l.insertPost).Exec(p.ID, p.Flow, p.State, p.Session, p.Started.UnixMilli(), record); err != nil {
-		return Unavailable("write the record", err)
-	}
-	if artifacts == "" {
-		return nil
 	}
 	if _, err := tx.Stmt(l.insertArtifacts).Exec(artifacts); err != nil {
 		return Unavailable("write the record", err)

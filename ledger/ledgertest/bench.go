@@ -76,13 +76,38 @@ func consume(l ledger.Store, n int) error {
 	return l.Consume(context.Background(), ledger.Key{Kind: "capability", ID: "gate " + id(n), Expires: Now().Add(time.Minute)})
 }
 
+// BenchmarkLater measures the records of calls that needed no evidence when nobody waits for them, and so many are stored together.
+func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
+	for _, together := range []int{1, 32, 256} {
+		b.Run("together="+strconv.Itoa(together), func(b *testing.B) {
+			l := ledger.Defer(open(b), func(_ ledger.Post, err error) { b.Error(err) })
+			b.ReportAllocs()
+			b.ResetTimer()
+			defer CPU(b)()
+			for n := 1; n <= b.N; n++ {
+				p := call(n)
+				err := l.RecordLater(context.Background(), p)
+				if n%together == 0 {
+					_, err = l.Get(context.Background(), p.ID) // once all are stored
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // read is what a call costs that needs no evidence.
-func read(l ledger.Store, n int) error {
-	return l.Record(context.Background(), ledger.Post{
+func read(l ledger.Store, n int) error { return l.Record(context.Background(), call(n)) }
+
+// call is the record of a call that needed no evidence.
+func call(n int) ledger.Post {
+	return ledger.Post{
 		ID: "post_" + id(n), Flow: "egress", State: ledger.StateForwarded, Session: session(n), Event: "evt_" + id(n/1000), Rule: "read", Method: "GET",
 		Host: "api.example", Path: "/v1/things/" + strconv.Itoa(n), Started: Now(), Finished: Now(), Status: 200, BytesIn: 2000,
 		Steps: []ledger.Step{{Name: "session", Micros: 3}, {Name: "match", Micros: 10}, {Name: "upstream", Micros: 2000}, {Name: "relay", Micros: 100}},
-	})
+	}
 }
 
 // postOnce is what one post costs: nine keys and the intent in one transaction, the outcome in another.
