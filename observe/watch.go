@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/actionproof/mediator/internal/every"
 )
 
 // Period is how often the processes of runs are looked at beside the looks that are asked for. What begins and ends between two looks
@@ -94,15 +96,8 @@ func (w *Watch) begin(r *Run, pid int, uid uint32) error {
 
 // Run looks every [Period] until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
-	tick := time.NewTicker(Period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			_ = w.Look(ctx) // fails only when ctx ends
-		}
+	for range every.Tick(ctx, Period) {
+		_ = w.Look(ctx) // fails only when ctx ends
 	}
 }
 

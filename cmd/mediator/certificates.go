@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 )
 
 // certificateSettle is for how long a new key version has to be certified before it signs. Every verifier has looked at the trust bundle
@@ -38,15 +39,8 @@ func openCertificates(ctx context.Context, c trustConfig, file func(string) stri
 // watch keeps the roles to the bundle until ctx ends. A bundle that certifies no version of a role's key changes nothing here: whoever
 // verifies goes by it all the same. What is wrong is said once.
 func (f *certificates) watch(ctx context.Context) {
-	tick := time.NewTicker(trustPoll)
-	defer tick.Stop()
 	said := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(ctx, trustPoll) {
 		switch err := f.read(ctx); {
 		case err == nil:
 			said = ""

@@ -15,6 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/guard"
+	"github.com/actionproof/mediator/internal/every"
 )
 
 // guardWatch looks whether the rules of guard stand, without the right to read them: what is sent to guard.ProbeAddress is treated as
@@ -57,15 +58,9 @@ func (w *guardWatch) stands() error {
 
 // watch looks until ctx ends.
 func (w *guardWatch) watch(ctx context.Context) {
-	tick := time.NewTicker(guardPeriod)
-	defer tick.Stop()
-	for {
+	w.look(ctx)
+	for range every.Tick(ctx, guardPeriod) {
 		w.look(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
 }
 

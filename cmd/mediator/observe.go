@@ -18,6 +18,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/wire"
@@ -139,15 +140,8 @@ func (d *deploymentWatch) looks(ctx context.Context) []observe.Look {
 }
 
 func (d *deploymentWatch) watch(ctx context.Context) {
-	tick := time.NewTicker(lookPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			d.look(ctx)
-		}
+	for range every.Tick(ctx, lookPeriod) {
+		d.look(ctx)
 	}
 }
 

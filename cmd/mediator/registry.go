@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -232,15 +233,8 @@ const registryPoll = 250 * time.Millisecond
 // watch certifies what each process publishes whenever that is due, until ctx ends. A process that does not answer keeps its
 // certificates. What goes wrong is said once.
 func (r *registry) watch(ctx context.Context, endpoints []string, say declared, log *zap.Logger) {
-	tick := time.NewTicker(registryPoll)
-	defer tick.Stop()
 	said := make(map[string]string)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(ctx, registryPoll) {
 		for _, at := range endpoints {
 			within, cancel := context.WithTimeout(ctx, lookTimeout)
 			err := r.follow(within, at, say, log)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy"
 )
@@ -326,14 +327,7 @@ func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
 const prunePeriod = 10 * time.Minute
 
 func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {
-	tick := time.NewTicker(prunePeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(ctx, prunePeriod) {
 		if err := record.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			log.Error("the ledger could not be pruned", zap.Error(err))
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -183,14 +184,7 @@ func (w *trustWatch) drop(s *trustStore) {
 
 // watch looks at the bundle file until ctx ends.
 func (w *trustWatch) watch(ctx context.Context) {
-	tick := time.NewTicker(trustPoll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(ctx, trustPoll) {
 		w.mu.Lock()
 		stores := slices.Clone(w.stores)
 		w.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/internal/every"
 )
 
 // Key is one Ed25519 key of the Transit engine.
@@ -68,15 +69,8 @@ func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...stri
 // watch reads the key on a period. What goes wrong is said once.
 func (k *Key) watch(ctx context.Context) {
 	o := k.session.server.o
-	tick := time.NewTicker(o.Refresh)
-	defer tick.Stop()
 	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every.Tick(ctx, o.Refresh) {
 		err := k.read(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			o.Log.Error("a key cannot be read", zap.String("key", k.name), zap.String("because", err.Error()))
