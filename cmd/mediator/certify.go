@@ -50,7 +50,8 @@ a process has seen to be false is not certified; what bears out the declaration 
 Certificates of other processes' keys stay in the bundle until they expire; of the keys of the processes that are asked, nothing stays
 but what is signed now, so a version that is no longer published is retired. A revocation list in the bundle is signed anew.
 
-With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew.`,
+With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew. A process
+that then publishes another role, issuer or key than at the beginning is certified for nothing more (roles_changed).`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			registry, err := r.registry(c.Context(), c.ErrOrStderr())
 			if err != nil {
@@ -77,7 +78,7 @@ With --watch it goes on: whenever a key is rotated or a version of it is retired
 			if err != nil {
 				return err
 			}
-			registry.watch(c.Context(), from, say, log)
+			registry.watch(c.Context(), from, p.as, say, log)
 			return nil
 		},
 	}

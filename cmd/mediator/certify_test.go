@@ -276,6 +276,45 @@ func TestCertifyWatch(t *testing.T) {
 	}
 }
 
+// TestCertifyWatchKeepsToRoles: a process that somebody has taken over is not certified for another role, or for its own under another name,
+// by a registry that follows its keys.
+func TestCertifyWatchKeepsToRoles(t *testing.T) {
+	proof := role{evidence.PurposeRequestProof, "mediator", rotating(memoryKey(t, "proof-key"))}
+	decision := role{evidence.PurposePolicyDecision, "policy", rotating(memoryKey(t, "decision-key"))}
+	before := publish(t, "before", proof)
+	for name, tt := range map[string]struct {
+		now  []role
+		code string
+	}{
+		"the same":           {[]role{proof}, ""},
+		"one more role":      {[]role{proof, decision}, "roles_changed"},
+		"another role":       {[]role{decision}, "roles_changed"},
+		"another's key name": {[]role{{proof.purpose, proof.issuer, decision.key}}, "roles_changed"},
+		"another's issuer":   {[]role{{proof.purpose, decision.issuer, proof.key}}, "roles_changed"},
+		"no role":            {nil, "roles_changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newTeam(t)
+			flags := registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), audience: "api", issuer: "registry", lifetime: time.Hour, bundle: d.bundle}
+			r, err := flags.registry(t.Context(), io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := readPublished(t.Context(), []string{before})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = r.follow(t.Context(), publish(t, "now", tt.now...), p.as[before], declared{}, zap.NewNop())
+			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, evidence.Refuse(tt.code, "")) {
+				t.Errorf("got %v", err)
+			}
+			if _, err := os.Stat(d.bundle); (err == nil) != (tt.code == "") {
+				t.Errorf("something was certified: %t", err == nil)
+			}
+		})
+	}
+}
+
 // TestCertifyRefusesAnotherRegistrysBundle: it would have to answer for certificates that it has never made, or throw them away.
 func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 	d, other := newTeam(t), newTeam(t)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -77,16 +78,18 @@ func updateBundle(path string, change func(*evidence.Bundle) error) error {
 type published struct {
 	roles []roleDocument
 	looks []observe.Look
+	as    map[string][]string // of each process, by its endpoint: see signsAs
 }
 
 // readPublished asks processes for the roles whose keys they hold, and what they have seen.
 func readPublished(ctx context.Context, endpoints []string) (published, error) {
-	roles, err := readRoles(ctx, endpoints)
-	if err != nil {
-		return published{}, err
-	}
-	p := published{roles: roles}
+	p := published{as: make(map[string][]string)}
 	for _, at := range endpoints {
+		roles, err := readRoles(ctx, []string{at})
+		if err != nil {
+			return published{}, err
+		}
+		p.roles, p.as[at] = append(p.roles, roles...), signsAs(roles)
 		var looks []observe.Look
 		if err := getJSON(ctx, at, "/v1/looks", &looks); err != nil {
 			return published{}, err
@@ -94,6 +97,18 @@ func readPublished(ctx context.Context, endpoints []string) (published, error) {
 		p.looks = append(p.looks, looks...)
 	}
 	return p, nil
+}
+
+// signsAs lists what a process signs, as whom, and with which keys, whatever their versions.
+func signsAs(roles []roleDocument) []string {
+	var as []string
+	for _, r := range roles {
+		for _, k := range r.Keys {
+			as = append(as, fmt.Sprintf("%s as %s with %s", r.Purpose, r.Issuer, evidence.KeyName(k.KeyID)))
+		}
+	}
+	slices.Sort(as)
+	return slices.Compact(as)
 }
 
 // declared is what the security team declares of the keys that it certifies.
@@ -230,14 +245,15 @@ func (d *desk) due(roles []roleDocument) bool {
 // registryPoll is how often the registry looks at what a process publishes.
 const registryPoll = 250 * time.Millisecond
 
-// watch certifies what each process publishes whenever that is due, until ctx ends. A process that does not answer keeps its
-// certificates. What goes wrong is said once.
-func (r *registry) watch(ctx context.Context, endpoints []string, say declared, log *zap.Logger) {
+// watch certifies what each process publishes whenever that is due, until ctx ends: new versions of the keys that somebody has had
+// certified for it (as), and no others. Whoever took a process over could otherwise have itself certified for every role. A process that
+// does not answer keeps its certificates. What goes wrong is said once.
+func (r *registry) watch(ctx context.Context, endpoints []string, as map[string][]string, say declared, log *zap.Logger) {
 	said := make(map[string]string)
 	for range every.Tick(ctx, registryPoll) {
 		for _, at := range endpoints {
 			within, cancel := context.WithTimeout(ctx, lookTimeout)
-			err := r.follow(within, at, say, log)
+			err := r.follow(within, at, as[at], say, log)
 			cancel()
 			before, failing := said[at]
 			switch {
@@ -252,8 +268,11 @@ func (r *registry) watch(ctx context.Context, endpoints []string, say declared, 
 }
 
 // follow certifies what one process publishes, if that is due.
-func (r *registry) follow(ctx context.Context, at string, say declared, log *zap.Logger) error {
+func (r *registry) follow(ctx context.Context, at string, as []string, say declared, log *zap.Logger) error {
 	roles, err := readRoles(ctx, []string{at})
+	if err == nil {
+		err = sameRoles(at, as, roles)
+	}
 	if err != nil {
 		return err
 	}
@@ -266,6 +285,9 @@ func (r *registry) follow(ctx context.Context, at string, say declared, log *zap
 		return err
 	}
 	p, err := readPublished(ctx, []string{at})
+	if err == nil {
+		err = sameRoles(at, as, p.roles) // it may say something else each time
+	}
 	if err != nil {
 		return err
 	}
@@ -276,4 +298,13 @@ func (r *registry) follow(ctx context.Context, at string, say declared, log *zap
 		}
 		return err
 	})
+}
+
+// sameRoles refuses a process that publishes other roles, issuers or keys than those that it was certified for.
+func sameRoles(at string, as []string, roles []roleDocument) error {
+	if now := signsAs(roles); !slices.Equal(as, now) {
+		return evidence.Refuse("roles_changed", "the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
+			at, strings.Join(as, ", "), strings.Join(now, ", "))
+	}
+	return nil
 }

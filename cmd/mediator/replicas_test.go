@@ -102,7 +102,11 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 			}
 		}
 		r.auditor = auditor
-		if _, err := r.sign(ctx, manifest, registry, append(shared, r.admin())); err != nil {
+		p, err := readPublished(ctx, append(shared, r.admin()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.sign(ctx, manifest, registry, p); err != nil {
 			t.Fatal(err)
 		}
 	}

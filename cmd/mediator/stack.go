@@ -167,19 +167,19 @@ func (s *stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 		}
 		endpoints = append(endpoints, p.endpoint)
 	}
-	r, err := s.sign(ctx, manifest, registryKey, endpoints)
+	p, err := readPublished(ctx, endpoints)
 	if err != nil {
 		return err
 	}
-	return s.watch(r, endpoints)
+	r, err := s.sign(ctx, manifest, registryKey, p)
+	if err != nil {
+		return err
+	}
+	return s.watch(r, endpoints, p.as)
 }
 
-// sign writes what the two roots sign into the stack's folder: certificates of the keys at the endpoints, and the deployment's.
-func (s *stack) sign(ctx context.Context, manifest *policy.Manifest, registryKey rootKey, endpoints []string) (*registry, error) {
-	p, err := readPublished(ctx, endpoints)
-	if err != nil {
-		return nil, err
-	}
+// sign writes what the two roots sign into the stack's folder: certificates of the keys that are published, and the deployment's.
+func (s *stack) sign(ctx context.Context, manifest *policy.Manifest, registryKey rootKey, p published) (*registry, error) {
 	for name, key := range map[string]rootKey{registryFile: registryKey, auditorFile: s.auditor} {
 		public, err := key.jwk()
 		if err != nil {
@@ -252,7 +252,7 @@ func (s *stack) reload(ctx context.Context) (configured, error) {
 }
 
 // watch has the registry follow the processes' keys until the stack stops.
-func (s *stack) watch(r *registry, endpoints []string) error {
+func (s *stack) watch(r *registry, endpoints []string, as map[string][]string) error {
 	file, err := os.OpenFile(filepath.Join(s.dir, "registry.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func (s *stack) watch(r *registry, endpoints []string) error {
 	go func() {
 		defer close(done)
 		defer file.Close()
-		r.watch(ctx, endpoints, declared{}, log)
+		r.watch(ctx, endpoints, as, declared{}, log)
 	}()
 	s.registry = func() {
 		cancel()
