@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"cmp"
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -44,13 +46,10 @@ func checkPath(path string) error {
 	return nil
 }
 
-// hasDots finds "." and ".." also where a server sees them that decodes first, takes an encoded slash for a slash, or leaves out what
-// stands behind a semicolon.
+// hasDots finds "." and ".." also where a server sees them that decodes first, once or more often, takes an encoded slash for a slash, or
+// leaves out what stands behind a semicolon.
 func hasDots(segment string) bool {
-	if strings.Contains(segment, "%") {
-		segment = separators.Replace(segment)
-	}
-	for part := range strings.SplitSeq(segment, "/") {
+	for part := range strings.SplitSeq(decoded(segment), "/") {
 		part, _, _ = strings.Cut(part, ";")
 		if part == "." || part == ".." {
 			return true
@@ -59,7 +58,31 @@ func hasDots(segment string) bool {
 	return false
 }
 
-var separators = strings.NewReplacer("%2f", "/", "%2F", "/", "%3b", ";", "%3B", ";")
+// decoded returns a path with the characters decoded that make segments of it, however often they were encoded.
+func decoded(path string) string {
+	if !strings.Contains(path, "%") {
+		return path
+	}
+	return separators.Replace(encodedTwice.ReplaceAllLiteralString(path, "%"))
+}
+
+var (
+	encodedTwice = regexp.MustCompile("%(25)+")
+	separators   = strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/", "%3b", ";", "%3B", ";", "%2e", ".", "%2E", ".")
+)
+
+// reading returns a path, or a pattern of paths, as the most lenient server reads it: separators decoded, nothing behind semicolons, no
+// empty segments and no slash at the end, in lower case.
+func reading(path string) string {
+	var b strings.Builder
+	for s := range strings.SplitSeq(strings.ToLower(decoded(path)), "/") {
+		if s, _, _ = strings.Cut(s, ";"); s != "" {
+			b.WriteByte('/')
+			b.WriteString(s)
+		}
+	}
+	return cmp.Or(b.String(), "/")
+}
 
 func checkEscapes(path string) error {
 	for i := 0; i < len(path); i++ {

@@ -76,8 +76,9 @@ type origin struct {
 
 type methods struct {
 	trees map[string]*node
-	// posts holds, by method, the path patterns of this origin's actions.
-	posts map[string][]string
+	// posts holds, by method, the path patterns of this origin's actions, and readings the actions by how lenient servers read those.
+	posts    map[string][]string
+	readings map[string]*node
 }
 
 // node is one segment of a tree of patterns.
@@ -120,7 +121,7 @@ func (r *Rules) add(m Match, target rule) error {
 	o := origin{m.Scheme, host, m.Port}
 	ms := index[o]
 	if ms == nil {
-		ms = &methods{trees: make(map[string]*node), posts: make(map[string][]string)}
+		ms = &methods{trees: make(map[string]*node), posts: make(map[string][]string), readings: make(map[string]*node)}
 		index[o] = ms
 	}
 	if len(m.Methods) == 0 {
@@ -129,6 +130,12 @@ func (r *Rules) add(m Match, target rule) error {
 	for _, method := range m.Methods {
 		if target.action != nil {
 			ms.posts[method] = append(ms.posts[method], m.Path)
+			if ms.readings[method] == nil {
+				ms.readings[method] = &node{}
+			}
+			if err := ms.readings[method].add(reading(m.Path), target); err != nil {
+				return err
+			}
 		} else if i := slices.IndexFunc(ms.posts[method], func(post string) bool { return overlap(post, m.Path) }); i >= 0 {
 			// Another spelling of the action's path would get through as a plain write.
 			return fmt.Errorf("%s %s also matches spellings of an action's path %s: name its paths one by one", method, m.Path, ms.posts[method][i])
@@ -143,10 +150,10 @@ func (r *Rules) add(m Match, target rule) error {
 	return nil
 }
 
-// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. Upper and
-// lower case count as the same, because some servers take them so.
+// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. What lenient servers
+// take for the same counts as the same.
 func overlap(post, egress string) bool {
-	a, b := strings.Split(post, "/"), strings.Split(egress, "/")
+	a, b := strings.Split(reading(post), "/"), strings.Split(reading(egress), "/")
 	for i, s := range b {
 		if s == "**" {
 			return true
@@ -155,7 +162,7 @@ func overlap(post, egress string) bool {
 			return false
 		}
 		isParam := strings.HasPrefix(s, "{") || strings.HasPrefix(a[i], "{")
-		if !isParam && !strings.EqualFold(s, a[i]) {
+		if !isParam && s != a[i] {
 			return false
 		}
 	}
@@ -204,6 +211,9 @@ func set(at **rule, target rule, pattern string) error {
 
 // find returns the rule with the most literal pattern, or nil.
 func (n *node) find(segments []string) *rule {
+	if n == nil {
+		return nil
+	}
 	if len(segments) == 0 {
 		if n.end != nil {
 			return n.end
@@ -231,6 +241,10 @@ func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
 	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
 		if found := ms.find(method, segments); found != nil {
+			// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
+			if other := ms.readings[method].find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other.action != found.action {
+				return rule{}, ambiguousPath(escapedPath, "is to some servers a path of the action "+other.action.Name)
+			}
 			return *found, nil
 		}
 		if len(ms.posts[method]) > 0 {
@@ -259,13 +273,7 @@ func unmatched(target Target, method, path string) error {
 	return evidence.Refuse("action_unmatched", "no action rule names %s %s://%s%s", method, target.Scheme, target.Authority(), path)
 }
 
-func (m *methods) find(method string, segments []string) *rule {
-	tree := m.trees[method]
-	if tree == nil {
-		return nil
-	}
-	return tree.find(segments)
-}
+func (m *methods) find(method string, segments []string) *rule { return m.trees[method].find(segments) }
 
 // Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.
 func (r *Rules) Knows(scheme, host string, port uint16) bool {

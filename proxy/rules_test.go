@@ -59,6 +59,12 @@ func TestFind(t *testing.T) {
 		{"GET", "https://api.example.com/%41", "path_ambiguous"},
 		{"GET", "https://api.example.com/%5Cx", "path_ambiguous"},
 		{"GET", "https://api.example.com/%00", "path_ambiguous"},
+		{"GET", "https://api.example.com/x/..%252fposts", "path_ambiguous"},
+		{"GET", "https://api.example.com/x/..%25252Fposts", "path_ambiguous"},
+		{"GET", "https://api.example.com/x/..%255cposts", "path_ambiguous"},
+		{"GET", "https://api.example.com/x/%25252e%25252e/posts", "path_ambiguous"},
+		{"GET", "https://api.example.com/x/..%253b/posts", "path_ambiguous"},
+		{"GET", "https://api.example.com/100%25/a%252Fb", "reads"},
 		{"GET", "https://api.example.com/%zz", "path_ambiguous"},
 		{"GET", "https://api.example.com/%4", "path_ambiguous"},
 		{"GET", `https://api.example.com/a\b`, "path_ambiguous"},
@@ -70,6 +76,48 @@ func TestFind(t *testing.T) {
 			target, err := parseOrigin(scheme, authority)
 			must(t, err)
 			r, err := rules.Find(target, tt.method, "/"+path)
+			switch {
+			case err != nil:
+				wantCode(t, err, tt.want)
+			case r.action != nil && r.action.Name != tt.want, r.egress != nil && r.egress.Name != tt.want:
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+// TestPathsOfOtherActions: a path that a pattern takes for a name is refused where servers that decode first, or are lenient otherwise, read
+// the path of an action in it.
+func TestPathsOfOtherActions(t *testing.T) {
+	rules, err := NewRules([]Action{
+		{Name: "comment", Match: match(t, "https://api.example.com/repos/{repo}/comments", "POST")},
+		{Name: "issue", Match: match(t, "https://api.example.com/issues/{id}", "POST")},
+		{Name: "close", Match: match(t, "https://api.example.com/issues/{id}/close", "POST")},
+	}, []Egress{
+		{Name: "search", Match: match(t, "https://api.example.com/repos/{query}", "POST", "PUT")},
+		{Name: "deep", Match: match(t, "https://api.example.com/repos/{query}/x/{y}", "POST")},
+	})
+	must(t, err)
+	for _, tt := range []struct{ method, path, want string }{
+		{"POST", "/repos/a", "search"},
+		{"POST", "/repos/a%2Fb", "search"},
+		{"POST", "/repos/a%2Fb/comments", "comment"},
+		{"PUT", "/repos/a%2Fcomments", "search"}, // no action has the method
+		{"POST", "/repos/**/x/a%2Fb", "deep"},
+		{"POST", "/issues/1", "issue"},
+		{"POST", "/issues/1;v=2", "issue"},
+		{"POST", "/issues/group%2F1", "issue"},
+
+		{"POST", "/repos/a%2Fcomments", "path_ambiguous"},
+		{"POST", "/repos/a%2fComments", "path_ambiguous"},
+		{"POST", "/repos/a%252Fcomments", "path_ambiguous"},
+		{"POST", "/repos/a%255ccomments", "path_ambiguous"},
+		{"POST", "/repos/a%2F%2Fcomments%2F", "path_ambiguous"},
+		{"POST", "/repos/a%2Fcomments;v=2", "path_ambiguous"},
+		{"POST", "/issues/1%2Fclose", "path_ambiguous"},
+	} {
+		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
+			r, err := rules.Find(Target{"https", "api.example.com", 443}, tt.method, tt.path)
 			switch {
 			case err != nil:
 				wantCode(t, err, tt.want)
@@ -93,6 +141,9 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"a wildcard over an action":       {[]Action{post}, egress("https://api.example.com/**", "POST"), "spellings"},
 		"a parameter over an action":      {[]Action{post}, egress("https://api.example.com/{x}/{y}", "POST"), "spellings"},
 		"another case of an action":       {[]Action{post}, egress("https://api.example.com/POSTS/1", "POST"), "spellings"},
+		"a slash after an action":         {[]Action{post}, egress("https://api.example.com/posts/1/", "POST"), "spellings"},
+		"an encoded slash in an action":   {[]Action{post}, egress("https://api.example.com/posts%2F1", "POST"), "spellings"},
+		"two actions but for a slash":     {[]Action{post, {Name: "b", Match: match(t, "https://api.example.com/posts/{id}/", "POST")}}, nil, "same path pattern"},
 		"an action that reads":            {[]Action{{Name: "a", Match: match(t, "https://x.example/y", "GET")}}, nil, "not one that only reads"},
 		"an action with two methods":      {[]Action{{Name: "a", Match: match(t, "https://x.example/y", "PUT", "POST")}}, nil, "exactly one method"},
 		"an action for a domain":          {[]Action{{Name: "a", Match: match(t, "https://*.example.com/y", "POST")}}, nil, "without * or **"},
