@@ -83,6 +83,9 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 	if name := wire.MethodOverride(r.Header); name != "" {
 		return a, nil, evidence.Refuse("header_refused", "the header %s would change the method that the request is bound to", name)
 	}
+	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
+		return a, nil, evidence.Refuse("query_override", "the parameter %.40q would change the method that the request is bound to", name)
+	}
 	var ask AuthorizeRequest
 	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {
 		return a, nil, err

@@ -181,6 +181,7 @@ func TestMiddleware(t *testing.T) {
 		{"another spelling of the path", 403, "capability_binding_mismatch", func(r *http.Request) { r.URL.RawPath = "/%70osts" }},
 		{"a method override", 400, "header_refused", header("X-Http-Method-Override", "DELETE")},
 		{"a method override as CGI spells it", 400, "header_refused", header("X_http_method_override", "DELETE")},
+		{"a method override in the query", 400, "query_override", func(r *http.Request) { r.URL.RawQuery = "_method=DELETE" }},
 		{"proof and capability exchanged", 403, "jws_algorithm", func(r *http.Request) {
 			c, p := r.Header.Get(capability), r.Header.Get(proof)
 			r.Header.Set(capability, p)

@@ -25,6 +25,7 @@ var proxyCodes = []Code{
 	{Name: "content_trailers", Status: http.StatusBadRequest, Step: "content", Title: "The body has trailers", Remedy: "Send the request without trailers."},
 	{Name: "content_spool", Status: http.StatusInsufficientStorage, Step: "content", Title: "The body could not be kept while it is verified", Remedy: "Free space in the state folder."},
 	{Name: "header_refused", Status: http.StatusBadRequest, Step: "match", Title: "A header would change the call", Remedy: "Leave the header out."},
+	{Name: "query_override", Status: http.StatusBadRequest, Step: "match", Title: "The query would change the method of the call", Remedy: "Leave the parameter out, and send the method that is meant."},
 	{Name: "query_refused", Status: http.StatusForbidden, Step: "content", Title: "The action takes no query", Remedy: "Leave the query out, or set query: true on the action."},
 	{Name: "receipt_mismatch", Status: http.StatusForbidden, Step: "trigger", Title: "The trigger service answered for something else", Remedy: "Check that the sidecar asks its own trigger service."},
 	{Name: "request_malformed", Status: http.StatusBadRequest, Step: "connect", Title: "The request line is not that of HTTP/1.1", Remedy: "Send a method in capitals, a target in ASCII and HTTP/1.1, one space between them, ended by CRLF."},

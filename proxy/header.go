@@ -10,27 +10,40 @@ import (
 	"github.com/actionproof/mediator/wire"
 )
 
-// pathOverrides are headers with which some servers are told to act on another path than the one that a request shows.
-var pathOverrides = []string{"X-Original-Url", "X-Rewrite-Url"}
+// overrides are headers with which some servers are told to act on another path or host, or to allow another method, than the one that a
+// request shows. Proxies set them for the servers behind them; an agent is none.
+var overrides = map[string]string{
+	"X-Original-Url": "path", "X-Rewrite-Url": "path", "X-Original-Uri": "path", "X-Forwarded-Uri": "path",
+	"X-Forwarded-Host": "host", "X-Forwarded-Server": "host", "X-Original-Host": "host", "X-Host": "host", "X-Http-Host-Override": "host", "Forwarded": "host",
+	"X-Original-Method": "method", "X-Forwarded-Method": "method",
+}
+
+// overridden returns what a header changes of the call that everything is bound to; empty where it changes nothing.
+func overridden(name string) string {
+	if wire.OverridesMethod(name) {
+		return "method"
+	}
+	return overrides[dashed(name)]
+}
 
 // contentHeaders say how the body is to be read, and whose request it is.
 var contentHeaders = []string{"Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Idempotency-Key"}
 
-// checkHeader refuses a header with which an upstream could read another call than the one that is decided here.
+// checkHeader refuses a header, or a parameter of the query, with which an upstream could read another call than the one that is decided here.
 func checkHeader(r *http.Request) error {
 	h := r.Header
 	// HTTP/1 has been judged by strictConn. In HTTP/2 net/http takes the first of several lengths, and any for no body.
 	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 && lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
 		return evidence.Refuse("framing_ambiguous", "the header gives the body's length as %.40q, which it does not have", strings.Join(lengths, ", "))
 	}
-	if name := wire.MethodOverride(h); name != "" {
-		return evidence.Refuse("header_refused", "the header %s would change the method that the call is bound to", name)
+	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
+		return evidence.Refuse("query_override", "the parameter %.40q of the query would change the method that the call is bound to", name)
 	}
 	for name := range h {
-		dashed := dashed(name)
-		switch {
-		case slices.Contains(pathOverrides, dashed):
-			return evidence.Refuse("header_refused", "the header %s would change the path that the call is bound to", name)
+		if what := overridden(name); what != "" {
+			return evidence.Refuse("header_refused", "the header %s would change the %s that the call is bound to", name, what)
+		}
+		switch dashed := dashed(name); {
 		case dashed != name && (hasMeaning(dashed) || slices.Contains(hopByHop, dashed)):
 			return evidence.Refuse("header_refused", "some servers take the header %s for %s", name, dashed)
 		}

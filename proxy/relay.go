@@ -94,7 +94,7 @@ func announced(trailer http.Header) http.Header {
 	}
 	names := make(http.Header, len(trailer))
 	for name := range trailer {
-		if httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed(name)) {
+		if httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed(name)) && overridden(name) == "" {
 			names[name] = nil
 		}
 	}

@@ -132,6 +132,19 @@ func TestCallIsStrictAndBounded(t *testing.T) {
 	}
 }
 
+func TestQueryOverride(t *testing.T) {
+	for query, want := range map[string]string{
+		"": "", "a=b&c": "", "method=flickr.photos.search": "", "method=get": "", "methods=post": "", "a=_method": "", "x_method=DELETE": "",
+		"_method=DELETE": "_method", "a=b&_METHOD=put": "_METHOD", "a=b;_method": "_method", "%5Fmethod=DELETE": "_method", "_HttpMethod=PATCH": "_HttpMethod",
+		"$httpMethod=POST": "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method", "%5Bmethod=DELETE": "[method", "_method%00x=DELETE": "_method\x00x",
+		"X-HTTP-Method-Override=DELETE": "X-HTTP-Method-Override", "method=post": "method", "Method=DELETE": "Method", "method=PUT": "",
+	} {
+		if got := wire.QueryOverride(http.MethodPut, query); got != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+}
+
 func TestMethodOverride(t *testing.T) {
 	for name, want := range map[string]bool{
 		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true, "X_HTTP_Method_Override": true, "X-Http-Methods": false, "Accept": false,
