@@ -35,6 +35,7 @@ type certified struct {
 	cert   SignerCertificate
 	kid    string // of the registry key that signed the certificate
 	what   string // names the certificate in a refusal
+	shared bool   // another certificate gives the same public key another purpose
 }
 
 // Trust is an immutable snapshot of whom a verifier believes: the pinned roots and every key that a custody certificate names.
@@ -66,6 +67,9 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 		if _, err := NewPublicKey(r.Public); err != nil {
 			return nil, err
 		}
+		if other, ok := t.pinned(r.Public); ok {
+			return nil, Refuse("trust_malformed", "the roots %s and %s are pinned with one public key", other, r.KeyID)
+		}
 		t.roots[r.KeyID] = r
 	}
 	if len(b.Certificates) > maxCertificates {
@@ -76,12 +80,39 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 			return nil, err
 		}
 	}
+	t.markShared()
 	if b.Revocations != "" {
 		if err := t.revoke(b.Revocations); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
+}
+
+// pinned returns the key id of the root that is pinned with a public key.
+func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
+	for kid, r := range t.roots {
+		if bytes.Equal(r.Public, public) {
+			return kid, true
+		}
+	}
+	return "", false
+}
+
+// markShared marks the keys that are certified for several purposes, under whatever key ids: who holds one would be several witnesses.
+func (t *Trust) markShared() {
+	first := make(map[string]*certified, len(t.signers))
+	for _, s := range t.signers {
+		switch other := first[string(s.public)]; {
+		case other == nil:
+			first[string(s.public)] = s
+		case other.cert.Purposes[0] != s.cert.Purposes[0]:
+			other.shared, s.shared = true, true
+		}
+	}
+	for _, s := range t.signers {
+		s.shared = s.shared || first[string(s.public)].shared
+	}
 }
 
 func (t *Trust) add(token string) error {
@@ -117,6 +148,9 @@ func (t *Trust) add(token string) error {
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
 		return Refuse("certificate_untrusted", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
+	}
+	if root, ok := t.pinned(public); ok {
+		return Refuse("certificate_untrusted", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
 	}
 	if old, ok := t.signers[cert.SubjectKeyID]; ok {
 		if subtle.ConstantTimeCompare(old.public, public) != 1 {
@@ -185,6 +219,9 @@ func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Durati
 	}
 	if c.Purposes[0] != purpose {
 		return nil, Refuse("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
+	}
+	if s.shared {
+		return nil, Refuse("key_shared", "the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
 	}
 	if err := t.policy.admits(s.what, s.kid, c.Registered, c.key(), now, skew); err != nil {
 		return nil, err

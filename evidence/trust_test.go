@@ -65,6 +65,8 @@ func TestTrustThatIsRefused(t *testing.T) {
 		"a key of small order":             {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectPublicKey = strings.Repeat("A", 43) })}, "key_malformed"},
 		"one key id for two keys":          {roots, []string{good, certificate(registry, swap)}, "certificate_key_mismatch"},
 		"a root as its subject":            {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.SubjectKeyID = root.KeyID() })}, "certificate_untrusted"},
+		"a root's key under another id":    {[]evidence.Root{roots[0], {KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "certificate_untrusted"},
+		"one key for both roots":           {[]evidence.Root{roots[0], {KeyID: "auditor:v1", Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, nil, "trust_malformed"},
 		"a root's purpose, the auditor's":  {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeDeploymentCertificate} })}, "certificate_untrusted"},
 		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) { c.Purposes = []string{evidence.PurposeSignerCertificate} })}, "certificate_untrusted"},
 		"a certificate of an auditor's":    {[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{good}, "certificate_untrusted"},
@@ -79,6 +81,41 @@ func TestTrustThatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.NewTrust(tt.roots, evidence.Bundle{Certificates: tt.certs}, evidence.SignerPolicy{})
 			wantCode(t, err, tt.code)
+		})
+	}
+}
+
+// TestSharedKey: a key that is certified for two purposes, under whatever key ids, is believed for neither. For one purpose it may have
+// two names, as after it was renamed.
+func TestSharedKey(t *testing.T) {
+	d := newDesk(t)
+	proof, _ := d.proof(t)
+	v, err := d.key.Current(t.Context())
+	must(t, err)
+	for name, tt := range map[string]struct {
+		kid, purpose string
+		issued       time.Time
+		code         string
+	}{
+		"another id and purpose":               {"grant-key:v1", evidence.PurposeActionGrant, noon, "key_shared"},
+		"another id, the same purpose":         {"renamed-key:v1", evidence.PurposeRequestProof, noon, ""},
+		"the same id, another purpose, before": {v.KeyID(), evidence.PurposeActionGrant, noon.Add(-time.Hour), ""}, // the later one counts
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", tt.issued))
+			must(t, err)
+			again, _, err := i.Sign(t.Context(), evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{tt.purpose}, SubjectIssuer: "m",
+				SubjectKeyID: tt.kid, SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public())})
+			must(t, err)
+			for _, certificates := range [][]string{append([]string{again}, d.certificates...), append(d.certificates[:1:1], again)} {
+				d := *d
+				d.certificates = certificates
+				if err := d.open(t, proof, "", noon); tt.code != "" {
+					wantCode(t, err, tt.code)
+				} else {
+					must(t, err)
+				}
+			}
 		})
 	}
 }

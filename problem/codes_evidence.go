@@ -24,6 +24,7 @@ var evidenceCodes = []Code{
 	{Name: "revocations_stale", Status: http.StatusForbidden, Step: "config", Title: "The revocation list is not within its times, or not for this audience", Remedy: "Sign it anew with mediator keys revoke, and deliver the trust bundle."},
 	{Name: "revocations_rolled_back", Status: http.StatusForbidden, Step: "config", Title: "A new trust bundle would take back what has been revoked", Remedy: "Deliver the newest trust bundle."},
 	{Name: "key_purpose", Status: http.StatusForbidden, Step: "gate", Title: "A key was used for another purpose than it is certified for", Remedy: "Each role signs with its own key; check the roles' configuration."},
+	{Name: "key_shared", Status: http.StatusForbidden, Step: "gate", Title: "One key is certified for two purposes", Remedy: "Give each role a key of its own, and have all of them certified (mediator keys certify)."},
 	{Name: "key_not_allowed", Status: http.StatusForbidden, Step: "gate", Title: "The policy does not allow this key", Remedy: "Add the key's name to allowedKeyIds in the manifest, and certify the manifest again."},
 	{Name: "key_custody", Status: http.StatusForbidden, Step: "gate", Title: "A key's custody is not what the policy asks for", Remedy: "Keep the key in a custody that the manifest allows."},
 	{Name: "key_exportable", Status: http.StatusForbidden, Step: "gate", Title: "A key can be exported", Remedy: "Create a new key that cannot be exported, and certify it."},
