@@ -99,11 +99,14 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	defer cancel()
 	err := p.leave(ctx, c)
 	failpoint.Reach("left")
-	level := zap.InfoLevel
-	if err != nil {
+	log, level := p.o.Log, zap.InfoLevel
+	switch {
+	case err != nil:
 		level = zap.ErrorLevel
+	case c.canWait():
+		log = p.o.LogLater
 	}
-	if entry := p.o.Log.Check(level, "call"); entry != nil {
+	if entry := log.Check(level, "call"); entry != nil {
 		entry.Write(c.fields(err)...)
 	}
 	if err != nil {
@@ -122,6 +125,9 @@ func (c *call) fields(err error) []zap.Field {
 	}
 }
 
+// canWait reports whether nothing rests on the record: the call is over and needed no evidence.
+func (c *call) canWait() bool { return !c.begun && !c.unsure && c.post.State != ledger.StateRefused }
+
 // leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight. The agent waits for the record of
 // a refusal, unless the ledger is away, and not for that of what is over.
 func (p *Pipeline) leave(ctx context.Context, c *call) error {
@@ -135,7 +141,7 @@ func (p *Pipeline) leave(ctx context.Context, c *call) error {
 			return orLater(ctx, err, failed, p.o.Record.FinishLater)
 		}
 	}
-	if c.post.State != ledger.StateRefused {
+	if c.canWait() {
 		return p.o.Record.RecordLater(ctx, c.post)
 	}
 	return orLater(ctx, p.o.Record.Record(ctx, c.post), c.post, p.o.Record.RecordLater)

@@ -87,7 +87,7 @@ type Timeouts struct {
 	Forward time.Duration // the whole forward of a post, until the response headers; default 60 s
 }
 
-// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, Standing and SpoolDir is required.
+// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *Sessions
@@ -119,7 +119,9 @@ type PipelineOptions struct {
 	After   *Pipeline
 	Metrics *Metrics
 	Log     *zap.Logger
-	Now     func() time.Time
+	// LogLater gets the lines of calls that are over and needed no evidence: nobody waits for those, nor for their records. Log if nil.
+	LogLater *zap.Logger
+	Now      func() time.Time
 }
 
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it leaves
@@ -144,6 +146,9 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	}
 	if o.Timeouts.Forward == 0 {
 		o.Timeouts.Forward = time.Minute
+	}
+	if o.LogLater == nil {
+		o.LogLater = o.Log
 	}
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)

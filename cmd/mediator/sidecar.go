@@ -30,6 +30,7 @@ import (
 type sidecarProcess struct {
 	*sidecar // as it was read at the start: what is bound to the process stays so
 	log      *zap.Logger
+	logLater *zap.Logger     // its lines may wait
 	life     context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
 
 	keys     keyring
@@ -70,7 +71,7 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 		return err
 	}
 	p := &sidecarProcess{sidecar: s}
-	if p.log, err = newLogger(s.T.Log, "serve", stderr); err != nil {
+	if p.log, p.logLater, err = newLoggers(s.T.Log, "serve", stderr); err != nil {
 		return err
 	}
 	defer func() { _ = p.log.Sync() }()

@@ -206,7 +206,7 @@ func (p *sidecarProcess) build(ctx context.Context, r *reading) (*snapshot, erro
 		Standing: c.Session.Standing, CAPEM: p.ca.CertificatePEM(), SpoolDir: r.file(c.State),
 		Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
 		Load:     c.Limits.load(),
-		Metrics:  p.metrics, Log: p.log, Now: time.Now,
+		Metrics:  p.metrics, Log: p.log, LogLater: p.logLater, Now: time.Now,
 	}
 	if p.choke != nil {
 		o.After = p.choke.Pipeline()
