@@ -100,7 +100,7 @@ func (t *Trust) revoke(token string) error {
 	if err != nil {
 		return err
 	}
-	r := &revocations{list: list, kid: p.header.Kid, artifacts: make(map[string]Revocation), keys: make(map[string]Revocation)}
+	r := &revocations{list: *list, kid: p.header.Kid, artifacts: make(map[string]Revocation), keys: make(map[string]Revocation)}
 	for _, e := range list.Revoked {
 		switch e.Kind {
 		case RevokedArtifact:

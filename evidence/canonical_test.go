@@ -2,62 +2,81 @@ package evidence
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"testing"
 
+	json2 "github.com/go-json-experiment/json"
 	"github.com/gowebpki/jcs"
 )
 
 // fill gives every field of v a value, so that every member of the claims is written.
-func fill(v reflect.Value) {
+func fill(v reflect.Value) { fillWith("a<b>&\"c,}]{[\\\u00e9\U0001F600 \t\x01", v) }
+
+// fillPlain is fill with texts that need no escape.
+func fillPlain(v reflect.Value) { fillWith("a plain text", v) }
+
+func fillWith(text string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(v.Field(i))
+			fillWith(text, v.Field(i))
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
+		fillWith(text, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		fill(v.Index(0))
-		fill(v.Index(1))
+		fillWith(text, v.Index(0))
+		fillWith(text, v.Index(1))
 	case reflect.String:
-		v.SetString("a<b>&\"c,}]{[\\\u00e9\U0001F600 \t\x01")
+		v.SetString(text)
 	case reflect.Int64:
 		v.SetInt(1_800_000_000)
 	case reflect.Bool:
 		v.SetBool(true)
 	default:
-		panic("a claim of kind " + v.Kind().String() + ": teach encode and this test about it")
+		panic("a claim of kind " + v.Kind().String() + ": teach spell and this test about it")
 	}
 }
 
-// encode returns what canonical writes.
+// encode returns what canonical writes of what claims points to.
 func encode(claims any) (raw []byte, err error) {
-	err = canonical(claims, func(b []byte) { raw = bytes.Clone(b) })
+	err = canonical(spell(reflect.TypeOf(claims).Elem()), claims, func(b []byte) { raw = bytes.Clone(b) })
 	return raw, err
 }
 
-// TestEncodeIsCanonical holds encode against an independent RFC 8785 canonicaliser, for every kind with every member set.
-func TestEncodeIsCanonical(t *testing.T) {
-	for _, claims := range []any{
+// everyClaims is one of each type that canonical writes.
+func everyClaims() []any {
+	return []any{
 		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{}, &ActionGrant{},
 		&RequestProof{}, &RevocationList{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{}, &Binding{}, &header{},
-	} {
+	}
+}
+
+// TestEncodeIsCanonical holds encode against encoding/json and an independent RFC 8785 canonicaliser, for every kind, with every member set
+// and with none.
+func TestEncodeIsCanonical(t *testing.T) {
+	for _, claims := range everyClaims() {
 		t.Run(reflect.TypeOf(claims).Elem().Name(), func(t *testing.T) {
-			fill(reflect.ValueOf(claims).Elem())
-			got, err := encode(claims)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := jcs.Transform(got)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(got) != string(want) {
-				t.Errorf("not canonical:\n got %s\nwant %s", got, want)
+			for _, fill := range []func(reflect.Value){func(reflect.Value) {}, fill} {
+				fill(reflect.ValueOf(claims).Elem())
+				got, err := encode(claims)
+				if err != nil {
+					t.Fatal(err)
+				}
+				raw, err := json.Marshal(claims)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := jcs.Transform(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if string(got) != string(want) {
+					t.Errorf("not canonical:\n got %s\nwant %s", got, want)
+				}
 			}
 		})
 	}
@@ -72,20 +91,81 @@ func TestEncodeFindsTheEndOfAText(t *testing.T) {
 			B string `json:"b"`
 			A string `json:"a"`
 		}{text, text}
-		if got, err := encode(v); err != nil || string(got) != want {
+		if got, err := encode(&v); err != nil || string(got) != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
 }
 
-// TestEncodeOtherValues: what is no object is left as it is, and what JSON does not know is refused.
-func TestEncodeOtherValues(t *testing.T) {
-	for want, v := range map[string]any{`{}`: struct{}{}, `"{b,a}"`: "{b,a}", `["b","a"]`: []string{"b", "a"}, `1`: 1} {
-		if got, err := encode(v); err != nil || string(got) != want {
-			t.Errorf("%s, %v; want %s", got, err, want)
+// TestEncodeRefuses texts that libraries write differently, and those that are none.
+func TestEncodeRefuses(t *testing.T) {
+	for _, text := range []string{"\u2028", "a\u2029", "\xff", "\xed\xa0\x80"} {
+		for _, v := range []any{&text, &[]string{"a", text}, &header{Kid: text}, &Capability{Session: &SessionSummary{SessionID: text}}} {
+			if got, err := encode(v); got != nil || !errors.Is(err, Refuse("claims_malformed", "")) {
+				t.Errorf("%q: %s, %v", text, got, err)
+			}
 		}
 	}
-	if got, err := encode(func() {}); got != nil || !errors.Is(err, Refuse("claims_malformed", "")) {
-		t.Errorf("%s, %v", got, err)
+}
+
+// TestSpellRefuses types that no claim has, rather than to write them as it thinks best.
+func TestSpellRefuses(t *testing.T) {
+	for _, v := range []any{1.5, uint8(1), map[string]string{}, [2]int64{}, struct{ F func() }{}, []any{}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%T has a spelling", v)
+				}
+			}()
+			spell(reflect.TypeOf(v))
+		}()
+	}
+}
+
+// FuzzReadCanonical: what it reads of a text is what the decoder that takes its time reads, and that decoder takes the text.
+func FuzzReadCanonical(f *testing.F) {
+	for _, claims := range everyClaims() {
+		for _, fill := range []func(reflect.Value){func(reflect.Value) {}, fill, fillPlain} {
+			fill(reflect.ValueOf(claims).Elem())
+			raw, err := encode(claims)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(string(raw))
+			f.Add(string(raw[:len(raw)/2]))
+		}
+	}
+	for _, text := range []string{`{"actions":]}`, `{"iat":-}`, `{"iat":01}`, `{"observed":[]}`, `{"answers":null}`, `{"binding":{},}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, got := range everyClaims() {
+			s := spell(reflect.TypeOf(got).Elem())
+			if !readCanonical(text, s, got) {
+				continue
+			}
+			if back, err := encode(got); err != nil || string(back) != text {
+				t.Errorf("%q is read, and written as %s, %v", text, back, err)
+			}
+			want := reflect.New(reflect.TypeOf(got).Elem()).Interface()
+			if err := json2.Unmarshal([]byte(text), want, readable); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s\n got %+v\nwant %+v, %v", text, got, want, err)
+			}
+		}
+	})
+}
+
+// TestReadCanonical reads without the slow decoder what has to do with a post: it is for these that it is there.
+func TestReadCanonical(t *testing.T) {
+	for _, claims := range everyClaims() {
+		fillPlain(reflect.ValueOf(claims).Elem())
+		raw, err := encode(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := reflect.New(reflect.TypeOf(claims).Elem()).Interface()
+		if !readCanonical(string(raw), spell(reflect.TypeOf(claims).Elem()), got) || !reflect.DeepEqual(got, claims) {
+			t.Errorf("%s\n got %+v\nwant %+v", raw, got, claims)
+		}
 	}
 }

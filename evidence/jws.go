@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 )
 
@@ -22,17 +23,23 @@ const (
 	maxKeyID = 256
 )
 
-// header is the whole protected header. The fields are in canonical order.
+// roomy is how long nearly every token is at most, and with it all that is in it, in bytes: an array of this size spares the few that are
+// longer nothing, and the others a copy on the heap.
+const roomy = 2 << 10
+
+// header is the whole protected header.
 type header struct {
 	Alg string `json:"alg"`
 	Kid string `json:"kid"`
 	Typ string `json:"typ"`
 }
 
+var headerSpelling = spell(reflect.TypeFor[header]())
+
 // parsed is a token taken apart, with nothing believed yet.
 type parsed struct {
 	header    header
-	payload   []byte
+	payload   string
 	signature []byte
 	signed    string // header and payload as they were signed
 	second    string // the second JWS of an artifact that is signed twice, not looked at yet; see parseRooted
@@ -42,27 +49,21 @@ func encodeHeader(h header) (raw []byte, err error) {
 	if h.Kid == "" || len(h.Kid) > maxKeyID {
 		return nil, Refuse("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
 	}
-	err = canonical(&h, func(head []byte) { raw = bytes.Clone(head) })
+	err = canonical(headerSpelling, &h, func(head []byte) { raw = bytes.Clone(head) })
 	return raw, err
 }
 
-// signingInput is what is signed of an artifact (RFC 7515 section 5.1). claims points to its claims.
-func signingInput(h header, claims any) (input []byte, err error) {
-	head, err := encodeHeader(h)
-	if err != nil {
-		return nil, err
-	}
-	err = canonical(claims, func(payload []byte) {
-		input = make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
-		input = append(base64url.AppendEncode(input, head), '.')
-		input = base64url.AppendEncode(input, payload)
-	})
-	return input, err
+// signingInput is what is signed of an artifact (RFC 7515 section 5.1), whose header and claims are canonical JSON.
+func signingInput(head, payload []byte) []byte {
+	input := make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
+	input = append(base64url.AppendEncode(input, head), '.')
+	return base64url.AppendEncode(input, payload)
 }
 
 // signed returns the compact JWS of what was signed and its signature.
 func signed(input, signature []byte) string {
-	return string(input) + "." + base64url.EncodeToString(signature)
+	var room [128]byte // more than an Ed25519 signature takes
+	return string(input) + "." + string(base64url.AppendEncode(room[:0], signature))
 }
 
 // parse takes a compact JWS apart and demands that its header is exactly the one that this package writes for the given
@@ -75,23 +76,24 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 	if len(token) > limit {
 		return p, errTooLarge(token, typ, limit)
 	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return p, Refuse("jws_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, len(parts))
+	if dots := strings.Count(token, "."); dots != 2 {
+		return p, Refuse("jws_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, dots+1)
 	}
-	var decoded [3][]byte
-	for i, part := range parts {
-		b, err := decodeStrict(part)
+	first, rest, _ := strings.Cut(token, ".")
+	second, third, _ := strings.Cut(rest, ".")
+	head, err1 := decodeText(first)
+	payload, err2 := decodeText(second)
+	signature, err3 := decodeStrict(third)
+	for i, err := range [...]error{err1, err2, err3} {
 		if err != nil {
 			return p, Refuse("jws_malformed", "part %d of the %s is not canonical base64url", i+1, typ)
 		}
-		decoded[i] = b
 	}
-	h, err := parseHeader(decoded[0], alg, typ)
+	h, err := parseHeader(head, alg, typ)
 	if err != nil {
 		return p, err
 	}
-	return parsed{header: h, payload: decoded[1], signature: decoded[2], signed: token[:len(parts[0])+1+len(parts[1])]}, nil
+	return parsed{header: h, payload: payload, signature: signature, signed: token[:len(first)+1+len(second)]}, nil
 }
 
 func errTooLarge(token, typ string, limit int) error {
@@ -105,21 +107,30 @@ var (
 
 // decodeStrict refuses padding, line breaks and stray bits in the last character, all of which would give one signature
 // several spellings.
-func decodeStrict(s string) ([]byte, error) {
-	b, err := base64url.DecodeString(s)
+func decodeStrict(s string) ([]byte, error) { return appendDecoded(nil, s) }
+
+// decodeText is decodeStrict for a text.
+func decodeText(s string) (string, error) {
+	var room [roomy]byte
+	b, err := appendDecoded(room[:0], s)
+	return string(b), err
+}
+
+func appendDecoded(b []byte, s string) ([]byte, error) {
+	b, err := base64url.AppendDecode(b, []byte(s))
 	if err != nil || strings.Contains(s, "\r") || strings.Contains(s, "\n") { // which it skips
 		return nil, errNotCanonical
 	}
 	return b, nil
 }
 
-func parseHeader(raw []byte, alg, typ string) (header, error) {
-	if h, ok := plainHeader(string(raw), alg, typ); ok {
-		return h, nil
-	}
+func parseHeader(raw, alg, typ string) (header, error) {
 	var h header
-	if err := json.Unmarshal(raw, &h); err != nil {
-		return h, Refuse("jws_malformed", "the header of the %s is not a JSON object of text members", typ)
+	if !readCanonical(raw, headerSpelling, &h) {
+		h = header{}
+		if err := json.Unmarshal([]byte(raw), &h); err != nil {
+			return h, Refuse("jws_malformed", "the header of the %s is not a JSON object of text members", typ)
+		}
 	}
 	if h.Alg != alg {
 		return h, Refuse("jws_algorithm", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
@@ -131,25 +142,9 @@ func parseHeader(raw []byte, alg, typ string) (header, error) {
 	if err != nil {
 		return h, err
 	}
-	if string(want) != string(raw) {
+	if string(want) != raw {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: all of them are members or spellings that we never write.
 		return h, Refuse("jws_header", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
 	}
 	return h, nil
-}
-
-// plainHeader reads a header that is exactly the one wanted around a kid that JSON writes as it is. Of any other, parseHeader says what is
-// wrong, if anything is.
-func plainHeader(raw, alg, typ string) (header, bool) {
-	rest, ok := strings.CutPrefix(raw, `{"alg":"`+alg+`","kid":"`)
-	kid, okay := strings.CutSuffix(rest, `","typ":"`+typ+`"}`)
-	if !ok || !okay || kid == "" || len(kid) > maxKeyID {
-		return header{}, false
-	}
-	for _, c := range []byte(kid) {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return header{}, false
-		}
-	}
-	return header{Alg: alg, Kid: kid, Typ: typ}, true
 }

@@ -29,10 +29,10 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 		return zero, err
 	}
 	want.KeyIDs, want.Custody, want.RequireNonExportable = []string{s.id}, nil, false
-	if err := want.admits(k.Typ, p.header.Kid, *k.registered(&c), KeyClaims{}, now, skew); err != nil {
+	if err := want.admits(k.Typ, p.header.Kid, *k.registered(c), KeyClaims{}, now, skew); err != nil {
 		return zero, err
 	}
-	return c, nil
+	return *c, nil
 }
 
 // openShared verifies an artifact that one of the policy's shared secrets has to authenticate.
@@ -60,16 +60,16 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now
 	if err != nil {
 		return zero, err
 	}
-	if *k.custody(&c) != SharedSecret {
+	if *k.custody(c) != SharedSecret {
 		return zero, Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
-	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(&c).ID}, now, skew); err != nil {
+	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(c).ID}, now, skew); err != nil {
 		return zero, err
 	}
-	if err := want.admits(k.Typ, s.id, *k.registered(&c), SharedSecret, now, skew); err != nil {
+	if err := want.admits(k.Typ, s.id, *k.registered(c), SharedSecret, now, skew); err != nil {
 		return zero, err
 	}
-	return c, nil
+	return *c, nil
 }
 
 // publishes reports whether s is a public key that t holds, as bytes or as text: then it is no secret.

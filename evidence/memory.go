@@ -11,7 +11,7 @@ type authentic[C any] struct {
 	typ    string
 	kid    string
 	public ed25519.PublicKey // verifies the signature
-	claims C
+	claims *C                // which nobody changes
 }
 
 // Memory keeps the tokens that were found authentic until they are asked for again, so that a process takes each apart and verifies its
@@ -57,5 +57,5 @@ func (m *Memory) put(token string, a any) {
 // The custody answers for its having been made by the private key of public; claims are those that were signed, and change no more.
 // Whether the key is certified, and everything else, is judged as of any other artifact.
 func Signed[C any](m *Memory, k Kind[C], token, kid string, public ed25519.PublicKey, claims C) {
-	m.put(token, &authentic[C]{k.Typ, kid, public, claims})
+	m.put(token, &authentic[C]{k.Typ, kid, public, &claims})
 }

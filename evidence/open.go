@@ -97,7 +97,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	if err != nil {
 		return zero, err
 	}
-	kid, reg := a.kid, *k.registered(&a.claims)
+	kid, reg := a.kid, *k.registered(a.claims)
 	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, now, v.skew); err != nil {
 		return zero, err
 	}
@@ -109,7 +109,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 		key = cert.key()
 	}
 	if k.custody != nil {
-		if key = *k.custody(&a.claims); cert != nil && key != cert.key() {
+		if key = *k.custody(a.claims); cert != nil && key != cert.key() {
 			return zero, Refuse("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, kid)
 		}
 	}
@@ -120,7 +120,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	if err := want.admits(k.Typ, kid, reg, key, now, v.skew); err != nil {
 		return zero, err
 	}
-	return a.claims, nil
+	return *a.claims, nil
 }
 
 // authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and takes it apart. It returns the
@@ -239,14 +239,18 @@ func KeyIDOf(token string) string {
 // UnverifiedClaims reads the claims of a token with nothing verified but its form: for display, and for finding out what to
 // ask for. Whatever rests on them must be verified with [Open] or [OpenMAC].
 func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
+	var zero C
 	read := func() (parsed, error) { return parse(token, k.alg, k.Typ, k.maxToken) }
 	if k.rooted() {
 		read = func() (parsed, error) { return parseRooted(token, k.Typ, k.maxToken) }
 	}
 	p, err := read()
 	if err != nil {
-		var zero C
 		return zero, err
 	}
-	return decode(k, p.payload)
+	c, err := decode(k, p.payload)
+	if err != nil {
+		return zero, err
+	}
+	return *c, nil
 }

@@ -34,16 +34,15 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 	if err != nil {
 		return "", err
 	}
-	b64 := base64.RawURLEncoding
-	input := b64.EncodeToString(head) + "." + b64.EncodeToString(p.payload)
-	sig, err := key.Sign(ctx, []byte(input))
+	input := signingInput(head, []byte(p.payload))
+	sig, err := key.Sign(ctx, input)
 	if err != nil {
 		return "", fmt.Errorf("sign %s again with key %s: %w", k.Typ, key.KeyID(), err)
 	}
 	if len(sig) != mldsa65.SignatureSize {
 		return "", fmt.Errorf("sign %s again: key %s made a signature of %d bytes, and ML-DSA-65 makes %d", k.Typ, key.KeyID(), len(sig), mldsa65.SignatureSize)
 	}
-	return token + separator + input + "." + b64.EncodeToString(sig), nil
+	return token + separator + signed(input, sig), nil
 }
 
 // parseRooted takes an artifact apart that a root key signs, with one signature or two.
@@ -81,7 +80,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	switch {
 	case second.header.Kid != kid:
 		return Refuse("second_signature_key", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid, second.header.Kid)
-	case !bytes.Equal(second.payload, p.payload):
+	case second.payload != p.payload:
 		return Refuse("second_signature_payload", "the second signature of the %s by key %s is over other claims than the first", typ, kid)
 	case r.PostQuantum != nil && !verifyPostQuantum(r.PostQuantum, second):
 		return Refuse("second_signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)

@@ -84,7 +84,13 @@ func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err := k.check(c); err != nil {
 		return nil, err
 	}
-	return signingInput(header{Alg: alg, Kid: kid, Typ: k.Typ}, c)
+	head, err := encodeHeader(header{Alg: alg, Kid: kid, Typ: k.Typ})
+	if err != nil {
+		return nil, err
+	}
+	var input []byte
+	err = canonical(k.spelling, c, func(payload []byte) { input = signingInput(head, payload) })
+	return input, err
 }
 
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).

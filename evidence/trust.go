@@ -162,7 +162,7 @@ func (t *Trust) add(token string) error {
 	}
 	name, version := cutKeyID(cert.SubjectKeyID)
 	t.newest[name] = max(t.newest[name], version)
-	t.signers[cert.SubjectKeyID] = &certified{public: public, cert: cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}
+	t.signers[cert.SubjectKeyID] = &certified{public: public, cert: *cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}
 	return nil
 }
 
@@ -239,24 +239,36 @@ func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Durati
 // they are: not canonical.
 var readable = json2.JoinOptions(json2.RejectUnknownMembers(true), json2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// decode reads a payload into the claims of k and demands that it is byte for byte what [Sign] would have written.
-func decode[C any](k Kind[C], payload []byte) (C, error) {
-	var c, zero C
-	if err := json2.Unmarshal(payload, &c, readable); err != nil {
-		return zero, Refuse("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
+// decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
+func decode[C any](k Kind[C], payload string) (*C, error) {
+	c := new(C)
+	if !readCanonical(payload, k.spelling, c) {
+		var err error
+		if c, err = decodeSlowly(k, payload); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
+		return nil, err
+	}
+	if err := k.check(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// decodeSlowly decodes every payload that is in order, and says what is wrong with any other.
+func decodeSlowly[C any](k Kind[C], payload string) (*C, error) {
+	c := new(C)
+	if err := json2.Unmarshal([]byte(payload), c, readable); err != nil {
+		return nil, Refuse("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
 	same := false
-	if err := canonical(&c, func(want []byte) { same = bytes.Equal(want, payload) }); err != nil {
-		return zero, err
+	if err := canonical(k.spelling, c, func(want []byte) { same = string(want) == payload }); err != nil {
+		return nil, err
 	}
 	if !same {
-		return zero, Refuse("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
-	}
-	if err := k.registered(&c).check(k.Typ, k.MaxLifetime); err != nil {
-		return zero, err
-	}
-	if err := k.check(&c); err != nil {
-		return zero, err
+		return nil, Refuse("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
 	}
 	return c, nil
 }
