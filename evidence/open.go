@@ -3,6 +3,7 @@ package evidence
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,14 +35,17 @@ type Expected struct {
 	RequirePostQuantum bool
 }
 
-// DefaultSkew is the clock difference that is tolerated unless a verifier is told otherwise.
-const DefaultSkew = 2 * time.Second
+// Clock differences that are tolerated.
+const (
+	DefaultSkew = 2 * time.Second // unless a verifier is told otherwise
+	MaxSkew     = time.Minute     // more would undo every bound on the age of what is made for one post
+)
 
 // VerifierOptions configures a [Verifier].
 type VerifierOptions struct {
 	// Now is the clock; required.
 	Now func() time.Time
-	// Skew is the clock difference that is tolerated; zero means DefaultSkew.
+	// Skew is the clock difference that is tolerated, MaxSkew at most; zero means DefaultSkew.
 	Skew time.Duration
 	// Memory is shared with whoever signs in this process; with nil each artifact is verified each time.
 	Memory *Memory
@@ -60,6 +64,9 @@ type Verifier struct {
 func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 	if o.Now == nil || t == nil {
 		return nil, errors.New("evidence: a verifier needs a trust bundle and a clock")
+	}
+	if o.Skew < 0 || o.Skew > MaxSkew {
+		return nil, fmt.Errorf("evidence: the clock difference %s is not between 0s and %s", o.Skew, MaxSkew)
 	}
 	if o.Skew == 0 {
 		o.Skew = DefaultSkew

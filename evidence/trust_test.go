@@ -250,13 +250,20 @@ func TestRootThatIsNotTheOne(t *testing.T) {
 }
 
 func TestVerifierNeedsTrustAndClock(t *testing.T) {
-	trust := newDesk(t).trust(t, "")
-	for _, tt := range []struct {
+	trust, now := newDesk(t).trust(t, ""), func() time.Time { return noon }
+	for name, tt := range map[string]struct {
 		trust *evidence.Trust
-		now   func() time.Time
-	}{{nil, func() time.Time { return noon }}, {trust, nil}} {
-		if v, err := evidence.NewVerifier(tt.trust, evidence.VerifierOptions{Now: tt.now}); err == nil || v != nil {
-			t.Errorf("%v, %v", v, err)
+		o     evidence.VerifierOptions
+		ok    bool
+	}{
+		"no trust": {nil, evidence.VerifierOptions{Now: now}, false}, "no clock": {trust, evidence.VerifierOptions{}, false},
+		"both":                             {trust, evidence.VerifierOptions{Now: now}, true},
+		"the most that clocks may differ":  {trust, evidence.VerifierOptions{Now: now, Skew: evidence.MaxSkew}, true},
+		"more":                             {trust, evidence.VerifierOptions{Now: now, Skew: evidence.MaxSkew + 1}, false},
+		"a clock difference below nothing": {trust, evidence.VerifierOptions{Now: now, Skew: -1}, false},
+	} {
+		if v, err := evidence.NewVerifier(tt.trust, tt.o); (err == nil) != tt.ok || (v != nil) != tt.ok {
+			t.Errorf("%s: %v, %v", name, v, err)
 		}
 	}
 }

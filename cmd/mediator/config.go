@@ -263,7 +263,7 @@ type trustConfig struct {
 	Auditor string `yaml:"auditor"`
 	// Bundle is the path of the trust bundle, as mediator keys certify writes it; it is read again when it changes. Required.
 	Bundle string `yaml:"bundle"`
-	// ClockSkew is the clock difference that is tolerated. Default 2s.
+	// ClockSkew is the clock difference that is tolerated, at most 1m. Default 2s.
 	ClockSkew duration `yaml:"clockSkew"`
 }
 

@@ -46,6 +46,7 @@ func loadControl(path string) (*controlPlane, error) {
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
 	c.Custody.check(&f)
 	c.Confine.check(&f)
+	c.Trust.check(&f)
 	c.Keys.Decision.check("keys.decision", &f)
 	c.Keys.Grant.check("keys.grant", &f)
 	p := &controlPlane{loaded: l, internal: c.Internal.endpoint("internal", &f, l.file)}

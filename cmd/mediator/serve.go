@@ -102,6 +102,7 @@ func loadSidecar(path string) (*sidecar, error) {
 	}
 	c.Custody.check(&f)
 	c.Confine.check(&f)
+	c.Trust.check(&f)
 	c.Keys.Runtime.check("keys.runtime", &f)
 	c.Keys.Session.check("keys.session", &f)
 	c.Keys.RequestProof.check("keys.requestProof", &f)

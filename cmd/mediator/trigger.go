@@ -50,6 +50,7 @@ func loadTrigger(path string) (*triggerService, error) {
 		"keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
 	c.Custody.check(&f)
 	c.Confine.check(&f)
+	c.Trust.check(&f)
 	c.Keys.Origin.check("keys.origin", &f)
 	c.Keys.Receipt.check("keys.receipt", &f)
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {

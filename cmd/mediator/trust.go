@@ -18,6 +18,13 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
+// check adds what is wrong with the numbers of c to f.
+func (c trustConfig) check(f *findings) {
+	if skew := time.Duration(c.ClockSkew); skew > evidence.MaxSkew {
+		f.add("trust.clockSkew", "%s is more than %s: what is too old would be taken for fresh", skew, evidence.MaxSkew)
+	}
+}
+
 func readBundle(path string) (evidence.Bundle, []byte, error) {
 	raw, err := readFile(path)
 	if err != nil {
