@@ -354,11 +354,11 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// TestSettings reads the settings that durability rests on where they matter: on the connection that writes.
+// TestSettings reads the settings that durability and memory rest on where they matter: on the connection that writes.
 func TestSettings(t *testing.T) {
 	db := openDB(t)
 	defer db.Close()
-	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000"} {
+	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "cache_size": "-1000"} {
 		var got string
 		err := db.Write(context.Background(), func(tx *sql.Tx) error { return tx.QueryRow("PRAGMA " + name).Scan(&got) })
 		if err != nil || got != want {
