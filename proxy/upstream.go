@@ -98,12 +98,10 @@ const maxResponseHeader = 1 << 20
 
 // Transport sends requests to upstreams. It follows no redirect, uses no proxy, decompresses nothing, and never sends a
 // request a second time after a byte of it may have gone out, unless the request is a bodyless GET, HEAD, OPTIONS or TRACE without
-// Idempotency-Key. Its errors have codes, see classifyError. It is safe for concurrent use.
+// Idempotency-Key. No request is read as a part of another's, or with what another has proven of itself, see alone. Its errors have codes, see classifyError. It is safe for concurrent use.
 type Transport struct {
 	shared *http.Transport
-	// single opens a connection for each request. net/http re-sends a request without body that was lost on a kept connection
-	// if its Idempotency-Key says that this is harmless; to us the key says the opposite. On a connection of its own nothing
-	// is ever re-sent.
+	// single opens a connection for each request.
 	single *http.Transport
 	dialer *Dialer
 }
@@ -152,7 +150,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = &out
 	}
 	via := t.shared
-	if mayBeResent(r) {
+	if alone(r) {
 		via = t.single
 	}
 	resp, err := via.RoundTrip(r)
@@ -162,7 +160,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// mayBeResent reports whether net/http would send again, on its own, a request that it must not.
+// alone reports whether a request needs a connection of its own, over HTTP/1.1, that nothing came over before and nothing comes over after it.
+func alone(r *http.Request) bool { return mayBeResent(r) || mayBeLeftUnread(r) || provesConnection(r) }
+
+// mayBeResent reports whether net/http would send again, on its own, a request that it must not. It re-sends a request without body that was
+// lost on a kept connection if its Idempotency-Key says that this is harmless; to us the key says the opposite. On a connection of its own
+// nothing is ever re-sent.
 func mayBeResent(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody {
 		return false // there is no GetBody
@@ -172,6 +175,25 @@ func mayBeResent(r *http.Request) bool {
 		return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != ""
 	}
 	return true
+}
+
+// mayBeLeftUnread reports whether a request has a body that its method gives no meaning (RFC 9110 section 9.3). Servers that leave it unread
+// take it for the next request on the connection: one that no rule has seen, and that the credentials of the call after it would follow.
+func mayBeLeftUnread(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions, http.MethodTrace:
+		return r.Body != nil && r.Body != http.NoBody
+	}
+	return false
+}
+
+// provesConnection reports whether a request's credentials are of a scheme by which servers take the connection for authenticated, and with it
+// whatever else comes over it (RFC 4559 section 6).
+func provesConnection(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header["Authorization"], func(value string) bool {
+		scheme, _, _ := strings.Cut(strings.TrimSpace(value), " ")
+		return slices.ContainsFunc([]string{"NTLM", "Negotiate", "Kerberos"}, func(s string) bool { return strings.EqualFold(s, scheme) })
+	})
 }
 
 // CheckDestination refuses an address to which a client connected for the target if the target's name, as it resolves here, does

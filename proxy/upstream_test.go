@@ -109,6 +109,54 @@ func TestTransportErrors(t *testing.T) {
 	})
 }
 
+// TestOwnConnections: nothing goes over a connection after, or before, a request whose body may be left unread there, or that authenticates
+// the connection.
+func TestOwnConnections(t *testing.T) {
+	for _, tt := range []struct {
+		name, method, body, authorization string
+		own                               bool
+	}{
+		{"a read", "GET", "", "Bearer x", false},
+		{"a write", "POST", "x", "", false},
+		{"a read with a body", "GET", "POST /posts HTTP/1.1\r\n\r\n", "", true},
+		{"a HEAD with a body", "HEAD", "x", "", true},
+		{"an OPTIONS with a body", "OPTIONS", "x", "", true},
+		{"a DELETE with a body", "DELETE", "x", "", true},
+		{"NTLM", "GET", "", "NTLM TlRM", true},
+		{"Negotiate", "POST", "x", "negotiate YII", true},
+	} {
+		for _, p := range []protocol{http1, http2} {
+			t.Run(tt.name+" "+string(p), func(t *testing.T) {
+				up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					w.Header().Set("X-Connection", r.RemoteAddr)
+				}, p)
+				defer up.Close()
+				transport := newTestTransport(t, up.Server)
+				send := func(method, body, authorization string) string {
+					q, err := http.NewRequest(method, "https://"+at(0, up.Server)+"/x", io.NopCloser(strings.NewReader(body)))
+					must(t, err)
+					q.ContentLength = int64(len(body))
+					if authorization != "" {
+						q.Header.Set("Authorization", authorization)
+					}
+					resp, err := transport.RoundTrip(q)
+					must(t, err)
+					_, _ = io.Copy(io.Discard, resp.Body)
+					must(t, resp.Body.Close())
+					return resp.Header.Get("X-Connection")
+				}
+				before := send("GET", "", "")
+				it := send(tt.method, tt.body, tt.authorization)
+				after := send("GET", "", "")
+				if own := it != before && it != after; own != tt.own || before != after {
+					t.Errorf("the connections are %s, %s, %s", before, it, after)
+				}
+			})
+		}
+	}
+}
+
 func TestTransportPerUpstream(t *testing.T) {
 	up := newUpstream(t, nil, http2)
 	defer up.Close()
