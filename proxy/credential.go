@@ -83,9 +83,14 @@ func (s secretHeader) hash() string {
 	return evidence.HashBytes([]byte(s.prefix + s.secret))
 }
 
-// answered looks at what the upstream said to it.
-func (s secretHeader) answered(status int) {
-	if status == http.StatusUnauthorized && s.Credential != nil {
+// answered looks at what the upstream said to it. A cookie that was given for it would be a credential in the agent's hands; no call with
+// a credential of ours takes the agent's cookies either.
+func (s secretHeader) answered(resp *http.Response) {
+	if s.Credential == nil {
+		return
+	}
+	resp.Header.Del("Set-Cookie")
+	if resp.StatusCode == http.StatusUnauthorized {
 		s.source.Refused(s.secret)
 	}
 }

@@ -52,7 +52,7 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	}
 	defer resp.Body.Close()
 	c.permit.settle(resp.StatusCode, nil)
-	credential.answered(resp.StatusCode)
+	credential.answered(resp)
 	c.post.State, c.post.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	c.post.BytesIn, err = relayResponse(w, resp)
 	c.step("relay")

@@ -873,6 +873,22 @@ func TestCredentialIsReplaced(t *testing.T) {
 	}
 }
 
+// TestCookiesForACredential: what an upstream gives for a credential that the agent never holds is not the agent's either.
+func TestCookiesForACredential(t *testing.T) {
+	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Set-Cookie", "session=logged-in")
+		w.Header().Add("Set-Cookie", "other=1")
+	}, nil)
+	for _, tt := range []struct {
+		method, path string
+		cookies      int
+	}{{"POST", "/posts", 0}, {"PUT", "/inference", 0}, {"GET", "/x", 2}} {
+		if resp, _ := p.send(tt.method, tt.path, "{}"); resp.StatusCode != http.StatusOK || len(resp.Cookies()) != tt.cookies {
+			t.Errorf("%s %s: status %d, %d cookies", tt.method, tt.path, resp.StatusCode, len(resp.Cookies()))
+		}
+	}
+}
+
 // TestCredentialHasNoSecondSpelling sends a credential of the agent's own in the spelling that some servers read in its place.
 func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	credential, err := NewCredential("X-Vendor-Token", "", fixed(secretToken))

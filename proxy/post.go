@@ -396,7 +396,7 @@ func (p *Pipeline) forward(ctx context.Context, t *posting, w http.ResponseWrite
 	defer resp.Body.Close()
 	t.permit.settle(resp.StatusCode, nil)
 	t.post.State, t.post.Status, t.answered = ledger.StateForwarded, resp.StatusCode, true
-	t.credential.answered(resp.StatusCode)
+	t.credential.answered(resp)
 	w.Header().Set("ActionProof-Post", t.post.ID)
 	n, err := relayResponse(w, resp)
 	t.post.BytesIn = n
