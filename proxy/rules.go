@@ -128,6 +128,9 @@ func (r *Rules) add(m Match, target rule) error {
 		return fmt.Errorf("it names no method")
 	}
 	for _, method := range m.Methods {
+		if method == http.MethodTrace || method == http.MethodConnect {
+			return fmt.Errorf("%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
+		}
 		if target.action != nil {
 			ms.posts[method] = append(ms.posts[method], m.Path)
 			if ms.readings[method] == nil {
