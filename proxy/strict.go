@@ -24,7 +24,7 @@ import (
 type strictConn struct {
 	net.Conn
 	limit      int  // of a head, and of a trailer section, in bytes
-	mayBeHTTP2 bool // it may begin with the preface of HTTP/2, and then is no business of this reader
+	mayBeHTTP2 bool // it may begin with the preface, and then is no business of this reader
 
 	space  []byte // that buf is a part of
 	buf    []byte // read, and not passed on yet
@@ -36,6 +36,9 @@ type strictConn struct {
 	// refusal is why a head was replaced. It is set before the server can read the replacement.
 	refusal error
 }
+
+// preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as HTTP/1.
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // part is what a line belongs to.
 type part int
@@ -138,6 +141,15 @@ func (c *strictConn) fail(err error) {
 
 // judge judges the lines in buf. It reports whether a part is whole, which then may be passed on with the bytes that it announces.
 func (c *strictConn) judge() (bool, error) {
+	if c.mayBeHTTP2 {
+		if n := min(len(c.buf), len(preface)); string(c.buf[:n]) == preface[:n] {
+			if n == len(preface) {
+				c.pass = math.MaxInt64
+			}
+			return c.pass > 0, nil
+		}
+		c.mayBeHTTP2 = false
+	}
 	for {
 		n := bytes.IndexByte(c.buf[c.judged:], '\n')
 		if c.judged+n+1 > c.limit || n < 0 && len(c.buf) > c.limit {
@@ -170,10 +182,7 @@ func (c *strictConn) judge() (bool, error) {
 func (c *strictConn) line(line string) (follows int64, whole bool, err error) {
 	switch c.part {
 	case partRequest:
-		if c.mayBeHTTP2 && line == "PRI * HTTP/2.0" {
-			return math.MaxInt64, true, nil
-		}
-		c.part, c.mayBeHTTP2 = partHeader, false
+		c.part = partHeader
 		c.head, err = requestLine(line)
 		return 0, false, err
 	case partHeader:
