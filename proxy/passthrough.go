@@ -37,6 +37,7 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.
 	// HTTP/2 needs no such leave.
 	_ = http.NewResponseController(w).EnableFullDuplex()
+	c.post.State = ledger.StateForwarding
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
@@ -45,7 +46,9 @@ func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Se
 		switch {
 		case connected.Load():
 			c.post.State = ledger.StateIndeterminate
-		case !errors.Is(err, evidence.Refuse("egress_address_denied", "")): // which is a refusal of ours, and nothing was dialled
+		case errors.Is(err, evidence.Refuse("egress_address_denied", "")): // by us, and nothing was dialled
+			c.post.State = ledger.StateRefused
+		default:
 			c.post.State = ledger.StateFailed
 		}
 		return err

@@ -197,17 +197,23 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recovered turns a panic into a recorded refusal. An answer that has begun is cut, so that the client sees it is not whole.
+// recovered turns a panic into a recorded refusal, or, of a call that was on its way, into an outcome that nobody knows. An answer that has
+// begun is cut, so that the client sees it is not whole.
 func (p *Pipeline) recovered(c *call, w http.ResponseWriter, v any) {
+	err := errors.New("panic")
+	if c.post.State == ledger.StateForwarding {
+		c.post.State = ledger.StateIndeterminate
+		err = evidence.Refuse("indeterminate", "a fault in the mediator ended the call while it was sent")
+	}
 	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
 		p.o.Log.Error("panic in a call", zap.String("post", c.post.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
-		c.refuse(fmt.Errorf("panic: %v", v))
+		c.refuse(err)
 	}
 	_ = p.finish(context.Background(), c)
 	if c.answered {
 		panic(http.ErrAbortHandler)
 	}
-	d := problem.From(errors.New("panic"))
+	d := problem.From(err)
 	d.Post = c.post.ID
 	d.Write(w)
 }

@@ -58,6 +58,8 @@ type memoryRecord struct {
 	fail error // what Begin answers
 	kept bool  // Begin keeps the intent although it fails
 	away bool  // nothing is stored while somebody waits for it
+	// panics makes Begin panic at its end.
+	panics bool
 
 	mu    sync.Mutex
 	posts map[string]ledger.Post
@@ -73,15 +75,23 @@ func (m *memoryRecord) Begin(_ context.Context, p ledger.Post, keys ...ledger.Ke
 	if _, ok := m.posts[p.ID]; ok || p.State != ledger.StateForwarding || len(keys) == 0 {
 		m.t.Errorf("Begin of %s: state %s, %d keys", p.ID, p.State, len(keys))
 	}
-	m.posts[p.ID] = p
+	if m.kept || !m.panics {
+		m.posts[p.ID] = p
+	}
+	if m.panics {
+		panic("a fault in the ledger")
+	}
 	return m.fail
 }
 
 func (m *memoryRecord) Finish(_ context.Context, p ledger.Post) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !p.State.Outcome() {
+		m.t.Errorf("Finish of %s as %s, which is no outcome", p.ID, p.State)
+	}
 	if was, ok := m.posts[p.ID]; !ok || was.State != ledger.StateForwarding {
-		if m.fail == nil {
+		if m.fail == nil && !m.panics {
 			m.t.Errorf("Finish of %s, which had not begun or was finished", p.ID)
 		}
 		return ledger.ErrState
@@ -469,6 +479,25 @@ func TestEachStepFailsClosed(t *testing.T) {
 		p.roles.panics = true
 		p.wantRefused("internal", "POST", "/posts", "{}")
 	})
+	t.Run("a panic while it is sent", func(t *testing.T) {
+		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Transport = faulty{} })
+		for i, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
+			_, answer := p.send(call.method, call.path, "{}")
+			if rec, n := p.record.last(); n != i+1 || rec.State != ledger.StateIndeterminate || rec.Code != "indeterminate" || !strings.Contains(answer, `"code":"indeterminate"`) {
+				t.Errorf("%s: %d records, the last %s with %s; answer %s", call.path, n, rec.State, rec.Code, answer)
+			}
+		}
+	})
+	t.Run("a panic while its intent is written", func(t *testing.T) {
+		for kept, state := range map[bool]ledger.State{true: ledger.StateFailed, false: ledger.StateRefused} {
+			p := newPostRig(t, created, nil)
+			p.record.panics, p.record.kept = true, kept
+			p.send("POST", "/posts", "{}")
+			if rec, n := p.record.last(); n != 1 || rec.State != state || rec.Code != "internal" || len(p.sent) != 0 {
+				t.Errorf("kept %t: %d records, the last %s with %s", kept, n, rec.State, rec.Code)
+			}
+		}
+	})
 	t.Run("a key used before", func(t *testing.T) {
 		p := newPostRig(t, created, nil)
 		p.record.fail = &ledger.ConsumedError{Key: ledger.Key{Kind: "capability", ID: "cap_1"}}
@@ -826,6 +855,11 @@ func TestSessions(t *testing.T) {
 	_, err = s.Find(basic(session.ID, password))
 	wantCode(t, err, "session_credentials")
 }
+
+// faulty is a transport with a fault.
+type faulty struct{}
+
+func (faulty) RoundTrip(*http.Request) (*http.Response, error) { panic("a fault in the transport") }
 
 // fixed is a secret that never changes.
 type fixed string

@@ -350,13 +350,14 @@ const CheckSingleUse = "single use"
 // consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made unless the
 // outcome says otherwise.
 func (p *Pipeline) consume(ctx context.Context, t *posting) error {
-	t.post.State = ledger.StateForwarding
-	if err := p.o.Record.Begin(ctx, t.post, t.keys...); err != nil {
-		t.post.State = ledger.StateRefused
+	intent := t.post
+	intent.State = ledger.StateForwarding
+	t.unsure = true // until Begin has said something
+	if err := p.o.Record.Begin(ctx, intent, t.keys...); err != nil {
 		t.unsure = !errors.Is(err, ledger.ErrConsumed)
 		return t.check(CheckSingleUse, err)
 	}
-	t.begun = true
+	t.unsure, t.begun, t.post.State = false, true, ledger.StateForwarding
 	return t.check(CheckSingleUse, nil)
 }
 
