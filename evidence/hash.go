@@ -38,7 +38,8 @@ func HashToken(token string) string {
 	if end := strings.LastIndexByte(token, '.'); end >= 0 {
 		token = token[:end]
 	}
-	return HashBytes([]byte(token))
+	var room [roomy]byte
+	return HashBytes(append(room[:0], token...))
 }
 
 // HashJSON returns the lowercase hex SHA-256 of the RFC 8785 canonical form of raw.

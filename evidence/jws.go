@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -53,11 +54,11 @@ func encodeHeader(h header) (raw []byte, err error) {
 	return raw, err
 }
 
-// signingInput is what is signed of an artifact (RFC 7515 section 5.1), whose header and claims are canonical JSON.
-func signingInput(head, payload []byte) []byte {
-	input := make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
-	input = append(base64url.AppendEncode(input, head), '.')
-	return base64url.AppendEncode(input, payload)
+// signingInput appends to b what is signed of an artifact (RFC 7515 section 5.1), whose header and claims are canonical JSON.
+func signingInput(b, head, payload []byte) []byte {
+	b = slices.Grow(b, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
+	b = append(base64url.AppendEncode(b, head), '.')
+	return base64url.AppendEncode(b, payload)
 }
 
 // signed returns the compact JWS of what was signed and its signature.

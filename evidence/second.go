@@ -34,7 +34,7 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 	if err != nil {
 		return "", err
 	}
-	input := signingInput(head, []byte(p.payload))
+	input := signingInput(nil, head, []byte(p.payload))
 	sig, err := key.Sign(ctx, input)
 	if err != nil {
 		return "", fmt.Errorf("sign %s again with key %s: %w", k.Typ, key.KeyID(), err)

@@ -1,12 +1,15 @@
 package evidence
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"hash"
 	"strings"
+	"sync"
 )
 
 // Key is one version of one signing key. The key itself may be anywhere: in memory, in Vault, in an HSM.
@@ -31,7 +34,7 @@ func Prepare[C any](key Key, k Kind[C], c C) (Draft, error) {
 	if k.alg != algEdDSA {
 		return Draft{}, Refuse("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
 	}
-	input, err := k.prepare(k.alg, key.KeyID(), &c)
+	input, err := k.prepare(nil, k.alg, key.KeyID(), &c)
 	return Draft{typ: k.Typ, input: input, key: key}, err
 }
 
@@ -70,14 +73,16 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	input, err := k.prepare(algHS256, s.id, &c)
+	var room [roomy]byte
+	input, err := k.prepare(room[:0], algHS256, s.id, &c)
 	if err != nil {
 		return "", err
 	}
-	return signed(input, s.mac(input)), nil
+	return signed(input, mac(s, input)), nil
 }
 
-func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
+// prepare appends to b what is signed of c.
+func (k Kind[C]) prepare(b []byte, alg, kid string, c *C) ([]byte, error) {
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
 		return nil, err
 	}
@@ -88,9 +93,8 @@ func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var input []byte
-	err = canonical(k.spelling, c, func(payload []byte) { input = signingInput(head, payload) })
-	return input, err
+	err = canonical(k.spelling, c, func(payload []byte) { b = signingInput(b, head, payload) })
+	return b, err
 }
 
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).
@@ -109,8 +113,9 @@ var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 
 // Secret is a shared secret of at least 32 bytes. It prints as REDACTED everywhere; its zero value signs and opens nothing.
 type Secret struct {
-	b  []byte
-	id string
+	b              []byte
+	id             string
+	authenticators *sync.Pool // of *authenticator
 }
 
 // NewSecret copies b. It refuses fewer than 32 bytes.
@@ -118,9 +123,10 @@ func NewSecret(b []byte) (Secret, error) {
 	if len(b) < minSecret {
 		return Secret{}, errShortSecret
 	}
-	s := Secret{b: append([]byte(nil), b...)}
+	b = bytes.Clone(b)
+	s := Secret{b: b, authenticators: &sync.Pool{New: func() any { return &authenticator{Hash: hmac.New(sha256.New, b)} }}}
 	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
-	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac([]byte("kid"))[:9])
+	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(mac(s, "kid")[:9])
 	return s, nil
 }
 
@@ -135,10 +141,19 @@ func (s Secret) Check() error {
 	return nil
 }
 
-func (s Secret) mac(input []byte) []byte {
-	m := hmac.New(sha256.New, s.b)
-	m.Write(input)
-	return m.Sum(nil)
+// mac authenticates input with s.
+func mac[T string | []byte](s Secret, input T) []byte {
+	a := s.authenticators.Get().(*authenticator)
+	defer s.authenticators.Put(a)
+	a.Reset()
+	a.Write(append(a.room[:0], input...))
+	return a.Sum(nil)
+}
+
+// authenticator is the HMAC of one secret, which is used again, with room for what is authenticated.
+type authenticator struct {
+	hash.Hash
+	room [roomy]byte
 }
 
 // Format prints REDACTED whatever the verb.
