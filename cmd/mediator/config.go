@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// The three configuration files. Each is decoded strictly: an unknown key, a duplicate key or a second document is an error with
+// The three configuration files. Each is decoded strictly: an unknown key, a duplicate key, a key without a value or a second document is an error with
 // its line. Secrets are never in a file, only the paths of the files that hold them; relative paths are taken from the
 // configuration file's own folder. The comments below are the configuration reference (docs/configuration.md). What is tagged reload is
 // taken over by a reload, all else is bound to the process.

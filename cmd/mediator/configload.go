@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -30,7 +31,44 @@ func load[T any](path string) (loaded[T], error) {
 	if err := yaml.Load(l.raw, &l.T, yaml.WithKnownFields()); err != nil {
 		return l, fmt.Errorf("configuration %s: %w", path, err)
 	}
-	return l, nil
+	var doc yaml.Node
+	if err := yaml.Load(l.raw, &doc); err != nil {
+		return l, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	f := findings{}
+	for _, root := range doc.Content {
+		f.empty("", root, reflect.TypeFor[T]())
+	}
+	return l, f.err(path)
+}
+
+// empty adds a finding for each key of a type that is there without a value. It would read as if it were not there: a guard of which every
+// line was commented out would be no guard.
+func (f *findings) empty(path string, n *yaml.Node, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case n.ShortTag() == "!!null" && t.Kind() != reflect.Interface:
+		f.add(path, "line %d: has no value: write one, or leave the key out", n.Line)
+	case t.Kind() == reflect.Slice:
+		for i, item := range n.Content {
+			f.empty(fmt.Sprintf("%s[%d]", path, i), item, t.Elem())
+		}
+	case t.Kind() == reflect.Struct && n.Kind == yaml.MappingNode:
+		known := make(map[string]reflect.Type)
+		for _, field := range flatFields(t) {
+			known[field.key] = field.t
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if below, ok := known[n.Content[i].Value]; ok {
+				f.empty(strings.TrimPrefix(path+"."+n.Content[i].Value, "."), n.Content[i+1], below)
+			}
+		}
+	}
 }
 
 // file returns the absolute path of a file that the configuration names.
