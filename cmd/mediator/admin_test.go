@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,7 +98,7 @@ func TestSocketsAdmitByUser(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				done <- serveHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), time.Second, zap.NewNop())
+				done <- serveHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), bounds{}, time.Second, zap.NewNop())
 			}()
 			out := asNobody(t, need(t, "curl"), "-sS", "--unix-socket", path, "http://x/")
 			if got := out == "in"; got != tt.ok {
@@ -106,6 +109,47 @@ func TestSocketsAdmitByUser(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestPublicBounds: a request whose body never comes ends, and lets the next one in.
+func TestPublicBounds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, errs := make(chan error, 1), make(chan error, 2)
+	var inside atomic.Int32
+	read := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if inside.Add(1) > 1 {
+			t.Error("two connections are open")
+		}
+		defer inside.Add(-1)
+		_, err := io.ReadAll(r.Body)
+		errs <- err
+	})
+	go func() {
+		done <- serveHTTP(ctx, l, read, bounds{connections: 1, request: 50 * time.Millisecond}, time.Second, zap.NewNop())
+	}()
+	for range 2 { // the second one waits until the first has ended
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := <-errs; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -149,7 +149,7 @@ func (p *controlProcess) run(ctx context.Context) error {
 	p.reload.handle(mux, service.ready)
 	mux.Handle("/", &service)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, l, p.internal.guard(mux), 10*time.Second, p.log) })
+	group.Go(func() error { return serveHTTP(ctx, l, p.internal.guard(mux), bounds{}, 10*time.Second, p.log) })
 	group.Go(func() error { p.reload.watch(ctx); return nil })
 	group.Go(func() error { return p.begin(ctx, group, &service) })
 	return group.Wait()

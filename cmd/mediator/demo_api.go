@@ -88,7 +88,7 @@ func runDemoAPI(ctx context.Context, dir, listen string, aware bool) error {
 	}
 	mux.Handle("POST /posts", post)
 	mux.Handle("POST /solved", post)
-	return serveHTTP(ctx, l, mux, 5*time.Second, zap.NewNop())
+	return serveHTTP(ctx, l, mux, bounds{}, 5*time.Second, zap.NewNop())
 }
 
 // awareServer is all that an API owner writes: the pinned roots, the manifest, a secret of its own, and a durable ledger.

@@ -81,7 +81,7 @@ func (s *stack) serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	r.handle(mux, func() bool { return true })
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, l, mux, time.Second, zap.NewNop()) })
+	group.Go(func() error { return serveHTTP(ctx, l, mux, bounds{}, time.Second, zap.NewNop()) })
 	group.Go(func() error { return s.wait(ctx) })
 	return group.Wait()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
@@ -189,10 +190,24 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
+// bounds are what those who connect to a listener may take of the process. Zero bounds nothing.
+type bounds struct {
+	connections int           // open at once; further ones wait to be accepted
+	request     time.Duration // from the first byte of a request to the last of its answer
+}
+
+// public bounds a port that anybody can reach, of a process on which others rest: what it has of descriptors and memory is not for
+// whoever connects and says nothing.
+var public = bounds{connections: 512, request: 20 * time.Second}
+
 // serveHTTP serves h on l until ctx ends, then waits at most grace for what is in flight.
-func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, log *zap.Logger) error {
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, b bounds, grace time.Duration, log *zap.Logger) error {
+	if b.connections > 0 {
+		l = netutil.LimitListener(l, b.connections)
+	}
 	s := &http.Server{
 		Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadTimeout: b.request, WriteTimeout: b.request,
 		ErrorLog:    zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}

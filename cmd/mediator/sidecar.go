@@ -139,7 +139,7 @@ func (p *sidecarProcess) run(ctx context.Context) error {
 	group.Go(func() error { p.watch.Run(ctx); return nil })
 	group.Go(func() error { p.reload.watch(ctx); return nil })
 	group.Go(func() error {
-		return serveHTTP(ctx, listener, p.sidecar.admin.guard(p.admin.handler(p)), p.grace(), p.log)
+		return serveHTTP(ctx, listener, p.sidecar.admin.guard(p.admin.handler(p)), bounds{}, p.grace(), p.log)
 	})
 	group.Go(func() error { return p.begin(ctx, group, listener) })
 	return group.Wait()

@@ -216,7 +216,7 @@ func (p *triggerProcess) run(ctx context.Context) error {
 	mux.Handle("/", trigger.NewServer(p.service))
 	group, ctx := errgroup.WithContext(ctx)
 	const grace = 10 * time.Second
-	group.Go(func() error { return serveHTTP(ctx, internal, p.internal.guard(mux), grace, p.log) })
+	group.Go(func() error { return serveHTTP(ctx, internal, p.internal.guard(mux), bounds{}, grace, p.log) })
 	group.Go(func() error { p.reload.watch(ctx); return nil })
 	group.Go(func() error { return p.service.Run(ctx) })
 	if c.Listen != "" {
@@ -224,7 +224,7 @@ func (p *triggerProcess) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { return serveHTTP(ctx, l, p.service.Webhooks(), grace, p.log) })
+		group.Go(func() error { return serveHTTP(ctx, l, p.service.Webhooks(), public, grace, p.log) })
 	}
 	group.Go(func() error {
 		if p.roots, err = openRoots(ctx, c.Trust, p.file, p.log); err != nil {
