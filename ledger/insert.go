@@ -16,13 +16,17 @@ type Insert struct {
 	stmts   [len(rowsTogether)]*sql.Stmt // see rowsTogether
 }
 
-// PrepareInsert prepares an insertion: into is INSERT INTO with the names of so many columns. Call it before the first write.
+// PrepareInsert prepares an insertion into so many columns of a table, as in "t (a, b)". Call it before the first write.
 func (d *DB) PrepareInsert(ctx context.Context, into string, columns int) (*Insert, error) {
 	i := &Insert{columns: columns}
 	row := "(?" + strings.Repeat(", ?", columns-1) + ")"
 	for at, n := range rowsTogether {
+		insert := "INSERT INTO "
+		if n > 1 {
+			insert = "INSERT OR ROLLBACK INTO " // so that SQLite keeps no journal of the statement: where one row fails, all is undone anyway
+		}
 		var err error
-		if i.stmts[at], err = d.Prepare(ctx, into+" VALUES "+row+strings.Repeat(", "+row, n-1)); err != nil {
+		if i.stmts[at], err = d.Prepare(ctx, insert+into+" VALUES "+row+strings.Repeat(", "+row, n-1)); err != nil {
 			return nil, err
 		}
 	}

@@ -32,7 +32,7 @@ func TestInsertLater(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer db.Close()
-				into, err := db.PrepareInsert(context.Background(), "INSERT INTO t (n, of)", 2)
+				into, err := db.PrepareInsert(context.Background(), "t (n, of)", 2)
 				if err != nil {
 					t.Fatal(err)
 				}

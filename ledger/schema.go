@@ -58,7 +58,7 @@ CREATE INDEX posts_session ON posts (session, started) WHERE session <> '';
 
 const (
 	insertKey       = `INSERT INTO used (id, kind, expires) VALUES (?, ?, ?)`
-	insertPost      = `INSERT INTO posts (id, flow, state, session, started, record)`
+	insertPost      = `posts (id, flow, state, session, started, record)`
 	postColumns     = 6
 	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
