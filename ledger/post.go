@@ -1,9 +1,7 @@
 package ledger
 
 import (
-	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -61,43 +59,6 @@ func (p Post) Check() error {
 		return Unavailable("write the record", errors.New("it lacks its id or start"))
 	}
 	return nil
-}
-
-// Encode returns the record as it is kept: apart from its artifacts, which are most of it and never change once a post has begun.
-// These are empty where there are none.
-func (p Post) Encode() (record, artifacts string, err error) {
-	if len(p.Artifacts) > 0 {
-		if artifacts, err = encode(p.Artifacts); err != nil {
-			return "", "", err
-		}
-	}
-	record, err = p.Outcome()
-	return record, artifacts, err
-}
-
-// Outcome returns the record without its artifacts.
-func (p Post) Outcome() (record string, err error) {
-	p.Artifacts = nil
-	return encode(p)
-}
-
-// Whole returns the record with its artifacts in it.
-func (p Post) Whole() (record string, err error) { return encode(p) }
-
-func encode(v any) (string, error) {
-	var b strings.Builder
-	if err := json.NewEncoder(&b).Encode(v); err != nil {
-		return "", Unavailable("write the record", err)
-	}
-	return b.String(), nil
-}
-
-// decode reads what Encode, Outcome or Whole has made. artifacts may be empty.
-func decode(record, artifacts []byte) (p Post, err error) {
-	if err = json.Unmarshal(record, &p); err == nil && len(artifacts) > 0 {
-		err = json.Unmarshal(artifacts, &p.Artifacts)
-	}
-	return p, err
 }
 
 // Lost returns the record of a post in flight whose process has ended without an outcome.
