@@ -35,8 +35,8 @@ func (subset) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	rnd := &random{r: r}
 	for rnd.err == nil {
 		in := drawSubset(rnd, d)
-		s := newChooser(&in)
-		if s.run(); s.found != 1 || s.visits > maxVisits/2 {
+		var s chooser
+		if s.run(&in); s.found != 1 || s.visits > maxVisits/2 {
 			continue // drawn again: a second choice, or close to what a solver refuses
 		}
 		if rnd.err != nil {
@@ -80,8 +80,8 @@ func (p subset) Solve(_ context.Context, t Task) (string, error) {
 	if !decodeInput(t.Input, &in) || !in.valid() {
 		return "", errUnsolvable(p.Kind())
 	}
-	s := newChooser(&in)
-	if s.run(); s.found != 1 || s.visits > maxVisits {
+	var s chooser
+	if s.run(&in); s.found != 1 || s.visits > maxVisits {
 		return "", errUnsolvable(p.Kind())
 	}
 	return s.text(), nil
@@ -110,17 +110,15 @@ type chooser struct {
 	reach   [maxNumbers + 1]int
 	apart   [maxNumbers]uint32 // bit k of apart[i]: i and k must not be chosen together
 	count   int
-	even    int
-	sum     int
-	size    int
 
 	visits int    // partial choices seen so far
 	found  int    // choices that meet the constraints; the search ends with the second
 	choice uint32 // the first of them
 }
 
-func newChooser(in *subsetInput) *chooser {
-	s := &chooser{count: len(in.Numbers), even: in.Even, sum: in.Sum, size: in.Size}
+// run goes through the choices of in.
+func (s *chooser) run(in *subsetInput) {
+	s.count = len(in.Numbers)
 	numbers := s.numbers[:copy(s.numbers[:], in.Numbers)]
 	slices.Sort(numbers)
 	for i, n := range numbers { // reach[i] is the sum of the first i numbers: what further picks can add follows from it
@@ -131,10 +129,8 @@ func newChooser(in *subsetInput) *chooser {
 		s.apart[i] |= 1 << k
 		s.apart[k] |= 1 << i
 	}
-	return s
+	s.visit(0, in.Size, in.Sum, in.Even, 0)
 }
-
-func (s *chooser) run() { s.visit(0, s.size, s.sum, s.even, 0) }
 
 // visit completes a choice by left more of the numbers from index from on, which must add sum and even.
 func (s *chooser) visit(from, left, sum, even int, choice uint32) {

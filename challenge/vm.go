@@ -94,12 +94,13 @@ func (in *vmInput) run() (string, bool) {
 		}
 		m.reg[i] = v
 	}
-	program := make([]instruction, len(in.Program))
-	for i, line := range in.Program {
-		var ok bool
-		if program[i], ok = compile(line, in.Modulus); !ok {
+	program := make([]instruction, 0, 32) // more than a standard program has, and few enough for the stack
+	for _, line := range in.Program {
+		i, ok := compile(line, in.Modulus)
+		if !ok {
 			return "", false
 		}
+		program = append(program, i)
 	}
 	for steps := 0; m.at != len(program); steps++ {
 		if steps == maxSteps || m.at < 0 || m.at > len(program) {
