@@ -145,6 +145,7 @@ type fakeRoles struct {
 	otherEvent bool
 	token      string   // the access token that the request proof has to be bound to; secretToken if empty
 	done       []string // events whose sessions have ended
+	admitted   func()   // called by Admit, if set
 }
 
 func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
@@ -200,6 +201,9 @@ func (f *fakeRoles) Challenge(ctx context.Context, b evidence.Binding) (challeng
 }
 
 func (f *fakeRoles) Admit(context.Context, evidence.Envelope, evidence.Binding) (Admission, error) {
+	if f.admitted != nil {
+		f.admitted()
+	}
 	checks := []ledger.Check{{Name: "chain", OK: f.fail["gate"] == nil}}
 	return Admission{Capability: "capability", CapabilityID: "cap_1", Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
 }
@@ -764,6 +768,15 @@ func TestSessionEndsInsideATunnel(t *testing.T) {
 	if resp.StatusCode != http.StatusProxyAuthRequired || resp.Header.Get("Proxy-Authenticate") == "" {
 		t.Errorf("got %d %v", resp.StatusCode, resp.Header)
 	}
+}
+
+func TestSessionEndsWhileItsPostIsVerified(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	p.roles.admitted = func() { p.sessions.Close(p.session.ID) }
+	p.wantRefused("session_required", "POST", "/posts", "{}")
+	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
+	p.roles.admitted = func() { p.sessions.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1") } // which is not the call's
+	p.wantRefused("session_required", "POST", "/posts", "{}")
 }
 
 func TestRefusedConnectLeavesOneRecord(t *testing.T) {

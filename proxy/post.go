@@ -348,8 +348,11 @@ func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 const CheckSingleUse = "single use"
 
 // consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made unless the
-// outcome says otherwise.
+// outcome says otherwise. A session that has ended since step 1 makes none.
 func (p *Pipeline) consume(ctx context.Context, t *posting) error {
+	if _, open := p.o.Sessions.Get(t.session.ID); !open {
+		return evidence.Refuse("session_required", "the session of the call has ended while the call was verified")
+	}
 	intent := t.post
 	intent.State = ledger.StateForwarding
 	t.unsure = true // until Begin has said something
