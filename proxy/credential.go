@@ -32,6 +32,9 @@ func NewCredential(header, prefix string, source SecretSource) (*Credential, err
 	return &Credential{header: http.CanonicalHeaderKey(header), prefix: prefix, source: source}, nil
 }
 
+// in reports whether a header is the one that carries the credential.
+func (c *Credential) in(name string) bool { return c != nil && c.header == name }
+
 // now returns the credential as it is for one call. That of no credential is of no secret.
 func (c *Credential) now(ctx context.Context) (secretHeader, error) {
 	if c == nil {

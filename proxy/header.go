@@ -56,6 +56,26 @@ func checkHeader(r *http.Request) error {
 	return nil
 }
 
+// usualHeaders say who the client is and what it can read, or how to read what was hashed. Those that are replaced or go no further are no
+// less usual.
+var usualHeaders = slices.Concat([]string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Date", "Expect", "Idempotency-Key",
+	"Traceparent", "Tracestate", "User-Agent",
+}, hopByHop, agentCredentials, protocolHeaders)
+
+// checkHeader refuses a header that the action does not take. What a post does can rest on one, such as in whose name it is made.
+func (a *Action) checkHeader(h http.Header) error {
+	if a.Headers == nil {
+		return nil
+	}
+	for name := range h {
+		if !slices.Contains(usualHeaders, name) && !slices.Contains(a.Headers, name) && !a.Credential.in(name) {
+			return evidence.Refuse("header_refused", "the action %s takes no header %.100s", a.Name, name)
+		}
+	}
+	return nil
+}
+
 // dashed returns a header's name as servers know it that read _ as -.
 func dashed(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))

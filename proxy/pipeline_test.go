@@ -569,6 +569,39 @@ func TestCallsThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestHeadersOfAnAction(t *testing.T) {
+	credential, err := NewCredential("X-Vendor-Token", "Bearer ", fixed(secretToken))
+	must(t, err)
+	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
+		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
+	})
+	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1", "Connection", "X-Kept", "Traceparent", "00"}
+	for _, tt := range []struct {
+		code, path string
+		header     []string
+	}{
+		{"", "/posts", nil},
+		{"", "/posts", []string{"X-Kept", "1", "if-match", "2"}},
+		{"", "/raw", []string{"X-Vendor-Token", "mine"}},
+		{"", "/query", []string{"On-Behalf-Of", "somebody"}},
+		{"header_refused", "/posts", []string{"On-Behalf-Of", "somebody"}},
+		{"header_refused", "/posts", []string{"X_Kept", "1"}},
+		{"header_refused", "/raw", []string{"X-Kept", "1"}},
+		{"header_refused", "/raw", []string{"Content-Encoding", "gzip"}},
+		{"header_refused", "/raw", []string{"X-Forwarded-For", "192.0.2.1"}},
+	} {
+		t.Run(tt.path+" "+strings.Join(tt.header, " "), func(t *testing.T) {
+			p.t, p.roles.token = t, ""
+			header := append(usual[:len(usual):len(usual)], tt.header...)
+			if tt.code != "" {
+				p.wantRefused(tt.code, "POST", tt.path, "{}", header...)
+			} else if resp, answer := p.send("POST", tt.path, "{}", header...); resp.StatusCode != http.StatusCreated {
+				t.Errorf("got %d %s", resp.StatusCode, answer)
+			}
+		})
+	}
+}
+
 func TestQueryIsPartOfTheResource(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	p.send("POST", "/query?a=b", "{}")

@@ -101,6 +101,9 @@ func (p *Pipeline) deployment(_ context.Context, t *posting) error {
 
 // readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
 func (p *Pipeline) readPost(ctx context.Context, w http.ResponseWriter, t *posting) error {
+	if err := t.action.checkHeader(t.r.Header); err != nil {
+		return err
+	}
 	resource := t.r.Method + " " + t.r.URL.EscapedPath()
 	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
 		if !t.action.AllowQuery {

@@ -26,6 +26,9 @@ type Action struct {
 	MaxBody int64
 	// AllowQuery admits a query; it then is part of the resource.
 	AllowQuery bool
+	// Headers are the agent's headers that go out besides usualHeaders, in canonical form: a call with another is refused. Nil takes all; no
+	// evidence covers any of them.
+	Headers []string
 	// Credential is injected in place of whatever the agent sent; nil injects none.
 	Credential *Credential
 	// Gate issues the challenge and verifies the chain.

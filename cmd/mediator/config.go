@@ -348,6 +348,10 @@ type actionConfig struct {
 	// Query admits a query, which then is part of the resource: in the evidence and in the record, where a secret in it would be kept.
 	// Default false.
 	Query bool `yaml:"query"`
+	// Headers are the agent's headers that go out; a call with another is refused, but for the usual ones (Accept, Content-Type, User-Agent and
+	// such) and those that are removed or replaced anyway. No evidence covers a header, and some change what a post does, or in whose
+	// name. [] takes none. Default: all go out.
+	Headers []string `yaml:"headers"`
 	// Credential is injected in place of whatever the agent sent.
 	Credential *credentialConfig `yaml:"credential"`
 	// Gate is local (the mediator's own gate) or api (the API takes part). Default local.

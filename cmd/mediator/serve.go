@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/every"
@@ -140,6 +142,14 @@ func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
 	}
 	if out.MaxBody == 0 {
 		out.MaxBody = 1 << 20
+	}
+	if a.Headers != nil {
+		out.Headers = make([]string, len(a.Headers)) // none is not all
+	}
+	for i, name := range a.Headers {
+		if out.Headers[i] = http.CanonicalHeaderKey(name); !httpguts.ValidHeaderFieldName(name) {
+			f.add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
+		}
 	}
 	out.Content = choice(key+".content", a.Content, f, proxy.ContentJSON, proxy.ContentRaw)
 	out.AgentSolves = choice(key+".solver", a.Solver, f, "runtime", "agent") == "agent"
