@@ -550,7 +550,7 @@ type sourceConfig struct {
 
 // githubConfig configures a GitHub webhook.
 type githubConfig struct {
-	// SecretFiles hold the webhook's secrets; several during a rotation. Required.
+	// SecretFiles hold the webhook's secrets, which are no other GitHub source's; several during a rotation. Required.
 	SecretFiles []string `yaml:"secretFiles"`
 	// Events are the events that start a run, each as event or event.action, such as release.published. Required.
 	Events []string `yaml:"events"`
@@ -560,7 +560,7 @@ type githubConfig struct {
 
 // webhookConfig configures a signed webhook.
 type webhookConfig struct {
-	// SecretFiles hold the secrets (whsec_...); several during a rotation. Required.
+	// SecretFiles hold the secrets (whsec_...), which are those of no other standardWebhooks or engine; several during a rotation. Required.
 	SecretFiles []string `yaml:"secretFiles"`
 }
 

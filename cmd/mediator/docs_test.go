@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +96,8 @@ func writeSecret(t *testing.T, path string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeAbsent(path, []byte("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0")); err != nil {
+	secret := base64.StdEncoding.EncodeToString([]byte("a secret for a test, and for " + filepath.Base(path)))
+	if err := writeAbsent(path, []byte("whsec_"+secret)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -225,7 +225,8 @@ egress:
 	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
 
 	// A source of events, and what the others were.
-	r.edit(t, triggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/webhook]}\n")
+	r.edit(t, triggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/extra]}\n")
+	writeSecret(t, filepath.Join(r.dir, "secrets", "extra"))
 	wantHook(t, r, "extra", "webhook_unknown")
 	r.mustReload(t, "trigger")
 	wantHook(t, r, "extra", "webhook_signature")
@@ -482,6 +483,7 @@ func TestDevReload(t *testing.T) {
 	dev := "unix:" + r.stack.socket("dev")
 	var before, after configured
 	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &before))
+	until(t, 20*time.Second, "mediator dev to take reloads", func() bool { return getJSON(t.Context(), dev, "/healthz", nil) == nil })
 	path := filepath.Join(r.dir, serveFile)
 	raw, err := os.ReadFile(path)
 	must(t, err)

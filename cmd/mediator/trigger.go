@@ -38,6 +38,7 @@ type triggerService struct {
 	loaded[triggerConfig]
 	internal endpoint
 	sources  []trigger.Source
+	secretOf map[[2]string]string // the source that a webhook secret of a scheme is of
 }
 
 func loadTrigger(path string) (*triggerService, error) {
@@ -59,7 +60,7 @@ func loadTrigger(path string) (*triggerService, error) {
 	if c.Budget < 0 {
 		f.add("budget", "%d is less than 0", c.Budget)
 	}
-	t := &triggerService{loaded: l, internal: c.Internal.endpoint("internal", &f, l.file)}
+	t := &triggerService{loaded: l, internal: c.Internal.endpoint("internal", &f, l.file), secretOf: make(map[[2]string]string)}
 	for i, s := range c.Sources {
 		source, err := t.source(s)
 		if err != nil {
@@ -84,19 +85,19 @@ func (t *triggerService) source(s sourceConfig) (trigger.Source, error) {
 	}
 	switch {
 	case s.GitHub != nil:
-		secrets, err := t.secrets(s.GitHub.SecretFiles)
+		secrets, err := t.secrets(s.Name, "github", s.GitHub.SecretFiles)
 		if err != nil {
 			return nil, err
 		}
 		return trigger.NewGitHub(s.Name, secrets, s.GitHub.Events, s.GitHub.Human)
 	case s.StandardWebhooks != nil:
-		secrets, err := t.secrets(s.StandardWebhooks.SecretFiles)
+		secrets, err := t.secrets(s.Name, "standard", s.StandardWebhooks.SecretFiles)
 		if err != nil {
 			return nil, err
 		}
 		return trigger.NewStandard(s.Name, secrets)
 	case s.Engine != nil:
-		secrets, err := t.secrets(s.Engine.SecretFiles)
+		secrets, err := t.secrets(s.Name, "standard", s.Engine.SecretFiles)
 		if err != nil {
 			return nil, err
 		}
@@ -126,13 +127,19 @@ func newSchedule(name string, c *scheduleConfig) (*trigger.Schedule, error) {
 	return s, nil
 }
 
-func (t *triggerService) secrets(files []string) ([]string, error) {
+// secrets reads a source's secrets. No two sources of one scheme share one: a delivery is good once for each source, and what somebody has
+// signed for one would be good for the other, to which it may be worth more. What is signed in one scheme is malformed in the other.
+func (t *triggerService) secrets(source, scheme string, files []string) ([]string, error) {
 	var out []string
 	for _, name := range files {
 		s, err := readSecret(t.file(name), 16)
 		if err != nil {
 			return nil, err
 		}
+		if of, taken := t.secretOf[[2]string{scheme, s}]; taken && of != source {
+			return nil, fmt.Errorf("the secret in %s is that of the source %s too: whoever signs for one could sign for the other", name, of)
+		}
+		t.secretOf[[2]string{scheme, s}] = source
 		out = append(out, s)
 	}
 	return out, nil
