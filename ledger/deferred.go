@@ -33,7 +33,7 @@ const (
 	// maxDeferred bounds what has been taken and is not stored yet, where a further one waits, and what is kept while the store is away,
 	// where a further one is lost.
 	maxDeferred = 1024
-	// deferredTimeout bounds the time that storing one may take.
+	// deferredTimeout bounds the time that storing one may take, and that a caller waits for a place.
 	deferredTimeout = 10 * time.Second
 	// firstPause and lastPause are how long the Deferred waits before it tries again to store what it keeps.
 	firstPause, lastPause = 250 * time.Millisecond, 4 * time.Second
@@ -78,8 +78,8 @@ func (d *Deferred) FinishLater(ctx context.Context, p Post) error { return d.tak
 func (d *Deferred) RecordLater(ctx context.Context, p Post) error { return d.take(ctx, p, d.record) }
 
 func (d *Deferred) take(ctx context.Context, p Post, later takeLater) error {
-	if err := d.places.Acquire(ctx, 1); err != nil {
-		return Unavailable("wait for the writer", err)
+	if err := d.place(ctx); err != nil {
+		return err
 	}
 	err := later(ctx, p, func(err error) {
 		if err != nil {
@@ -93,6 +93,19 @@ func (d *Deferred) take(ctx context.Context, p Post, later takeLater) error {
 		d.places.Release(1)
 	}
 	return err
+}
+
+// place waits for a place, for no longer than storing may take.
+func (d *Deferred) place(ctx context.Context) error {
+	if d.places.TryAcquire(1) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deferredTimeout)
+	defer cancel()
+	if err := d.places.Acquire(ctx, 1); err != nil {
+		return Unavailable("wait for the writer", err)
+	}
+	return nil
 }
 
 // keep has a record that could not be stored stored later. Readers do not wait for that. It does not wait either.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
@@ -95,9 +96,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	c.finished = true
 	c.post.Finished = c.now()
 	p.o.Metrics.observe(c.post)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Step)
-	defer cancel()
-	err := p.leave(ctx, c)
+	err := p.leave(context.WithoutCancel(ctx), c)
 	failpoint.Reach("left")
 	log, level := p.o.Log, zap.InfoLevel
 	switch {
@@ -107,7 +106,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 		log = p.o.LogLater
 	}
 	if entry := log.Check(level, "call"); entry != nil {
-		entry.Write(c.fields(err)...)
+		entry.Write(zap.Inline(c), zap.Error(err))
 	}
 	if err != nil {
 		return errors.Join(evidence.Refuse("ledger_unavailable", "the record of the call could not be kept"), err)
@@ -115,14 +114,17 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	return nil
 }
 
-// fields are what the log says of a call, whose record could not be kept if err is not nil.
-func (c *call) fields(err error) []zap.Field {
-	return []zap.Field{
-		zap.String("post", c.post.ID), zap.String("flow", c.post.Flow), zap.String("state", string(c.post.State)),
-		zap.String("code", c.post.Code), zap.String("session", c.post.Session), zap.String("event", c.post.Event), zap.String("rule", c.post.Rule),
-		zap.String("method", c.post.Method), zap.String("host", c.post.Host), zap.String("path", c.post.Path), zap.Int("status", c.post.Status),
-		zap.Duration("took", c.post.Finished.Sub(c.post.Started)), zap.Error(err),
+// MarshalLogObject writes what the log says of a call.
+func (c *call) MarshalLogObject(line zapcore.ObjectEncoder) error {
+	for _, f := range []struct{ key, value string }{
+		{"post", c.post.ID}, {"flow", c.post.Flow}, {"state", string(c.post.State)}, {"code", c.post.Code}, {"session", c.post.Session},
+		{"event", c.post.Event}, {"rule", c.post.Rule}, {"method", c.post.Method}, {"host", c.post.Host}, {"path", c.post.Path},
+	} {
+		line.AddString(f.key, f.value)
 	}
+	line.AddInt("status", c.post.Status)
+	line.AddDuration("took", c.post.Finished.Sub(c.post.Started))
+	return nil
 }
 
 // canWait reports whether nothing rests on the record: the call is over and needed no evidence.
@@ -131,18 +133,20 @@ func (c *call) canWait() bool { return !c.begun && !c.unsure && c.post.State != 
 // leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight. The agent waits for the record of
 // a refusal, unless the ledger is away, and not for that of what is over.
 func (p *Pipeline) leave(ctx context.Context, c *call) error {
-	if c.begun {
+	switch {
+	case c.begun:
 		return p.o.Record.FinishLater(ctx, c.post)
+	case c.canWait():
+		return p.o.Record.RecordLater(ctx, c.post)
 	}
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
+	defer cancel()
 	if c.unsure {
 		failed := c.post
 		failed.State = ledger.StateFailed
 		if err := p.o.Record.Finish(ctx, failed); !errors.Is(err, ledger.ErrState) {
 			return orLater(ctx, err, failed, p.o.Record.FinishLater)
 		}
-	}
-	if c.canWait() {
-		return p.o.Record.RecordLater(ctx, c.post)
 	}
 	return orLater(ctx, p.o.Record.Record(ctx, c.post), c.post, p.o.Record.RecordLater)
 }
