@@ -34,7 +34,8 @@ func (route) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	nodes, edges, hops := pick(d, 6, 10, 20), pick(d, 9, 20, 44), pick(d, 2, 3, 4)
 	for rnd.err == nil {
 		in := routeInput{Edges: drawGraph(rnd, nodes, edges), From: rnd.below(nodes)}
-		s := search(in.Edges, in.From)
+		var s routes
+		s.search(in.Edges, in.From)
 		if in.To = s.farthest(in.From); s.hops[in.To] < hops {
 			continue
 		}
@@ -73,7 +74,8 @@ func (p route) Solve(_ context.Context, t Task) (string, error) {
 	if !decodeInput(t.Input, &in) || !in.valid() {
 		return "", errUnsolvable(p.Kind())
 	}
-	s := search(in.Edges, in.From)
+	var s routes
+	s.search(in.Edges, in.From)
 	if s.ways[in.To] != 1 {
 		return "", errUnsolvable(p.Kind())
 	}
@@ -102,7 +104,7 @@ type routes struct {
 
 // search finds the cheapest routes and counts them: Dijkstra's algorithm. Costs are positive, so the routes to a node are all known
 // when it is settled.
-func search(graph []edge, from int) (s routes) {
+func (s *routes) search(graph []edge, from int) {
 	var settled [maxNodes]bool
 	s.ways[from], s.before[from] = 1, -1
 	for {
@@ -113,7 +115,7 @@ func search(graph []edge, from int) (s routes) {
 			}
 		}
 		if at < 0 {
-			return s
+			return
 		}
 		settled[at] = true
 		for _, e := range graph {

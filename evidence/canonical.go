@@ -5,26 +5,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
 // canonical calls use with claims as RFC 8785 canonical JSON; what use is given is written over afterwards. claims points to them, and s is
 // the spelling of their type. It refuses what is not UTF-8, and the two line separators, which JSON libraries escape differently.
-func canonical(s *spelling, claims any, use func([]byte)) error {
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	raw, err := s.append((*buffer)[:0], reflect.ValueOf(claims).Elem())
-	if err != nil {
-		return err
-	}
-	use(raw)
-	*buffer = raw
-	return nil
+func canonical(s *spelling, claims any, use func([]byte)) (err error) {
+	borrow(func(b []byte) []byte {
+		if b, err = s.append(b, reflect.ValueOf(claims).Elem()); err == nil {
+			use(b)
+		}
+		return b
+	})
+	return err
 }
-
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // readCanonical reads text into what claims points to, which is zero. It is false for all but what canonical writes of these claims, byte for
 // byte; and also where a text in it has escapes or is not ASCII, or a list or pointer is null. Of these a reader has to judge that takes its

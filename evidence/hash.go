@@ -34,12 +34,16 @@ func HashBytes(b []byte) string {
 // HashToken returns the lowercase hex SHA-256 of what is signed of an artifact: its header and payload as they travel, the JWS signing
 // input (RFC 7515 section 5.1). It names an artifact that another one rests on, whose signature is verified by itself; so both can be
 // signed at the same time. It is never a replay key (that is the jti).
-func HashToken(token string) string {
+func HashToken(token string) (hash string) {
 	if end := strings.LastIndexByte(token, '.'); end >= 0 {
 		token = token[:end]
 	}
-	var room [roomy]byte
-	return HashBytes(append(room[:0], token...))
+	borrow(func(b []byte) []byte {
+		b = append(b, token...)
+		hash = HashBytes(b)
+		return b
+	})
+	return hash
 }
 
 // HashJSON returns the lowercase hex SHA-256 of the RFC 8785 canonical form of raw.

@@ -24,10 +24,6 @@ const (
 	maxKeyID = 256
 )
 
-// roomy is how long nearly every token is at most, and with it all that is in it, in bytes: an array of this size spares the few that are
-// longer nothing, and the others a copy on the heap.
-const roomy = 2 << 10
-
 // header is the whole protected header.
 type header struct {
 	Alg string `json:"alg"`
@@ -111,10 +107,13 @@ var (
 func decodeStrict(s string) ([]byte, error) { return appendDecoded(nil, s) }
 
 // decodeText is decodeStrict for a text.
-func decodeText(s string) (string, error) {
-	var room [roomy]byte
-	b, err := appendDecoded(room[:0], s)
-	return string(b), err
+func decodeText(s string) (text string, err error) {
+	borrow(func(b []byte) []byte {
+		b, err = appendDecoded(b, s)
+		text = string(b)
+		return b
+	})
+	return text, err
 }
 
 func appendDecoded(b []byte, s string) ([]byte, error) {

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"crypto/hmac"
 	"crypto/subtle"
 	"encoding/base64"
 	"slices"
@@ -21,7 +20,7 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 	if err != nil {
 		return zero, err
 	}
-	if !hmac.Equal(p.signature, mac(s, p.signed)) {
+	if !s.authenticates(p.signed, p.signature) {
 		return zero, Refuse("signature_invalid", "the %s was not issued by this verifier, or was altered", k.Typ)
 	}
 	c, err := decode(k, p.payload)
@@ -53,7 +52,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now
 	if trust.publishes(s) {
 		return zero, Refuse("secret_public_key", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
 	}
-	if !hmac.Equal(p.signature, mac(s, p.signed)) {
+	if !s.authenticates(p.signed, p.signature) {
 		return zero, Refuse("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)
 	}
 	c, err := decode(k, p.payload)

@@ -62,7 +62,7 @@ func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
 // SignMAC writes c as a token of kind k, authenticated with a secret (HS256): a token of a verifier to itself or, where the kind
 // may be shared, an artifact for a verifier that holds the same secret and names it in [Expected]. The latter says of its key what is
 // true of every shared secret ([SharedSecret]).
-func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
+func SignMAC[C any](s Secret, k Kind[C], c C) (token string, err error) {
 	switch {
 	case k.alg == algHS256:
 	case !k.shared:
@@ -73,12 +73,13 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	var room [roomy]byte
-	input, err := k.prepare(room[:0], algHS256, s.id, &c)
-	if err != nil {
-		return "", err
-	}
-	return signed(input, mac(s, input)), nil
+	borrow(func(b []byte) []byte {
+		if b, err = k.prepare(b, algHS256, s.id, &c); err == nil {
+			token = signed(b, s.mac(b))
+		}
+		return b
+	})
+	return token, err
 }
 
 // prepare appends to b what is signed of c.
@@ -113,9 +114,9 @@ var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 
 // Secret is a shared secret of at least 32 bytes. It prints as REDACTED everywhere; its zero value signs and opens nothing.
 type Secret struct {
-	b              []byte
-	id             string
-	authenticators *sync.Pool // of *authenticator
+	b    []byte
+	id   string
+	macs *sync.Pool // of HMACs with b, which have hashed it already
 }
 
 // NewSecret copies b. It refuses fewer than 32 bytes.
@@ -124,9 +125,9 @@ func NewSecret(b []byte) (Secret, error) {
 		return Secret{}, errShortSecret
 	}
 	b = bytes.Clone(b)
-	s := Secret{b: b, authenticators: &sync.Pool{New: func() any { return &authenticator{Hash: hmac.New(sha256.New, b)} }}}
+	s := Secret{b: b, macs: &sync.Pool{New: func() any { return hmac.New(sha256.New, b) }}}
 	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
-	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(mac(s, "kid")[:9])
+	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac([]byte("kid"))[:9])
 	return s, nil
 }
 
@@ -141,19 +142,22 @@ func (s Secret) Check() error {
 	return nil
 }
 
-// mac authenticates input with s.
-func mac[T string | []byte](s Secret, input T) []byte {
-	a := s.authenticators.Get().(*authenticator)
-	defer s.authenticators.Put(a)
-	a.Reset()
-	a.Write(append(a.room[:0], input...))
-	return a.Sum(nil)
+func (s Secret) mac(input []byte) []byte {
+	m := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(m)
+	m.Reset()
+	m.Write(input)
+	return m.Sum(nil)
 }
 
-// authenticator is the HMAC of one secret, which is used again, with room for what is authenticated.
-type authenticator struct {
-	hash.Hash
-	room [roomy]byte
+// authenticates reports whether mac is that of signed, in a time that does not depend on where they differ.
+func (s Secret) authenticates(signed string, mac []byte) (ok bool) {
+	borrow(func(b []byte) []byte {
+		b = append(b, signed...)
+		ok = hmac.Equal(mac, s.mac(b))
+		return b
+	})
+	return ok
 }
 
 // Format prints REDACTED whatever the verb.

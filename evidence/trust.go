@@ -276,7 +276,11 @@ func decodeSlowly[C any](k Kind[C], payload string) (*C, error) {
 
 // verify verifies a signature with the standard library, which takes as long for it as circl does and leaves no garbage. Of the keys that
 // [NewPublicKey] makes the two think the same.
-func verify(public ed25519.PublicKey, p parsed) bool {
-	var room [roomy]byte
-	return len(p.signature) == ed25519.SignatureSize && stded25519.Verify(stded25519.PublicKey(public), append(room[:0], p.signed...), p.signature)
+func verify(public ed25519.PublicKey, p parsed) (ok bool) {
+	borrow(func(b []byte) []byte {
+		b = append(b, p.signed...)
+		ok = len(p.signature) == ed25519.SignatureSize && stded25519.Verify(stded25519.PublicKey(public), b, p.signature)
+		return b
+	})
+	return ok
 }

@@ -152,7 +152,7 @@ func TestRFC7515(t *testing.T) {
 		t.Fatal(err)
 	}
 	const input = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
-	if got := base64.RawURLEncoding.EncodeToString(mac(secret, []byte(input))); got != "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk" {
+	if got := base64.RawURLEncoding.EncodeToString(secret.mac([]byte(input))); got != "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk" {
 		t.Errorf("the signature is %s", got)
 	}
 }

@@ -107,7 +107,7 @@ func (c *chain) verifyDecision(context.Context) (err error) {
 	if c.decision, err = evidence.Open(c.g.verifier, evidence.PolicyDecisionKind, c.envelope.PolicyDecision, c.g.strict.Decision); err != nil {
 		return err
 	}
-	d, b, o := c.decision, c.binding, c.origin
+	d, b, o := &c.decision, &c.binding, &c.origin
 	if d.HumanInitiated {
 		return evidence.Refuse("decision_human", "the policy decision says that a human asked for the post")
 	}
@@ -134,7 +134,7 @@ func (c *chain) verifyGrant(context.Context) (err error) {
 	if c.grant, err = evidence.Open(c.g.verifier, evidence.ActionGrantKind, c.envelope.Grant, c.g.strict.Grant); err != nil {
 		return err
 	}
-	g, d, b := c.grant, c.decision, c.binding
+	g, d, b := &c.grant, &c.decision, &c.binding
 	for _, scope := range []struct {
 		list []string
 		want string
@@ -170,7 +170,7 @@ func (c *chain) verifyRuntime(context.Context) (err error) {
 	if c.runtime, err = evidence.Open(c.g.verifier, evidence.RuntimeAttestationKind, c.envelope.Attestation, s.Runtime.Expected); err != nil {
 		return err
 	}
-	a := c.runtime
+	a := &c.runtime
 	switch {
 	case a.HumanInteractive:
 		return evidence.Refuse("attestation_human", "the runtime attestation says that a human could interact with the run")
@@ -199,7 +199,7 @@ func (c *chain) verifySession(context.Context) (err error) {
 	if c.session, err = evidence.Open(c.g.verifier, evidence.SessionReceiptKind, c.envelope.SessionReceipt, s.Expected); err != nil {
 		return err
 	}
-	r := c.session
+	r := &c.session
 	switch {
 	case r.HumanPromptPresent:
 		return evidence.Refuse("session_human_prompt", "the session receipt says that a human prompted the agent")
