@@ -95,6 +95,9 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	}
 	c.finished = true
 	c.post.Finished = c.now()
+	if c.post.State == ledger.StateRefused {
+		c.post.Method, c.post.Path = clip(c.post.Method, maxRefusedMethod), clip(c.post.Path, maxRefusedPath)
+	}
 	p.o.Metrics.observe(c.post)
 	err := p.leave(context.WithoutCancel(ctx), c)
 	failpoint.Reach("left")
@@ -112,6 +115,18 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 		return errors.Join(evidence.Refuse("ledger_unavailable", "the record of the call could not be kept"), err)
 	}
 	return nil
+}
+
+// maxRefusedMethod and maxRefusedPath bound what the record of a refusal keeps of them, in bytes: they are the agent's, up to the size of a
+// header, and refusals cost it nothing.
+const maxRefusedMethod, maxRefusedPath = 32, 1024
+
+// clip cuts s, which is ASCII, and says so.
+func clip(s string, to int) string {
+	if len(s) <= to {
+		return s
+	}
+	return s[:to] + "…"
 }
 
 // MarshalLogObject writes what the log says of a call.

@@ -75,8 +75,13 @@ func (s secretHeader) remove(h http.Header) {
 	}
 }
 
-// agentCredentials are the headers by which an agent could bring credentials of its own into a post.
-var agentCredentials = []string{"Authorization", "Cookie", "X-Api-Key", "Private-Token", "X-Auth-Token"}
+// agentCredentials are the headers by which an agent could bring credentials of its own into a post. An API that takes others in headers of
+// its own needs an action that names its headers.
+var agentCredentials = []string{
+	"Authorization", "Cookie", "Api-Key", "X-Api-Key", "X-Auth-Token", "X-Access-Token",
+	"X-Goog-Api-Key", "X-Amz-Security-Token", "X-Shopify-Access-Token", "X-Vault-Token", // Google, AWS, Shopify, Vault
+	"Private-Token", "Job-Token", "Deploy-Token", // GitLab
+}
 
 // hash returns the access token hash of the request proof: SHA-256 of the header's whole value, or of the empty text.
 func (s secretHeader) hash() string {

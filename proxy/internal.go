@@ -41,7 +41,7 @@ func (p *Pipeline) serveInternal(c *call, w http.ResponseWriter, r *http.Request
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = evidence.Refuse("internal_unknown", "%s has no %s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s and /v1/ca.pem", InternalHost, r.Method, r.URL.Path)
+		err = evidence.Refuse("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s and /v1/ca.pem", InternalHost, r.Method, r.URL.Path)
 	}
 	if err != nil {
 		return err

@@ -380,14 +380,14 @@ func (p *postRig) wantRefused(code, method, path, body string, header ...string)
 func TestPostIsForwardedOnce(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	const body = "{ \"b\":1,\n\"a\":2 }"
-	resp, answer := p.send("POST", "/posts", body, "Authorization", "Bearer the-agents-own", "Cookie", "a=b", "Idempotency-Key", "mine", "ActionProof-Capability", "forged", "X-Keep", "kept")
+	resp, answer := p.send("POST", "/posts", body, "Authorization", "Bearer the-agents-own", "Cookie", "a=b", "X-Goog-Api-Key", "mine", "Api-Key", "mine", "Idempotency-Key", "mine", "ActionProof-Capability", "forged", "X-Keep", "kept")
 	if resp.StatusCode != http.StatusCreated || answer != "made" {
 		t.Fatalf("got %d %s", resp.StatusCode, answer)
 	}
 	if len(p.sent) != 1 || p.body[0] != body {
 		t.Fatalf("the upstream saw %d calls, %q", len(p.sent), p.body)
 	}
-	for name, want := range map[string]string{"Authorization": "Bearer " + secretToken, "Cookie": "", "Idempotency-Key": "cap_1", "Actionproof-Capability": "", "Actionproof-Request-Proof": "", "X-Keep": "kept"} {
+	for name, want := range map[string]string{"Authorization": "Bearer " + secretToken, "Cookie": "", "X-Goog-Api-Key": "", "Api-Key": "", "Idempotency-Key": "cap_1", "Actionproof-Capability": "", "Actionproof-Request-Proof": "", "X-Keep": "kept"} {
 		if got := strings.Join(p.sent[0].Header.Values(name), "|"); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
@@ -599,6 +599,26 @@ func TestHeadersOfAnAction(t *testing.T) {
 				t.Errorf("got %d %s", resp.StatusCode, answer)
 			}
 		})
+	}
+}
+
+// TestRecordsOfRefusalsAreSmall whatever was refused: an agent may be refused as often as it likes.
+func TestRecordsOfRefusalsAreSmall(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	long := strings.Repeat("A", 30_000)
+	p.wantRefused("action_unmatched", long, "/"+long, "")
+	if rec, _ := p.record.last(); len(rec.Method) > 40 || len(rec.Path) > 1100 || !strings.HasPrefix(rec.Path, "/AAA") || !strings.HasSuffix(rec.Path, "…") {
+		t.Errorf("the record holds a method of %d bytes and a path of %d", len(rec.Method), len(rec.Path))
+	}
+	p.wantRefused("internal_unknown", long, "http://"+InternalHost+"/"+long, "")
+	raw, err := json.Marshal(p.record.posts)
+	must(t, err)
+	if len(raw) > 5<<10 {
+		t.Errorf("the two records have %d bytes", len(raw))
+	}
+	p.send("GET", "/"+long, "")
+	if rec, _ := p.record.last(); len(rec.Path) != 1+len(long) {
+		t.Errorf("the path of a call that was sent is cut to %d bytes", len(rec.Path))
 	}
 }
 

@@ -274,9 +274,9 @@ func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
 
 func unmatched(target Target, method, path string) error {
 	if isRead(method) {
-		return evidence.Refuse("egress_denied", "no egress rule allows %s %s://%s%s", method, target.Scheme, target.Authority(), path)
+		return evidence.Refuse("egress_denied", "no egress rule allows %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
 	}
-	return evidence.Refuse("action_unmatched", "no action rule names %s %s://%s%s", method, target.Scheme, target.Authority(), path)
+	return evidence.Refuse("action_unmatched", "no action rule names %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
 }
 
 func (m *methods) find(method string, segments []string) *rule { return m.trees[method].find(segments) }
