@@ -57,7 +57,8 @@ type serveConfig struct {
 	Session sessionConfig `yaml:"session"`
 	// Actions are the calls that post: each is forwarded only with the whole chain of evidence.
 	Actions []actionConfig `yaml:"actions" reload:"yes"`
-	// Egress are the calls that are no posts and may go out without evidence; everything else is denied.
+	// Egress are the calls that are no posts and may go out without evidence; everything else is denied. That an upstream changes nothing
+	// by them, not by a GET either, is for the rule's author to know.
 	Egress []egressConfig `yaml:"egress" reload:"yes"`
 	// Upstreams are settings for hosts that need other than the defaults.
 	Upstreams []upstreamConfig `yaml:"upstreams" reload:"yes"`
