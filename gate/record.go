@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
@@ -13,7 +14,8 @@ import (
 const checkCall = "call"
 
 // VerifyRecord verifies the chain of a post from its record, with public keys alone: every signed artifact as [Gate.Admit] does, and
-// each against the others and against the call that the record is of. v's clock has to show a moment when the chain was fresh.
+// each against the others and against the call, the event and the session that the record is of. A binding names no host, so that the record's
+// is the record's word alone. v's clock has to show a moment when the chain was fresh.
 //
 // The challenge token and the capability are secrets of the gate that issued them. What they say is read and not verified: the binding
 // and the id of the challenge are those that every signed artifact has to name, and the capability's id the one that the request proof
@@ -36,8 +38,10 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	missing := evidence.Refuse("artifact_missing", "")
 	for _, check := range []verification{
 		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
-		{checkTrigger, (*chain).verifyTrigger}, {checkDecision, (*chain).verifyDecision}, {checkGrant, (*chain).verifyGrant},
-		{checkRuntime, (*chain).verifyRuntime}, {checkSession, (*chain).verifySession}, {checkDeployment, (*chain).verifyDeployment},
+		{checkTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
+		{checkDecision, (*chain).verifyDecision}, {checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRuntime},
+		{checkSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
+		{checkDeployment, (*chain).verifyDeployment},
 		{checkProof, func(c *chain, _ context.Context) error {
 			return c.verifyRecordedProof(tokens["requestProof"], p.CapabilityID)
 		}},
@@ -65,7 +69,25 @@ func (c *chain) readWork(p ledger.Post) (err error) {
 		return evidence.Refuse("challenge_binding_mismatch", "the challenge is for another subject, action, resource or content than the record's call")
 	}
 	c.binding, c.hash = *c.work.Binding, c.work.Binding.Hash()
-	return nil
+	called, _, _ := strings.Cut(p.Resource, "?")
+	return all("record",
+		equal{p.BindingHash, c.hash, "record_mismatch", "binding"},
+		equal{p.Method + " " + p.Path, called, "record_mismatch", "method or path"},
+	)
+}
+
+func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
+	if err := c.verifyTrigger(ctx); err != nil {
+		return err
+	}
+	return all("record", equal{event, c.receipt.EventID, "record_mismatch", "event"})
+}
+
+func (c *chain) verifyRecordedSession(ctx context.Context, session string) error {
+	if err := c.verifySession(ctx); err != nil {
+		return err
+	}
+	return all("record", equal{session, c.session.SessionID, "record_mismatch", "session"})
 }
 
 func (c *chain) verifyRecordedProof(token, capabilityID string) error {

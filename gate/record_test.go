@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
@@ -15,7 +16,11 @@ import (
 func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Post {
 	t.Helper()
 	e, b := r.Envelope, r.Binding
-	p := ledger.Post{Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
+	event, _ := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, e.TriggerReceipt)
+	session, _ := evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt)
+	work, _ := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, e.ChallengeToken)
+	method, path, _ := strings.Cut(b.Resource, " ")
+	p := ledger.Post{Event: event.EventID, Session: session.SessionID, BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
 		{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
 		{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
 		{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
@@ -87,6 +92,12 @@ func TestVerifyRecord(t *testing.T) {
 		{"of another subject", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Subject = "agent:other" }},
 		{"of another resource", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Resource += "/1" }},
 		{"of a call without content", "binding_malformed", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.ContentHash = "" }},
+		{"of another event", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Event = "evt_2" }},
+		{"of another session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Session = "ses_2" }},
+		{"of no session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Session = "" }},
+		{"of another binding", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.BindingHash = other }},
+		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Method = "PUT" }},
+		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Path += "/1" }},
 		{"of another capability", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.CapabilityID = "another" }},
 		{"with a token for a challenge", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
 			put(p, "challenge", o.Artifacts[1].Token)
@@ -100,6 +111,7 @@ func TestVerifyRecord(t *testing.T) {
 		}},
 		{"with another post's challenge", "origin_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
 			put(p, "challenge", o.Artifacts[0].Token)
+			p.BindingHash = o.BindingHash
 		}},
 		{"with another post's grant", "grant_other_decision", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
 			put(p, "grant", o.Artifacts[4].Token)

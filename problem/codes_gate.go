@@ -38,6 +38,7 @@ var gateCodes = []Code{
 	{Name: "proof_binding_mismatch", Status: http.StatusForbidden, Step: "proof", Title: "The request proof is for another binding", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "proof_missing", Status: http.StatusUnauthorized, Authenticate: "ActionProof", Step: "proof", Title: "The request carries no evidence", Remedy: "Post through the mediator, which adds the capability and the request proof."},
 	{Name: "proof_other_capability", Status: http.StatusForbidden, Step: "proof", Title: "The request proof is for another capability", Remedy: "Send the proof with the capability that it was made for."},
+	{Name: "record_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "A record says something else than its artifacts", Remedy: "The record was altered, or its artifacts are another post's: compare it with the ledger's backups and the API's own log."},
 	{Name: "session_binding_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The agent session receipt is for another binding", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "session_challenge_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The agent session receipt is for another challenge", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "session_event_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The agent session receipt is for another event", Remedy: "Send the artifacts that were issued for this call, all of them."},

@@ -67,8 +67,10 @@ func madePost(t testing.TB, k *gatetest.Kit) ledger.Post {
 		t.Fatal(err)
 	}
 	e, b := r.Envelope, r.Binding
+	method, path, _ := strings.Cut(b.Resource, " ")
 	return ledger.Post{
-		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(),
+		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
+		Event: a.Claims.Runtime.Trigger.ID, Session: a.Claims.Session.SessionID, BindingHash: a.Claims.Binding.Hash(),
 		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.Claims.ID,
 		Artifacts: []ledger.Artifact{
 			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
