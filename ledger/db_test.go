@@ -401,3 +401,47 @@ func TestMigrate(t *testing.T) {
 		}
 	}
 }
+
+// TestDescriptorsOfReaders reads with as many connections as there may be, again and again: what SQLite keeps open of them does not add up.
+// It closes no descriptor of a file that the process has locked, since that would end the lock, and uses it again for the next reader.
+func TestDescriptorsOfReaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db := openNumbers(t, path)
+	defer db.Close()
+	if err := db.Write(t.Context(), func(tx *sql.Tx) error { _, err := tx.Exec("INSERT INTO t (n) VALUES (1)"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	descriptors := func(of string) (n int) {
+		all, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range all {
+			if to, _ := os.Readlink(fd); to == of {
+				n++
+			}
+		}
+		return n
+	}
+	const readers, waiting = 8, 2
+	for range 3 {
+		var reading []*sql.Rows
+		for range readers {
+			rows, err := db.Read().Query("SELECT n FROM t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			if !rows.Next() {
+				t.Fatal(rows.Err())
+			}
+			reading = append(reading, rows)
+		}
+		for _, rows := range reading {
+			_ = rows.Close()
+		}
+		if file, wal := descriptors(path), descriptors(path+"-wal"); file > 1+readers || wal > 1+waiting {
+			t.Errorf("%d descriptors of the file and %d of its WAL are open", file, wal)
+		}
+	}
+}
