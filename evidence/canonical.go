@@ -196,8 +196,8 @@ func (s *spelling) readList(text string, v reflect.Value) (rest string, ok bool)
 	if text, ok = strings.CutPrefix(text, "["); !ok {
 		return "", false
 	}
-	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	if rest, ok = strings.CutPrefix(text, "]"); ok {
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 		return rest, true
 	}
 	for i, more := 0, true; more; i++ {
@@ -226,5 +226,6 @@ func readNumber(text string, v reflect.Value) (rest string, ok bool) {
 	digits := text[:len(text)-len(rest)]
 	n, err := strconv.ParseInt(digits, 10, 64)
 	v.SetInt(n)
-	return rest, err == nil && digits == strconv.FormatInt(n, 10)
+	padded := digits != "0" && strings.HasPrefix(strings.TrimPrefix(digits, "-"), "0")
+	return rest, err == nil && !padded
 }

@@ -232,12 +232,16 @@ func cutKeyID(kid string) (name string, version int) {
 // KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.
 func KeyIDOf(token string) string {
 	head, _, _ := strings.Cut(token, ".")
-	raw, err := decodeStrict(head)
+	raw, err := decodeText(head)
 	if err != nil {
 		return ""
 	}
 	var h header
-	if json2.Unmarshal(raw, &h) != nil {
+	if readCanonical(raw, headerSpelling, &h) {
+		return h.Kid
+	}
+	h = header{}
+	if json2.Unmarshal([]byte(raw), &h) != nil {
 		return ""
 	}
 	return h.Kid

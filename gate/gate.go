@@ -101,11 +101,11 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest, consume Consume) (Admi
 // keys are all the ids in the chain that are good once, each kept until its artifact is refused by itself.
 func (c *chain) keys() []ledger.Key {
 	key := c.g.key
-	return []ledger.Key{
+	return append(make([]ledger.Key, 0, 9), // with room for the two of Authorize
 		key("challenge", c.work.Registered), key("origin_proof", c.origin.Registered), key("trigger_receipt", c.receipt.Registered),
 		key("policy_decision", c.decision.Registered), key("action_grant", c.grant.Registered),
 		key("runtime_attestation", c.runtime.Registered), key("session_receipt", c.session.Registered),
-	}
+	)
 }
 
 func (g *Gate) key(kind string, r evidence.Registered) ledger.Key {

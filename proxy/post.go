@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -189,6 +190,7 @@ func (t *posting) bind(b evidence.Binding, token string, response evidence.Respo
 	t.binding = b
 	t.post.BindingHash = b.Hash()
 	t.post.Artifacts, t.post.Checks = make([]ledger.Artifact, 0, 10), make([]ledger.Check, 0, 16) // as many as a post has that goes out
+	t.post.Steps = slices.Grow(t.post.Steps, maxSteps)
 	t.envelope.ChallengeToken, t.envelope.Response = token, response
 	t.artifact("challenge", token)
 	return b.CheckNonce()
