@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -13,12 +14,13 @@ import (
 
 // Deferred is a store that also takes what nobody waits for: the outcome of a post whose answer is there, and the record of a call that
 // needed no evidence. Nothing rests on either. What it has taken is stored soon, and before anything is read from it or it is closed; what the
-// store cannot take because it is away is kept, and stored when it is back. What a crash takes away is an outcome, which leaves its post
+// store cannot take because it is away is kept, and stored when it is back; how much that can be Room tells. What a crash takes away is an outcome, which leaves its post
 // indeterminate, or the record of such a call. It is safe for concurrent use.
 type Deferred struct {
 	Store
 	failed         func(Post, error)
-	places, away   *semaphore.Weighted
+	places         *semaphore.Weighted
+	kept           atomic.Int64
 	finish, record takeLater
 
 	close    func() error
@@ -30,9 +32,11 @@ type Deferred struct {
 type takeLater func(ctx context.Context, p Post, stored func(error)) error
 
 const (
-	// maxDeferred bounds what has been taken and is not stored yet, where a further one waits, and what is kept while the store is away,
-	// where a further one is lost.
+	// maxDeferred bounds what has been taken and is not stored yet, where a further one waits, and what is kept while the store is away
+	// before there is no Room. Of refusals, of which nothing was sent, a further one is lost then.
 	maxDeferred = 1024
+	// maxKept bounds what is kept altogether, where a further one is lost: besides the above what was waiting or on its way by then.
+	maxKept = 3 * maxDeferred
 	// deferredTimeout bounds the time that storing one may take, and that a caller waits for a place.
 	deferredTimeout = 10 * time.Second
 	// firstPause and lastPause are how long the Deferred waits before it tries again to store what it keeps.
@@ -42,7 +46,7 @@ const (
 // Defer makes a Deferred of a store. failed is told of each record that was taken and is lost.
 func Defer(s Store, failed func(p Post, err error)) *Deferred {
 	d := &Deferred{
-		Store: s, failed: failed, places: semaphore.NewWeighted(maxDeferred), away: semaphore.NewWeighted(maxDeferred),
+		Store: s, failed: failed, places: semaphore.NewWeighted(maxDeferred),
 		closing: make(chan struct{}),
 	}
 	d.close = sync.OnceValue(func() error {
@@ -108,14 +112,27 @@ func (d *Deferred) place(ctx context.Context) error {
 	return nil
 }
 
+// Room returns an [*Error] while the store is away and so many records are kept that the one of a call that is sent now might be lost.
+func (d *Deferred) Room() error {
+	if d.kept.Load() >= maxDeferred {
+		return Unavailable("keep another record", errors.New("as many as may be are waiting for the store to be back"))
+	}
+	return nil
+}
+
 // keep has a record that could not be stored stored later. Readers do not wait for that. It does not wait either.
 func (d *Deferred) keep(p Post, later takeLater, err error) {
-	if !d.away.TryAcquire(1) {
+	limit := int64(maxKept)
+	if p.State == StateRefused {
+		limit = maxDeferred
+	}
+	if d.kept.Add(1) > limit {
+		d.kept.Add(-1)
 		d.retrying.Go(func() { d.failed(p, err) })
 		return
 	}
 	d.retrying.Go(func() {
-		defer d.away.Release(1)
+		defer d.kept.Add(-1)
 		if err := d.retry(p, later, err); err != nil {
 			d.failed(p, err)
 		}

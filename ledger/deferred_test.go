@@ -165,12 +165,15 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 		surprises   bool
 		posts, away int // how long it is away, in seconds
 		closed      bool
+		full        bool // there is no room for more
 		lost        int
 	}{
 		"back after a minute":                       {posts: 50, away: 60},
 		"back, and had stored them":                 {posts: 50, away: 60, surprises: true},
 		"back when the mediator ends":               {posts: 50, closed: true},
-		"away for more than are kept":               {posts: 1500, away: 60, lost: 1500 - 1024},
+		"all but one that there is room for":        {posts: 1023, away: 60},
+		"no room, for those that were on their way": {posts: 3072, away: 60, full: true},
+		"away for more than are kept":               {posts: 3100, away: 60, full: true, lost: 3100 - 3072},
 		"not back when the mediator ends: all lost": {posts: 50, lost: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,6 +189,10 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 					}
 					synctest.Wait()
 				}
+				var away *ledger.Error
+				if err := d.Room(); errors.As(err, &away) != tt.full {
+					t.Errorf("there is room: %v", err)
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if _, err := d.List(ctx, ledger.Query{}); err != nil {
@@ -197,6 +204,9 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 				s.mu.Unlock()
 				if !tt.closed {
 					time.Sleep(time.Duration(tt.away) * time.Second)
+				}
+				if err := d.Room(); err != nil && tt.away > 0 {
+					t.Errorf("there is none again: %v", err)
 				}
 				if err := errors.Join(d.Close(), d.Close()); err != nil {
 					t.Error(err)

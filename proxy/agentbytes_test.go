@@ -99,6 +99,7 @@ func (b *books) Begin(context.Context, ledger.Post, ...ledger.Key) error { retur
 func (b *books) Finish(ctx context.Context, p ledger.Post) error         { return b.Record(ctx, p) }
 func (b *books) FinishLater(ctx context.Context, p ledger.Post) error    { return b.Record(ctx, p) }
 func (b *books) RecordLater(ctx context.Context, p ledger.Post) error    { return b.Record(ctx, p) }
+func (b *books) Room() error                                             { return nil }
 
 func (b *books) Record(_ context.Context, p ledger.Post) error {
 	switch {

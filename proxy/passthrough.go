@@ -16,6 +16,9 @@ import (
 // egress forwards a call that is no post: streamed both ways, without evidence, recorded with its times.
 func (p *Pipeline) egress(c *call, w http.ResponseWriter, r *http.Request, s *Session, target Target, e *Egress) error {
 	c.post.Rule = e.Name
+	if err := p.o.Record.Room(); err != nil {
+		return err
+	}
 	s.Note("egress " + r.Method + " " + c.post.Host + c.post.Path)
 	stripProtocolHeaders(r.Header)
 	body := &agentBody{ReadCloser: r.Body}

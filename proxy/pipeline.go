@@ -79,6 +79,8 @@ type Record interface {
 	Record(ctx context.Context, p ledger.Post) error
 	FinishLater(ctx context.Context, p ledger.Post) error
 	RecordLater(ctx context.Context, p ledger.Post) error
+	// Room refuses while the record of a call that is sent now might be lost.
+	Room() error
 }
 
 // Timeouts bound the waits of one post.

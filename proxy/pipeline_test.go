@@ -58,6 +58,7 @@ type memoryRecord struct {
 	fail error // what Begin answers
 	kept bool  // Begin keeps the intent although it fails
 	away bool  // nothing is stored while somebody waits for it
+	full error // what Room answers
 	// panics makes Begin panic at its end.
 	panics bool
 
@@ -118,6 +119,8 @@ func (m *memoryRecord) RecordLater(_ context.Context, p ledger.Post) error {
 	m.order = append(m.order, p.ID)
 	return nil
 }
+
+func (m *memoryRecord) Room() error { return m.full }
 
 func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Post) error { return m.Finish(ctx, p) }
 
@@ -771,6 +774,18 @@ func TestEgress(t *testing.T) {
 	}
 	if rec, n := p.record.last(); n != 3 || rec.Flow != "egress" || rec.State != ledger.StateForwarded || rec.Rule != "reads" {
 		t.Errorf("%d records, %+v", n, rec)
+	}
+}
+
+// TestNoRoomForARecord: what leaves no evidence is not sent while it might not leave a record either.
+func TestNoRoomForARecord(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	p.record.full = ledger.Unavailable("keep another record", errors.New("it is away"))
+	p.wantRefused("ledger_unavailable", "GET", "/x", "")
+	p.wantRefused("ledger_unavailable", "PUT", "/inference", "{}")
+	p.record.full = nil
+	if resp, _ := p.send("GET", "/x", ""); resp.StatusCode != http.StatusCreated {
+		t.Errorf("status %d", resp.StatusCode)
 	}
 }
 

@@ -20,6 +20,7 @@ func (forgetful) Finish(context.Context, ledger.Post) error               { retu
 func (forgetful) Record(context.Context, ledger.Post) error               { return nil }
 func (forgetful) FinishLater(context.Context, ledger.Post) error          { return nil }
 func (forgetful) RecordLater(context.Context, ledger.Post) error          { return nil }
+func (forgetful) Room() error                                             { return nil }
 
 // BenchmarkRead takes a read through the choke point alone: no connection, no upstream, no ledger.
 func BenchmarkRead(b *testing.B) {
