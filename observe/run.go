@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Launcher is the kind of the finding that a run's launcher has ended before its session: what it left behind is out of sight.
@@ -36,6 +37,8 @@ type Run struct {
 	watch *Watch
 	root  process     // the launcher
 	first map[id]bool // the processes without a parent that were there when the run began: the first of each container
+
+	looked time.Time // when it was looked at last, or began; of whoever looks
 
 	mu     sync.Mutex // guards all below
 	ended  bool

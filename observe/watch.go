@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,11 +17,16 @@ import (
 // is not seen.
 const Period = 500 * time.Millisecond
 
+// maxGap is how long nobody may have looked at a run for its looks to say something about all of it. A process that was stopped, or has no
+// processor, looks at nothing meanwhile.
+const maxGap = 10 * Period
+
 // Watch looks at the processes of runs. It is safe for concurrent use.
 type Watch struct {
 	proc  *processes
 	blind error   // why nothing is seen here
 	user  *uint32 // the agent's; nil where nobody says
+	now   func() time.Time
 	found func(*Run, Finding)
 
 	mu   sync.Mutex // guards both below
@@ -34,8 +40,10 @@ type Watch struct {
 type batch struct{ done chan struct{} }
 
 // NewWatch makes a Watch on /proc. user is the agent's user, who runs nothing but what launchers start; without it nobody can tell
-// which processes are strangers. found is told each thing that is found, once for each run.
-func NewWatch(user *uint32, found func(*Run, Finding)) *Watch { return newWatch("/proc", user, found) }
+// which processes are strangers. now is the clock. found is told each thing that is found, once for each run.
+func NewWatch(user *uint32, now func() time.Time, found func(*Run, Finding)) *Watch {
+	return newWatch("/proc", user, now, found)
+}
 
 // Ask has the looker asked for standard inputs, for which this process needs no right then. It is called before the first Begin.
 func (w *Watch) Ask(l *Looker) {
@@ -44,8 +52,8 @@ func (w *Watch) Ask(l *Looker) {
 	}
 }
 
-func newWatch(path string, user *uint32, found func(*Run, Finding)) *Watch {
-	w := &Watch{user: user, found: found}
+func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, Finding)) *Watch {
+	w := &Watch{user: user, now: now, found: found}
 	w.proc, w.blind = openProcesses(path)
 	return w
 }
@@ -77,6 +85,7 @@ func (w *Watch) begin(r *Run, pid int, uid uint32) error {
 	case w.user != nil && uid == *w.user:
 		return errors.New("its launcher runs as the agent's own user")
 	}
+	r.looked = w.now()
 	all, err := w.proc.readAll()
 	if err != nil {
 		return err
@@ -139,8 +148,15 @@ func (w *Watch) take(b *batch) {
 
 // look looks once at every process. The runs are asked for after the processes: each process of a run that began meanwhile has its run.
 func (w *Watch) look() {
+	now := w.now()
 	all, err := w.proc.readAll()
 	runs := w.launched()
+	for _, r := range runs {
+		if gap := now.Sub(r.looked); gap > maxGap {
+			w.miss([]*Run{r}, fmt.Errorf("nobody looked for %s", gap.Round(time.Second)), kinds...)
+		}
+		r.looked = now
+	}
 	if err != nil {
 		w.miss(runs, err, kinds...)
 		return

@@ -60,7 +60,7 @@ func lookAt(user, pid string) int {
 		return 1
 	}
 	of := uint32(uid)
-	run := observe.NewWatch(&of, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+	run := observe.NewWatch(&of, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
 	if _, err := run.Look(context.Background()); err != nil {
 		return 1
 	}
@@ -196,7 +196,7 @@ func TestWatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			launcher := tt.begin(t)
 			var told []string
-			w := observe.NewWatch(&agent, func(r *observe.Run, f observe.Finding) { told = append(told, r.Name+" "+f.Kind) })
+			w := observe.NewWatch(&agent, time.Now, func(r *observe.Run, f observe.Finding) { told = append(told, r.Name+" "+f.Kind) })
 			run := w.Begin("evt_1", launcher.Process.Pid, 0)
 			for range 3 { // what was found is told once
 				report, err := run.Look(t.Context())
@@ -292,7 +292,7 @@ os.wait()" </dev/null`
 			if err != nil {
 				t.Fatalf("%q: %v", said, err)
 			}
-			run := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+			run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
 			report, err := run.Look(t.Context())
 			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
 				t.Errorf("%+v, %v", report, err)
@@ -309,7 +309,7 @@ os.wait()" </dev/null`
 // TestShortLives looks while parents end, whose children are no strangers for that.
 func TestShortLives(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000")
-	run := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
 	for range 20 {
 		if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 || !report.Saw(observe.Stranger) {
 			t.Fatalf("%+v, %v", report, err)
@@ -320,7 +320,7 @@ func TestShortLives(t *testing.T) {
 // TestLookThatNobodyWaitsFor ends when its context does: the caller must not take what it has not seen for nothing.
 func TestLookThatNobodyWaitsFor(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	run := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := run.Look(ctx); !errors.Is(err, context.Canceled) {
@@ -331,7 +331,7 @@ func TestLookThatNobodyWaitsFor(t *testing.T) {
 // TestFindingsStay after what was found has ended.
 func TestFindingsStay(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
 	before, later := w.Begin("evt_1", launcher.Process.Pid, 0), (*observe.Run)(nil)
 	exec, _ := start(t, asAgent, "sh", "-c", waits)
 	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) {
@@ -352,7 +352,7 @@ func ignore(error) error { return nil }
 func TestLauncherEnds(t *testing.T) {
 	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
 		launcher, _ := launched(t, nil, "sh", "-c", waits)
-		w := observe.NewWatch(nil, func(*observe.Run, observe.Finding) {})
+		w := observe.NewWatch(nil, time.Now, func(*observe.Run, observe.Finding) {})
 		run := w.Begin("evt_1", launcher.Process.Pid, 0)
 		other := w.Begin("evt_2", os.Getpid(), 0)
 		if tt.over {
@@ -403,7 +403,7 @@ func TestUnseen(t *testing.T) {
 		{"an agent of another user", "/proc", &other, pid, 0, []string{observe.Stranger}, "another user than agent.uid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := observe.NewWatchOn(tt.proc, tt.user, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
+			w := observe.NewWatchOn(tt.proc, tt.user, time.Now, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
 			run := w.Begin("evt_1", tt.pid, tt.uid)
 			if _, err := run.Look(t.Context()); err != nil {
 				t.Fatal(err)
@@ -441,6 +441,33 @@ func TestUnseen(t *testing.T) {
 			t.Error("the zero report says that something was looked at")
 		}
 	})
+}
+
+// TestGap: what nobody looked at for long is not said to have been seen, of the runs that there were by then.
+func TestGap(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	now := time.Unix(1_800_000_000, 0)
+	w := observe.NewWatch(&agent, func() time.Time { return now }, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
+	saw := func(run *observe.Run, want bool) {
+		t.Helper()
+		report, err := run.Look(t.Context())
+		if err != nil || report.Saw(observe.Stranger) != want || report.Saw(observe.Terminal) != want {
+			t.Errorf("%+v, %v, want seen %t", report, err, want)
+		}
+	}
+	first := w.Begin("evt_1", launcher.Process.Pid, 0)
+	for range 3 {
+		now = now.Add(10 * observe.Period)
+		saw(first, true)
+	}
+	now = now.Add(10*observe.Period + 1)
+	second := w.Begin("evt_2", launcher.Process.Pid, 0)
+	saw(first, false)
+	saw(second, true)
+	now = now.Add(observe.Period)
+	saw(first, false) // for good
+	saw(second, true)
+	wantUnseen(t, first, all, "nobody looked for 5s")
 }
 
 // self puts this program where another user can start it.
@@ -500,7 +527,7 @@ func TestEntered(t *testing.T) {
 		return
 	}
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatch(&agent, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
 	run := w.Begin("evt_1", launcher.Process.Pid, 0)
 	if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 {
 		t.Fatalf("%+v, %v", report, err)

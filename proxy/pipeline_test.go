@@ -430,7 +430,7 @@ func TestEvidenceHeadersGoOnlyToWhoReadsThem(t *testing.T) {
 // TestTaintedSession is refused for good, and its record says why; what it contradicts in the manifest does not hide that.
 func TestTaintedSession(t *testing.T) {
 	p := newPostRig(t, created, nil)
-	watch := observe.NewWatch(nil, func(*observe.Run, observe.Finding) {})
+	watch := observe.NewWatch(nil, time.Now, func(*observe.Run, observe.Finding) {})
 	launcher := exec.Command("sleep", "1000")
 	must(t, launcher.Start())
 	t.Cleanup(func() { _ = launcher.Process.Kill() })

@@ -166,7 +166,7 @@ func (p *sidecarProcess) openKeys(ctx context.Context) (err error) {
 func (p *sidecarProcess) connect() {
 	c := p.T
 	p.sessions = proxy.NewSessions(time.Now)
-	p.watch = observe.NewWatch(c.Agent.UID, func(r *observe.Run, f observe.Finding) {
+	p.watch = observe.NewWatch(c.Agent.UID, time.Now, func(r *observe.Run, f observe.Finding) {
 		p.log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
 	})
 	httpc, base := p.trigger.client()

@@ -224,7 +224,9 @@ func (p *sidecarProcess) look(ctx context.Context, r *reading) *deploymentWatch 
 		own: r.observer, manifest: r.manifest, log: p.log, peers: p.admin.peers,
 		more: func() []observe.Look { return []observe.Look{keysLook(r.trust.verifier.Trust())} },
 		sessions: func(ctx context.Context) []observe.Look {
-			_ = p.watch.Look(ctx) // fails only when ctx ends
+			ctx, cancel := context.WithTimeout(ctx, lookTimeout) // what else was looked at does not wait for a look that hangs
+			defer cancel()
+			_ = p.watch.Look(ctx)
 			return observe.Looks(p.sessions.Runs())
 		},
 	}
