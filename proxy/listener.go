@@ -66,7 +66,9 @@ type headConn struct {
 func (c *headConn) Read(b []byte) (int, error) {
 	if len(c.head) > 0 {
 		n := copy(b, c.head)
-		c.head = c.head[n:]
+		if c.head = c.head[n:]; len(c.head) == 0 {
+			c.head = nil
+		}
 		return n, nil
 	}
 	return c.Conn.Read(b)
@@ -74,10 +76,10 @@ func (c *headConn) Read(b []byte) (int, error) {
 
 func (c *headConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// peek returns the first byte to come and leaves it to be read.
+// peek returns the first byte to come and leaves it to be read, with what came with it: most often all of a ClientHello.
 func (c *headConn) peek() (byte, error) {
+	b := make([]byte, 2<<10)
 	for len(c.head) == 0 {
-		b := make([]byte, 1)
 		n, err := c.Conn.Read(b)
 		if n == 0 && err != nil {
 			return 0, err

@@ -103,6 +103,9 @@ func (c *strictConn) Read(p []byte) (int, error) {
 		}
 	}
 	if len(c.buf) == 0 {
+		if c.head.connect {
+			c.space, c.buf = nil, nil // no head follows
+		}
 		n, err := c.Conn.Read(p[:min(int64(len(p)), c.pass)])
 		c.pass -= int64(n)
 		return n, err
