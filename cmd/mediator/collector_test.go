@@ -10,10 +10,10 @@ func TestOperatorRulesTheCollector(t *testing.T) {
 	for _, tt := range []struct {
 		gogc string
 		want int
-	}{{"", 200}, {"100", 100}, {"off", 100}} {
+	}{{"", 150}, {"100", 100}, {"off", 100}} {
 		debug.SetGCPercent(100) // as the runtime would have set it, or another one
 		t.Setenv("GOGC", tt.gogc)
-		collectHalfAsOften()
+		collectLessOften()
 		if got := debug.SetGCPercent(100); got != tt.want {
 			t.Errorf("GOGC=%s: %d, want %d", tt.gogc, got, tt.want)
 		}

@@ -84,7 +84,7 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 
 // run makes the parts and serves until ctx ends.
 func (p *sidecarProcess) run(ctx context.Context) error {
-	collectHalfAsOften()
+	collectLessOften()
 	p.registry = newMetrics()
 	var err error
 	if p.metrics, err = proxy.NewMetrics(p.registry); err != nil {
