@@ -121,13 +121,39 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 	return t.revocations.list, true
 }
 
-// Succeeds refuses to put t in force after old if that would take back what has been revoked: if t has no revocation list, or an
-// older one. Who reads a bundle again asks this before [Verifier.SetTrust].
+// Succeeds refuses to put t in force after old if that would take back what has been revoked or retired: if t has no revocation list, an
+// older one, or one of the same second with less in it, or if it certifies a version of a key that old had later versions of, and no longer
+// this one. Who reads a bundle again asks this before [Verifier.SetTrust].
 func (t *Trust) Succeeds(old *Trust) error {
-	if old.revocations == nil || t.revocations != nil && t.revocations.list.IssuedAt >= old.revocations.list.IssuedAt {
-		return nil
+	if !t.revocations.succeed(old.revocations) {
+		return Refuse("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
 	}
-	return Refuse("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
+	for kid := range t.signers {
+		if name, version := cutKeyID(kid); old.signers[kid] == nil && 0 < version && version < old.newest[name] {
+			return Refuse("revocations_rolled_back", "the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, old.newest[name])
+		}
+	}
+	return nil
+}
+
+// succeed reports whether r takes back nothing of old.
+func (r *revocations) succeed(old *revocations) bool {
+	switch {
+	case old == nil:
+		return true
+	case r == nil || r.list.IssuedAt != old.list.IssuedAt:
+		return r != nil && r.list.IssuedAt > old.list.IssuedAt
+	}
+	for _, e := range old.list.Revoked { // times are whole seconds: of two lists, the one with more in it is the later one
+		of := r.artifacts
+		if e.Kind == RevokedKey {
+			of = r.keys
+		}
+		if _, ok := of[e.ID]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // notRevoked refuses a key or an artifact that is revoked, and everything while the list itself cannot be believed.

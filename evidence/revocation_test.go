@@ -219,10 +219,14 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 func TestRevocationsAreNotRolledBack(t *testing.T) {
 	d := newDesk(t)
 	none, old, young := d.trust(t, ""), d.trust(t, d.list(t, d.options("registry", noon))), d.trust(t, d.list(t, d.options("registry", noon.Add(time.Second))))
+	revoked := evidence.Revocation{Kind: evidence.RevokedKey, ID: "k"}
+	more := d.trust(t, d.list(t, d.options("registry", noon), revoked, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "k"}))
+	less := d.trust(t, d.list(t, d.options("registry", noon), revoked))
 	for name, tt := range map[string]struct {
 		from, to *evidence.Trust
 		code     string
 	}{
+		"to more in the same second": {less, more, ""}, "to less in the same second": {more, less, "revocations_rolled_back"}, "to less, later": {more, young, ""},
 		"none to none": {none, none, ""}, "none to one": {none, old, ""}, "to a younger": {old, young, ""}, "to the same": {old, old, ""},
 		"to an older": {young, old, "revocations_rolled_back"}, "to none": {old, none, "revocations_rolled_back"},
 	} {
@@ -240,6 +244,36 @@ func TestRevocationsAreNotRolledBack(t *testing.T) {
 	}
 	if l, ok := none.Revocations(); ok || l.IssuedAt != 0 {
 		t.Errorf("%+v %t", l, ok)
+	}
+}
+
+// TestRetiredVersionsDoNotComeBack: an older bundle's certificate does not bring back a version that was retired meanwhile.
+func TestRetiredVersionsDoNotComeBack(t *testing.T) {
+	d := newDesk(t)
+	first := d.trust(t, "")
+	must(t, d.key.Rotate())
+	d.certify(t)
+	both := d.trust(t, "")
+	d.certificates = d.certificates[1:]
+	second := d.trust(t, "")
+	d.certificates = nil
+	none := d.trust(t, "")
+	for name, tt := range map[string]struct {
+		from, to *evidence.Trust
+		code     string
+	}{
+		"a new version": {first, both, ""}, "the old one is retired": {both, second, ""}, "it is left out, both are": {both, none, ""}, "the first": {none, first, ""},
+		"the new one is given up before it was alone": {both, first, ""},
+		"the old one comes back beside the new one":   {second, both, "revocations_rolled_back"},
+		"the old one comes back alone":                {second, first, "revocations_rolled_back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := tt.to.Succeeds(tt.from); tt.code != "" {
+				wantCode(t, err, tt.code)
+			} else {
+				must(t, err)
+			}
+		})
 	}
 }
 
