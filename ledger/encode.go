@@ -14,10 +14,8 @@ import (
 // Encode returns the record as it is kept: apart from its artifacts, which are most of it and never change once a post has begun.
 // These are empty where there are none.
 func (p Post) Encode() (record, artifacts string, err error) {
-	if len(p.Artifacts) > 0 {
-		if artifacts, err = text(func(w *writer) { w.artifacts(p.Artifacts) }); err != nil {
-			return "", "", err
-		}
+	if artifacts, err = text(func(w *writer) { w.artifacts(p.Artifacts) }); err != nil {
+		return "", "", err
 	}
 	record, err = p.Outcome()
 	return record, artifacts, err
@@ -50,14 +48,23 @@ type writer struct {
 var writers = sync.Pool{New: func() any { return new(writer) }}
 
 // text returns what write has written.
-func text(write func(*writer)) (string, error) {
+func text(write func(*writer)) (text string, err error) {
+	err = lend(write, func(b []byte) error {
+		text = string(b)
+		return nil
+	})
+	return text, err
+}
+
+// lend calls use with what write has written, which is written over when use has returned.
+func lend(write func(*writer), use func([]byte) error) error {
 	w := writers.Get().(*writer)
 	defer writers.Put(w)
 	w.b, w.err = w.b[:0], nil
 	if write(w); w.err != nil {
-		return "", Unavailable("write the record", w.err)
+		return Unavailable("write the record", w.err)
 	}
-	return string(w.b), nil
+	return use(w.b)
 }
 
 // post writes a record with these artifacts. Members that are empty are left out, as the tags of Post say.
@@ -109,6 +116,9 @@ func (w *writer) post(p *Post, artifacts []Artifact) {
 }
 
 func (w *writer) artifacts(all []Artifact) {
+	if len(all) == 0 {
+		return
+	}
 	elements(w, all, func(a *Artifact) {
 		w.text("name", a.Name)
 		w.text("token", a.Token)

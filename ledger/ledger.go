@@ -152,15 +152,18 @@ func (l *Ledger) Consume(ctx context.Context, keys ...Key) error {
 // Begin consumes keys and records an intent: see [Store].
 func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 	p.State = StateForwarding
-	row, artifacts, err := rowOf(p)
+	row, err := rowOf(p)
 	if err != nil {
 		return err
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		if err := l.consume(tx, keys); err != nil {
-			return err
-		}
-		return l.insert(tx, row, artifacts)
+	// Nothing runs any more of a Write that has returned, so the artifacts, which are large, need not be a text of their own.
+	return lend(func(w *writer) { w.artifacts(p.Artifacts) }, func(artifacts []byte) error {
+		return l.db.Write(ctx, func(tx *sql.Tx) error {
+			if err := l.consume(tx, keys); err != nil {
+				return err
+			}
+			return l.insert(tx, row, artifacts)
+		})
 	})
 }
 
@@ -179,7 +182,7 @@ func (l *Ledger) Record(ctx context.Context, p Post) error {
 	if err != nil {
 		return err
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.insert(tx, row, artifacts) })
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.insert(tx, row, []byte(artifacts)) })
 }
 
 // finishLater is Finish for [Deferred].
@@ -198,7 +201,7 @@ func (l *Ledger) recordLater(ctx context.Context, p Post, stored func(error)) er
 		return err
 	}
 	if artifacts != "" { // of a refusal that could not be stored before
-		return l.db.WriteLater(ctx, func(tx *sql.Tx) error { return l.insert(tx, row, artifacts) }, stored)
+		return l.db.WriteLater(ctx, func(tx *sql.Tx) error { return l.insert(tx, row, []byte(artifacts)) }, stored)
 	}
 	return l.db.InsertLater(ctx, l.insertPost, row, stored)
 }
@@ -220,7 +223,11 @@ func (l *Ledger) record(p Post) (row []any, artifacts string, err error) {
 	if p.State != StateRefused && !p.State.Outcome() {
 		return nil, "", ErrState
 	}
-	return rowOf(p)
+	if artifacts, err = text(func(w *writer) { w.artifacts(p.Artifacts) }); err != nil {
+		return nil, "", err
+	}
+	row, err = rowOf(p)
+	return row, artifacts, err
 }
 
 // maxKeys is how many keys one statement inserts at most: more than a post has.
@@ -282,17 +289,17 @@ func place(id string) string {
 	return id
 }
 
-// rowOf returns a record as it is written: the values of insertPost, and the artifacts.
-func rowOf(p Post) (values []any, artifacts string, err error) {
+// rowOf returns the values of insertPost for a record.
+func rowOf(p Post) ([]any, error) {
 	if err := p.Check(); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	record, artifacts, err := p.Encode()
-	return []any{p.ID, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record}, artifacts, err
+	record, err := p.Outcome()
+	return []any{p.ID, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record}, err
 }
 
-func (l *Ledger) insert(tx *sql.Tx, row []any, artifacts string) error {
-	if err := l.insertPost.exec(tx, row); err != nil || artifacts == "" {
+func (l *Ledger) insert(tx *sql.Tx, row []any, artifacts []byte) error {
+	if err := l.insertPost.exec(tx, row); err != nil || len(artifacts) == 0 {
 		return err
 	}
 	if _, err := tx.Stmt(l.insertArtifacts).Exec(artifacts); err != nil {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -131,6 +133,55 @@ func TestUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestArtifactsOfManyPosts: each of the posts that begin at the same time keeps its own artifacts, whole and as text, also when others have
+// given up.
+func TestArtifactsOfManyPosts(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	post := func(i int) ledger.Post {
+		return ledger.Post{ID: fmt.Sprintf("post_%d", i), Started: ledgertest.Now(), Artifacts: []ledger.Artifact{{Name: "grant", Token: strings.Repeat(strconv.Itoa(i%10), 1000+i)}}}
+	}
+	const posts = 200
+	var all sync.WaitGroup
+	begun := make([]bool, posts)
+	for i := range posts {
+		all.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			if i%3 == 0 {
+				go cancel()
+			}
+			begun[i] = l.Begin(ctx, post(i)) == nil
+			cancel()
+		})
+	}
+	all.Wait()
+	for i := range posts {
+		got, err := l.Get(context.Background(), post(i).ID)
+		switch {
+		case !begun[i] && i%3 == 0:
+		case err != nil:
+			t.Error(err)
+		case !slices.Equal(got.Artifacts, post(i).Artifacts):
+			t.Errorf("post %d has other artifacts than it began with", i)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := ledger.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), ledger.Migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var other int
+	err = db.Write(context.Background(), func(tx *sql.Tx) error {
+		return tx.QueryRow(`SELECT count(*) FROM artifacts WHERE typeof(artifacts) <> 'text'`).Scan(&other)
+	})
+	if err != nil || other != 0 {
+		t.Errorf("%d rows of artifacts are no text: %v", other, err)
 	}
 }
 

@@ -60,7 +60,7 @@ const (
 	insertKey       = `INSERT INTO used (id, kind, expires) VALUES (?, ?, ?)`
 	insertPost      = `posts (id, flow, state, session, started, record)`
 	postColumns     = 6
-	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
+	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), CAST(? AS TEXT))`
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
 	selectPost      = `SELECT record, (SELECT artifacts FROM artifacts WHERE seq = posts.seq) FROM posts `
 )
