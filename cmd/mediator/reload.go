@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -160,11 +161,24 @@ func restartRequired(keys []string) error {
 	return evidence.Refuse("restart_required", "the configuration before stays in force: a restart, and no reload, takes over a change of %s", strings.Join(keys, ", "))
 }
 
+// mayReload reports whether a request comes from the process's own user or root, or over TCP, where the token has spoken. Of whom nobody
+// knows that, it does not: the zero user is root.
+func mayReload(r *http.Request) bool {
+	switch c := r.Context().Value(connKey{}).(type) {
+	case *net.UnixConn:
+		peer, err := peerOf(c)
+		return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
+	case *net.TCPConn:
+		return true
+	}
+	return false
+}
+
 // handle answers POST /v1/reload, for the process's own user and root, /healthz and /readyz.
 func (r *reloader) handle(mux *http.ServeMux, ready func() bool) {
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
-		if uid := peerOfRequest(req).Uid; uid != 0 && uid != uint32(os.Geteuid()) { // over TCP the token has spoken
-			problem.Write(w, evidence.Refuse("reload_forbidden", "user %d is neither the process's own user nor root", uid))
+		if !mayReload(req) {
+			problem.Write(w, evidence.Refuse("reload_forbidden", "who asks is neither the process's own user nor root"))
 			return
 		}
 		c, err := r.reload(context.WithoutCancel(req.Context())) // who asks may go away; what has begun ends

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"os/exec"
@@ -515,6 +517,19 @@ func TestDevReload(t *testing.T) {
 	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &still))
 	if still.Refused == nil || still.Configuration != after.Configuration {
 		t.Errorf("after two refusals: %+v", still)
+	}
+}
+
+// TestWhoMayReloadUnknown: a request of which nobody knows whose it is has no process reload.
+func TestWhoMayReloadUnknown(t *testing.T) {
+	pipe, other := net.Pipe()
+	defer pipe.Close()
+	defer other.Close()
+	for name, c := range map[string]any{"no connection": nil, "another kind of connection": pipe, "a connection without a peer": &net.UnixConn{}} {
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload", nil)
+		if mayReload(r) {
+			t.Errorf("%s: it may", name)
+		}
 	}
 }
 
