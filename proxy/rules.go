@@ -248,8 +248,10 @@ func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
 		if found := ms.find(method, segments); found != nil {
 			// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
-			if other := ms.readings[method].find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other.action != found.action {
-				return rule{}, ambiguousPath(escapedPath, "is to some servers a path of the action "+other.action.Name)
+			if posts := ms.readings[method]; posts != nil {
+				if other := posts.find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other.action != found.action {
+					return rule{}, ambiguousPath(escapedPath, "is to some servers a path of the action "+other.action.Name)
+				}
 			}
 			return *found, nil
 		}
