@@ -1,6 +1,7 @@
 package problem_test
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/problem"
 )
 
@@ -39,7 +41,7 @@ func TestDocsErrors(t *testing.T) {
 
 func page() string {
 	var b strings.Builder
-	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. Every refusal is an RFC 9457 problem (`application/problem+json`) with a stable\n`code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`).\n")
+	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. Every refusal is an RFC 9457 problem (`application/problem+json`) with a stable\n`code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`).\nThe member `error` holds `code` and `detail` once more, the latter as `message`, for SDKs that look only there.\n")
 	step := ""
 	for _, c := range problem.Codes() {
 		if c.Step != step {
@@ -53,6 +55,22 @@ func page() string {
 		fmt.Fprintf(&b, "\n### %s\n\n%d. %s. %s%s\n", c.Name, c.Status, c.Title, c.Remedy, retry)
 	}
 	return b.String()
+}
+
+// TestWriteSaysTheErrorWhereSDKsLook: many vendors' APIs answer {"error": {"code", "message"}}, and their SDKs read nothing else of a refusal.
+func TestWriteSaysTheErrorWhereSDKsLook(t *testing.T) {
+	w := httptest.NewRecorder()
+	problem.Write(w, evidence.Refuse("egress_denied", "no rule names it"))
+	var got struct {
+		Code, Detail string
+		Error        struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Code != "egress_denied" || got.Error.Code != got.Code || got.Detail != "no rule names it" || got.Error.Message != got.Detail {
+		t.Errorf("got %s", w.Body)
+	}
 }
 
 func TestFromTellsNothingOfWhatNobodyClassified(t *testing.T) {

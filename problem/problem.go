@@ -13,7 +13,8 @@ import (
 // ContentType is the media type of a problem document (RFC 9457 section 3).
 const ContentType = "application/problem+json"
 
-// Details is one problem document. Code, Step and Post are extension members (RFC 9457 section 3.2).
+// Details is one problem document. Code, Step, Remedy, Post and Challenge are extension members (RFC 9457
+// section 3.2), as is the brief that Write adds.
 type Details struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -33,6 +34,13 @@ type Details struct {
 	Authenticate string `json:"-"`
 	// RetryAfter is in seconds; zero says nothing.
 	RetryAfter int `json:"-"`
+}
+
+// brief is the member error of a document that is written: code and detail once more, where vendors' SDKs look for them. Some, such as
+// OpenAI's, show nothing else, and to Stripe's an answer without it is a success, whatever its status.
+type brief struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
 }
 
 // internal is what the caller learns of an error that nobody classified: nothing.
@@ -71,7 +79,10 @@ func Write(w http.ResponseWriter, err error) { From(err).Write(w) }
 
 // Write answers with d. Problem documents are never cached and never sniffed.
 func (d Details) Write(w http.ResponseWriter) {
-	body, err := json.Marshal(d)
+	body, err := json.Marshal(struct {
+		Details
+		Error brief `json:"error"`
+	}{d, brief{d.Code, d.Detail}})
 	if err != nil {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return

@@ -182,7 +182,7 @@ func TestSDKs(t *testing.T) {
 		{"OpenAI streams a chat", "openai.mjs", "chat", "hello world", "openai-chat", "forwarded"},
 		{"OpenAI streams a response", "openai.mjs", "responses", "hello world", "openai-responses", "forwarded"},
 		{"OpenAI answers at once", "openai.mjs", "plain", "hello world", "openai-chat", "forwarded"},
-		{"OpenAI is refused another call", "openai.mjs", "files", "403 ", "", "refused"},
+		{"OpenAI is refused another call", "openai.mjs", "files", "403 action_unmatched 403 no action rule names DELETE", "", "refused"},
 		{"Anthropic streams", "anthropic.mjs", "stream", "hello world", "anthropic-messages", "forwarded"},
 		{"Anthropic answers at once", "anthropic.mjs", "plain", "hello world", "anthropic-messages", "forwarded"},
 		{"Anthropic is refused another call", "anthropic.mjs", "batch", "403 action_unmatched", "", "refused"},

@@ -1,6 +1,5 @@
-// node openai.mjs chat|responses|plain|files: one call with the OpenAI SDK; prints what came, or the status. When the first event
-// of a stream is there it says so to the test's server, which sends the rest only then.
-// Of an answer that is not the vendor's own the SDK shows no more than the status.
+// node openai.mjs chat|responses|plain|files: one call with the OpenAI SDK; prints what came, or the status, code and message of the
+// error. When the first event of a stream is there it says so to the test's server, which sends the rest only then.
 import OpenAI from "openai";
 
 const client = new OpenAI({ apiKey: "the-agent-has-none", maxRetries: 0 });
@@ -32,5 +31,5 @@ const calls = {
 try {
   console.log(await calls[process.argv[2]]());
 } catch (error) {
-  console.log(error.message);
+  console.log(`${error.status} ${error.code} ${error.message}`);
 }
