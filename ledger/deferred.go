@@ -165,6 +165,8 @@ func (d *Deferred) again(p Post, later takeLater) error {
 		return nil
 	case err == nil && kept.State != StateForwarding:
 		return ErrState
+	case err == nil && p.State == StateRefused: // its intent came to be stored after all, and nothing was sent
+		p.State, later = StateFailed, d.finish
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return err
 	}

@@ -77,6 +77,38 @@ func TestDeferred(t *testing.T) {
 	}
 }
 
+// TestRefusedAfterItsIntent: the intent of a post that was refused, as nobody knew whether it was stored, may be stored later. The post has
+// failed then: it does not stay in flight.
+func TestRefusedAfterItsIntent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "l.db")
+	p := ledger.Post{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable", Started: time.Now()}
+	var lost lost
+	for _, use := range []func(d *ledger.Deferred) error{
+		func(d *ledger.Deferred) error {
+			return errors.Join(d.Begin(t.Context(), p), d.RecordLater(t.Context(), p))
+		},
+		func(d *ledger.Deferred) error {
+			kept, err := d.Get(t.Context(), p.ID)
+			if kept.State != ledger.StateFailed || kept.Code != p.Code {
+				t.Errorf("%s %s, want %s %s", kept.State, kept.Code, ledger.StateFailed, p.Code)
+			}
+			return err
+		},
+	} {
+		s, err := ledger.Open(t.Context(), path, ledger.Options{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := ledger.Defer(s, lost.add)
+		if err := errors.Join(use(d), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(lost.ids) > 0 {
+		t.Errorf("lost: %v", lost.ids)
+	}
+}
+
 // stuck is a store that does not store until it is let.
 type stuck struct {
 	ledger.Store
