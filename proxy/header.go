@@ -61,6 +61,7 @@ func checkHeader(r *http.Request) error {
 var usualHeaders = slices.Concat([]string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Date", "Expect", "Idempotency-Key",
 	"Traceparent", "Tracestate", "User-Agent",
+	"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", // of clients that go by the Fetch standard, such as Node's own
 }, hopByHop, agentCredentials, protocolHeaders)
 
 // checkHeader refuses a header that the action does not take. What a post does can rest on one, such as in whose name it is made.

@@ -578,7 +578,7 @@ func TestHeadersOfAnAction(t *testing.T) {
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
 		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
 	})
-	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1", "Connection", "X-Kept", "Traceparent", "00"}
+	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1", "Connection", "X-Kept", "Traceparent", "00", "Sec-Fetch-Mode", "cors"}
 	for _, tt := range []struct {
 		code, path string
 		header     []string
