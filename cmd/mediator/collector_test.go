@@ -10,7 +10,7 @@ func TestOperatorRulesTheCollector(t *testing.T) {
 	for _, tt := range []struct {
 		gogc string
 		want int
-	}{{"", 150}, {"100", 100}, {"off", 100}} {
+	}{{"", 125}, {"100", 100}, {"off", 100}} {
 		debug.SetGCPercent(100) // as the runtime would have set it, or another one
 		t.Setenv("GOGC", tt.gogc)
 		collectLessOften()
