@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
@@ -195,8 +196,32 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if d.Code == "internal" {
 			p.o.Log.Error("call failed", zap.String("post", c.post.ID), zap.Error(err))
 		}
+		if c.entered {
+			p.answerEarly(w, r, d)
+			return
+		}
 		d.Write(w)
 	}
+}
+
+// What a client may still send of a body that was refused unread, in bytes and in time.
+const (
+	maxUnread     = 64 << 20
+	unreadTimeout = 5 * time.Second
+)
+
+// answerEarly answers at once and then takes what the client still sends of its body, within bounds. Many clients look for an answer only when
+// they have sent everything, and lose it where the connection is closed before.
+func (p *Pipeline) answerEarly(w http.ResponseWriter, r *http.Request, d problem.Details) {
+	answer := http.NewResponseController(w)
+	_ = answer.EnableFullDuplex() // or net/http would read of the body before it answers; HTTP/2 needs no such leave
+	d.Write(w)
+	if r.Body == http.NoBody || r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
+		return
+	}
+	_ = answer.Flush()
+	_ = answer.SetReadDeadline(p.o.Now().Add(unreadTimeout))
+	_, _ = io.CopyN(io.Discard, r.Body, maxUnread)
 }
 
 // recovered turns a panic into a recorded refusal, or, of a call that was on its way, into an outcome that nobody knows. An answer that has

@@ -1042,3 +1042,34 @@ func TestCredentialIsNeverPrinted(t *testing.T) {
 		t.Error("an empty credential was accepted")
 	}
 }
+
+// TestRefusalOfALargeBody sends bodies that are refused before they are read, as many clients do: they look for an answer when all is sent.
+func TestRefusalOfALargeBody(t *testing.T) {
+	for _, tt := range []struct {
+		name, path, code string
+		size             int
+	}{
+		{"no rule", "/elsewhere", "action_unmatched", 16 << 20},
+		{"larger than the action takes", "/posts", "content_too_large", 16 << 20},
+		{"the connection is good for more", "/elsewhere", "action_unmatched", 1 << 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPostRig(t, created, nil)
+			host := strings.TrimPrefix(p.base, "https://")
+			c := p.mustTunnel(host)
+			head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", tt.path, host, tt.size)
+			resp := roundTripRaw(t, c, head+strings.Repeat(" ", tt.size))
+			var d problem.Details
+			raw, err := io.ReadAll(resp.Body)
+			if err := errors.Join(err, json.Unmarshal(raw, &d)); err != nil || d.Code != tt.code {
+				t.Fatalf("got %q, %v; want %s", raw, err, tt.code)
+			}
+			if resp.Close {
+				return
+			}
+			if resp := roundTripRaw(t, c, "GET /after HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); resp.StatusCode != http.StatusCreated {
+				t.Errorf("after the refusal: %s", resp.Status)
+			}
+		})
+	}
+}

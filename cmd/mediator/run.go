@@ -119,7 +119,7 @@ func agentCommand(ctx context.Context, args []string, uid int) *exec.Cmd {
 }
 
 // caVariables are what the usual clients read their trusted CAs from.
-var caVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE"}
+var caVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "npm_config_cafile"}
 
 // proxyEnvironment returns env with the proxy and the CA in it, in the spellings that the usual clients read, and without
 // exceptions from the proxy.
