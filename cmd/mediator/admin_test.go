@@ -36,7 +36,9 @@ func TestAdminRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	const token = "a-token-of-at-least-thirty-two-bytes"
-	s := httptest.NewServer(endpoint{tcp: "x", token: token}.guard(a.handler(p)))
+	s := httptest.NewUnstartedServer(endpoint{tcp: "x", token: token}.guard(a.handler(p)))
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	s.Start()
 	defer s.Close()
 	for _, tt := range []struct{ method, path, token, code string }{
 		{"GET", "/readyz", token, "not_ready"},

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,10 @@ import (
 )
 
 // writes notes what is written at once: the messages of its lines.
-type writes struct{ all []string }
+type writes struct {
+	mu  sync.Mutex // guards all
+	all []string
+}
 
 func (w *writes) Write(p []byte) (int, error) {
 	var messages []string
@@ -20,8 +24,16 @@ func (w *writes) Write(p []byte) (int, error) {
 		message, _, _ := strings.Cut(rest, `"`)
 		messages = append(messages, message)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.all = append(w.all, strings.Join(messages, " "))
 	return len(p), nil
+}
+
+func (w *writes) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("%q", w.all)
 }
 
 // TestLogLater: a line that can wait does for 5 ms, or until another line is written, which never overtakes it; and no more are written at
@@ -67,7 +79,7 @@ func TestLogLater(t *testing.T) {
 				}
 				tt.do(log, later)
 				synctest.Wait()
-				if got := fmt.Sprintf("%q", w.all); got != fmt.Sprintf("%q", tt.want) {
+				if got := w.String(); got != fmt.Sprintf("%q", tt.want) {
 					t.Errorf("written: %s, want %q", got, tt.want)
 				}
 				time.Sleep(time.Second)
