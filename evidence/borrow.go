@@ -11,4 +11,13 @@ func borrow(use func(empty []byte) (grown []byte)) {
 	buffers.Put(buffer)
 }
 
+// asBytes calls use with a text as bytes, under the terms of borrow.
+func asBytes(text string, use func([]byte)) {
+	borrow(func(b []byte) []byte {
+		b = append(b, text...)
+		use(b)
+		return b
+	})
+}
+
 var buffers = sync.Pool{New: func() any { return new([]byte) }}

@@ -38,11 +38,7 @@ func HashToken(token string) (hash string) {
 	if end := strings.LastIndexByte(token, '.'); end >= 0 {
 		token = token[:end]
 	}
-	borrow(func(b []byte) []byte {
-		b = append(b, token...)
-		hash = HashBytes(b)
-		return b
-	})
+	asBytes(token, func(b []byte) { hash = HashBytes(b) })
 	return hash
 }
 

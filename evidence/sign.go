@@ -152,11 +152,7 @@ func (s Secret) mac(input []byte) []byte {
 
 // authenticates reports whether mac is that of signed, in a time that does not depend on where they differ.
 func (s Secret) authenticates(signed string, mac []byte) (ok bool) {
-	borrow(func(b []byte) []byte {
-		b = append(b, signed...)
-		ok = hmac.Equal(mac, s.mac(b))
-		return b
-	})
+	asBytes(signed, func(b []byte) { ok = hmac.Equal(mac, s.mac(b)) })
 	return ok
 }
 

@@ -274,10 +274,8 @@ func decodeSlowly[C any](k Kind[C], payload string) (*C, error) {
 }
 
 func verify(public ed25519.PublicKey, p parsed) (ok bool) {
-	borrow(func(b []byte) []byte {
-		b = append(b, p.signed...)
+	asBytes(p.signed, func(b []byte) {
 		ok = len(p.signature) == ed25519.SignatureSize && ed25519.Verify(public, b, p.signature)
-		return b
 	})
 	return ok
 }
