@@ -152,7 +152,11 @@ func (l *Ledger) Consume(ctx context.Context, keys ...Key) error {
 // Begin consumes keys and records an intent: see [Store].
 func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 	p.State = StateForwarding
-	row, err := rowOf(p)
+	record, err := p.Outcome()
+	if err != nil {
+		return err
+	}
+	row, err := rowOf(p, record)
 	if err != nil {
 		return err
 	}
@@ -223,10 +227,11 @@ func (l *Ledger) record(p Post) (row []any, artifacts string, err error) {
 	if p.State != StateRefused && !p.State.Outcome() {
 		return nil, "", ErrState
 	}
-	if artifacts, err = text(func(w *writer) { w.artifacts(p.Artifacts) }); err != nil {
+	record, artifacts, err := p.Encode()
+	if err != nil {
 		return nil, "", err
 	}
-	row, err = rowOf(p)
+	row, err = rowOf(p, record)
 	return row, artifacts, err
 }
 
@@ -289,13 +294,9 @@ func place(id string) string {
 	return id
 }
 
-// rowOf returns the values of insertPost for a record.
-func rowOf(p Post) ([]any, error) {
-	if err := p.Check(); err != nil {
-		return nil, err
-	}
-	record, err := p.Outcome()
-	return []any{p.ID, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record}, err
+// rowOf returns the values of insertPost for p, whose record is written.
+func rowOf(p Post, record string) ([]any, error) {
+	return []any{p.ID, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record}, p.Check()
 }
 
 func (l *Ledger) insert(tx *sql.Tx, row []any, artifacts []byte) error {

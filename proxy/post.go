@@ -119,7 +119,7 @@ func (p *Pipeline) readPost(ctx context.Context, w http.ResponseWriter, t *posti
 	_ = reading.SetReadDeadline(time.Time{})
 	if err != nil {
 		if t.r.ProtoMajor == 1 {
-			w.Header().Set("Connection", "close") // so that the answer does not wait for the rest of the body
+			w.Header().Set("Connection", "close") // nobody knows how much of the body is still to come
 		}
 		return err
 	}

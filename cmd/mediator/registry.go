@@ -271,7 +271,7 @@ func (r *registry) watch(ctx context.Context, endpoints []string, as map[string]
 func (r *registry) follow(ctx context.Context, at string, as []string, say declared, log *zap.Logger) error {
 	roles, err := readRoles(ctx, []string{at})
 	if err == nil {
-		err = sameRoles(at, as, roles)
+		err = sameRoles(at, as, signsAs(roles))
 	}
 	if err != nil {
 		return err
@@ -286,7 +286,7 @@ func (r *registry) follow(ctx context.Context, at string, as []string, say decla
 	}
 	p, err := readPublished(ctx, []string{at})
 	if err == nil {
-		err = sameRoles(at, as, p.roles) // it may say something else each time
+		err = sameRoles(at, as, p.as[at]) // it may say something else each time
 	}
 	if err != nil {
 		return err
@@ -300,9 +300,9 @@ func (r *registry) follow(ctx context.Context, at string, as []string, say decla
 	})
 }
 
-// sameRoles refuses a process that publishes other roles, issuers or keys than those that it was certified for.
-func sameRoles(at string, as []string, roles []roleDocument) error {
-	if now := signsAs(roles); !slices.Equal(as, now) {
+// sameRoles refuses a process that publishes other roles, issuers or keys now than those that it was certified for.
+func sameRoles(at string, as, now []string) error {
+	if !slices.Equal(as, now) {
 		return evidence.Refuse("roles_changed", "the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
 			at, strings.Join(as, ", "), strings.Join(now, ", "))
 	}
