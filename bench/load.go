@@ -31,10 +31,11 @@ type cell struct {
 
 // sample is one round of a cell.
 type sample struct {
-	rps, p50, p99, cpu float64 // calls a second, µs, µs, CPU seconds of the proxy a thousand calls
-	sidecar            float64 // of cpu, that of the mediator's sidecar
-	rss                float64 // MiB, of the proxy, or of the mediator's sidecar
-	upstream           float64 // connections that the upstream has seen, a thousand calls
+	rps, p50, p99, cpu float64   // calls a second, µs, µs, CPU seconds of the proxy a thousand calls
+	sidecar            float64   // of cpu, that of the mediator's sidecar
+	rss                float64   // MiB, of the proxy, or of the mediator's sidecar
+	allocated          allocated // by the processes of the proxy, a call
+	upstream           float64   // connections that the upstream has seen, a thousand calls
 	calls, errors      int
 }
 
@@ -113,7 +114,7 @@ func makeCells(targets map[string]target, o options) []*cell {
 	}
 	fresh := func(c *cell) { c.fresh = true }
 	h2 := func(c *cell) { c.h2 = true }
-	for _, t := range []string{"direct", "goproxy", "mitmdump", "mediator", "vault"} {
+	for _, t := range []string{"direct", "goproxy", "parts", "mitmdump", "squid", "mediator", "vault"} {
 		add("post "+t, t, postOnce, o.connections)
 	}
 	for _, t := range []string{"direct", "goproxy", "mediator"} {
@@ -157,6 +158,10 @@ func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
 	var wait sync.WaitGroup
 	var took []time.Duration
 	var failure error
+	heap, err := c.target.allocated(ctx)
+	if err != nil {
+		return sample{}, err
+	}
 	before, sidecar, began := cpu(c.target.pids), cpu(c.target.sidecar), time.Now()
 	for caller := range c.Connections {
 		wait.Go(func() {
@@ -196,6 +201,11 @@ func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
 	s.cpu = (cpu(c.target.pids) - before) / thousands
 	s.sidecar = (cpu(c.target.sidecar) - sidecar) / thousands
 	s.rss = rss(c.target.beside())
+	grown, err := c.target.allocated(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.allocated = allocated{(grown.objects - heap.objects) / float64(s.calls), (grown.bytes - heap.bytes) / float64(s.calls)}
 	now, err := c.seen(ctx)
 	if err != nil {
 		return s, err

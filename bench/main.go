@@ -45,7 +45,9 @@ func run(ctx context.Context, args []string) error {
 		case "upstream":
 			return serveUpstream(ctx, args[1], args[2])
 		case "goproxy":
-			return serveGoproxy(ctx, args[1], args[2])
+			return serveGoproxy(ctx, args[1], args[2], nil)
+		case "parts":
+			return serveParts(ctx, args[1], args[2])
 		}
 	}
 	if len(args) > 0 {

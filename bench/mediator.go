@@ -90,6 +90,9 @@ func (b *stand) deploy(ctx context.Context, d deployment) (target, error) {
 		}
 	}
 	t.pids = children(cmd.Process.Pid)
+	for _, process := range []string{"serve", "trigger", "control"} {
+		t.heaps = append(t.heaps, heap{"unix", filepath.Join(dir, "run", process+".sock")})
+	}
 	for _, pid := range t.pids {
 		if is(pid, "serve") {
 			t.sidecar = append(t.sidecar, pid)

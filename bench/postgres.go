@@ -86,19 +86,10 @@ func runPostgres(ctx context.Context, args []string) error {
 	}
 	defer server.Close()
 	defer b.stop() // before the server
-	var all []*sharing
-	for _, n := range counts {
-		one, err := b.share(ctx, server, n)
-		if err != nil {
-			return fmt.Errorf("%d sidecars: %w", n, err)
-		}
-		all = append(all, one)
-	}
-	file, err := b.unshared(ctx)
+	all, err := b.shareAll(ctx, server, counts)
 	if err != nil {
 		return err
 	}
-	all = append(all, file)
 	r := shared{conditions: conditionsNow(rounds, duration)}
 	if r.Server, err = query[string](ctx, all[0].dsn, "SHOW server_version"); err != nil {
 		return err
@@ -119,6 +110,23 @@ func runPostgres(ctx context.Context, args []string) error {
 		r.Replicas = append(r.Replicas, result)
 	}
 	return errors.Join(writeJSON(filepath.Join(out, "postgres.json"), r), os.WriteFile(filepath.Join(out, "POSTGRES.md"), r.page(), 0o644))
+}
+
+// shareAll starts each number of sidecars on a database of its own, and last the one whose ledger is a file.
+func (b *stand) shareAll(ctx context.Context, server *pgtest.Server, counts []int) ([]*sharing, error) {
+	var all []*sharing
+	for _, n := range counts {
+		one, err := b.share(ctx, server, n)
+		if err != nil {
+			return nil, fmt.Errorf("%d sidecars: %w", n, err)
+		}
+		all = append(all, one)
+	}
+	file, err := b.unshared(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return append(all, file), nil
 }
 
 // share starts n sidecars on a database of their own.

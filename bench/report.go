@@ -30,6 +30,8 @@ type result struct {
 	CPU         float64            `json:"cpu_s_per_1k"`
 	Sidecar     float64            `json:"cpu_s_per_1k_sidecar,omitempty"`
 	RSS         float64            `json:"rss_mib,omitempty"`
+	Objects     float64            `json:"allocations_a_call,omitempty"`
+	Bytes       float64            `json:"allocated_bytes_a_call,omitempty"`
 	Upstream    float64            `json:"upstream_connections_per_1k"`
 	Errors      int                `json:"errors"`
 	Ratios      map[string]float64 `json:"ratios,omitempty"` // of requests a second, to direct and to goproxy, median of the rounds' own ratios
@@ -75,6 +77,7 @@ func (r *results) summarize(cells []*cell) {
 			Name: c.Name, Connections: c.Connections, RPS: middle(c.samples, func(s sample) float64 { return s.rps }), P50: middle(c.samples, func(s sample) float64 { return s.p50 }),
 			P99: middle(c.samples, func(s sample) float64 { return s.p99 }), CPU: middle(c.samples, func(s sample) float64 { return s.cpu }),
 			Sidecar: middle(c.samples, func(s sample) float64 { return s.sidecar }), RSS: middle(c.samples, func(s sample) float64 { return s.rss }),
+			Objects: middle(c.samples, func(s sample) float64 { return s.allocated.objects }), Bytes: middle(c.samples, func(s sample) float64 { return s.allocated.bytes }),
 			Upstream: middle(c.samples, func(s sample) float64 { return s.upstream }), Ratios: make(map[string]float64),
 		}
 		for _, s := range c.samples {
@@ -134,11 +137,10 @@ func (r *results) goals(find func(string, int) *cell) {
 	m := of("post goproxy", 16, cpuOf)
 	if m > 0 {
 		atMost("CPU of a post in the sidecar, 16 connections, in those of goproxy", of("post mediator", 16, func(s sample) float64 { return s.sidecar })/m, 6)
-		signatures := (7*r.Floors.Sign + 6*r.Floors.Verify) / 1000 // s for 1,000 posts: docs/scaling.md counts them
-		atMost("CPU of a post that is neither goproxy's nor a signature's, in those of goproxy", (of("post mediator", 16, cpuOf)-m-signatures)/m, 1.5)
+		atMost("CPU of a post that is neither goproxy's nor a signature's, in those of goproxy", (of("post mediator", 16, cpuOf)-m-r.Floors.signed()/1000)/m, 1.5) // s for 1,000 posts
 	}
 	added := of("post mediator", 1, p50) - of("post goproxy", 1, p50)
-	atMost("one connection: median added by the chain, in its signatures and one fdatasync", added/(7*r.Floors.Sign+6*r.Floors.Verify+r.Floors.Fdatasync), 1.3)
+	atMost("one connection: median added by the chain, in its signatures and one fdatasync", added/(r.Floors.signed()+r.Floors.Fdatasync), 1.3)
 	if r.Floors.Transit > 0 {
 		atMost("Vault, one connection: median added over keys in memory, in Transit signatures", (of("post vault", 1, p50)-of("post mediator", 1, p50))/r.Floors.Transit, 3.5)
 		atLeast("Vault, 64 connections: posts a second, in a seventh of its batched signatures a second", of("post vault", 64, func(s sample) float64 { return s.rps })/(r.Floors.TransitPerSec/7), 0.8)
@@ -172,8 +174,8 @@ func (r *results) writeMarkdown(path string) error {
 		}
 		fmt.Fprintf(&w, "| %s | %s | %.2f | %s |\n", g.What, g.Want, g.Got, met)
 	}
-	fmt.Fprint(&w, "\n## Cells\n\nA post is 1 KiB of JSON over HTTPS; `mediator` is the whole strict chain with keys in memory and a ledger that syncs each commit.\n\n")
-	fmt.Fprint(&w, "| cell | connections | calls/s | x direct | x goproxy | p50 µs | p99 µs | CPU s a 1,000 | of it sidecar | RSS MiB | upstream connections a 1,000 | errors |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(&w, "\n## Cells\n\nA post is 1 KiB of JSON over HTTPS; `mediator` is the whole strict chain with keys in memory and a ledger that syncs each commit.\n`parts` is goproxy that does a post's signatures, verifications and durable writes in its one process, and nothing else of it.\n\n")
+	fmt.Fprint(&w, "| cell | connections | calls/s | x direct | x goproxy | p50 µs | p99 µs | CPU s a 1,000 | of it sidecar | allocations a call | KiB allocated a call | RSS MiB | upstream connections a 1,000 | errors |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	ratio := func(c result, base string) string {
 		if v, ok := c.Ratios[base]; ok {
 			return fmt.Sprintf("%.3f", v)
@@ -181,8 +183,8 @@ func (r *results) writeMarkdown(path string) error {
 		return ""
 	}
 	for _, c := range r.Cells {
-		fmt.Fprintf(&w, "| %s | %d | %.0f | %s | %s | %.0f | %.0f | %.3f | %.3f | %.0f | %.2f | %d |\n",
-			c.Name, c.Connections, c.RPS, ratio(c, "direct"), ratio(c, "goproxy"), c.P50, c.P99, c.CPU, c.Sidecar, c.RSS, c.Upstream, c.Errors)
+		fmt.Fprintf(&w, "| %s | %d | %.0f | %s | %s | %.0f | %.0f | %.3f | %.3f | %.0f | %.1f | %.0f | %.2f | %d |\n",
+			c.Name, c.Connections, c.RPS, ratio(c, "direct"), ratio(c, "goproxy"), c.P50, c.P99, c.CPU, c.Sidecar, c.Objects, c.Bytes/1024, c.RSS, c.Upstream, c.Errors)
 	}
 	fmt.Fprintf(&w, "\n## Floors of the same run\n\n| what | |\n|---|---|\n| Ed25519 signature | %.1f µs |\n| Ed25519 verification | %.1f µs |\n| write of 4 KiB and fdatasync | %.0f µs |\n", r.Floors.Sign, r.Floors.Verify, r.Floors.Fdatasync)
 	if r.Floors.Transit > 0 {

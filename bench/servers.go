@@ -64,8 +64,8 @@ func serveUpstream(ctx context.Context, address, dir string) error {
 }
 
 // serveGoproxy is the yardstick M: goproxy's own interception with a tuned transport and a cache of ECDSA leaf certificates. It hashes each body
-// and knows no evidence.
-func serveGoproxy(ctx context.Context, address, dir string) error {
+// and knows no evidence. work is done for each body; nil does nothing.
+func serveGoproxy(ctx context.Context, address, dir string, work func(context.Context) error) error {
 	ca, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key"))
 	if err != nil {
 		return err
@@ -74,6 +74,7 @@ func serveGoproxy(ctx context.Context, address, dir string) error {
 		return err
 	}
 	p := goproxy.NewProxyHttpServer()
+	p.NonproxyHandler = http.HandlerFunc(writeHeap)
 	p.Tr = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool(filepath.Join(dir, "ca.pem")), MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
 	leaves := &leafCache{ca: ca}
 	intercept := &goproxy.ConnectAction{Action: goproxy.ConnectMitm, TLSConfig: func(authority string, _ *goproxy.ProxyCtx) (*tls.Config, error) {
@@ -96,6 +97,11 @@ func serveGoproxy(ctx context.Context, address, dir string) error {
 			sum := sha256.Sum256(raw)
 			r.Header.Set("X-Hash", fmt.Sprintf("%x", sum))
 			r.Body = io.NopCloser(strings.NewReader(string(raw)))
+			if work != nil {
+				if err := work(r.Context()); err != nil {
+					return r, goproxy.NewResponse(r, goproxy.ContentTypeText, http.StatusServiceUnavailable, err.Error())
+				}
+			}
 		}
 		return r, nil
 	})

@@ -34,6 +34,7 @@ type stand struct {
 	dir       string
 	upstream  string // host:port
 	processes []*exec.Cmd
+	folders   []string // outside of dir
 	vault     *vaulttest.Server
 }
 
@@ -42,7 +43,8 @@ type target struct {
 	name    string
 	proxies []*url.URL // the proxy, once for each session of it; none: directly
 	roots   *x509.CertPool
-	pids    []int // the processes of the proxy; empty for none
+	pids    []int  // the processes of the proxy; empty for none
+	heaps   []heap // of those that tell
 	base    string
 
 	sidecar  []int          // of pids, the mediator's sidecar
@@ -57,7 +59,9 @@ func (b *stand) start(ctx context.Context, o options) (map[string]target, error)
 	}
 	targets := map[string]target{"direct": {name: "direct", roots: pool(filepath.Join(b.dir, "ca.pem"))}}
 	for _, start := range []func(context.Context) (target, error){
-		b.startGoproxy, b.startMitmdump,
+		func(context.Context) (target, error) { return b.startGoproxy("goproxy") },
+		func(context.Context) (target, error) { return b.startGoproxy("parts") },
+		b.startMitmdump, b.startSquid,
 		func(ctx context.Context) (target, error) { return b.deploy(ctx, deployment{name: "mediator"}) },
 	} {
 		t, err := start(ctx)
@@ -111,6 +115,9 @@ func (b *stand) stop() {
 	if b.vault != nil {
 		b.vault.Close()
 	}
+	for _, dir := range b.folders {
+		_ = os.RemoveAll(dir)
+	}
 }
 
 // stopFrom stops the processes from the n-th on, the last one first.
@@ -151,40 +158,6 @@ func (b *stand) self(as, address string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	return b.run(exe, as, address, b.dir)
-}
-
-func (b *stand) startGoproxy(context.Context) (target, error) {
-	address, err := freeport.Address()
-	if err != nil {
-		return target{}, err
-	}
-	cmd, err := b.self("goproxy", address)
-	if err != nil {
-		return target{}, err
-	}
-	return target{name: "goproxy", proxies: proxyURL(address), roots: pool(filepath.Join(b.dir, "ca.pem")), pids: []int{cmd.Process.Pid}}, nil
-}
-
-func (b *stand) startMitmdump(ctx context.Context) (target, error) {
-	address, err := freeport.Address()
-	if err != nil {
-		return target{}, err
-	}
-	_, port, _ := net.SplitHostPort(address)
-	path, err := exec.LookPath("mitmdump")
-	if err != nil {
-		return target{}, errors.New("mitmdump is not installed: apt-get install mitmproxy")
-	}
-	confdir := filepath.Join(b.dir, "mitmproxy")
-	cmd, err := b.run(path, "-q", "--listen-host", "127.0.0.1", "-p", port, "--set", "confdir="+confdir, "--set", "ssl_verify_upstream_trusted_ca="+filepath.Join(b.dir, "ca.pem"))
-	if err != nil {
-		return target{}, err
-	}
-	ca := filepath.Join(confdir, "mitmproxy-ca-cert.pem")
-	if err := wait(ctx, func() error { _, err := os.Stat(ca); return err }); err != nil {
-		return target{}, err
-	}
-	return target{name: "mitmdump", proxies: proxyURL(address), roots: pool(ca), pids: []int{cmd.Process.Pid}}, nil
 }
 
 // await waits until a post goes through.

@@ -17,6 +17,9 @@ const (
 	StateIndeterminate State = "indeterminate" // it may have been sent; nobody on this side knows
 )
 
+// States are all of them.
+var States = [...]State{StateRefused, StateForwarding, StateForwarded, StateFailed, StateIndeterminate}
+
 // Outcome reports whether s is how a post that had begun can end.
 func (s State) Outcome() bool {
 	return s == StateForwarded || s == StateFailed || s == StateIndeterminate

@@ -12,9 +12,14 @@ const (
 	KeyMargin = 24 * time.Hour
 	// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
 	pruneChunk = 256
+	// pruneWindow bounds how many of the oldest keys are looked at for one chunk. So many that live for long, all consumed before the others,
+	// would keep those in the file for as long.
+	pruneWindow = 16 * pruneChunk
 )
 
 const (
+	pruneKeys = `DELETE FROM used WHERE seq IN (SELECT seq FROM (SELECT seq, expires FROM used ORDER BY seq LIMIT ?) WHERE expires < ? LIMIT ?)
+		RETURNING expires`
 	oldPosts       = `WHERE seq IN (SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
 	pruneArtifacts = `DELETE FROM artifacts ` + oldPosts
 	prunePosts     = `DELETE FROM posts ` + oldPosts
@@ -51,24 +56,29 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, e
 	}
 }
 
-// forget removes about pruneChunk of the keys that expired before the Unix second before, the oldest first, and remembers how far
-// it came.
-func (l *Ledger) forget(tx *sql.Tx, before int64) (int64, error) {
-	var until sql.NullInt64
-	err := tx.QueryRow(`SELECT max(expires) FROM (SELECT expires FROM used WHERE expires < ? ORDER BY expires LIMIT ?)`,
-		before, pruneChunk).Scan(&until)
-	if err != nil || !until.Valid {
-		return 0, err
-	}
-	n, err := affected(tx.Exec(`DELETE FROM used WHERE expires <= ?`, until.Int64))
+// forget removes at most pruneChunk of the keys that expired before the Unix second before, those consumed first, and remembers the latest
+// expiry of them.
+func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
+	rows, err := tx.Query(pruneKeys, pruneWindow, before, pruneChunk)
 	if err != nil {
 		return 0, err
 	}
-	// Keys that expire earlier than this are refused from now on, so it only rises.
-	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`, until.Int64); err != nil {
+	defer rows.Close()
+	latest := l.forgotten // keys that expire no later are refused, so it only rises
+	for ; rows.Next(); n++ {
+		var expires int64
+		if err := rows.Scan(&expires); err != nil {
+			return 0, err
+		}
+		latest = max(latest, expires)
+	}
+	if err := rows.Err(); err != nil || n == 0 {
 		return 0, err
 	}
-	l.forgotten = until.Int64 // too much if the commit fails: the safe side
+	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`, latest); err != nil {
+		return 0, err
+	}
+	l.forgotten = latest // too much if the commit fails: the safe side
 	return n, nil
 }
 

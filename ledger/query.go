@@ -7,7 +7,7 @@ import (
 
 // Query selects records; empty fields select all.
 type Query struct {
-	Limit   int    // at most 1000; zero means 50
+	Limit   int    // at most MaxLimit; zero means 50
 	Before  string // the id of a record: only those that started before it; none if it is not kept
 	State   State
 	Session string
@@ -16,7 +16,8 @@ type Query struct {
 
 const (
 	defaultLimit = 50
-	maxLimit     = 1000
+	// MaxLimit is the greatest limit of a Query.
+	MaxLimit = 1000
 )
 
 // Rows returns how many records the query is for at most.
@@ -24,7 +25,7 @@ func (q Query) Rows() int {
 	if q.Limit <= 0 {
 		return defaultLimit
 	}
-	return min(q.Limit, maxLimit)
+	return min(q.Limit, MaxLimit)
 }
 
 // where says which index answers the query, as there are no statistics that SQLite could go by: the first condition, the rarest,

@@ -54,6 +54,17 @@ DROP INDEX posts_state;
 DROP INDEX posts_session;
 CREATE INDEX posts_state ON posts (state, started) WHERE state <> 'forwarded';
 CREATE INDEX posts_session ON posts (session, started) WHERE session <> '';
+`, `
+ALTER TABLE used RENAME TO used_before;
+CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
+	seq     INTEGER PRIMARY KEY,
+	id      TEXT NOT NULL,
+	kind    TEXT NOT NULL,
+	expires INTEGER NOT NULL, -- Unix seconds
+	UNIQUE (id, kind)
+);
+INSERT INTO used (id, kind, expires) SELECT id, kind, expires FROM used_before ORDER BY expires;
+DROP TABLE used_before;
 `}
 
 const (

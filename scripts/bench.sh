@@ -3,9 +3,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if ! command -v mitmdump >/dev/null; then
-	echo "bench: installing mitmproxy, to compare with" >&2
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq mitmproxy >/dev/null
+if ! command -v mitmdump >/dev/null || ! command -v squid >/dev/null; then
+	echo "bench: installing mitmproxy and squid-openssl, to compare with" >&2
+	had_squid=$(command -v squid || true)
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq mitmproxy squid-openssl >/dev/null
+	if [ -z "$had_squid" ] && [ -d /run/systemd/system ]; then
+		systemctl disable --quiet --now squid # its package starts it as a service
+	fi
 fi
 [ -x bin/vault ] || ./scripts/setup.sh
 exec "${GO:-go}" run ./bench "$@"

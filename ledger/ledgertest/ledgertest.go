@@ -202,6 +202,30 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Errorf("a key that expires after all that were removed: %v", err)
 		}
 	})
+	t.Run("pruning forgets keys in whatever order they expire", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		const many = 300 // more than one transaction removes
+		var short []ledger.Key
+		for i := range 2 * many { // the first half expires after the second
+			k := key("k", fmt.Sprint("short", i))
+			k.Expires = k.Expires.Add(-time.Duration(i/many) * time.Minute)
+			short = append(short, k)
+		}
+		long := key("k", "long")
+		long.Expires = long.Expires.AddDate(1, 0, 0)
+		for keys := range slices.Chunk(append([]ledger.Key{long}, short...), 50) {
+			if err := s.Consume(ctx, keys...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Prune(ctx, Now().Add(48*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range short {
+			wantUnavailable(t, s.Consume(ctx, k)) // forgotten, but not free
+		}
+		wantConsumed(t, s.Consume(ctx, long), "long")
+	})
 	t.Run("a caller that has gone consumes nothing", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		gone, cancel := context.WithCancel(ctx)

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,6 +20,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/actionproof/mediator/internal/runas"
 )
 
 // superuser is the role of the cluster, and the user who runs it when the test is root: PostgreSQL refuses to run as root.
@@ -67,8 +68,8 @@ func Launch(settings ...string) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.user, err = credential(); err != nil {
-		return nil, err
+	if s.user, err = runas.Credential(superuser); err != nil {
+		return nil, fmt.Errorf("%w: run make setup", err)
 	}
 	if s.user != nil {
 		if err := os.Chown(dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
@@ -206,18 +207,4 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	// It ends with the test's process, however that ends. SIGQUIT is PostgreSQL's immediate shutdown.
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.user, Pdeathsig: syscall.SIGQUIT}
 	return c
-}
-
-// credential is the user who runs the server; nil where the test's own user does.
-func credential() (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	u, err := user.Lookup(superuser)
-	if err != nil {
-		return nil, fmt.Errorf("%w: run make setup", err)
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	gid, bad := strconv.ParseUint(u.Gid, 10, 32)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err, bad)
 }
