@@ -2,6 +2,7 @@ package challenge
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -44,15 +45,9 @@ type Issuer struct {
 
 // NewIssuer makes an Issuer that authenticates its tokens with secret.
 func NewIssuer(secret evidence.Secret, o Options) (*Issuer, error) {
-	if o.Lifetime == 0 {
-		o.Lifetime = DefaultLifetime
-	}
-	if o.Difficulty == "" {
-		o.Difficulty = Standard
-	}
-	if o.Tasks == 0 {
-		o.Tasks = o.Difficulty.tasks()
-	}
+	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
+	o.Difficulty = cmp.Or(o.Difficulty, Standard)
+	o.Tasks = cmp.Or(o.Tasks, o.Difficulty.tasks())
 	if o.Packs == nil {
 		o.Packs = Builtin()
 	}

@@ -147,6 +147,9 @@ type RuntimeAttestation struct {
 }
 
 func (c *RuntimeAttestation) check() error {
+	if err := checkList(RuntimeAttestationKind.Typ, "observed", c.Observed); err != nil {
+		return err
+	}
 	return checkClaims(RuntimeAttestationKind.Typ,
 		texts{"challengeId", c.ChallengeID, "mode", c.Mode, "runtimeId", c.RuntimeID, "keyCustody", c.KeyCustody,
 			"trigger.id", c.Trigger.ID, "trigger.kind", c.Trigger.Kind, "trigger.source", c.Trigger.Source},
@@ -178,6 +181,9 @@ type SessionReceipt struct {
 }
 
 func (c *SessionReceipt) check() error {
+	if err := checkList(SessionReceiptKind.Typ, "observed", c.Observed); err != nil {
+		return err
+	}
 	return checkClaims(SessionReceiptKind.Typ,
 		texts{"challengeId", c.ChallengeID, "eventId", c.EventID, "inputKind", c.InputKind, "inputSource", c.InputSource,
 			"runtimeId", c.RuntimeID, "sessionId", c.SessionID, "keyCustody", c.KeyCustody},
@@ -248,8 +254,11 @@ func (c *ActionGrant) check() error {
 		c.PolicyDecisionHashes, c.PolicyDecisionIDs, c.Resources, c.RuntimeIDs, c.TriggerEventIDs, c.TriggerSources,
 	} {
 		// An empty list would read as "no limit" somewhere, sometime.
-		if len(list) == 0 || slices.Contains(list, "") {
+		if len(list) == 0 {
 			return Refuse("claims_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
+		}
+		if err := checkList(ActionGrantKind.Typ, "of a scope", list); err != nil {
+			return err
 		}
 	}
 	return checkClaims(ActionGrantKind.Typ, texts{"subject", c.Subject, "keyCustody", c.KeyCustody},
@@ -302,6 +311,9 @@ func (c *SignerCertificate) check() error {
 	if IsSecretID(c.SubjectKeyID) {
 		return Refuse("claims_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
+	if err := checkList(SignerCertificateKind.Typ, "observed", c.Observed); err != nil {
+		return err
+	}
 	return checkClaims(SignerCertificateKind.Typ,
 		texts{"keyCustody", c.KeyCustody, "purposes", c.Purposes[0], "subjectIssuer", c.SubjectIssuer, "subjectKeyId", c.SubjectKeyID, "subjectPublicKey", c.SubjectPublicKey},
 		hashes{"subjectPublicKeyHash", c.SubjectPublicKeyHash})
@@ -350,13 +362,15 @@ func (c *ChallengeToken) check() error {
 			return err
 		}
 	}
+	bound := ""
 	if c.Binding != nil {
 		if err := c.Binding.CheckNonce(); err != nil {
 			return err
 		}
-		if c.BindingHash != c.Binding.Hash() {
-			return Refuse("claims_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
-		}
+		bound = c.Binding.Hash()
+	}
+	if c.BindingHash != bound {
+		return Refuse("claims_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
 	}
 	return checkClaims(ChallengeTokenKind.Typ, texts{"difficulty", c.Difficulty}, hashes{"tasksHash", c.TasksHash})
 }
@@ -403,12 +417,40 @@ func (c *Capability) check() error {
 	if err := c.Binding.CheckNonce(); err != nil {
 		return err
 	}
-	return checkClaims(CapabilityKind.Typ, texts{"challengeId", c.ChallengeID}, nil)
+	t := slices.Concat(texts{"challengeId", c.ChallengeID}, optional("decisionId", c.DecisionID), optional("grantId", c.GrantID))
+	var h hashes
+	if r := c.Runtime; r != nil {
+		t = append(t, "runtime.attestationId", r.AttestationID, "runtime.issuer", r.Issuer, "runtime.keyId", r.KeyID, "runtime.runtimeId", r.RuntimeID,
+			"runtime.trigger.id", r.Trigger.ID, "runtime.trigger.kind", r.Trigger.Kind, "runtime.trigger.source", r.Trigger.Source)
+		h = hashes{"runtime.environmentHash", r.EnvironmentHash, "runtime.policyHash", r.PolicyHash}
+	}
+	if s := c.Session; s != nil {
+		t = append(t, "session.inputKind", s.InputKind, "session.receiptId", s.ReceiptID, "session.sessionId", s.SessionID)
+	}
+	return checkClaims(CapabilityKind.Typ, t, h)
+}
+
+// checkList refuses a list that holds a text which is no claim.
+func checkList(typ, name string, list []string) error {
+	for _, text := range list {
+		if err := checkClaims(typ, texts{name, text}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // texts and hashes are claims under check: each is its name and its value.
 type texts []string
 type hashes []string
+
+// optional is a claim that may be missing.
+func optional(name, value string) texts {
+	if value == "" {
+		return nil
+	}
+	return texts{name, value}
+}
 
 // checkClaims refuses a missing or oversized text and anything that should be a SHA-256 and is not.
 func checkClaims(typ string, t texts, h hashes) error {

@@ -24,11 +24,11 @@ const (
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of b, the nonce included (seed: hashChallengeBinding).
 func (b Binding) Hash() (hash string) {
-	_ = canonical(bindingSpelling, &b, func(raw []byte) { hash = HashBytes(raw) })
+	_ = bindingCodec.encode(&b, func(raw []byte) { hash = HashBytes(raw) })
 	return hash // empty where it has none: never equal to a well-formed hash, so whatever compares it refuses
 }
 
-var bindingSpelling = spell(reflect.TypeFor[Binding]())
+var bindingCodec = newCodec(reflect.TypeFor[Binding]())
 
 // Check refuses a binding that leaves a part open or is not well-formed. The nonce is required only where needNonce is set
 // by the caller's step, so it has its own check: see [Binding.CheckNonce].

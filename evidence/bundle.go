@@ -1,7 +1,5 @@
 package evidence
 
-import "time"
-
 // Bundle is the trust bundle: everything that the security team signed for verifiers, and nothing secret. It is believed for its
 // signatures alone, whoever delivers it.
 type Bundle struct {
@@ -157,7 +155,7 @@ func (r *revocations) succeed(old *revocations) bool {
 }
 
 // notRevoked refuses a key or an artifact that is revoked, and everything while the list itself cannot be believed.
-func (t *Trust) notRevoked(what, kid string, ids []string, now time.Time, skew time.Duration) error {
+func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
 		if t.policy.MaxRevocationAge > 0 {
@@ -170,7 +168,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, now time.Time, skew t
 		want.MaxAge = t.policy.MaxRevocationAge
 	}
 	want.Custody, want.RequireNonExportable = nil, false // about the keys of certificates, not about the registry's own
-	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, now, skew); err != nil {
+	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
 		return Refuse("revocations_stale", "what is revoked is not known: %w", err)
 	}
 	for _, name := range []string{kid, KeyName(kid)} {
@@ -189,5 +187,5 @@ func (t *Trust) notRevoked(what, kid string, ids []string, now time.Time, skew t
 // NotRevoked refuses if kid or one of the artifact ids is revoked, for those who keep ids of artifacts that they have opened before.
 // what names in a refusal what rests on them.
 func (v *Verifier) NotRevoked(what, kid string, ids ...string) error {
-	return v.Trust().notRevoked(what, kid, ids, v.now(), v.skew)
+	return v.Trust().notRevoked(what, kid, ids, v.moment())
 }

@@ -125,10 +125,8 @@ func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 				continue
 			}
 			refused(strings.Repeat("x", longest+1))
-			for _, text := range []string{"\u2028", "\u2029", "\xff"} { // what Go and RFC 8785 spell differently, and what is no text
-				if l.name != ".Registered.ID" && !strings.HasPrefix(l.name, ".Binding.") {
-					refused(text)
-				}
+			if l.name != ".Registered.ID" && !strings.HasPrefix(l.name, ".Binding.") {
+				refused("\xff") // no text
 			}
 			if err := with(l.name, strings.Repeat("x", longest)); err != nil && !strings.HasPrefix(l.name, ".Binding.") {
 				t.Errorf("%s of %d bytes: %v", l.name, longest, err)

@@ -3,7 +3,6 @@ package evidence
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -31,7 +30,7 @@ type header struct {
 	Typ string `json:"typ"`
 }
 
-var headerSpelling = spell(reflect.TypeFor[header]())
+var headerCodec = newCodec(reflect.TypeFor[header]())
 
 // parsed is a token taken apart, with nothing believed yet.
 type parsed struct {
@@ -46,7 +45,7 @@ func encodeHeader(h header) (raw []byte, err error) {
 	if h.Kid == "" || len(h.Kid) > maxKeyID {
 		return nil, Refuse("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
 	}
-	err = canonical(headerSpelling, &h, func(head []byte) { raw = bytes.Clone(head) })
+	err = headerCodec.encode(&h, func(head []byte) { raw = bytes.Clone(head) })
 	return raw, err
 }
 
@@ -126,10 +125,10 @@ func appendDecoded(b []byte, s string) ([]byte, error) {
 
 func parseHeader(raw, alg, typ string) (header, error) {
 	var h header
-	if !readCanonical(raw, headerSpelling, &h) {
-		h = header{}
-		if err := json.Unmarshal([]byte(raw), &h); err != nil {
-			return h, Refuse("jws_malformed", "the header of the %s is not a JSON object of text members", typ)
+	if !headerCodec.decode(raw, &h) {
+		var ok bool
+		if h, ok = looseHeader(raw); !ok {
+			return h, Refuse("jws_malformed", "the header of the %s is not a JSON object in which alg, kid and typ are texts", typ)
 		}
 	}
 	if h.Alg != alg {
@@ -147,4 +146,20 @@ func parseHeader(raw, alg, typ string) (header, error) {
 		return h, Refuse("jws_header", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
 	}
 	return h, nil
+}
+
+// looseHeader reads what a header of any spelling says of the algorithm, the key and the type.
+func looseHeader(raw string) (h header, ok bool) {
+	value, err := looseJSON(raw)
+	members, ok := value.(map[string]any)
+	if err != nil || !ok {
+		return h, false
+	}
+	for name, to := range map[string]*string{"alg": &h.Alg, "kid": &h.Kid, "typ": &h.Typ} {
+		member, there := members[name]
+		if *to, ok = member.(string); there && !ok {
+			return h, false
+		}
+	}
+	return h, true
 }

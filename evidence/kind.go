@@ -33,7 +33,7 @@ type Kind[C any] struct {
 	registered func(*C) *Registered
 	check      func(*C) error
 	custody    func(*C) *KeyClaims // nil where the claims say nothing of the key
-	spelling   *spelling
+	codec      *codec
 }
 
 // claims is what every claims struct offers through its pointer: the embedded Registered gives the first method.
@@ -47,7 +47,7 @@ func newKind[C any, P interface {
 	claims
 }](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
 	k := Kind[C]{
-		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken, spelling: spell(reflect.TypeFor[C]()),
+		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken, codec: newCodec(reflect.TypeFor[C]()),
 		registered: func(c *C) *Registered { return P(c).registered() },
 		check:      func(c *C) error { return P(c).check() },
 	}

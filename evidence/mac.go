@@ -28,14 +28,14 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 		return zero, err
 	}
 	want.KeyIDs, want.Custody, want.RequireNonExportable = []string{s.id}, nil, false
-	if err := want.admits(k.Typ, p.header.Kid, *k.registered(c), KeyClaims{}, now, skew); err != nil {
+	if err := want.admits(k.Typ, p.header.Kid, *k.registered(c), KeyClaims{}, moment{now, skew}); err != nil {
 		return zero, err
 	}
 	return *c, nil
 }
 
 // openShared verifies an artifact that one of the policy's shared secrets has to authenticate.
-func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
+func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (C, error) {
 	var zero C
 	if !k.shared {
 		return zero, Refuse("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
@@ -62,10 +62,10 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, now
 	if *k.custody(c) != SharedSecret {
 		return zero, Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
-	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(c).ID}, now, skew); err != nil {
+	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(c).ID}, at); err != nil {
 		return zero, err
 	}
-	if err := want.admits(k.Typ, s.id, *k.registered(c), SharedSecret, now, skew); err != nil {
+	if err := want.admits(k.Typ, s.id, *k.registered(c), SharedSecret, at); err != nil {
 		return zero, err
 	}
 	return *c, nil

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,9 +69,7 @@ func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 	if o.Skew < 0 || o.Skew > MaxSkew {
 		return nil, fmt.Errorf("evidence: the clock difference %s is not between 0s and %s", o.Skew, MaxSkew)
 	}
-	if o.Skew == 0 {
-		o.Skew = DefaultSkew
-	}
+	o.Skew = cmp.Or(o.Skew, DefaultSkew)
 	v := &Verifier{now: o.Now, skew: o.Skew, memory: o.Memory}
 	v.trust.Store(t)
 	return v, nil
@@ -88,6 +87,14 @@ func (v *Verifier) Now() time.Time { return v.now() }
 // Skew returns the clock difference that v tolerates.
 func (v *Verifier) Skew() time.Duration { return v.skew }
 
+// moment is when something is judged, by a clock that may differ by skew from the one that stamped it.
+type moment struct {
+	now  time.Time
+	skew time.Duration
+}
+
+func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
+
 // Open verifies one artifact completely: form, algorithm, typ, the key and its custody certificate, signature, canonical
 // claims, issuer, audience, times, and what [Expected] asks of the key. It returns the claims only if all of it holds.
 // What the claims say about the post is for the caller to compare.
@@ -96,16 +103,16 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	if k.alg != algEdDSA {
 		return zero, Refuse("jws_algorithm", "a %s is not verified with a public key", k.Typ)
 	}
-	trust, now := v.Trust(), v.now()
+	trust, at := v.Trust(), v.moment()
 	if len(want.Secrets) > 0 {
-		return openShared(trust, k, token, want, now, v.skew)
+		return openShared(trust, k, token, want, at)
 	}
-	a, cert, err := k.authenticate(v, trust, token, want.RequirePostQuantum, now)
+	a, cert, err := k.authenticate(v, trust, token, want.RequirePostQuantum, at)
 	if err != nil {
 		return zero, err
 	}
 	kid, reg := a.kid, *k.registered(a.claims)
-	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, now, v.skew); err != nil {
+	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, at); err != nil {
 		return zero, err
 	}
 	var key KeyClaims
@@ -124,7 +131,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 		// A pinned root has no certificate above it: what pins it answers for its custody.
 		want.Custody, want.RequireNonExportable = nil, false
 	}
-	if err := want.admits(k.Typ, kid, reg, key, now, v.skew); err != nil {
+	if err := want.admits(k.Typ, kid, reg, key, at); err != nil {
 		return zero, err
 	}
 	return *a.claims, nil
@@ -132,7 +139,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 
 // authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and takes it apart. It returns the
 // key's custody certificate too, or nil where a pinned root signs by itself.
-func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePostQuantum bool, now time.Time) (*authentic[C], *SignerCertificate, error) {
+func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePostQuantum bool, at moment) (*authentic[C], *SignerCertificate, error) {
 	if k.rooted() {
 		p, err := parseRooted(token, k.Typ, k.maxToken)
 		if err != nil {
@@ -150,7 +157,7 @@ func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePo
 	}
 	known, _ := v.memory.take(token).(*authentic[C])
 	if known != nil && known.typ == k.Typ && !requirePostQuantum {
-		s, err := trust.signer(known.kid, k.Typ, k.Purpose, now, v.skew)
+		s, err := trust.signer(known.kid, k.Typ, k.Purpose, at)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -165,7 +172,7 @@ func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePo
 	if requirePostQuantum {
 		return nil, nil, Refuse("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
 	}
-	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, now, v.skew)
+	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, at)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -181,12 +188,31 @@ func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePo
 	return a, &s.cert, nil
 }
 
+// decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
+func decode[C any](k Kind[C], payload string) (*C, error) {
+	c := new(C)
+	if !k.codec.decode(payload, c) {
+		var err error
+		if c, err = decodeSlowly(k, payload); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
+		return nil, err
+	}
+	if err := k.check(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // admits holds registered claims and key against e. what names the artifact in a refusal.
-func (e Expected) admits(what, kid string, r Registered, key KeyClaims, now time.Time, skew time.Duration) error {
+func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
 		return Refuse("expectation_missing", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
 	}
 	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
+	now, skew := at.now, at.skew
 	switch {
 	case !slices.Contains(e.Issuers, r.Issuer):
 		return Refuse("issuer_not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
@@ -237,7 +263,7 @@ func KeyIDOf(token string) string {
 		return ""
 	}
 	var h header
-	if readCanonical(raw, headerSpelling, &h) {
+	if headerCodec.decode(raw, &h) {
 		return h.Kid
 	}
 	h = header{}

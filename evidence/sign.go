@@ -94,7 +94,7 @@ func (k Kind[C]) prepare(b []byte, alg, kid string, c *C) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = canonical(k.spelling, c, func(payload []byte) { b = signingInput(b, head, payload) })
+	err = k.codec.encode(c, func(payload []byte) { b = signingInput(b, head, payload) })
 	return b, err
 }
 

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -69,9 +70,7 @@ type shape struct {
 }
 
 func (s shape) say(path, format string, args ...any) error {
-	if path == "" {
-		path = "the document"
-	}
+	path = cmp.Or(path, "the document")
 	return fmt.Errorf("%s: %s %s", place(s.raw, int(s.dec.InputOffset())-1), path, fmt.Sprintf(format, args...))
 }
 

@@ -7,8 +7,6 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
-	json2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Root is a public key that is pinned by configuration: the key registry's or the deployment auditor's.
@@ -198,9 +196,9 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 }
 
 // signer returns the public key for kid if the registry certifies it, now, for purpose and within the policy.
-func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Duration) (*certified, error) {
+func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) {
 	s, ok := t.signers[kid]
-	if err := t.notRevoked(typ, kid, nil, now, skew); err != nil {
+	if err := t.notRevoked(typ, kid, nil, at); err != nil {
 		return nil, err
 	}
 	if r, isRoot := t.roots[kid]; isRoot {
@@ -214,7 +212,7 @@ func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Durati
 		return nil, Refuse("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
 	}
 	c := &s.cert
-	if err := t.notRevoked(SignerCertificateKind.Typ, s.kid, []string{c.ID}, now, skew); err != nil {
+	if err := t.notRevoked(SignerCertificateKind.Typ, s.kid, []string{c.ID}, at); err != nil {
 		return nil, err
 	}
 	if c.Purposes[0] != purpose {
@@ -223,7 +221,7 @@ func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Durati
 	if s.shared {
 		return nil, Refuse("key_shared", "the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
 	}
-	if err := t.policy.admits(s.what, s.kid, c.Registered, c.key(), now, skew); err != nil {
+	if err := t.policy.admits(s.what, s.kid, c.Registered, c.key(), at); err != nil {
 		return nil, err
 	}
 	switch {
@@ -233,49 +231,4 @@ func (t *Trust) signer(kid, typ, purpose string, now time.Time, skew time.Durati
 		return nil, Refuse("key_user_accessible", "the %s says that users can reach the key", s.what)
 	}
 	return s, nil
-}
-
-// readable takes members that come twice or in another case, and bytes that are not UTF-8, for claims, so that they are refused as what
-// they are: not canonical.
-var readable = json2.JoinOptions(json2.RejectUnknownMembers(true), json2.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-
-// decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
-func decode[C any](k Kind[C], payload string) (*C, error) {
-	c := new(C)
-	if !readCanonical(payload, k.spelling, c) {
-		var err error
-		if c, err = decodeSlowly(k, payload); err != nil {
-			return nil, err
-		}
-	}
-	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
-		return nil, err
-	}
-	if err := k.check(c); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// decodeSlowly decodes every payload that is in order, and says what is wrong with any other.
-func decodeSlowly[C any](k Kind[C], payload string) (*C, error) {
-	c := new(C)
-	if err := json2.Unmarshal([]byte(payload), c, readable); err != nil {
-		return nil, Refuse("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
-	}
-	same := false
-	if err := canonical(k.spelling, c, func(want []byte) { same = string(want) == payload }); err != nil {
-		return nil, err
-	}
-	if !same {
-		return nil, Refuse("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
-	}
-	return c, nil
-}
-
-func verify(public ed25519.PublicKey, p parsed) (ok bool) {
-	asBytes(p.signed, func(b []byte) {
-		ok = len(p.signature) == ed25519.SignatureSize && ed25519.Verify(public, b, p.signature)
-	})
-	return ok
 }

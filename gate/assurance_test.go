@@ -30,7 +30,7 @@ func TestHeld(t *testing.T) {
 	if a := policy.Assess(h); a.OK || len(a.Issues) != 1 || a.Issues[0] != "consumption_missing" {
 		t.Errorf("before its keys are consumed the post amounts to %+v", a)
 	}
-	if err := used.Consume(context.Background(), post.Keys); err != nil {
+	if err := used.Consume(context.Background(), post.Keys...); err != nil {
 		t.Fatal(err)
 	}
 	h.SingleUseConsumed = true

@@ -93,14 +93,8 @@ func (c *chain) verifyWork(ctx context.Context) (err error) {
 }
 
 func (c *chain) verifyTrigger(context.Context) (err error) {
-	s := c.g.strict
-	if c.origin, err = evidence.Open(c.g.verifier, evidence.TriggerOriginProofKind, c.envelope.OriginProof, s.Origin.Expected); err != nil {
-		return err
-	}
-	if c.receipt, err = evidence.Open(c.g.verifier, evidence.TriggerReceiptKind, c.envelope.TriggerReceipt, s.Receipt.Expected); err != nil {
-		return err
-	}
-	return policy.CheckTrigger(s, c.origin, c.receipt, evidence.HashToken(c.envelope.OriginProof), c.hash)
+	c.origin, c.receipt, err = policy.VerifyTrigger(c.g.verifier, c.g.strict, c.envelope.OriginProof, c.envelope.TriggerReceipt, c.hash)
+	return err
 }
 
 func (c *chain) verifyDecision(context.Context) (err error) {

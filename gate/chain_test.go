@@ -801,7 +801,7 @@ func TestKeysOutlast(t *testing.T) {
 		}
 		k.Gate = gateWith(t, k, v)
 		var keys []ledger.Key
-		a, err := k.Gate.Admit(context.Background(), k.Chain(t), func(_ context.Context, admitted []ledger.Key) error {
+		a, err := k.Gate.Admit(context.Background(), k.Chain(t), func(_ context.Context, admitted ...ledger.Key) error {
 			keys = admitted
 			return nil
 		})
@@ -1061,7 +1061,7 @@ func TestNew(t *testing.T) {
 func BenchmarkAdmit(b *testing.B) {
 	k := gatetest.New(b)
 	r := k.Chain(b)
-	free := func(context.Context, []ledger.Key) error { return nil }
+	free := func(context.Context, ...ledger.Key) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := k.Gate.Admit(context.Background(), r, free); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
 	"net/url"
 
 	"github.com/actionproof/mediator/challenge"
@@ -19,8 +18,6 @@ type ClientOptions struct {
 	// HTTP makes the calls; it must bound their time. The client follows no redirect, whatever HTTP does: an envelope is for the
 	// endpoint that was configured. Required.
 	HTTP *http.Client
-	// Loopback also takes http, to a loopback address (no name): for an API under development on the same machine.
-	Loopback bool
 }
 
 // Client asks an API that takes part. It is safe for concurrent use.
@@ -35,25 +32,13 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, errors.New("gate: a client needs an HTTP client")
 	}
 	for _, raw := range []string{o.ChallengeURL, o.VerifyURL} {
-		if !o.takes(raw) {
+		if u, err := url.Parse(raw); err != nil || u.Hostname() == "" || u.Scheme != "https" {
 			return nil, errors.New("gate: the API's endpoints must be https URLs")
 		}
 	}
 	direct := *o.HTTP
 	direct.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{o: o, peer: wire.Peer{HTTP: &direct, Name: "the API's gate", Unavailable: "gate_unavailable"}}, nil
-}
-
-func (o ClientOptions) takes(raw string) bool {
-	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" {
-		return false
-	}
-	if u.Scheme == "http" && o.Loopback {
-		a, err := netip.ParseAddr(u.Hostname()) // a name could resolve to anything
-		return err == nil && a.IsLoopback()
-	}
-	return u.Scheme == "https"
 }
 
 // Challenge asks for a challenge bound to b. One that is bound to anything else is refused: every artifact would be made for that.

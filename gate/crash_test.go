@@ -67,7 +67,7 @@ func TestGateProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	s, err := gate.NewServer(sameKit(t).Gate, func(ctx context.Context, keys []ledger.Key) error {
+	s, err := gate.NewServer(sameKit(t).Gate, func(ctx context.Context, keys ...ledger.Key) error {
 		reach("verified")
 		err := used.Consume(ctx, keys...)
 		reach("consumed")
@@ -228,7 +228,7 @@ func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, heade
 		return verifyRequest(t, k), http.Header{}
 	}
 	chain := k.Build(t, gatetest.Plan{Binding: bound("POST "+target, gatetest.Content)})
-	a, err := k.Gate.Admit(t.Context(), chain, func(context.Context, []ledger.Key) error { return nil })
+	a, err := k.Gate.Admit(t.Context(), chain, func(context.Context, ...ledger.Key) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func FuzzChain(f *testing.F) {
 		r, s := valid, signed[int(which)%len(signed)]
 		*s.at(&r.Envelope) = gatetest.Forge(t, k.Key(t, s.purpose), header, []byte(payload))
 		consumed := false
-		a, err := k.Gate.Admit(context.Background(), r, func(context.Context, []ledger.Key) error { consumed = true; return nil })
+		a, err := k.Gate.Admit(context.Background(), r, func(context.Context, ...ledger.Key) error { consumed = true; return nil })
 		if err != nil {
 			var refusal *evidence.Refusal
 			if !errors.As(err, &refusal) || consumed || a.Capability != "" {
@@ -150,6 +150,7 @@ func FuzzMiddleware(f *testing.F) {
 			r.Header.Set(gate.CapabilityHeader, capability)
 			r.Header.Set(gate.RequestProofHeader, proof)
 			r.Header.Set("Authorization", token)
+			r.Header.Set("Content-Type", "application/json")
 			if extra != "" {
 				r.Header[extra] = []string{"PUT"}
 			}

@@ -70,7 +70,7 @@ type AdmitRequest struct {
 // leave the process before, and the keys are consumed together with the capability's, in one durable transaction, before the first
 // byte goes out. The mediator does so where the gate is its own. Every other caller consumes at once: a capability that is out
 // says that its chain is used up.
-type Consume func(ctx context.Context, keys []ledger.Key) error
+type Consume func(ctx context.Context, keys ...ledger.Key) error
 
 // Admission is what a chain that holds has earned.
 type Admission struct {
@@ -91,7 +91,7 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest, consume Consume) (Admi
 	if err != nil {
 		return Admission{Checks: checks}, err
 	}
-	if err := consume(ctx, c.keys()); err != nil {
+	if err := consume(ctx, c.keys()...); err != nil {
 		return Admission{Checks: append(checks, result(checkSingleUse, err))}, err
 	}
 	token, claims, err := challenge.Mint(g.secret, evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), c.capability())

@@ -21,7 +21,7 @@ type transaction struct {
 	consume, commit error
 }
 
-func (x *transaction) Consume(_ context.Context, keys []ledger.Key) error {
+func (x *transaction) Consume(_ context.Context, keys ...ledger.Key) error {
 	var kinds []string
 	for _, k := range keys {
 		kinds = append(kinds, k.Kind)

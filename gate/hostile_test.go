@@ -177,6 +177,7 @@ func TestHostileRequests(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, "/posts", body)
 			r.Header.Set(gate.CapabilityHeader, strings.Repeat("a", 1<<20))
 			r.Header.Set(gate.RequestProofHeader, strings.Repeat("a", 1<<20))
+			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			if n := allocated(func() { tt.handler.ServeHTTP(w, r) }); n > 8<<20 {
 				t.Errorf("it takes %d MB", n>>20)

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,7 +27,7 @@ type Protect struct {
 	// Resource names the resource where the mediator sees the API under another path than the API itself, as behind a proxy that
 	// takes a prefix away. Nil means the method, and the path with its query as they were sent.
 	Resource func(r *http.Request) string
-	// Raw hashes the body's bytes as they are; otherwise it is JSON, hashed in its canonical form.
+	// Raw hashes the body's bytes as they are, none included; otherwise it is JSON, hashed in its canonical form, and has to be sent as that.
 	Raw bool
 	// MaxBody bounds the body, in bytes; zero means 1 MiB.
 	MaxBody int64
@@ -38,9 +39,7 @@ type Protect struct {
 
 // Middleware lets a request through to next only with a capability and a request proof for exactly this request, each good once.
 func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
-	if p.MaxBody == 0 {
-		p.MaxBody = 1 << 20
-	}
+	p.MaxBody = cmp.Or(p.MaxBody, 1<<20)
 	if p.Resource == nil {
 		p.Resource = resource
 	}
@@ -51,12 +50,12 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), authorizedKey{}, a))
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		if p.InTransaction != nil {
 			inTransaction(w, r, next, p.InTransaction, a.Keys)
 			return
 		}
-		if err := s.consume(r.Context(), a.Keys); err != nil {
+		if err := s.consume(r.Context(), a.Keys...); err != nil {
 			problem.Write(w, err)
 			return
 		}
@@ -96,6 +95,11 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 	if len(r.Header.Values("Authorization")) > 1 {
 		return a, nil, evidence.Refuse("proof_access_token", "the request has more than one Authorization header")
 	}
+	if !p.Raw {
+		if err := wire.CheckJSON(r.Header); err != nil {
+			return a, nil, err
+		}
+	}
 	ask.AccessTokenHash = evidence.HashBytes([]byte(r.Header.Get("Authorization")))
 	ask.Binding.Subject, ask.Binding.Action = p.Bind(r)
 	ask.Binding.Resource = p.Resource(r)
@@ -118,7 +122,11 @@ func resource(r *http.Request) string {
 	return s
 }
 
+// read reads the body, whose hash would not cover trailers: announced ones are known before, others only once it has been read.
 func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if len(r.Trailer) > 0 {
+		return nil, errTrailers
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	switch {
@@ -126,9 +134,13 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 		return nil, evidence.Refuse("content_too_large", "the body is larger than the %d bytes that are read here", limit)
 	case err != nil:
 		return nil, evidence.Refuse("content_incomplete", "the body ended early or could not be read")
+	case len(r.Trailer) > 0:
+		return nil, errTrailers
 	}
 	return body, nil
 }
+
+var errTrailers = evidence.Refuse("content_trailers", "the request has trailers, which the content hash would not cover")
 
 func contentHash(body []byte, raw bool) (string, error) {
 	if raw {

@@ -14,12 +14,12 @@ import (
 const checkCall = "call"
 
 // VerifyRecord verifies the chain of a post from its record, with public keys alone: every signed artifact as [Gate.Admit] does, and
-// each against the others and against the call, the event and the session that the record is of. A binding names no host, so that the record's
-// is the record's word alone. v's clock has to show a moment when the chain was fresh.
+// each against the others and against the call, the event, the session and the manifest that the record is of. A binding names no host and no
+// outcome, so that the record's are the record's word alone. v's clock has to show a moment when the chain was fresh.
 //
 // The challenge token and the capability are secrets of the gate that issued them. What they say is read and not verified: the binding
-// and the id of the challenge are those that every signed artifact has to name, and the capability's id the one that the request proof
-// has to name. So that the work was done, that the capability was good, that the access token was the one of the proof, and that
+// and the id of the challenge are those that every signed artifact has to name, and the capability, where it is there, says the id that the
+// request proof has to name, and the binding. So that the work was done, that the capability was good, that the access token was the one of the proof, and that
 // everything was used once is what the record says, and not shown here.
 //
 // The first check that does not hold is the last in the list. An artifact that is missing refuses as artifact_missing, but does not end
@@ -41,9 +41,9 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 		{checkTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
 		{checkDecision, (*chain).verifyDecision}, {checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRuntime},
 		{checkSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
-		{checkDeployment, (*chain).verifyDeployment},
+		{checkDeployment, func(c *chain, ctx context.Context) error { return c.verifyRecordedDeployment(ctx, p.Manifest) }},
 		{checkProof, func(c *chain, _ context.Context) error {
-			return c.verifyRecordedProof(tokens["requestProof"], p.CapabilityID)
+			return c.verifyRecordedProof(tokens["requestProof"], tokens["capability"], p.CapabilityID)
 		}},
 	} {
 		err := check.check(c, ctx)
@@ -90,10 +90,28 @@ func (c *chain) verifyRecordedSession(ctx context.Context, session string) error
 	return all("record", equal{session, c.session.SessionID, "record_mismatch", "session"})
 }
 
-func (c *chain) verifyRecordedProof(token, capabilityID string) error {
+// verifyRecordedDeployment holds the manifest too against the record, which names it since there is more than one.
+func (c *chain) verifyRecordedDeployment(ctx context.Context, manifest string) error {
+	if err := c.verifyDeployment(ctx); err != nil || manifest == "" {
+		return err
+	}
+	return all("record", equal{manifest, c.g.strict.ManifestHash, "record_mismatch", "manifest"})
+}
+
+func (c *chain) verifyRecordedProof(token, capability, capabilityID string) error {
 	p, err := evidence.Open(c.g.verifier, evidence.RequestProofKind, token, c.g.strict.RequestProof)
 	if err != nil {
 		return err
 	}
-	return proves(p, capabilityID, c.binding)
+	if err := proves(p, capabilityID, c.binding); err != nil || capability == "" {
+		return err
+	}
+	earned, err := evidence.UnverifiedClaims(evidence.CapabilityKind, capability)
+	if err != nil {
+		return err
+	}
+	return all("record",
+		equal{earned.ID, capabilityID, "record_mismatch", "capability"},
+		equal{earned.Binding.Hash(), c.hash, "record_mismatch", "binding"},
+	)
 }

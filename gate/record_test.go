@@ -20,7 +20,7 @@ func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Post {
 	session, _ := evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt)
 	work, _ := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, e.ChallengeToken)
 	method, path, _ := strings.Cut(b.Resource, " ")
-	p := ledger.Post{Event: event.EventID, Session: session.SessionID, BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
+	p := ledger.Post{Manifest: k.Strict.ManifestHash, Event: event.EventID, Session: session.SessionID, BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
 		{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
 		{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
 		{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
@@ -99,6 +99,15 @@ func TestVerifyRecord(t *testing.T) {
 		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Method = "PUT" }},
 		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Path += "/1" }},
 		{"of another capability", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.CapabilityID = "another" }},
+		{"of another manifest", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Manifest = other }},
+		{"of no manifest that it names", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Manifest = "" }},
+		{"with another post's capability", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+			put(p, "capability", o.Artifacts[8].Token)
+		}},
+		{"with a token for a capability", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+			put(p, "capability", o.Artifacts[1].Token)
+		}},
+		{"without its capability", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { put(p, "capability", "") }},
 		{"with a token for a challenge", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
 			put(p, "challenge", o.Artifacts[1].Token)
 		}},

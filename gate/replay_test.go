@@ -25,7 +25,7 @@ func TestLedgerOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return l, func(ctx context.Context, keys []ledger.Key) error { return l.Consume(ctx, keys...) }
+		return l, l.Consume
 	}
 	l, consume := open()
 	chain := k.Chain(t)
@@ -42,7 +42,7 @@ func TestLedgerOnce(t *testing.T) {
 			t.Errorf("a valid post is not authorised: %v", err)
 			return err
 		}
-		return consume(context.Background(), a.Keys)
+		return consume(context.Background(), a.Keys...)
 	}
 	var made, replayed atomic.Int32
 	var all sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 type Transaction interface {
 	// Consume records keys as used in the transaction, all or none; one that was used before is a [*ledger.ConsumedError]. Whoever
 	// else uses one of them waits until the transaction has ended.
-	Consume(ctx context.Context, keys []ledger.Key) error
+	Consume(ctx context.Context, keys ...ledger.Key) error
 	Commit() error
 	Rollback() error
 }
@@ -39,7 +39,7 @@ func inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, be
 		return
 	}
 	defer tx.Rollback() //nolint:errcheck // also of a handler that panics; does nothing after Commit
-	if err := tx.Consume(r.Context(), keys); err != nil {
+	if err := tx.Consume(r.Context(), keys...); err != nil {
 		problem.Write(w, err)
 		return
 	}
@@ -132,7 +132,7 @@ type sqlTransaction struct {
 }
 
 // Consume records keys as used.
-func (t sqlTransaction) Consume(ctx context.Context, keys []ledger.Key) error {
+func (t sqlTransaction) Consume(ctx context.Context, keys ...ledger.Key) error {
 	return t.consume(ctx, t.Tx, keys...)
 }
 

@@ -8,16 +8,20 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/problem"
 )
 
 // shop is an API that makes its posts, and consumes what is good once, in one transaction of its PostgreSQL database.
@@ -38,7 +42,13 @@ func newShop(t *testing.T) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { used.Close() })
-	db, err := sql.Open("pgx", dsn)
+	return openShop(t, "pgx", dsn, postgres.Consume)
+}
+
+// openShop is a shop with a database of its own, and what consumes keys there.
+func openShop(t *testing.T, driver, dsn string, consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) *shop {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +57,7 @@ func newShop(t *testing.T) *shop {
 	if _, err := db.Exec("CREATE TABLE posts (content text NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
-	s := &shop{db: db, consume: postgres.Consume}
+	s := &shop{db: db, consume: consume}
 	s.api = newAPI(t, func(a *api, server *gate.Server, mux *http.ServeMux) {
 		mux.Handle("POST /shop", server.Middleware(http.HandlerFunc(s.post), gate.Protect{
 			Bind: bind, InTransaction: gate.SQL(db, func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error { return s.consume(ctx, tx, keys...) }),
@@ -87,6 +97,64 @@ func TestRaceInTransaction(t *testing.T) {
 	made, replayed := s.race(t, "/shop")
 	if made != 1 || replayed != 63 || s.rows(t) != 1 {
 		t.Errorf("%d made, %d replayed, %d rows", made, replayed, s.rows(t))
+	}
+}
+
+// TestOwnTable has the page's sample consume keys, in both databases that the page names for it: of 64 clients one makes its post, a handler
+// that fails makes none, and the capability is good for the post that succeeds afterwards, once.
+func TestOwnTable(t *testing.T) {
+	t.Parallel()
+	for driver, dsn := range map[string]string{
+		"pgx": pgtest.Start(t).Database(t), "sqlite": "file:" + filepath.Join(t.TempDir(), "posts.db") + "?_pragma=busy_timeout(60000)",
+	} {
+		t.Run(driver, func(t *testing.T) {
+			s := openShop(t, driver, dsn, consumeIn)
+			if _, err := s.db.Exec("CREATE TABLE consumed (kind text, id text, expires bigint NOT NULL, PRIMARY KEY (kind, id))"); err != nil {
+				t.Fatal(err)
+			}
+			if made, replayed := s.race(t, "/shop"); made != 1 || replayed != 63 || s.rows(t) != 1 {
+				t.Errorf("%d made, %d replayed, %d rows", made, replayed, s.rows(t))
+			}
+			token := s.earn(t, bound("POST /shop", gatetest.Content))
+			post := func(want, rows int) {
+				t.Helper()
+				if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != want || s.rows(t) != rows {
+					t.Errorf("got %d %s and %d rows, want %d and %d", status, code, s.rows(t), want, rows)
+				}
+			}
+			s.after = func(w http.ResponseWriter, _ *http.Request) {
+				problem.Write(w, evidence.Refuse("content_malformed", "not like this"))
+			}
+			post(http.StatusUnprocessableEntity, 1)
+			s.after = nil
+			post(http.StatusCreated, 2)
+			post(http.StatusConflict, 2)
+		})
+	}
+}
+
+// TestPageSamples finds the samples of the page for API owners in example_test.go, where they are compiled.
+func TestPageSamples(t *testing.T) {
+	t.Parallel()
+	plain := func(name string) string {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(string(raw), "\t", "    ")
+	}
+	page, source := plain("../docs/api-owners.md"), plain("example_test.go")
+	samples := strings.Split(page, "```go\n")[1:]
+	for _, sample := range samples {
+		sample, _, _ = strings.Cut(sample, "```")
+		for _, function := range strings.Split(strings.TrimSpace(sample), "\n\n") {
+			if !strings.Contains(source, function) {
+				t.Errorf("it is not in example_test.go:\n%s", function)
+			}
+		}
+	}
+	if len(samples) != 3 {
+		t.Errorf("the page has %d samples", len(samples))
 	}
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/actionproof/mediator/evidence"
@@ -21,9 +22,7 @@ func DefaultRuntimePolicy(p RuntimePolicy) RuntimePolicy {
 	} {
 		*required = true
 	}
-	if p.RequiredMode == "" {
-		p.RequiredMode = evidence.ModeAutonomous
-	}
+	p.RequiredMode = cmp.Or(p.RequiredMode, evidence.ModeAutonomous)
 	for _, ms := range []*int64{&p.MaxAttestationAgeMs, &receipt.MaxReceiptAgeMs, &origin.MaxProofAgeMs} {
 		if *ms == 0 {
 			*ms = defaultFreshMs

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
@@ -43,6 +44,15 @@ func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.
 		return evidence.DeploymentCertificate{}, err
 	}
 	return c, nil
+}
+
+// Until returns when a certificate ends that is good now: at its exp, or at the greatest age that the manifest allows, if that comes first.
+func (s *Strict) Until(c evidence.DeploymentCertificate) time.Time {
+	end, tooOld := time.Unix(c.Expires, 0), time.Unix(c.IssuedAt, 0).Add(s.Deployment.MaxAge)
+	if tooOld.Before(end) {
+		end = tooOld
+	}
+	return end.UTC()
 }
 
 func (s *Strict) certified(c evidence.DeploymentCertificate) error {

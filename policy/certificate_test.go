@@ -76,6 +76,20 @@ func TestVerifyCertificateRefuses(t *testing.T) {
 	must(t, err)
 }
 
+// TestCertificateEnds says when a certificate ends: with its own time, or when it is too old for the manifest (24 h).
+func TestCertificateEnds(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()), nil)
+	for lifetime, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 72 * time.Hour: 24 * time.Hour} {
+		token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(lifetime))
+		must(t, err)
+		c, err := policy.VerifyCertificate(w.verifier, token, w.strict)
+		must(t, err)
+		if got := w.strict.Until(c); !got.Equal(time.Unix(c.IssuedAt, 0).Add(want)) {
+			t.Errorf("%s: it ends at %s", lifetime, got)
+		}
+	}
+}
+
 func TestManifestChangedAfterItWasCertified(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))

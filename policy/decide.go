@@ -3,7 +3,6 @@ package policy
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,15 +42,13 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *Strict, decision *signer.I
 	if rules == nil || v == nil || s == nil || decision == nil || grant == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("policy: the engine lacks one of its parts")
 	}
-	if rules.Hash() == "" || rules.Hash() != s.Runtime.PolicyHash {
-		return nil, evidence.Refuse("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s", rules.Hash(), s.Runtime.PolicyHash)
+	if err := s.Pins(rules); err != nil {
+		return nil, err
 	}
 	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o}, nil
 }
 
-// Manifests returns the hash of the one manifest that the engine decides by.
-func (e *Engine) Manifests() []string { return []string{e.manifest()} }
-
+// manifest returns the hash of the manifest that the engine decides by.
 func (e *Engine) manifest() string { return e.strict.ManifestHash }
 
 // Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash, a grant for
@@ -74,7 +71,7 @@ func (e *Engine) decide(ctx context.Context, r Request) (d Decision, rule string
 	if err := e.admits(r); err != nil {
 		return d, "", err
 	}
-	origin, err := VerifyTrigger(e.verifier, e.strict, r.OriginProof, r.TriggerReceipt, r.Binding.Hash())
+	origin, _, err := VerifyTrigger(e.verifier, e.strict, r.OriginProof, r.TriggerReceipt, r.Binding.Hash())
 	if err != nil {
 		return d, "", err
 	}
@@ -95,11 +92,7 @@ func (e *Engine) admits(r Request) error {
 	if r.EnvironmentHash != e.strict.Runtime.EnvironmentHash {
 		return evidence.Refuse("environment_mismatch", "the runtime runs another environment than the manifest requires")
 	}
-	pinned := e.strict.Runtime.RuntimeIDs
-	if len(pinned) > 0 && !slices.Contains(pinned, r.RuntimeID) || !slices.Contains(e.strict.Session.RuntimeIDs, r.RuntimeID) {
-		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
-	}
-	return nil
+	return e.strict.CheckRuntime(r.RuntimeID)
 }
 
 // sign signs the decision and, over its id and hash, the grant. Every scope of the grant has exactly one element.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,9 +45,7 @@ func decodeStrict(raw []byte, to any) (*yaml.Node, error) {
 type walker struct{ found []error }
 
 func (w *walker) say(n *yaml.Node, path, format string, args ...any) {
-	if path == "" {
-		path = "the document"
-	}
+	path = cmp.Or(path, "the document")
 	w.found = append(w.found, fmt.Errorf("line %d: %s: %s", n.Line, path, fmt.Sprintf(format, args...)))
 }
 

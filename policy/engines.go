@@ -9,13 +9,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Decider decides single posts: an [Engine], or [Engines].
-type Decider interface {
-	Decide(ctx context.Context, r Request) (Decision, error)
-	// Manifests returns the hashes of the manifests by which it decides, the one in force first.
-	Manifests() []string
-}
-
 // maxEngines bounds the engines that are honoured at the same time.
 const maxEngines = 8
 
@@ -51,7 +44,7 @@ func (e *Engines) Retire(engine *Engine) bool {
 	return true
 }
 
-// Manifests returns the hashes of the manifests that are honoured.
+// Manifests returns the hashes of the manifests that are honoured, the one in force first.
 func (e *Engines) Manifests() []string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

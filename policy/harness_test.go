@@ -92,6 +92,14 @@ func (w *world) engine() *policy.Engine {
 	return e
 }
 
+// engines has the world's one engine in force.
+func (w *world) engines() *policy.Engines {
+	w.t.Helper()
+	var e policy.Engines
+	must(w.t, e.Set(w.engine()))
+	return &e
+}
+
 // request is a valid request; change may alter what is asked, the proof or the receipt before they are signed.
 func (w *world) request(change func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)) policy.Request {
 	w.t.Helper()

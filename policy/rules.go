@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -101,9 +102,7 @@ func compile(root *yaml.Node, f *rulesFile) (*Rules, error) {
 	r, names := &Rules{}, make(map[string]bool)
 	for i := range f.Rules {
 		src, node, path := &f.Rules[i], child(root, "rules", i), fmt.Sprintf("rules[%d]", i)
-		if src.Effect == "" {
-			src.Effect = effectAllow
-		}
+		src.Effect = cmp.Or(src.Effect, effectAllow)
 		src.When = strings.TrimSpace(src.When) // a block scalar may end with a line break
 		switch {
 		case !ruleName.MatchString(src.Name):

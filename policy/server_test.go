@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +15,7 @@ import (
 
 func TestClientAndServer(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	s := httptest.NewServer(policy.NewServer(w.engine(), w.keys["policy-decision-key"], w.keys["action-grant-key"]))
+	s := httptest.NewServer(policy.NewServer(w.engines()))
 	defer s.Close()
 	c := policy.NewClient(s.URL, s.Client())
 
@@ -32,33 +31,11 @@ func TestClientAndServer(t *testing.T) {
 		r.Call.Size = 5 << 20
 	}))
 	wantCode(t, err, "policy_denied", "the rule no-huge-posts denies create_post on POST /posts?draft=1")
-
-	resp, err := s.Client().Get(s.URL + "/v1/jwks")
-	must(t, err)
-	defer resp.Body.Close()
-	var set struct{ Keys []map[string]string }
-	must(t, json.NewDecoder(resp.Body).Decode(&set))
-	if len(set.Keys) != 2 || set.Keys[0]["kid"] != "policy-decision-key:v1" || set.Keys[1]["kid"] != "action-grant-key:v1" {
-		t.Errorf("the key set is %v", set.Keys)
-	}
-	for _, k := range set.Keys {
-		if k["d"] != "" {
-			t.Errorf("a private key is published: %s", k["kid"])
-		}
-	}
-}
-
-func TestServerWithoutKeysPublishesAnEmptySet(t *testing.T) {
-	w := httptest.NewRecorder()
-	policy.NewServer(newWorld(t, string(configs.Policy()), nil).engine()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/jwks", nil))
-	if got := strings.TrimSpace(w.Body.String()); got != `{"keys":[]}` {
-		t.Errorf("got %s", got)
-	}
 }
 
 func TestServerRefusesMalformedRequests(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	h := policy.NewServer(w.engine())
+	h := policy.NewServer(w.engines())
 	valid := jsonOf(t, w.request(nil))
 	for name, c := range map[string]struct {
 		body   string
@@ -71,7 +48,7 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 		"no JSON":          {"x", http.StatusBadRequest, "query_malformed"},
 		"nothing":          {"", http.StatusBadRequest, "query_malformed"},
 		"too large":        {`{"runtimeId": "` + strings.Repeat("a", 1<<20) + `"}`, http.StatusBadRequest, "query_malformed"},
-		"empty object":     {"{}", http.StatusForbidden, "binding_malformed"},
+		"empty object":     {"{}", http.StatusForbidden, "manifest_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec := httptest.NewRecorder()

@@ -72,6 +72,14 @@ type SessionExpected struct {
 	EnvironmentHash  string
 }
 
+// Pins refuses rules other than those that the manifest requires, as policy_hash_mismatch.
+func (s *Strict) Pins(rules *Rules) error {
+	if rules.Hash() == "" || rules.Hash() != s.Runtime.PolicyHash {
+		return evidence.Refuse("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s", rules.Hash(), s.Runtime.PolicyHash)
+	}
+	return nil
+}
+
 // namedIssues is how many issues a refusal names; the audit lists them all.
 const namedIssues = 5
 
@@ -130,6 +138,15 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.RequestProof
 	}
 	return evidence.Expected{}
+}
+
+// CheckRuntime refuses a runtime that the manifest does not allow: the session's policy always lists them, the runtime's own may.
+func (s *Strict) CheckRuntime(id string) error {
+	own := s.Runtime.RuntimeIDs
+	if len(own) > 0 && !slices.Contains(own, id) || !slices.Contains(s.Session.RuntimeIDs, id) {
+		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", id)
+	}
+	return nil
 }
 
 func (p ProofPolicy) strict() evidence.Expected { return p.expected(p.MaxProofAgeMs, p.KeyCustody) }

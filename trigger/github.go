@@ -43,6 +43,11 @@ func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook
 	if len(events) == 0 {
 		return nil, fmt.Errorf("trigger: webhook %s names no event that starts a run", name)
 	}
+	for _, e := range events {
+		if slices.Contains(humans, e) {
+			return nil, fmt.Errorf("trigger: webhook %s names the event %s as one that starts a run, and as one that a human asked for", name, e)
+		}
+	}
 	events, humans = slices.Clone(events), slices.Clone(humans)
 	w.classify = func(h http.Header, payload map[string]json.RawMessage) (string, class, error) {
 		event, err := only(h, "X-GitHub-Event")

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,18 +62,10 @@ func (o *Options) check() error {
 	if o.MaxAge < 0 || o.Budget < 0 || o.MaxPayload < 0 || o.MaxPayload > maxMaxPayload || o.Retention < 0 {
 		return fmt.Errorf("trigger: a negative limit, or a payload bound over %d bytes", maxMaxPayload)
 	}
-	if o.MaxAge == 0 {
-		o.MaxAge = DefaultMaxAge
-	}
-	if o.Budget == 0 {
-		o.Budget = DefaultBudget
-	}
-	if o.MaxPayload == 0 {
-		o.MaxPayload = DefaultMaxPayload
-	}
-	if o.Retention == 0 {
-		o.Retention = DefaultRetention
-	}
+	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
+	o.Budget = cmp.Or(o.Budget, DefaultBudget)
+	o.MaxPayload = cmp.Or(o.MaxPayload, DefaultMaxPayload)
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	return nil
 }
 

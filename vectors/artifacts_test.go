@@ -145,7 +145,7 @@ func (d deployment) artifacts() []artifact {
 }
 
 // thorough are the kinds that have every fault: one of a certified key, one of a root, one of a gate to itself. The others have one
-// vector for each verdict.
+// vector for each verdict, and the faults that no other kind can have.
 var thorough = []string{evidence.RequestProofKind.Typ, evidence.DeploymentCertificateKind.Typ, evidence.CapabilityKind.Typ}
 
 func oneEach(vectors []artifactVector) []artifactVector {
@@ -166,12 +166,13 @@ func (d deployment) artifactsVectors() artifactsFile {
 		if !slices.Contains(thorough, a.typ) {
 			faults = oneEach(faults)
 		}
+		faults = append(faults, a.ownFaults()...)
 		for _, v := range faults {
 			v.Name, v.Typ = a.name+", "+v.Name, a.typ
 			f.Vectors = append(f.Vectors, v)
 		}
 	}
-	f.Vectors = slices.Concat(f.Vectors, d.certificateFaults(), d.revocationVectors(), d.sharedVectors(), d.secondVectors())
+	f.Vectors = slices.Concat(f.Vectors, d.signatureVectors(), d.certificateFaults(), d.revocationVectors(), d.sharedVectors(), d.secondVectors())
 	return f
 }
 

@@ -54,6 +54,9 @@ func canonicalVectors() canonicalFile {
 		{"the last integer of every integer's double", `[9007199254740991,9007199254740992,-9007199254740992]`, `[9007199254740991,9007199254740992,-9007199254740992]`},
 		{"a fraction to the nearest double", `[0.1,333333333.33333329,0.30000000000000004]`, `[0.1,333333333.3333333,0.30000000000000004]`},
 		{"a large number as its shortest decimal", `[1e23,295147905179352830000]`, `[1e+23,295147905179352830000]`},
+		{"a name that JavaScript knows", `{"a":1,"__proto__":{"toString":2}}`, `{"__proto__":{"toString":2},"a":1}`},
+		{"a number of 1100 characters", "0." + strings.Repeat("0", 1098), "0"},
+		{"a number of 18 digits, of which the last are zeros", "9007199254740992.00", "9007199254740992"},
 		{"100 levels", strings.Repeat("[", 100) + strings.Repeat("]", 100), strings.Repeat("[", 100) + strings.Repeat("]", 100)},
 	} {
 		f.Vectors = append(f.Vectors, canonicalVector{Name: v.name, Input: b64.EncodeToString([]byte(v.input)), Canonical: v.want, SHA256: evidence.HashBytes([]byte(v.want)), Verdict: "ok"})
@@ -67,6 +70,7 @@ func canonicalVectors() canonicalFile {
 		{"another literal", `[True]`, "content_malformed"}, {"NaN", `[NaN]`, "content_malformed"},
 		{"a zero before", `[01]`, "content_malformed"}, {"no digit before the point", `[.5]`, "content_malformed"}, {"no digit after the point", `[5.]`, "content_malformed"},
 		{"a plus", `[+1]`, "content_malformed"}, {"hexadecimal", `[0x10]`, "content_malformed"},
+		{"no digit in the exponent", `[1e+]`, "content_malformed"}, {"a sign alone", `-`, "content_malformed"}, {"less than everything", `-Infinity`, "content_malformed"},
 		{"an unknown escape", `"\a"`, "content_malformed"}, {"half an escape", `"\u12"`, "content_malformed"}, {"a control character", "\"\x01\"", "content_malformed"},
 		{"a tab in a text", "\"\t\"", "content_malformed"}, {"half a surrogate pair", `"\ud83d"`, "content_malformed"}, {"a surrogate pair the wrong way", `"\ude00\ud83d"`, "content_malformed"},
 		{"not UTF-8", "\"\xff\"", "content_malformed"}, {"an overlong form", "\"\xc0\xaf\"", "content_malformed"}, {"a surrogate in UTF-8", "\"\xed\xa0\xbd\"", "content_malformed"},
@@ -74,6 +78,7 @@ func canonicalVectors() canonicalFile {
 		{"the first integer that has no double", `9007199254740993`, "content_number_lossy"}, {"a negative one", `[-9007199254740993]`, "content_number_lossy"},
 		{"a double that is not the shortest decimal", `1152921504606846976`, "content_number_lossy"}, {"too large", `1e400`, "content_number_lossy"},
 		{"too small", `1e-400`, "content_number_lossy"}, {"many digits", `123456789012345678901234567890`, "content_number_lossy"},
+		{"a number of 1101 characters", "0." + strings.Repeat("0", 1099), "content_number_lossy"}, {"an integer that has no double, as a fraction", `9007199254740993.0`, "content_number_lossy"},
 		{"101 levels", strings.Repeat("[", 101) + strings.Repeat("]", 101), "content_too_deep"}, {"101 levels of objects", strings.Repeat(`{"a":`, 101) + "1" + strings.Repeat("}", 101), "content_too_deep"},
 	} {
 		f.Vectors = append(f.Vectors, canonicalVector{Name: v.name, Input: b64.EncodeToString([]byte(v.input)), Verdict: v.code})

@@ -3,6 +3,9 @@ package vectors_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,12 +14,15 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/problem"
 )
 
 // chainVector is one envelope with the verdict on it.
 type chainVector struct {
 	Name     string            `json:"name"`
+	Request  string            `json:"request,omitempty"`  // the text of the whole request
 	Envelope map[string]any    `json:"envelope,omitempty"` // members in place of the file's
+	Manifest *policy.Manifest  `json:"manifest,omitempty"` // in place of the file's
 	Binding  *evidence.Binding `json:"binding,omitempty"`  // in place of the file's
 	Revoked  string            `json:"revoked,omitempty"`  // the revocation list of the trust
 	At       int64             `json:"at,omitempty"`       // in place of the file's
@@ -29,6 +35,7 @@ type postVector struct {
 	Capability      string            `json:"capability,omitempty"`      // each in place of the file's
 	RequestProof    string            `json:"requestProof,omitempty"`    //
 	AccessTokenHash string            `json:"accessTokenHash,omitempty"` //
+	Manifest        *policy.Manifest  `json:"manifest,omitempty"`        //
 	Binding         *evidence.Binding `json:"binding,omitempty"`         //
 	Revoked         string            `json:"revoked,omitempty"`         // the revocation list of the trust
 	At              int64             `json:"at,omitempty"`              //
@@ -78,9 +85,12 @@ func (f postsFile) marshal() []byte {
 	return oneAVector(f, anys(vectors))
 }
 
-// gate makes the gate that judges the file at a time, with a revocation list in its trust.
-func (f gateFile) gate(now int64, revoked string) *gate.Gate {
+// gate makes the gate that judges the file at a time, with a revocation list in its trust, and by another manifest than the file's where one is given.
+func (f gateFile) gate(now int64, revoked string, other *policy.Manifest) *gate.Gate {
 	f.Trust.Revocations = revoked
+	if other != nil {
+		f.Manifest = other
+	}
 	clock := func() time.Time { return time.Unix(now, 0) }
 	secret := must(evidence.NewSecret(must(b64.DecodeString(f.Gate.Secret))))
 	return must(gate.New(gate.Options{
@@ -97,15 +107,22 @@ func (f chainsFile) verify(v chainVector) string {
 	if v.Binding != nil {
 		b = *v.Binding
 	}
-	var members map[string]any
-	mustDo(json.Unmarshal(must(json.Marshal(f.Envelope)), &members))
-	for name, value := range v.Envelope {
-		members[name] = value
+	request := v.Request
+	if request == "" {
+		var members map[string]any
+		mustDo(json.Unmarshal(must(json.Marshal(f.Envelope)), &members))
+		for name, value := range v.Envelope {
+			members[name] = value
+		}
+		request = string(compact(map[string]any{"envelope": members, "binding": b}))
 	}
-	var e evidence.Envelope
-	mustDo(evidence.ParseStrict(must(json.Marshal(members)), &e))
-	_, err := f.gate(now, v.Revoked).Admit(context.Background(), gate.AdmitRequest{Envelope: e, Binding: b}, func(context.Context, []ledger.Key) error { return nil })
-	return codeOf(err)
+	consume := func(context.Context, ...ledger.Key) error { return nil }
+	answer := httptest.NewRecorder()
+	must(gate.NewServer(f.gate(now, v.Revoked, v.Manifest), consume)).Verify().ServeHTTP(answer, httptest.NewRequest("POST", "/", strings.NewReader(request)))
+	if answer.Code == http.StatusOK {
+		return "ok"
+	}
+	return codeOf(problem.Read(answer.Result()))
 }
 
 func (f postsFile) verify(v postVector) string {
@@ -124,7 +141,7 @@ func (f postsFile) verify(v postVector) string {
 	if v.Binding != nil {
 		r.Binding = *v.Binding
 	}
-	_, err := f.gate(now, v.Revoked).Authorize(context.Background(), r)
+	_, err := f.gate(now, v.Revoked, v.Manifest).Authorize(context.Background(), r)
 	return codeOf(err)
 }
 
@@ -141,7 +158,7 @@ func (d deployment) chainsVectors() chainsFile {
 	for _, row := range chainRows() {
 		f.Vectors = append(f.Vectors, chainVector{Name: row.name, Envelope: differences(f.Envelope, d.envelope(changes{row.typ: row.change})), Verdict: row.code})
 	}
-	f.Vectors = append(f.Vectors, d.revokedChains()...)
+	f.Vectors = slices.Concat(f.Vectors, d.triggerFaults(f.Envelope), d.manifestChains(f.Envelope), d.revokedChains(), f.requestFaults())
 	return f
 }
 

@@ -2,6 +2,8 @@ package vectors_test
 
 import (
 	"encoding/json"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -73,6 +75,16 @@ func (a artifact) headerFaults() []artifactVector {
 		refused("an embedded jwk", "jws_header", header(alg, alg+`,"jwk":{"crv":"Ed25519","kty":"OKP","x":"`+evidence.EncodePublicKey(newKey("stranger:v1").public())+`"}`)),
 		refused("b64", "jws_header", header(alg, alg+`,"b64":false`)),
 		refused("alg twice", "jws_header", header(alg, `"alg":"none",`+alg)),
+		refused("alg twice, of which the last is none", "jws_algorithm", header(alg, alg+`,"alg":"none"`)),
+		refused("alg in capitals", "jws_algorithm", header(`"alg"`, `"ALG"`)),
+		refused("alg in capitals too", "jws_header", header(alg, alg+`,"ALG":"none"`)),
+		refused("alg is null", "jws_malformed", header(alg, `"alg":null`)),
+		refused("kid twice, which was no text at first", "jws_header", header(`"kid"`, `"kid":1,"kid"`)),
+		refused("half a surrogate pair in the kid", "jws_header", header(kid, `\ud800`)),
+		refused("typ as a media type", "jws_type", header(a.typ, "application/"+a.typ)),
+		refused("a member with a number beyond all bounds", "jws_header", header(alg, alg+`,"b":1e999`)),
+		refused("a header that is null", "jws_malformed", token{"null", a.payload, a.sign}.String()),
+		refused("two headers", "jws_malformed", token{a.header + a.header, a.payload, a.sign}.String()),
 		refused("a space in the header", "jws_header", header(`","`, `", "`)),
 		refused("another order in the header", "jws_header", token{`{"typ":"` + a.typ + `",` + alg + `,"kid":"` + kid + `"}`, a.payload, a.sign}.String()),
 		refused("a header that is no object", "jws_malformed", token{`[]`, a.payload, a.sign}.String()),
@@ -138,6 +150,21 @@ func (a artifact) claimFaults() []artifactVector {
 		refused("a space", "claims_not_canonical", raw(a.payload+" ")),
 		refused("an escape of equal value", "claims_not_canonical", raw(strings.Replace(a.payload, text, `"iss":"\u00`+hexByte(a.role.issuer[0])+a.role.issuer[1:]+`"`, 1))),
 		refused("not UTF-8", "claims_not_canonical", raw(strings.Replace(a.payload, text, `"iss":"`+a.role.issuer+"\xff\"", 1))),
+		refused("a claim that is null", "claims_malformed", set(a.text, json.RawMessage("null"))),
+		refused("a claim in another case", "claims_malformed", raw(strings.Replace(a.payload, `"iss":`, `"Iss":`, 1))),
+		refused("a claim in another case too", "claims_malformed", set("ISS", a.role.issuer)),
+		refused("an unknown claim of a name that JavaScript knows", "claims_malformed", set("toString", "x")),
+		refused("a claim twice, which was no text at first", "claims_not_canonical", raw(strings.Replace(a.payload, text, `"iss":1,`+text, 1))),
+		refused("a claim twice, which is no text at last", "claims_malformed", raw(strings.Replace(a.payload, text, text+`,"iss":1`, 1))),
+		refused("half a surrogate pair", "claims_not_canonical", raw(strings.Replace(a.payload, text, `"iss":"\ud800"`, 1))),
+		refused("a line separator, escaped", "claims_not_canonical", raw(strings.Replace(a.payload, text, `"iss":"\u2028"`, 1))),
+		refused("a line separator, as it is", "ok", set("jti", "\u2028")),
+		refused("a fraction of nothing", "claims_not_canonical", raw(strings.Replace(a.payload, `"iat":`+strconv.Itoa(at), `"iat":`+strconv.Itoa(at)+".0", 1))),
+		refused("a fraction", "claims_malformed", raw(strings.Replace(a.payload, `"iat":`+strconv.Itoa(at), `"iat":`+strconv.Itoa(at)+".5", 1))),
+		refused("an exponent", "claims_not_canonical", raw(strings.Replace(a.payload, `"iat":`+strconv.Itoa(at), `"iat":1.795176e9`, 1))),
+		refused("exp is 2^53 - 1", "lifetime_too_long", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740991`))),
+		refused("exp is 2^53", "claims_malformed", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740992`))),
+		refused("exp is 2^53 + 1", "claims_malformed", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740993`))),
 		refused("expires when it is issued", "lifetime_invalid", set("exp", at)),
 		refused("issued at 0", "lifetime_invalid", set("iat", 0)),
 		refused("a lifetime over the bound", "lifetime_too_long", set("exp", at+a.lifetime+1)),
@@ -146,24 +173,84 @@ func (a artifact) claimFaults() []artifactVector {
 		out = append(out, refused("a hash in capitals", "claims_malformed", set(a.hash, strings.Repeat("A", 64))),
 			refused("a hash of 63 characters", "claims_malformed", set(a.hash, strings.Repeat("a", 63))))
 	}
-	switch a.typ {
-	case evidence.ActionGrantKind.Typ:
-		out = append(out, refused("an empty scope", "claims_malformed", set("actions", []string{})),
-			refused("an empty text in a scope", "claims_malformed", set("resources", []string{"POST /posts", ""})))
-	case evidence.SignerCertificateKind.Typ:
-		out = append(out, refused("two purposes", "claims_malformed", set("purposes", []string{"request_proof", "action_grant"})),
-			refused("no purpose", "claims_malformed", set("purposes", []string{})),
-			refused("for a shared secret", "claims_malformed", set("subjectKeyId", "mac:abc")))
-	case evidence.ChallengeTokenKind.Typ:
-		out = append(out, refused("no task", "claims_malformed", set("answers", []string{})),
-			refused("another hash of its binding", "claims_malformed", set("bindingHash", evidence.HashBytes([]byte("other")))),
-			refused("a binding without a nonce", "binding_malformed", set("binding", map[string]string{"action": "a", "contentHash": evidence.HashBytes(nil), "resource": "r", "subject": "s"})))
-	}
-	if a.typ == evidence.SessionReceiptKind.Typ || a.typ == evidence.RuntimeAttestationKind.Typ {
-		out = append(out, refused("nothing observed, and said so", "claims_not_canonical", set("observed", []string{})))
-	}
 	return out
 }
+
+// ownFaults are faults in claims that this kind alone has.
+func (a artifact) ownFaults() []artifactVector {
+	set := func(name string, value any) string {
+		return token{a.header, with(a.payload, map[string]any{name: value}), a.sign}.String()
+	}
+	long := strings.Repeat("x", 2049)
+	observed := []artifactVector{
+		refused("nothing observed, and said so", "claims_not_canonical", set("observed", []string{})),
+		refused("an empty text observed", "claims_malformed", set("observed", []string{"keyExportable", ""})),
+		refused("a text of 2049 bytes observed", "claims_malformed", set("observed", []string{long})),
+		refused("observed, no list", "claims_malformed", set("observed", "keyExportable")),
+		refused("nothing observed", "ok", set("observed", nil)),
+	}
+	switch a.typ {
+	case evidence.SessionReceiptKind.Typ:
+		return observed
+	case evidence.RuntimeAttestationKind.Typ:
+		trigger := func(member string, value any) map[string]any {
+			t := map[string]any{"id": "evt_1", "kind": "source_event", "source": "github"}
+			if t[member] = value; value == nil {
+				delete(t, member)
+			}
+			return t
+		}
+		return append(observed, refused("a trigger without an id", "claims_not_canonical", set("trigger", trigger("id", nil))),
+			refused("a trigger with an empty source", "claims_malformed", set("trigger", trigger("source", ""))),
+			refused("an unknown member of the trigger", "claims_malformed", set("trigger", trigger("human", false))),
+			refused("a trigger that is no object", "claims_malformed", set("trigger", []string{"evt_1"})))
+	case evidence.ActionGrantKind.Typ:
+		return []artifactVector{
+			refused("an empty scope", "claims_malformed", set("actions", []string{})), refused("an empty text in a scope", "claims_malformed", set("resources", []string{"POST /posts", ""})),
+			refused("a text of 2049 bytes in a scope", "claims_malformed", set("resources", []string{long})), refused("null in a scope", "claims_malformed", set("actions", []any{nil})),
+			refused("a text in place of a scope", "claims_malformed", set("actions", "create_post")), refused("a scope of two", "ok", set("actions", []string{"create_post", "delete_post"})),
+		}
+	case evidence.SignerCertificateKind.Typ:
+		return append(observed, refused("two purposes", "claims_malformed", set("purposes", []string{"request_proof", "action_grant"})),
+			refused("no purpose", "claims_malformed", set("purposes", []string{})), refused("an empty purpose", "claims_malformed", set("purposes", []string{""})),
+			refused("for a shared secret", "claims_malformed", set("subjectKeyId", "mac:abc")))
+	case evidence.ChallengeTokenKind.Typ:
+		b := func(member string, value any) map[string]any {
+			b := map[string]any{"action": "a", "contentHash": evidence.HashBytes(nil), "nonce": "n", "resource": "r", "subject": "s"}
+			if b[member] = value; value == nil {
+				delete(b, member)
+			}
+			return b
+		}
+		unbound := with(a.payload, map[string]any{"binding": nil})
+		return []artifactVector{
+			refused("no task", "claims_malformed", set("answers", []string{})), refused("another hash of its binding", "claims_malformed", set("bindingHash", otherHash)),
+			refused("no hash of its binding", "claims_malformed", set("bindingHash", nil)), refused("a hash of no binding", "claims_malformed", token{a.header, unbound, a.sign}.String()),
+			refused("a binding without a nonce", "binding_malformed", set("binding", b("nonce", nil))), refused("a binding with an empty nonce", "claims_not_canonical", set("binding", b("nonce", ""))),
+			refused("a binding without a subject", "claims_not_canonical", set("binding", b("subject", nil))), refused("a binding with an empty subject", "binding_malformed", set("binding", b("subject", ""))),
+		}
+	case evidence.CapabilityKind.Typ:
+		part := func(name, member string, value any) map[string]any {
+			var claims map[string]map[string]any
+			_ = json.Unmarshal([]byte(a.payload), &claims) // the other members are no objects
+			claims[name][member] = value
+			return claims[name]
+		}
+		return []artifactVector{
+			refused("a binding without a nonce", "binding_malformed", set("binding", map[string]string{"action": "a", "contentHash": evidence.HashBytes(nil), "resource": "r", "subject": "s"})),
+			refused("an empty runtime id", "claims_malformed", set("runtime", part("runtime", "runtimeId", ""))),
+			refused("a policy hash that is none", "claims_malformed", set("runtime", part("runtime", "policyHash", ""))),
+			refused("an empty receipt id", "claims_malformed", set("session", part("session", "receiptId", ""))),
+			refused("a runtime that is null", "claims_malformed", set("runtime", json.RawMessage("null"))),
+			refused("a runtime without members", "claims_not_canonical", set("runtime", map[string]any{})),
+			refused("an empty grant id", "claims_not_canonical", set("grantId", "")), refused("a grant id of 2049 bytes", "claims_malformed", set("grantId", long)),
+			refused("no grant id", "ok", set("grantId", nil)),
+		}
+	}
+	return nil
+}
+
+var exp = regexp.MustCompile(`"exp":[0-9]+`)
 
 func hexByte(c byte) string {
 	const digits = "0123456789abcdef"

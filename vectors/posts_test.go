@@ -1,6 +1,8 @@
 package vectors_test
 
 import (
+	"slices"
+
 	"github.com/actionproof/mediator/evidence"
 )
 
@@ -56,7 +58,7 @@ func (d deployment) postsVectors() postsFile {
 		{Name: "the attestation in place of the request proof", RequestProof: d.envelope(nil).Attestation, Verdict: "jws_type"},
 		{Name: "the request proof in place of the capability", Capability: proof(nil), Verdict: "jws_algorithm"},
 	}
-	f.Vectors = append(f.Vectors, d.revokedPosts()...)
+	f.Vectors = slices.Concat(f.Vectors, d.manifestPosts(capability), d.revokedPosts())
 	return f
 }
 

@@ -1,6 +1,7 @@
 package vectors_test
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -67,12 +68,18 @@ func (d deployment) revocationVectors() []artifactVector {
 		return d.signed(proof.purpose, typ, d.proofClaims(), changes{typ: {claim: value}})
 	}
 	second := newSecond(registry.key.kid)
+	var others []evidence.Revocation
+	for i := range 299 {
+		others = append(others, revokes(evidence.RevokedArtifact, "other-"+strconv.Itoa(i)))
+	}
 	return append([]artifactVector{
 		listed("nothing is revoked", "ok", d.list(nil)),
 		listed("others are revoked", "ok", d.list(nil, revokes(evidence.RevokedKey, "request-proof-key:v2"), revokes(evidence.RevokedKey, "request-proof"),
 			revokes(evidence.RevokedKey, "request-proof-1"), revokes(evidence.RevokedArtifact, "request-proof-key:v1"), revokes(evidence.RevokedArtifact, "other"))),
 		listed("the key's version", "key_revoked", oneKey(proof.key.kid)),
 		listed("every version of the key", "key_revoked", oneKey("request-proof-key")),
+		listed("the last of 300 entries, in a list longer than other tokens", "artifact_revoked", d.list(nil, append(others, revokes(evidence.RevokedArtifact, "request-proof-1"))...)),
+		listed("the key and the artifact", "key_revoked", d.list(nil, revokes(evidence.RevokedArtifact, "request-proof-1"), revokes(evidence.RevokedKey, proof.key.kid))),
 		listed("the registry's key", "key_revoked", oneKey("registry")),
 		listed("the artifact", "artifact_revoked", oneArtifact("request-proof-1")),
 		listed("the second of two entries", "artifact_revoked", d.list(nil, revokes(evidence.RevokedArtifact, "other"), revokes(evidence.RevokedArtifact, "request-proof-1"))),

@@ -1,6 +1,7 @@
 package vectors_test
 
 import (
+	"bytes"
 	"context"
 	"strings"
 
@@ -68,6 +69,24 @@ func (d deployment) certificateFaults() []artifactVector {
 			t.Certificates = []string{d.certificate(proof, map[string]any{"accessibleToUsers": true, "jti": "2"}), d.certificate(proof, map[string]any{"iat": at - 60})}
 		}),
 		under("a root that is pinned twice", "trust_malformed", func(t *trustJSON) { t.Roots = append(t.Roots, t.Roots[0]) }),
+		under("a root's public key that is pinned twice", "trust_malformed", func(t *trustJSON) {
+			again := t.Roots[0]
+			again.KeyID = "registry:v2"
+			t.Roots = append(t.Roots, again)
+		}),
+		certified("a root's public key", "certificate_untrusted", map[string]any{
+			"subjectPublicKey": evidence.EncodePublicKey(auditor.key.public()), "subjectPublicKeyHash": evidence.HashBytes(auditor.key.public())}),
+		under("one key for two purposes", "key_shared", func(t *trustJSON) {
+			t.Certificates = append(t.Certificates, d.certificate(proof, map[string]any{"subjectKeyId": "other:v1", "purposes": []string{evidence.PurposeActionGrant}}))
+		}),
+		under("one key under two kids, for one purpose", "ok", func(t *trustJSON) {
+			t.Certificates = append(t.Certificates, d.certificate(proof, map[string]any{"subjectKeyId": "other:v1"}))
+		}),
+		under("1025 of them", "trust_malformed", func(t *trustJSON) { t.Certificates = make([]string, 1025) }),
+		under("a root with a key for second signatures of another size", "key_malformed", func(t *trustJSON) { t.Roots[0].PostQuantum = "AAAA" }),
+		under("a root with a key for second signatures that is a seed alone", "key_malformed", func(t *trustJSON) {
+			t.Roots[0].PostQuantum = b64.EncodeToString(append(bytes.Repeat([]byte{1}, 32), make([]byte, 1920)...))
+		}),
 		under("a root for a signer's purpose", "trust_malformed", func(t *trustJSON) {
 			t.Roots[1].Purpose = evidence.PurposeRequestProof
 		}),

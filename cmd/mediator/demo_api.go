@@ -110,7 +110,7 @@ func awareServer(dir string, record *ledger.Ledger) (*gate.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gate.NewServer(g, func(ctx context.Context, keys []ledger.Key) error { return record.Consume(ctx, keys...) })
+	return gate.NewServer(g, record.Consume)
 }
 
 // authenticated is the bearer token check that every API has.

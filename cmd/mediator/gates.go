@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"time"
@@ -28,14 +29,7 @@ func gateSecret(text string) (evidence.Secret, error) {
 
 // newGate makes the gate that a deployment's manifest asks for.
 func newGate(c gateConfig, secret evidence.Secret, v *evidence.Verifier, strict *policy.Strict) (*gate.Gate, error) {
-	name := c.Issuer
-	if name == "" {
-		name = "mediator-gate"
-	}
-	difficulty := c.Difficulty
-	if difficulty == "" {
-		difficulty = "standard"
-	}
+	name, difficulty := cmp.Or(c.Issuer, "mediator-gate"), cmp.Or(c.Difficulty, "standard")
 	challenges, err := challenge.NewIssuer(secret, challenge.Options{
 		Issuer: name, Audience: name, Lifetime: strict.MaxChallengeAge, Difficulty: challenge.Difficulty(difficulty), Now: time.Now,
 	})
@@ -56,7 +50,7 @@ func (l localGate) Challenge(ctx context.Context, b evidence.Binding) (challenge
 // goes out: until then the capability has not left this process.
 func (l localGate) Admit(ctx context.Context, e evidence.Envelope, b evidence.Binding) (proxy.Admission, error) {
 	var keys []ledger.Key
-	a, err := l.g.Admit(ctx, gate.AdmitRequest{Envelope: e, Binding: b}, func(_ context.Context, k []ledger.Key) error {
+	a, err := l.g.Admit(ctx, gate.AdmitRequest{Envelope: e, Binding: b}, func(_ context.Context, k ...ledger.Key) error {
 		keys = k
 		return nil
 	})

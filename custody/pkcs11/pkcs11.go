@@ -7,6 +7,7 @@
 package pkcs11
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -29,11 +30,7 @@ func (o *Options) check() error {
 	if o.Module == "" || o.Token == "" || o.PIN == "" || o.Now == nil {
 		return errors.New("pkcs11: a token needs its module, its label, a PIN and a clock")
 	}
-	if o.Refresh == 0 {
-		o.Refresh = 10 * time.Second
-	}
-	if o.Sessions == 0 {
-		o.Sessions = 8
-	}
+	o.Refresh = cmp.Or(o.Refresh, 10*time.Second)
+	o.Sessions = cmp.Or(o.Sessions, 8)
 	return nil
 }

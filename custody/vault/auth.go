@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error)
 	if a.hasRefused(with) {
 		return nil, loginError{fmt.Sprintf("Vault has refused the role id or the secret id of %s, and they are not tried again: deliver a new secret id", a.SecretIDFile)}
 	}
-	secret, err := c.Logical().WriteWithContext(ctx, "auth/"+or(a.Mount, "approle")+"/login", map[string]any{"role_id": roleID, "secret_id": secretID})
+	secret, err := c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(a.Mount, "approle")+"/login", map[string]any{"role_id": roleID, "secret_id": secretID})
 	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest {
 		a.refuse(with)
 	}
@@ -100,7 +101,7 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 		}
 		return "", err
 	}
-	want := "auth/" + or(a.Mount, "approle") + "/role/" + a.Role + "/secret-id"
+	want := "auth/" + cmp.Or(a.Mount, "approle") + "/role/" + a.Role + "/secret-id"
 	if info == nil || info.Data["creation_path"] != want {
 		return "", loginError{"the wrapped secret id was not made for this role: somebody has exchanged it"}
 	}
@@ -128,7 +129,7 @@ func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, err
 	if err != nil {
 		return nil, err
 	}
-	return c.Logical().WriteWithContext(ctx, "auth/"+or(k.Mount, "kubernetes")+"/login", map[string]any{"role": k.Role, "jwt": jwt})
+	return c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(k.Mount, "kubernetes")+"/login", map[string]any{"role": k.Role, "jwt": jwt})
 }
 
 // TokenFile is a token that somebody else gets and renews, such as Vault Agent. The file is read again when Vault does not know the
@@ -161,11 +162,4 @@ func readFile(path string) (string, error) {
 		return "", loginError{fmt.Sprintf("%s is empty, or longer than %d bytes", path, maxFile)}
 	}
 	return s, nil
-}
-
-func or(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
 }

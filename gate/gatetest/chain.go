@@ -173,7 +173,7 @@ type Used struct {
 }
 
 // Consume is a [gate.Consume].
-func (u *Used) Consume(_ context.Context, keys []ledger.Key) error {
+func (u *Used) Consume(_ context.Context, keys ...ledger.Key) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.calls++

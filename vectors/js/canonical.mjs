@@ -6,7 +6,10 @@ const MAX_NUMBER = 1100;
 const malformed = () => refuse('content_malformed');
 
 /** The canonical form of a JSON text, given as bytes. */
-export function canonicalText(bytes) {
+export const canonicalText = (bytes) => canonical(strictJSON(bytes));
+
+/** The value of a JSON text, given as bytes, that has a canonical form. */
+export function strictJSON(bytes) {
   let text;
   try {
     text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -17,7 +20,7 @@ export function canonicalText(bytes) {
   const value = parser.value(0);
   parser.space();
   if (parser.at !== text.length) malformed();
-  return canonical(value);
+  return value;
 }
 
 /** The canonical form of a value. */

@@ -1,8 +1,8 @@
 // The chain of one post, the capability that it earns, and the post itself.
 import { timingSafeEqual } from 'node:crypto';
-import { canonical } from './canonical.mjs';
+import { canonical, strictJSON } from './canonical.mjs';
 import { bindingHash, checkBinding } from './claims.mjs';
-import { hash, isHash, tokenHash, refuse, refuseIf } from './refusal.mjs';
+import { Refusal, bytesIn, hash, isHash, tokenHash, refuse, refuseIf } from './refusal.mjs';
 import { keyAmong, openOwn } from './token.mjs';
 
 const MAX_REQUEST = 256 * 1024;
@@ -17,8 +17,7 @@ export class Gate {
   }
 
   /** Verifies a whole chain for one operation. */
-  admit(envelope, asked) {
-    const e = parseEnvelope(envelope);
+  admit({ envelope: e, binding: asked }) {
     this.deployment(e.deploymentCertificate);
     const work = this.work(e, asked);
     const chain = { e, work, binding: work.binding, bindingHash: bindingHash(work.binding) };
@@ -181,17 +180,28 @@ export class Gate {
   }
 }
 
-function parseEnvelope(envelope) {
-  const names = ['challengeToken', 'originProof', 'triggerReceipt', 'policyDecision', 'grant', 'attestation', 'sessionReceipt', 'deploymentCertificate'];
-  refuseIf(Buffer.byteLength(JSON.stringify(envelope)) > MAX_REQUEST, 'query_malformed');
-  refuseIf(Object.keys(envelope).some((name) => name !== 'response' && !names.includes(name)), 'query_malformed');
-  const out = { response: { challengeId: '', answers: {}, ...envelope.response } };
-  for (const name of names) {
-    out[name] = envelope[name] ?? '';
-    refuseIf(typeof out[name] !== 'string', 'query_malformed');
+const tokens = ['challengeToken', 'originProof', 'triggerReceipt', 'policyDecision', 'grant', 'attestation', 'sessionReceipt', 'deploymentCertificate'];
+const envelope = { ...Object.fromEntries(tokens.map((name) => [name, ''])), response: { challengeId: '', answers: new Map() } };
+const request = { envelope, binding: { action: '', contentHash: '', nonce: '', resource: '', subject: '' }, assurance: false };
+
+/** Reads a request to verify, given as text: what is missing or null is empty, and nothing else than what is known may be there. */
+export function parseRequest(text) {
+  try {
+    refuseIf(bytesIn(text) > MAX_REQUEST, 'query_malformed');
+    return shaped(request, strictJSON(Buffer.from(text)));
+  } catch (error) {
+    throw error instanceof Refusal ? new Refusal('query_malformed') : error;
   }
-  refuseIf(Object.values(out.response.answers).some((answer) => typeof answer !== 'string'), 'query_malformed');
-  return out;
+}
+
+/** A value in the shape of another, which is its empty value; that of a Map is a text for any name. */
+function shaped(empty, value) {
+  if (value === null || value === undefined) return empty instanceof Map ? {} : typeof empty === 'object' ? shaped(empty, {}) : empty;
+  refuseIf(typeof value !== typeof empty || Array.isArray(value), 'query_malformed');
+  if (typeof value !== 'object') return value;
+  if (empty instanceof Map) return Object.fromEntries(Object.entries(value).map(([name, text]) => [name, shaped('', text)]));
+  refuseIf(Object.keys(value).some((name) => !Object.hasOwn(empty, name)), 'query_malformed');
+  return Object.fromEntries(Object.entries(empty).map(([name, part]) => [name, shaped(part, value[name])]));
 }
 
 /** The kinds of trigger that a runtime attestation may name. */

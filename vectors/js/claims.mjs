@@ -1,12 +1,12 @@
 // The claims of each artifact, and what a payload has to be.
 import { canonical } from './canonical.mjs';
-import { bytesIn, hash, isHash, refuse, refuseIf } from './refusal.mjs';
+import { bytesIn, hash, isHash, looseJSON, refuse, refuseIf } from './refusal.mjs';
 
 // Types: t text, not empty; h hash; b boolean; i integer; l list of texts; s any text; an object for an object; [object] for a list of
 // them. A ? is optional.
 const registered = { aud: 's', exp: 'i', iat: 'i', iss: 's', jti: 's' };
 const key = { keyCustody: 't', keyExportable: 'b' };
-const trigger = (text) => ({ id: text, kind: text, source: text });
+const trigger = { id: 't', kind: 't', source: 't' };
 const binding = { action: 's', contentHash: 's', 'nonce?': 's', resource: 's', subject: 's' };
 const DAY = 24 * 3600;
 
@@ -34,14 +34,14 @@ export const kinds = {
       originVerificationMethods: 'l', policyDecisionHashes: 'l', policyDecisionIds: 'l', policyHash: 'h', resources: 'l', runtimeIds: 'l',
       subject: 't', triggerEventIds: 'l', triggerSources: 'l',
     },
-    check: (c) => Object.values(c).every((v) => !Array.isArray(v) || (v.length > 0 && !v.includes(''))),
+    check: (c) => Object.values(c).every((v) => !Array.isArray(v) || v.length > 0),
   },
   'runtime-attestation+jwt': {
     purpose: 'runtime_attestation',
     shared: true,
     claims: {
       ...key, bindingHash: 'h', challengeId: 't', contentHash: 'h', environmentHash: 'h', humanInteractive: 'b', mode: 't', 'observed?': 'l',
-      policyHash: 'h', runtimeId: 't', trigger: trigger('t'), triggerReceiptHash: 'h',
+      policyHash: 'h', runtimeId: 't', trigger, triggerReceiptHash: 'h',
     },
   },
   'agent-session-receipt+jwt': {
@@ -64,7 +64,7 @@ export const kinds = {
       accessibleToAgent: 'b', accessibleToUsers: 'b', keyCustody: 't', keyExportable: 'b', 'observed?': 'l', purposes: 'l', subjectIssuer: 't',
       subjectKeyId: 't', subjectPublicKey: 't', subjectPublicKeyHash: 'h',
     },
-    check: (c) => c.purposes.length === 1 && c.purposes[0] !== '' && !c.subjectKeyId.startsWith('mac:'),
+    check: (c) => c.purposes.length === 1 && !c.subjectKeyId.startsWith('mac:'),
   },
   'deployment-certificate+jwt': {
     purpose: 'deployment_certificate',
@@ -83,15 +83,15 @@ export const kinds = {
   'challenge+jwt': {
     own: true,
     claims: { answers: [{ hash: 'h', id: 't', kind: 't', salt: 't' }], 'binding?': binding, 'bindingHash?': 's', difficulty: 't', tasksHash: 'h' },
-    check: (c) => c.answers.length > 0 && (!c.binding || (checkBinding(c.binding, true), c.bindingHash === bindingHash(c.binding))),
+    check: (c) => c.answers.length > 0 && c.bindingHash === (c.binding && (checkBinding(c.binding, true), bindingHash(c.binding))),
   },
   'capability+jwt': {
     own: true,
     claims: {
-      binding, challengeId: 't', 'decisionId?': 's', 'grantId?': 's',
-      'runtime?': { attestationId: 's', environmentHash: 's', issuedAt: 'i', issuer: 's', keyId: 's', policyHash: 's', runtimeId: 's', trigger: trigger('s') },
+      binding, challengeId: 't', 'decisionId?': 't', 'grantId?': 't',
+      'runtime?': { attestationId: 't', environmentHash: 'h', issuedAt: 'i', issuer: 't', keyId: 't', policyHash: 'h', runtimeId: 't', trigger },
       'session?': {
-        agentEnvironmentUserAccessible: 'b', humanOperatorPresent: 'b', humanPromptPresent: 'b', inputKind: 's', receiptId: 's', sessionId: 's', userShellAccess: 'b',
+        agentEnvironmentUserAccessible: 'b', humanOperatorPresent: 'b', humanPromptPresent: 'b', inputKind: 't', receiptId: 't', sessionId: 't', userShellAccess: 'b',
       },
       verificationConsumed: 'b',
     },
@@ -114,7 +114,7 @@ export function bindingHash({ action, contentHash, nonce, resource, subject }) {
 export function decode(kind, payload) {
   let given;
   try {
-    given = JSON.parse(payload.toString('utf8'));
+    given = looseJSON(payload);
   } catch {
     refuse('claims_malformed');
   }
@@ -134,7 +134,7 @@ function rebuilt(members, given) {
   refuseIf(given === null || typeof given !== 'object' || Array.isArray(given), 'claims_malformed');
   const out = {};
   const types = Object.fromEntries(Object.entries(members).map(([name, type]) => [name.replace('?', ''), [type, name.endsWith('?')]]));
-  refuseIf(Object.keys(given).some((name) => !(name in types)), 'claims_malformed');
+  refuseIf(Object.keys(given).some((name) => !Object.hasOwn(types, name)), 'claims_malformed');
   for (const [name, [type, optional]] of Object.entries(types)) {
     const there = Object.hasOwn(given, name);
     const value = there ? typed(type, given[name]) : empty(type);
@@ -167,7 +167,7 @@ function check(members, claims) {
   for (const [name, type] of Object.entries(members)) {
     const value = claims[name.replace('?', '')];
     if (value === undefined) continue;
-    if (type === 't') refuseIf(value === '' || bytesIn(value) > 2048, 'claims_malformed');
+    for (const text of { t: [value], l: value }[type] ?? []) refuseIf(text === '' || bytesIn(text) > 2048, 'claims_malformed');
     if (type === 'h') refuseIf(!isHash(value), 'claims_malformed');
     if (Array.isArray(type)) value.forEach((item) => check(type[0], item));
     else if (typeof type === 'object') check(type, value);

@@ -22,3 +22,6 @@ export const hash = (bytes) => createHash('sha256').update(bytes).digest('hex');
 export const tokenHash = (token) => hash(token.slice(0, Math.max(0, token.lastIndexOf('.'))));
 export const isHash = (text) => /^[0-9a-f]{64}$/.test(text);
 export const bytesIn = (text) => Buffer.byteLength(text);
+
+/** Reads JSON of any spelling; half a surrogate pair is U+FFFD. */
+export const looseJSON = (bytes) => JSON.parse(bytes.toString('utf8'), (_, value) => (typeof value === 'string' ? value.replace(/\p{Surrogate}/gu, '\ufffd') : value));

@@ -1,7 +1,7 @@
 // One token: its form, its key, its claims, and what is expected of it.
 import { createHmac, createPublicKey, timingSafeEqual, verify } from 'node:crypto';
 import { decode, kinds } from './claims.mjs';
-import { Refusal, bytesIn, hash, refuse, refuseIf } from './refusal.mjs';
+import { Refusal, bytesIn, hash, looseJSON, refuse, refuseIf } from './refusal.mjs';
 
 const LIST = 'revocation-list+jwt';
 const sizeOf = (typ) => kinds[typ].size ?? 16384;
@@ -15,7 +15,7 @@ function parse(token, alg, typ) {
   const [head, payload, signature] = parts.map((part) => fromBase64url(part) ?? refuse('jws_malformed'));
   let header;
   try {
-    header = JSON.parse(head.toString('utf8'));
+    header = looseJSON(head);
   } catch {
     refuse('jws_malformed');
   }
@@ -96,8 +96,9 @@ export class Trust {
     this.signers = new Map();
     for (const root of roots) {
       refuseIf(root.purpose !== 'signer_certificate' && root.purpose !== 'deployment_certificate', 'trust_malformed');
-      refuseIf(this.roots.has(root.kid), 'trust_malformed');
+      refuseIf(this.roots.has(root.kid) || this.pins(root.x), 'trust_malformed');
       refuseIf(!soundKey(fromBase64url(root.x) ?? Buffer.alloc(0)), 'key_malformed');
+      refuseIf(root.pub !== undefined && !soundSecondKey(fromBase64url(root.pub) ?? Buffer.alloc(0)), 'key_malformed');
       this.roots.set(root.kid, root);
     }
     refuseIf(certificates.length > 1024, 'trust_malformed');
@@ -116,10 +117,15 @@ export class Trust {
     const key = fromBase64url(c.subjectPublicKey) ?? refuse('certificate_key_mismatch');
     refuseIf(!soundKey(key), 'key_malformed');
     refuseIf(hash(key) !== c.subjectPublicKeyHash, 'certificate_key_mismatch');
-    refuseIf(this.roots.has(c.subjectKeyId), 'certificate_untrusted');
+    refuseIf(this.roots.has(c.subjectKeyId) || this.pins(c.subjectPublicKey), 'certificate_untrusted');
     const before = this.signers.get(c.subjectKeyId);
     refuseIf(before && before.claims.subjectPublicKey !== c.subjectPublicKey, 'certificate_key_mismatch');
     if (!before || before.claims.iat <= c.iat) this.signers.set(c.subjectKeyId, { claims: c, kid: jws.kid });
+  }
+
+  /** Whether a public key is that of a root. */
+  pins(x) {
+    return [...this.roots.values()].some((root) => root.x === x);
   }
 
   /** Refuses a key or an artifact that is revoked, and everything while nobody knows what is. */
@@ -169,6 +175,8 @@ export class Trust {
     refuseIf(expected.requirePostQuantum, 'second_signature_not_pinned');
     const { claims: certificate, kid } = this.certificateOf(jws.kid, clock);
     refuseIf(certificate.purposes[0] !== kinds[typ].purpose, 'key_purpose');
+    const shared = [...this.signers.values()].some(({ claims: other }) => other.subjectPublicKey === certificate.subjectPublicKey && other.purposes[0] !== certificate.purposes[0]);
+    refuseIf(shared, 'key_shared');
     admit(this.policy, kid, certificate, certificate, clock);
     refuseIf(this.policy.denyAgentAccessible && certificate.accessibleToAgent, 'key_agent_accessible');
     refuseIf(this.policy.denyUserAccessible && certificate.accessibleToUsers, 'key_user_accessible');
@@ -244,4 +252,9 @@ function soundKey(bytes) {
   if (bytes.length !== 32) return false;
   const y = littleEndian(bytes) % 2n ** 255n;
   return y < P && !smallOrder.includes(y);
+}
+
+/** Whether bytes are an ML-DSA-65 public key: the seed of its matrix, and t1, which is not all zero. */
+function soundSecondKey(bytes) {
+  return bytes.length === 1952 && bytes.subarray(32).some((b) => b !== 0);
 }

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { canonicalText } from './canonical.mjs';
-import { Gate } from './chain.mjs';
+import { Gate, parseRequest } from './chain.mjs';
 import { kinds } from './claims.mjs';
 import { Refusal, hash } from './refusal.mjs';
 import { Trust, openOwn } from './token.mjs';
@@ -31,12 +31,13 @@ function* artifacts({ vectors, skew, ...file }) {
 }
 
 function gateOf({ gate, manifest, trust, skew, at }, vector) {
-  return new Gate({ ...gate, manifest, trust: new Trust({ ...trust, revocations: vector.revoked }), clock: { at: vector.at ?? at, skew } });
+  return new Gate({ ...gate, manifest: vector.manifest ?? manifest, trust: new Trust({ ...trust, revocations: vector.revoked }), clock: { at: vector.at ?? at, skew } });
 }
 
 function* chains({ vectors, ...file }) {
   for (const vector of vectors) {
-    yield verdict(() => gateOf(file, vector).admit({ ...file.envelope, ...vector.envelope }, vector.binding ?? file.binding));
+    const whole = { envelope: { ...file.envelope, ...vector.envelope }, binding: vector.binding ?? file.binding };
+    yield verdict(() => gateOf(file, vector).admit(parseRequest(vector.request ?? JSON.stringify(whole))));
   }
 }
 

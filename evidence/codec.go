@@ -1,0 +1,237 @@
+package evidence
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// encode calls use with the claims that claims points to, as RFC 8785 canonical JSON; what use is given is written over afterwards. It
+// refuses what is not UTF-8, and numbers beyond maxWhole.
+func (c *codec) encode(claims any, use func([]byte)) (err error) {
+	borrow(func(b []byte) []byte {
+		if b, err = c.append(b, reflect.ValueOf(claims).Elem()); err == nil {
+			use(b)
+		}
+		return b
+	})
+	return err
+}
+
+// decode reads text into what claims points to, which is zero. It reports whether text is, byte for byte, what encode writes of these claims.
+// It says no to escapes, to what is not ASCII and to null as well: those are for [decodeSlowly], and the claims are worth nothing then.
+func (c *codec) decode(text string, claims any) bool {
+	rest, ok := c.read(text, reflect.ValueOf(claims).Elem())
+	return ok && rest == ""
+}
+
+// codec writes and reads the values of one type as canonical JSON. Unlike encoding/json it has the members of an embedded struct in
+// their order among the others.
+type codec struct {
+	kind    reflect.Kind
+	members []property // of a struct, in RFC 8785's order
+	element *codec     // of a slice, or of what a pointer points to
+}
+
+// property is one member of an object.
+type property struct {
+	name     string // as it is written, in quotes and with its colon
+	field    []int  // of the struct, or of one that is embedded there
+	optional bool   // left out where it is empty
+	value    *codec
+}
+
+// newCodec makes the codec of t. It panics for a type that no claim has.
+func newCodec(t reflect.Type) *codec {
+	c := &codec{kind: t.Kind()}
+	switch c.kind {
+	case reflect.String, reflect.Bool, reflect.Int64:
+	case reflect.Slice, reflect.Pointer:
+		c.element = newCodec(t.Elem())
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			if f.Anonymous { // its fields are visible too
+				continue
+			}
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			c.members = append(c.members, property{strconv.Quote(name) + ":", f.Index, options == "omitempty", newCodec(f.Type)})
+		}
+		// Names here are ASCII, so the order of their bytes is RFC 8785's.
+		slices.SortFunc(c.members, func(a, b property) int { return strings.Compare(a.name, b.name) })
+	default:
+		panic("evidence: no claim is a " + t.String())
+	}
+	return c
+}
+
+// append appends v.
+func (c *codec) append(b []byte, v reflect.Value) ([]byte, error) {
+	switch c.kind {
+	case reflect.String:
+		return appendText(b, v.String())
+	case reflect.Bool:
+		return strconv.AppendBool(b, v.Bool()), nil
+	case reflect.Int64:
+		return appendNumber(b, v.Int())
+	case reflect.Struct:
+		return c.appendObject(b, v)
+	}
+	switch {
+	case v.IsNil():
+		return append(b, "null"...), nil
+	case c.kind == reflect.Pointer:
+		return c.element.append(b, v.Elem())
+	}
+	return c.appendList(b, v)
+}
+
+func (c *codec) appendObject(b []byte, v reflect.Value) (_ []byte, err error) {
+	open := byte('{')
+	for i := range c.members {
+		m := &c.members[i]
+		field := v.FieldByIndex(m.field)
+		if m.optional && isEmpty(field) {
+			continue
+		}
+		b = append(append(b, open), m.name...)
+		if b, err = m.value.append(b, field); err != nil {
+			return nil, err
+		}
+		open = ','
+	}
+	if open == '{' {
+		b = append(b, '{')
+	}
+	return append(b, '}'), nil
+}
+
+func (c *codec) appendList(b []byte, v reflect.Value) (_ []byte, err error) {
+	b = append(b, '[')
+	for i := range v.Len() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = c.element.append(b, v.Index(i)); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func isEmpty(v reflect.Value) bool {
+	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
+}
+
+func appendText(b []byte, text string) ([]byte, error) {
+	if isPlain(text) {
+		return append(append(append(b, '"'), text...), '"'), nil
+	}
+	b, err := jsontext.AppendQuote(b, text)
+	if err != nil {
+		return nil, Refuse("claims_malformed", "a claim holds a character that is not valid UTF-8")
+	}
+	return b, nil
+}
+
+func appendNumber(b []byte, n int64) ([]byte, error) {
+	if n > maxWhole || n < -maxWhole {
+		return nil, Refuse("claims_malformed", "a claim holds a number beyond 2^53 - 1")
+	}
+	return strconv.AppendInt(b, n, 10), nil
+}
+
+// isPlain reports whether text stands in JSON as it is: printable ASCII, and nothing to be escaped.
+func isPlain(text string) bool {
+	for _, c := range []byte(text) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// read reads the value at the beginning of text into v, and returns the rest: see decode.
+func (c *codec) read(text string, v reflect.Value) (rest string, ok bool) {
+	switch c.kind {
+	case reflect.String:
+		return readText(text, v)
+	case reflect.Bool:
+		if rest, ok = strings.CutPrefix(text, "true"); ok {
+			v.SetBool(true)
+			return rest, true
+		}
+		return strings.CutPrefix(text, "false")
+	case reflect.Int64:
+		return readNumber(text, v)
+	case reflect.Struct:
+		return c.readObject(text, v)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return c.element.read(text, v.Elem())
+	}
+	return c.readList(text, v)
+}
+
+func (c *codec) readObject(text string, v reflect.Value) (rest string, ok bool) {
+	open := "{"
+	for i := range c.members {
+		m := &c.members[i]
+		rest, opened := strings.CutPrefix(text, open)
+		if rest, ok = strings.CutPrefix(rest, m.name); !ok || !opened {
+			if m.optional {
+				continue
+			}
+			return "", false
+		}
+		field := v.FieldByIndex(m.field)
+		if text, ok = m.value.read(rest, field); !ok || m.optional && isEmpty(field) {
+			return "", false
+		}
+		open = ","
+	}
+	if open == "{" {
+		return strings.CutPrefix(text, "{}")
+	}
+	return strings.CutPrefix(text, "}")
+}
+
+func (c *codec) readList(text string, v reflect.Value) (rest string, ok bool) {
+	if text, ok = strings.CutPrefix(text, "["); !ok {
+		return "", false
+	}
+	if rest, ok = strings.CutPrefix(text, "]"); ok {
+		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		return rest, true
+	}
+	for i, more := 0, true; more; i++ {
+		v.Grow(1)
+		v.SetLen(i + 1)
+		if text, ok = c.element.read(text, v.Index(i)); !ok {
+			return "", false
+		}
+		text, more = strings.CutPrefix(text, ",")
+	}
+	return strings.CutPrefix(text, "]")
+}
+
+func readText(text string, v reflect.Value) (rest string, ok bool) {
+	text, ok = strings.CutPrefix(text, `"`)
+	text, rest, ended := strings.Cut(text, `"`)
+	if !ok || !ended || !isPlain(text) {
+		return "", false
+	}
+	v.SetString(text)
+	return rest, true
+}
+
+func readNumber(text string, v reflect.Value) (rest string, ok bool) {
+	rest = strings.TrimLeft(text, "-0123456789")
+	digits := text[:len(text)-len(rest)]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	v.SetInt(n)
+	padded := digits != "0" && strings.HasPrefix(strings.TrimPrefix(digits, "-"), "0")
+	return rest, err == nil && !padded && -maxWhole <= n && n <= maxWhole
+}
