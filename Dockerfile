@@ -8,7 +8,6 @@ RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o /out/me
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /usr/share/zoneinfo /usr/share/zoneinfo
 COPY --from=build /out/mediator /mediator
 # Run with a read-only root (--read-only); the only folders that are written are the mounted state and run folders.
 USER 65532:65532

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,7 +32,7 @@ type bodies struct {
 
 func newBodies(l Bodies, dir string) *bodies {
 	return &bodies{
-		dir: dir, memory: newBudget("memory", orDefault(l.Memory, 64<<20)), spool: newBudget("the spool", orDefault(l.Spool, 1<<30)),
+		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)), spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)),
 		hashing: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
 	}
 }
@@ -66,15 +67,15 @@ func (s *share) free() {
 	s.taken = 0
 }
 
-// shared reads what its share has room for.
-type shared struct {
+// metered is a reader of which each byte counts against a share.
+type metered struct {
 	io.Reader
 	share *share
 }
 
-func (s shared) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if full := s.share.take(n); full != nil {
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if full := m.share.take(n); full != nil {
 		return 0, full
 	}
 	return n, err
@@ -104,7 +105,7 @@ func (b *bodies) hold(body io.Reader, announced, inMemory int64) (*content, erro
 func (c *content) read(body io.Reader, announced, inMemory int64, dir string) error {
 	var mem bytes.Buffer
 	mem.Grow(int(min(max(announced, 0), spoolAnnounced)) + bytes.MinRead)
-	if _, err := mem.ReadFrom(io.LimitReader(shared{body, &c.memory}, inMemory)); err != nil {
+	if _, err := mem.ReadFrom(io.LimitReader(metered{body, &c.memory}, inMemory)); err != nil {
 		return err
 	}
 	if c.size = int64(mem.Len()); c.size < inMemory {
@@ -116,7 +117,7 @@ func (c *content) read(body io.Reader, announced, inMemory int64, dir string) er
 		return err
 	}
 	sum := sha256.New()
-	more, err := io.Copy(io.MultiWriter(spoolFile{c.file}, sum), shared{io.MultiReader(&mem, body), &c.spool})
+	more, err := io.Copy(io.MultiWriter(spoolFile{c.file}, sum), metered{io.MultiReader(&mem, body), &c.spool})
 	if err != nil {
 		return err
 	}

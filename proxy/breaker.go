@@ -43,7 +43,7 @@ func (h *host) allow(t Target, b Breaker, now time.Time) (permit, error) {
 	done, err := h.breaker.Allow()
 	if err != nil {
 		left := time.Unix(0, h.resumes.Load()).Sub(now)
-		return permit{}, later{evidence.Refuse("upstream_suspended", "calls to %s are suspended after %d failures in a row; nothing was sent", t.Authority(), b.Failures), seconds(left.Seconds())}
+		return permit{}, retryable{evidence.Refuse("upstream_suspended", "calls to %s are suspended after %d failures in a row; nothing was sent", t.Authority(), b.Failures), seconds(left.Seconds())}
 	}
 	return permit{done}, nil
 }
@@ -52,7 +52,7 @@ func (h *host) allow(t Target, b Breaker, now time.Time) (permit, error) {
 type permit struct{ done func(error) }
 
 // settle tells how the upstream did: by the status of its answer, or by the error that came in place of one; 0 and nil if it was not
-// asked. Only the first word counts.
+// asked. Only the first call of settle counts.
 func (p *permit) settle(status int, err error) {
 	if p.done != nil {
 		p.done(verdict(status, err))

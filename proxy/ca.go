@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -51,9 +52,7 @@ func NewCA(o CAOptions) (*CA, error) {
 	if o.Now == nil {
 		return nil, errors.New("proxy: CAOptions.Now is missing")
 	}
-	if o.Lifetime == 0 {
-		o.Lifetime = defaultCALifetime
-	}
+	o.Lifetime = cmp.Or(o.Lifetime, defaultCALifetime)
 	if o.Lifetime < 0 {
 		return nil, errors.New("proxy: CAOptions.Lifetime is negative")
 	}

@@ -71,7 +71,7 @@ func TestLoadCARefuses(t *testing.T) {
 		"a leaf": func(t *testing.T, dir string) time.Time {
 			ca, err := LoadCA(dir, time.Now())
 			must(t, err)
-			l, err := newLeaves(ca, time.Hour, time.Now).certificate("a.example")
+			l, err := newLeaves(ca, time.Now).certificate("a.example")
 			must(t, err)
 			fake := &CA{cert: l.Leaf}
 			must(t, os.WriteFile(filepath.Join(dir, caCertFile), fake.CertificatePEM(), 0o600))
@@ -140,7 +140,7 @@ func TestConstrain(t *testing.T) {
 			must(t, err)
 			roots := x509.NewCertPool()
 			roots.AddCert(ca.cert)
-			l := newLeaves(ca, time.Hour, time.Now)
+			l := newLeaves(ca, time.Now)
 			for host, want := range test.signed {
 				c, err := l.certificate(host)
 				must(t, err)

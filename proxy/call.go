@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,44 +24,58 @@ const (
 	flowInternal = "internal" // a call to the mediator itself
 )
 
+// Flows are what the flow of a record can be.
+var Flows = [...]string{flowPost, flowEgress, flowConnect, flowInternal}
+
 // call is one request on its way, with the record that it will leave.
 type call struct {
-	post  ledger.Post
-	begun bool // the intent is durable; from here on there is an outcome, not a refusal
+	w       http.ResponseWriter // nil for a CONNECT, and for what ended before there was a request
+	r       *http.Request       // nil for what ended before there was a request
+	target  Target
+	session *Session // nil until step 1
+
+	record ledger.Post
+	begun  bool // the intent is durable; from here on there is an outcome, not a refusal
 	// unsure is set when nobody knows whether the intent is durable. Nothing was sent.
 	unsure bool
 	// answered is set once a response has begun, so that no problem document follows it.
 	answered bool
-	// finished is set once the record is left, so that there is never a second.
+	// finished is set once the record is stored, so that there is never a second.
 	finished bool
 	// entered is set while the call counts as in flight.
 	entered bool
 	// permit is the call's leave to reach its host.
 	permit permit
+	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
+	body *agentBody
+	// connected is set once the call has a connection to its upstream. The transport sets it, in a goroutine of its own.
+	connected atomic.Bool
 
 	now  func() time.Time
 	last time.Time
 }
 
-func (p *Pipeline) newCall(r *http.Request) *call {
+func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
-	c := &call{now: p.o.Now, last: now}
-	c.post = ledger.Post{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
+	c := &call{w: w, r: r, now: p.o.Now, last: now}
+	c.record = ledger.Post{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
 	if r != nil {
-		c.post.Method = r.Method
+		c.record.Method = r.Method
 	}
 	return c
 }
 
-func (c *call) route(route Route, r *http.Request) {
-	c.post.Host = route.Target.Authority()
-	c.post.Path = r.URL.EscapedPath() // without the query, which may hold secrets
+// route notes where the call goes.
+func (c *call) route(t Target) {
+	c.target = t
+	c.record.Host = t.Authority()
+	c.record.Path = c.r.URL.EscapedPath() // without the query, which may hold secrets
 }
 
 // step ends a step and notes how long it took.
 func (c *call) step(name string) {
 	now := c.now()
-	c.post.Steps = append(c.post.Steps, ledger.Step{Name: name, Micros: now.Sub(c.last).Microseconds()})
+	c.record.Steps = append(c.record.Steps, ledger.Step{Name: name, Micros: now.Sub(c.last).Microseconds()})
 	c.last = now
 }
 
@@ -71,35 +86,35 @@ func (c *call) check(name string, err error) error {
 		d := problem.From(err)
 		k.Code, k.Detail = d.Code, d.Detail
 	}
-	c.post.Checks = append(c.post.Checks, k)
+	c.record.Checks = append(c.record.Checks, k)
 	return err
 }
 
 func (c *call) artifact(name, token string) {
-	c.post.Artifacts = append(c.post.Artifacts, ledger.Artifact{Name: name, Token: token})
+	c.record.Artifacts = append(c.record.Artifacts, ledger.Artifact{Name: name, Token: token})
 }
 
 // refuse notes why the call ends here. Once the intent is durable the outcome has been set by the forward itself.
 func (c *call) refuse(err error) {
-	if c.post.Code != "" {
+	if c.record.Code != "" {
 		return
 	}
 	d := problem.From(err)
-	c.post.Code, c.post.Step, c.post.Reason = d.Code, d.Step, d.Detail
+	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }
 
-// finish leaves the one record of a call. It does not depend on the agent still being there.
+// finish stores the one record of a call and says it in the log. It does not depend on the agent still being there.
 func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	if c.finished {
 		return nil
 	}
 	c.finished = true
-	c.post.Finished = c.now()
-	if c.post.State == ledger.StateRefused {
-		c.post.Method, c.post.Path = clip(c.post.Method, maxRefusedMethod), clip(c.post.Path, maxRefusedPath)
+	c.record.Finished = c.now()
+	if c.record.State == ledger.StateRefused {
+		c.record.Method, c.record.Path = clip(c.record.Method, maxRefusedMethod), clip(c.record.Path, maxRefusedPath)
 	}
-	p.o.Metrics.observe(c.post)
-	err := p.leave(context.WithoutCancel(ctx), c)
+	p.o.Metrics.observe(c.record)
+	err := p.store(context.WithoutCancel(ctx), c)
 	failpoint.Reach("left")
 	log, level := p.o.Log, zap.InfoLevel
 	switch {
@@ -121,7 +136,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 // header, and refusals cost it nothing.
 const maxRefusedMethod, maxRefusedPath = 32, 1024
 
-// clip cuts s, which is ASCII, and says so.
+// clip cuts s, which is ASCII, and marks the cut.
 func clip(s string, to int) string {
 	if len(s) <= to {
 		return s
@@ -132,41 +147,41 @@ func clip(s string, to int) string {
 // MarshalLogObject writes what the log says of a call.
 func (c *call) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	for _, f := range []struct{ key, value string }{
-		{"post", c.post.ID}, {"flow", c.post.Flow}, {"state", string(c.post.State)}, {"code", c.post.Code}, {"session", c.post.Session},
-		{"event", c.post.Event}, {"rule", c.post.Rule}, {"method", c.post.Method}, {"host", c.post.Host}, {"path", c.post.Path},
+		{"post", c.record.ID}, {"flow", c.record.Flow}, {"state", string(c.record.State)}, {"code", c.record.Code}, {"session", c.record.Session},
+		{"event", c.record.Event}, {"rule", c.record.Rule}, {"method", c.record.Method}, {"host", c.record.Host}, {"path", c.record.Path},
 	} {
 		line.AddString(f.key, f.value)
 	}
-	line.AddInt("status", c.post.Status)
-	line.AddDuration("took", c.post.Finished.Sub(c.post.Started))
+	line.AddInt("status", c.record.Status)
+	line.AddDuration("took", c.record.Finished.Sub(c.record.Started))
 	return nil
 }
 
 // canWait reports whether nothing rests on the record: the call is over and needed no evidence.
-func (c *call) canWait() bool { return !c.begun && !c.unsure && c.post.State != ledger.StateRefused }
+func (c *call) canWait() bool { return !c.begun && !c.unsure && c.record.State != ledger.StateRefused }
 
-// leave leaves the record. An intent that may be durable although nothing was sent must not stay in flight. The agent waits for the record of
-// a refusal, unless the ledger is away, and not for that of what is over.
-func (p *Pipeline) leave(ctx context.Context, c *call) error {
+// store stores the record. The agent waits for that of a refusal, unless the ledger cannot be reached; all other records may be stored later.
+// An intent that may be durable although nothing was sent is closed as failed: it must not stay in flight.
+func (p *Pipeline) store(ctx context.Context, c *call) error {
 	switch {
 	case c.begun:
-		return p.o.Record.FinishLater(ctx, c.post)
+		return p.o.Record.FinishLater(ctx, c.record)
 	case c.canWait():
-		return p.o.Record.RecordLater(ctx, c.post)
+		return p.o.Record.RecordLater(ctx, c.record)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
 	defer cancel()
 	if c.unsure {
-		failed := c.post
+		failed := c.record
 		failed.State = ledger.StateFailed
 		if err := p.o.Record.Finish(ctx, failed); !errors.Is(err, ledger.ErrState) {
 			return orLater(ctx, err, failed, p.o.Record.FinishLater)
 		}
 	}
-	return orLater(ctx, p.o.Record.Record(ctx, c.post), c.post, p.o.Record.RecordLater)
+	return orLater(ctx, p.o.Record.Record(ctx, c.record), c.record, p.o.Record.RecordLater)
 }
 
-// orLater has a record that could not be stored kept until the ledger is back.
+// orLater keeps a record in memory that could not be stored, for as long as the ledger cannot be reached.
 func orLater(ctx context.Context, err error, post ledger.Post, later func(context.Context, ledger.Post) error) error {
 	if err == nil {
 		return nil
@@ -174,18 +189,4 @@ func orLater(ctx context.Context, err error, post ledger.Post, later func(contex
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the first attempt may have used up its own
 	defer cancel()
 	return later(ctx, post)
-}
-
-// challengeRequired asks the agent to solve a challenge first.
-type challengeRequired struct {
-	*evidence.Refusal
-	document []byte
-}
-
-// takeHeader removes and returns a header that belongs to the mediator's own protocol, so that an agent can never
-// speak for the mediator.
-func takeHeader(h http.Header, name string) []string {
-	v := h.Values(name)
-	h.Del(name)
-	return v
 }

@@ -39,8 +39,3 @@ func (c *Choke) Refused(ctx context.Context, t Target, err error) { c.Pipeline()
 func (c *Choke) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	c.Pipeline().Refuse(w, r, err)
 }
-
-// NonProxy is for [Options].NonProxy.
-func (c *Choke) NonProxy() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.Pipeline().NonProxy().ServeHTTP(w, r) })
-}

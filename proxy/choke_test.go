@@ -54,7 +54,6 @@ func TestChoke(t *testing.T) {
 	}
 	for _, refused := range []func(w http.ResponseWriter){
 		func(w http.ResponseWriter) { choke.ServeHTTP(w, read()) },
-		func(w http.ResponseWriter) { choke.NonProxy().ServeHTTP(w, read()) },
 		func(w http.ResponseWriter) { choke.Refuse(w, read(), errors.New("broken")) },
 		func(w http.ResponseWriter) {
 			choke.Refused(t.Context(), target, errors.New("broken"))

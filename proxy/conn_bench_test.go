@@ -61,7 +61,7 @@ func benchmarkKeepAlive(b *testing.B, call func(*http.Client, string) (*http.Res
 func BenchmarkLeaf(b *testing.B) {
 	ca, err := NewCA(CAOptions{Now: time.Now})
 	must(b, err)
-	l := newLeaves(ca, time.Hour, time.Now)
+	l := newLeaves(ca, time.Now)
 	b.Run("mint", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

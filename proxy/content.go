@@ -3,11 +3,11 @@ package proxy
 import (
 	"context"
 	"errors"
-	"mime"
 	"net/http"
-	"strings"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/wire"
 )
 
 const (
@@ -19,6 +19,37 @@ const (
 	spoolAnnounced = 64 << 10
 )
 
+// readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
+func (p *Pipeline) readPost(ctx context.Context, t *posting) error {
+	if err := t.action.checkHeader(t.r.Header); err != nil {
+		return err
+	}
+	resource := t.r.Method + " " + t.r.URL.EscapedPath()
+	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
+		if !t.action.AllowQuery {
+			return evidence.Refuse("query_refused", "the action %s takes no query", t.action.Name)
+		}
+		resource += "?" + t.r.URL.RawQuery
+	}
+	// A context does not end a read; a deadline does. Where a connection has none, the server's own limits hold.
+	reading := http.NewResponseController(t.w)
+	_ = reading.SetReadDeadline(p.o.Now().Add(p.o.Timeouts.Step))
+	body, err := p.bodies.readContent(ctx, t.w, t.r, t.action)
+	_ = reading.SetReadDeadline(time.Time{})
+	if err != nil {
+		if t.r.ProtoMajor == 1 {
+			t.w.Header().Set("Connection", "close") // nobody knows how much of the body is still to come
+		}
+		return err
+	}
+	t.content = body
+	t.binding = evidence.Binding{Subject: t.action.Subject, Action: t.action.Action, Resource: resource, ContentHash: body.hash}
+	t.record.Subject, t.record.Action, t.record.Resource, t.record.ContentHash = t.binding.Subject, t.binding.Action, resource, body.hash
+	t.record.BytesOut = body.size
+	t.session.Note("post " + t.target.Authority() + " " + resource + " " + body.hash)
+	return t.binding.Check()
+}
+
 // readContent reads, bounds and hashes the body of a post.
 func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http.Request, a *Action) (*content, error) {
 	if len(r.Trailer) > 0 {
@@ -26,7 +57,7 @@ func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http
 	}
 	limit, inMemory := a.MaxBody, int64(spoolAt)
 	if a.Content == ContentJSON {
-		if err := checkJSONType(r.Header); err != nil {
+		if err := wire.CheckJSON(r.Header); err != nil {
 			return nil, err
 		}
 		limit, inMemory = min(limit, maxJSON), maxJSON+1 // never in a file
@@ -66,23 +97,4 @@ func readError(err error, limit int64) error {
 		return err
 	}
 	return evidence.Refuse("content_incomplete", "the body ended early or could not be read")
-}
-
-// checkJSONType refuses what would make the receiver read other text than was hashed.
-func checkJSONType(h http.Header) error {
-	if e := h.Values("Content-Encoding"); len(e) > 0 && !(len(e) == 1 && strings.EqualFold(e[0], "identity")) {
-		return evidence.Refuse("content_encoded", "the body is sent with Content-Encoding %.40q; this action takes plain JSON", strings.Join(e, ", "))
-	}
-	types := h.Values("Content-Type")
-	if len(types) != 1 {
-		return evidence.Refuse("content_type", "the request has %d Content-Type headers; this action takes exactly one, a JSON type", len(types))
-	}
-	t, params, err := mime.ParseMediaType(types[0])
-	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") {
-		return evidence.Refuse("content_type", "the Content-Type %.80q is not a JSON type; configure the action with content: raw for others", types[0])
-	}
-	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
-		return evidence.Refuse("content_type", "the charset %.40q is not UTF-8", cs)
-	}
-	return nil
 }

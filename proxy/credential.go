@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -24,25 +27,39 @@ type Credential struct {
 	source         SecretSource
 }
 
-// NewCredential makes a credential that sets header to prefix followed by the secret.
+// NewCredential makes a credential that sets header to prefix followed by the secret. A header that HTTP or the mediator reads, such as Host,
+// is refused: net/http would send something else, or the upstream read another call.
 func NewCredential(header, prefix string, source SecretSource) (*Credential, error) {
 	if header == "" || source == nil {
 		return nil, errors.New("proxy: a credential needs a header and a source of its secret")
 	}
-	return &Credential{header: http.CanonicalHeaderKey(header), prefix: prefix, source: source}, nil
+	name := http.CanonicalHeaderKey(header)
+	switch {
+	case !httpguts.ValidHeaderFieldName(header):
+		return nil, fmt.Errorf("%q is not the name of a header", header)
+	case slices.Contains(contentHeaders, name) || slices.Contains(hopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(name) != "":
+		return nil, fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
+	case !httpguts.ValidHeaderFieldValue(prefix):
+		return nil, errors.New("the prefix holds what no header can")
+	}
+	return &Credential{header: name, prefix: prefix, source: source}, nil
 }
 
 // in reports whether a header is the one that carries the credential.
 func (c *Credential) in(name string) bool { return c != nil && c.header == name }
 
-// now returns the credential as it is for one call. That of no credential is of no secret.
+// now reads the secret for one call. Of a nil credential it returns one that injects nothing.
 func (c *Credential) now(ctx context.Context) (secretHeader, error) {
 	if c == nil {
 		return secretHeader{}, nil
 	}
 	secret, err := c.source.Secret(ctx)
-	if err == nil && secret == "" {
+	switch {
+	case err != nil:
+	case secret == "":
 		err = evidence.Refuse("credential_unavailable", "the credential that the rule injects is empty")
+	case !httpguts.ValidHeaderFieldValue(secret):
+		err = evidence.Refuse("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
 	}
 	return secretHeader{c, secret}, err
 }
@@ -54,7 +71,7 @@ type secretHeader struct {
 	secret string
 }
 
-// inject replaces the agent's own credentials in h by this one. That of no credential only removes.
+// inject takes the agent's own credentials out of h and puts this one in, if there is one.
 func (s secretHeader) inject(h http.Header) {
 	for _, name := range agentCredentials {
 		h.Del(name)
@@ -91,8 +108,8 @@ func (s secretHeader) hash() string {
 	return evidence.HashBytes([]byte(s.prefix + s.secret))
 }
 
-// answered looks at what the upstream said to it. A cookie that was given for it would be a credential in the agent's hands; no call with
-// a credential of ours takes the agent's cookies either.
+// answered takes the cookies out of an answer to an injected credential: in the agent's hands they would be a credential too. After a 401
+// the secret is read again before its next use.
 func (s secretHeader) answered(resp *http.Response) {
 	if s.Credential == nil {
 		return

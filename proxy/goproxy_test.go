@@ -307,7 +307,7 @@ func TestFault5Leaves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLeaves(ca, defaultLeafLifetime, func() time.Time { return now })
+		l := newLeaves(ca, func() time.Time { return now })
 		for _, host := range []string{"a.example.com", "b.example.com"} {
 			c, err := l.certificate(host)
 			if err != nil {
@@ -322,7 +322,7 @@ func TestFault5Leaves(t *testing.T) {
 				t.Fatal(err)
 			}
 			keys[string(point)] = true
-			if life := c.Leaf.NotAfter.Sub(now); life > defaultLeafLifetime {
+			if life := c.Leaf.NotAfter.Sub(now); life > leafLifetime {
 				t.Errorf("the certificate lives %s", life)
 			}
 		}

@@ -22,22 +22,26 @@ type eventDocument struct {
 	Event   trigger.Event `json:"event"`
 }
 
+func documentOf(s *Session) eventDocument {
+	return eventDocument{Session: s.ID, Runtime: s.Runtime, Event: s.Event}
+}
+
 // serveInternal answers a call to the mediator itself. Nothing is forwarded.
-func (p *Pipeline) serveInternal(c *call, w http.ResponseWriter, r *http.Request) error {
-	c.post.Flow = flowInternal
-	route, _ := RouteFrom(r.Context())
+func (p *Pipeline) serveInternal(c *call, proxyAuthorization string) error {
+	c.record.Flow = flowInternal
+	w, r := c.w, c.r
 	var (
 		body any
 		err  error
 	)
 	switch r.Method + " " + r.URL.Path {
 	case "GET /v1/event":
-		body, err = p.currentEvent(route)
+		body, err = p.currentEvent(proxyAuthorization)
 	case "GET /v1/event/next":
-		body, err = p.nextEvent(r, route)
+		body, err = p.nextEvent(r, proxyAuthorization)
 	case "GET /v1/ca.pem":
 		w.Header().Set("Content-Type", "application/x-pem-file")
-		c.answered, c.post.State, c.post.Status = true, ledger.StateForwarded, http.StatusOK
+		c.answered, c.record.State, c.record.Status = true, ledger.StateForwarded, http.StatusOK
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
@@ -46,24 +50,24 @@ func (p *Pipeline) serveInternal(c *call, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	c.answered, c.post.State, c.post.Status = true, ledger.StateForwarded, http.StatusOK
+	c.answered, c.record.State, c.record.Status = true, ledger.StateForwarded, http.StatusOK
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	return json.NewEncoder(w).Encode(body)
 }
 
-func (p *Pipeline) currentEvent(route Route) (any, error) {
-	s, err := p.o.Sessions.Find(route.ProxyAuthorization)
+func (p *Pipeline) currentEvent(proxyAuthorization string) (any, error) {
+	s, err := p.o.Sessions.Find(proxyAuthorization)
 	if err != nil {
 		return nil, err
 	}
-	return eventDocument{Session: s.ID, Runtime: s.Runtime, Event: s.Event}, nil
+	return documentOf(s), nil
 }
 
 // nextEvent ends the pod's session, waits for the next event, and opens the session for it. An agent that was started for one
 // event has credentials for that one alone.
-func (p *Pipeline) nextEvent(r *http.Request, route Route) (any, error) {
-	if !p.o.Standing || route.ProxyAuthorization != "" {
+func (p *Pipeline) nextEvent(r *http.Request, proxyAuthorization string) (any, error) {
+	if !p.o.Standing || proxyAuthorization != "" {
 		return nil, evidence.Refuse("session_single_event", "this agent was started for one event; only a pod's standing session waits for the next")
 	}
 	wait := 30 * time.Second
@@ -74,15 +78,23 @@ func (p *Pipeline) nextEvent(r *http.Request, route Route) (any, error) {
 		}
 		wait = d
 	}
+	began, before := p.o.Now(), p.o.Sessions.Standing()
+	done, ok := p.o.Sessions.Turn(r.Context(), wait)
+	if !ok {
+		return nil, evidence.Refuse("event_none", "no event came while another call waited for it, and this one for its turn")
+	}
+	defer done()
+	if s := p.o.Sessions.Standing(); s != nil && s != before { // another call waited as well: the pod has one session, and its event is the next one of both
+		return documentOf(s), nil
+	}
 	if ended := p.o.Sessions.CloseStanding(); ended != nil {
 		if _, err := p.o.Triggers.Done(r.Context(), ended.Event.ID, ended.Runtime); err != nil {
 			p.o.Log.Warn("the ended session's event is not marked as done; it stands behind no post without a session", zap.String("event", ended.Event.ID), zap.Error(err))
 		}
 	}
-	event, err := p.o.Triggers.Claim(r.Context(), trigger.Claim{Runtime: p.o.RuntimeID, Wait: wait})
+	event, err := p.o.Triggers.Claim(r.Context(), trigger.Claim{Runtime: p.o.RuntimeID, Wait: max(0, wait-p.o.Now().Sub(began))})
 	if err != nil {
 		return nil, err
 	}
-	s := p.o.Sessions.OpenStanding(event, p.o.RuntimeID)
-	return eventDocument{Session: s.ID, Runtime: s.Runtime, Event: s.Event}, nil
+	return documentOf(p.o.Sessions.OpenStanding(event, p.o.RuntimeID)), nil
 }

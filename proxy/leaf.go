@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	defaultLeafLifetime = 12 * time.Hour
-	leafCapacity        = 1024 // hosts; one costs about 2 KiB
+	leafLifetime = 12 * time.Hour
+	leafCapacity = 1024 // hosts; one costs about 2 KiB
 )
 
 // leaves mints the certificates that tunnels are intercepted with and keeps those in use. Each has a key of its own from
 // crypto/rand: at 20 microseconds a key there is nothing to save by sharing one. It is safe for concurrent use.
 type leaves struct {
-	ca       *CA
-	lifetime time.Duration
-	now      func() time.Time
+	ca  *CA
+	now func() time.Time
 
 	minting singleflight.Group // by host: a burst of connections to one host waits for one certificate
 
@@ -40,8 +39,8 @@ type leaf struct {
 	renewAt time.Time
 }
 
-func newLeaves(ca *CA, lifetime time.Duration, now func() time.Time) *leaves {
-	return &leaves{ca: ca, lifetime: lifetime, now: now, byHost: newLRU[string, *leaf](leafCapacity)}
+func newLeaves(ca *CA, now func() time.Time) *leaves {
+	return &leaves{ca: ca, now: now, byHost: newLRU[string, *leaf](leafCapacity)}
 }
 
 // certificate returns a certificate for host, a normalised name or IP address, that is valid for a while yet.
@@ -85,7 +84,7 @@ func (l *leaves) keep(c *leaf) {
 // mint makes a certificate that lives no longer than the CA and is due for renewal after three quarters of its life.
 func (l *leaves) mint(host string) (*leaf, error) {
 	now := l.now()
-	notBefore, notAfter := now.Add(-backdate), now.Add(l.lifetime)
+	notBefore, notAfter := now.Add(-backdate), now.Add(leafLifetime)
 	if notBefore.Before(l.ca.cert.NotBefore) {
 		notBefore = l.ca.cert.NotBefore
 	}

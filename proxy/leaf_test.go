@@ -14,7 +14,7 @@ func TestLeafIsKeptAndRenewed(t *testing.T) {
 	now := time.Now()
 	ca, err := NewCA(CAOptions{Now: time.Now, Lifetime: 20 * time.Hour})
 	must(t, err)
-	l := newLeaves(ca, 12*time.Hour, func() time.Time { return now })
+	l := newLeaves(ca, func() time.Time { return now })
 	first, err := l.certificate("a.example")
 	must(t, err)
 
@@ -52,7 +52,7 @@ func TestLeafOfAnyHost(t *testing.T) {
 	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
-	l := newLeaves(ca, time.Hour, time.Now)
+	l := newLeaves(ca, time.Now)
 	for _, host := range []string{"a.example", "my_service", "127.0.0.1", "2001:db8::1", strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".example"} {
 		c, err := l.certificate(host)
 		must(t, err)
@@ -65,7 +65,7 @@ func TestLeafOfAnyHost(t *testing.T) {
 func TestLeafCacheIsBounded(t *testing.T) {
 	ca, err := NewCA(CAOptions{Now: time.Now})
 	must(t, err)
-	l := newLeaves(ca, time.Hour, time.Now)
+	l := newLeaves(ca, time.Now)
 	kept := func(i int) *leaf { // without the price of a signature
 		return &leaf{host: fmt.Sprintf("h%d.example", i), cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)}
 	}

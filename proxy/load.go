@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"sync"
@@ -51,16 +52,16 @@ func (l Load) Check() error {
 const minRate, maxRate = 0.001, 1e6
 
 func (l *Load) setDefaults() {
-	l.Calls = orDefault(l.Calls, 1024)
+	l.Calls = cmp.Or(l.Calls, 1024)
 	l.Session.setDefaults(1000)
 	l.Host.setDefaults(2000)
-	l.Breaker.Failures = orDefault(l.Breaker.Failures, 10)
-	l.Breaker.Pause = orDefault(l.Breaker.Pause, 15*time.Second)
+	l.Breaker.Failures = cmp.Or(l.Breaker.Failures, 10)
+	l.Breaker.Pause = cmp.Or(l.Breaker.Pause, 15*time.Second)
 }
 
 func (r *Rate) setDefaults(perSecond float64) {
-	r.PerSecond = orDefault(r.PerSecond, perSecond)
-	r.Burst = orDefault(r.Burst, max(1, int(2*r.PerSecond)))
+	r.PerSecond = cmp.Or(r.PerSecond, perSecond)
+	r.Burst = cmp.Or(r.Burst, max(1, int(2*r.PerSecond)))
 }
 
 func (r Rate) bucket() *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
@@ -72,17 +73,17 @@ func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	}
 	// Not a reservation that is cancelled: where several are made at once, that loses tokens.
 	missing := 1 - bucket.TokensAt(now)
-	return later{evidence.Refuse("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond), seconds(missing / r.PerSecond)}
+	return retryable{evidence.Refuse("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond), seconds(missing / r.PerSecond)}
 }
 
-// later is a refusal that knows when trying again can help.
-type later struct {
+// retryable is a refusal that says when trying again can help.
+type retryable struct {
 	*evidence.Refusal
 	after int
 }
 
 // RetryAfter returns seconds, for package problem.
-func (l later) RetryAfter() int { return l.after }
+func (r retryable) RetryAfter() int { return r.after }
 
 // seconds rounds up to what Retry-After can say, at least 1.
 func seconds(s float64) int { return max(1, int(math.Ceil(s))) }
@@ -146,13 +147,13 @@ func (l *load) session(s *Session) error {
 	return l.Session.take(s.bucketOf(l.Session, now), now, "the session")
 }
 
-// host counts c, a call to t, and asks its breaker for leave.
-func (l *load) host(c *call, t Target) (permit, error) {
-	h, now := l.find(t), l.now()
-	if err := l.Host.take(h.bucket, now, c.post.Host); err != nil {
+// host counts a call to its host, and asks the host's breaker for leave.
+func (l *load) host(c *call) (permit, error) {
+	h, now := l.find(c.target), l.now()
+	if err := l.Host.take(h.bucket, now, c.record.Host); err != nil {
 		return permit{}, err
 	}
-	return h.allow(t, l.Breaker, now)
+	return h.allow(c.target, l.Breaker, now)
 }
 
 // address is what a target is called at.

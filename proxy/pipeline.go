@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -24,42 +24,6 @@ import (
 
 // InternalHost is the name under which an agent reaches the mediator itself, through the proxy.
 const InternalHost = "mediator.internal"
-
-// Gate issues challenges and verifies chains: the mediator's own gate, or an API that takes part.
-type Gate interface {
-	// Challenge asks for fresh work bound to exactly this operation; the gate chooses the nonce.
-	Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error)
-	// Admit verifies the whole chain and returns the capability that it earned.
-	Admit(ctx context.Context, e evidence.Envelope, b evidence.Binding) (Admission, error)
-	// Authorize verifies the request proof against the capability, where the gate is the mediator's own; it returns what has to
-	// be consumed, durably, before the first byte goes out.
-	Authorize(ctx context.Context, p Posting) (Authorization, error)
-	// Presents reports whether the API reads the capability and the request proof from the forwarded call.
-	Presents() bool
-}
-
-// Admission is a gate's answer to a chain that holds.
-type Admission struct {
-	Capability   string
-	CapabilityID string
-	Keys         []ledger.Key // still to be consumed by the mediator
-	Checks       []ledger.Check
-}
-
-// Posting is what is verified last.
-type Posting struct {
-	Capability      string
-	CapabilityID    string
-	RequestProof    string
-	Binding         evidence.Binding
-	AccessTokenHash string
-}
-
-// Authorization is a gate's answer to a posting that holds.
-type Authorization struct {
-	Keys   []ledger.Key
-	Checks []ledger.Check
-}
 
 // Triggers is the trigger service.
 type Triggers interface {
@@ -144,12 +108,8 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if o.RuntimeID == "" || !evidence.IsHash(o.EnvironmentHash) {
 		return nil, errors.New("proxy: the pipeline needs a runtime id and an environment hash")
 	}
-	if o.Timeouts.Step == 0 {
-		o.Timeouts.Step = 10 * time.Second
-	}
-	if o.Timeouts.Forward == 0 {
-		o.Timeouts.Forward = time.Minute
-	}
+	o.Timeouts.Step = cmp.Or(o.Timeouts.Step, 10*time.Second)
+	o.Timeouts.Forward = cmp.Or(o.Timeouts.Forward, time.Minute)
 	if o.LogLater == nil {
 		o.LogLater = o.Log
 	}
@@ -172,14 +132,14 @@ func (p *Pipeline) Patience() time.Duration { return maxSteps * p.o.Timeouts.Ste
 
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := p.newCall(r)
+	c := p.newCall(w, r)
 	defer p.load.leave(c)
 	defer func() {
 		if v := recover(); v != nil {
-			p.recovered(c, w, v)
+			p.recovered(c, v)
 		}
 	}()
-	err := p.handle(c, w, r)
+	err := p.handle(c)
 	if err != nil {
 		c.refuse(err)
 	}
@@ -188,16 +148,16 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil && !c.answered {
 		d := problem.From(err)
-		d.Post = c.post.ID
+		d.Post = c.record.ID
 		var withChallenge *challengeRequired
 		if errors.As(err, &withChallenge) {
 			d.Challenge = withChallenge.document
 		}
 		if d.Code == "internal" {
-			p.o.Log.Error("call failed", zap.String("post", c.post.ID), zap.Error(err))
+			p.o.Log.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
 		}
 		if c.entered {
-			p.answerEarly(w, r, d)
+			p.answerEarly(c, d)
 			return
 		}
 		d.Write(w)
@@ -212,28 +172,28 @@ const (
 
 // answerEarly answers at once and then takes what the client still sends of its body, within bounds. Many clients look for an answer only when
 // they have sent everything, and lose it where the connection is closed before.
-func (p *Pipeline) answerEarly(w http.ResponseWriter, r *http.Request, d problem.Details) {
-	answer := http.NewResponseController(w)
+func (p *Pipeline) answerEarly(c *call, d problem.Details) {
+	answer := http.NewResponseController(c.w)
 	_ = answer.EnableFullDuplex() // or net/http would read of the body before it answers; HTTP/2 needs no such leave
-	d.Write(w)
-	if r.Body == http.NoBody || r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
+	d.Write(c.w)
+	if c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
 		return
 	}
 	_ = answer.Flush()
 	_ = answer.SetReadDeadline(p.o.Now().Add(unreadTimeout))
-	_, _ = io.CopyN(io.Discard, r.Body, maxUnread)
+	_, _ = io.CopyN(io.Discard, c.r.Body, maxUnread)
 }
 
 // recovered turns a panic into a recorded refusal, or, of a call that was on its way, into an outcome that nobody knows. An answer that has
 // begun is cut, so that the client sees it is not whole.
-func (p *Pipeline) recovered(c *call, w http.ResponseWriter, v any) {
+func (p *Pipeline) recovered(c *call, v any) {
 	err := errors.New("panic")
-	if c.post.State == ledger.StateForwarding {
-		c.post.State = ledger.StateIndeterminate
+	if c.record.State == ledger.StateForwarding {
+		c.record.State = ledger.StateIndeterminate
 		err = evidence.Refuse("indeterminate", "a fault in the mediator ended the call while it was sent")
 	}
 	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
-		p.o.Log.Error("panic in a call", zap.String("post", c.post.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		p.o.Log.Error("panic in a call", zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 		c.refuse(err)
 	}
 	_ = p.finish(context.Background(), c)
@@ -241,28 +201,28 @@ func (p *Pipeline) recovered(c *call, w http.ResponseWriter, v any) {
 		panic(http.ErrAbortHandler)
 	}
 	d := problem.From(err)
-	d.Post = c.post.ID
-	d.Write(w)
+	d.Post = c.record.ID
+	d.Write(c.w)
 }
 
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
-func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error {
+func (p *Pipeline) handle(c *call) error {
+	r := c.r
 	route, ok := RouteFrom(r.Context())
 	if !ok {
 		return errors.New("proxy: a request reached the pipeline without a route")
 	}
-	c.route(route, r)
+	c.route(route.Target)
 	if err := p.load.enter(c); err != nil {
 		if r.ProtoMajor == 1 && r.ContentLength != 0 {
-			w.Header().Set("Connection", "close") // so that the answer does not wait for the body
+			c.w.Header().Set("Connection", "close") // so that the answer does not wait for the body
 		}
 		return err
 	}
-	if route.Target.Host == InternalHost {
-		return p.serveInternal(c, w, r)
+	if c.target.Host == InternalHost {
+		return p.serveInternal(c, route.ProxyAuthorization)
 	}
-	session, err := p.session(c, route.ProxyAuthorization) // 1
-	if err != nil {
+	if err := p.findSession(c, route.ProxyAuthorization); err != nil { // 1
 		return err
 	}
 	if to := r.Header.Values("Upgrade"); len(to) > 0 {
@@ -274,111 +234,29 @@ func (p *Pipeline) handle(c *call, w http.ResponseWriter, r *http.Request) error
 	if err := checkSpelling(r.URL); err != nil {
 		return err
 	}
-	rule, err := p.o.Rules.Find(route.Target, r.Method, r.URL.EscapedPath()) // 2
+	rule, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath()) // 2
 	c.step("match")
 	if err != nil {
 		return err
 	}
-	if c.permit, err = p.load.host(c, route.Target); err != nil {
+	if c.permit, err = p.load.host(c); err != nil {
 		return err
 	}
 	defer c.permit.settle(0, nil) // where nothing else has come of it
 	if rule.egress != nil {
-		return p.egress(c, w, r, session, route.Target, rule.egress)
+		return p.egress(c, rule.egress)
 	}
-	return p.post(c, w, r, session, route.Target, rule.action)
+	return p.post(c, rule.action)
 }
 
-// session is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.
-func (p *Pipeline) session(c *call, proxyAuthorization string) (*Session, error) {
+// findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.
+func (p *Pipeline) findSession(c *call, proxyAuthorization string) error {
 	defer c.step("session")
-	session, err := p.o.Sessions.Find(proxyAuthorization)
+	s, err := p.o.Sessions.Find(proxyAuthorization)
 	if err != nil {
-		return nil, err
-	}
-	c.post.Session, c.post.Event = session.ID, session.Event.ID
-	return session, p.load.session(session)
-}
-
-// Connect decides a CONNECT before a tunnel is made: it must belong to a session and go where some rule could allow a call.
-// A refusal is recorded here; what happens inside an allowed tunnel is recorded call by call.
-func (p *Pipeline) Connect(r *http.Request, t Target) (context.Context, error) {
-	c := p.newCall(r)
-	c.post.Flow, c.post.Host = flowConnect, t.Authority()
-	err := p.connect(c, r, t)
-	if err == nil {
-		return r.Context(), nil
-	}
-	c.refuse(err)
-	if rec := p.finish(r.Context(), c); rec != nil {
-		return nil, rec
-	}
-	return nil, recorded{err, c.post.ID}
-}
-
-// recorded is a refusal whose record has been left already.
-type recorded struct {
-	error
-	post string
-}
-
-func (r recorded) Unwrap() error { return r.error }
-
-func (p *Pipeline) connect(c *call, r *http.Request, t Target) error {
-	if t.Host == InternalHost {
-		return nil
-	}
-	if _, err := p.session(c, r.Header.Get("Proxy-Authorization")); err != nil {
 		return err
 	}
-	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
-		return evidence.Refuse("egress_denied", "no rule allows any call to %s", t.Authority())
-	}
-	if route, _ := RouteFrom(r.Context()); route.Original.IsValid() && p.o.Destination != nil {
-		return p.o.Destination(r.Context(), t, route.Original.Addr())
-	}
-	return nil
-}
-
-// Refused records what the connection layer refused before a request could reach the pipeline, such as a TLS handshake for
-// another host than the CONNECT named. What Connect refused has its record already.
-func (p *Pipeline) Refused(ctx context.Context, t Target, err error) {
-	var known recorded
-	if errors.As(err, &known) {
-		return
-	}
-	c := p.newCall(nil)
-	c.post.Flow, c.post.Host = flowConnect, t.Authority()
-	c.refuse(err)
-	_ = p.finish(ctx, c)
-}
-
-// Refuse answers a request that the connection layer refused, and leaves its record unless it has one.
-func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	d := problem.From(err)
-	var known recorded
-	if errors.As(err, &known) {
-		d.Post = known.post
-		d.Write(w)
-		return
-	}
-	c := p.newCall(r)
-	c.post.Path = r.URL.EscapedPath()
-	if r.Method == http.MethodConnect {
-		c.post.Flow = flowConnect
-	}
-	if route, ok := RouteFrom(r.Context()); ok {
-		c.post.Host = route.Target.Authority()
-	}
-	c.refuse(err)
-	_ = p.finish(r.Context(), c)
-	d.Post = c.post.ID
-	d.Write(w)
-}
-
-// NonProxy refuses requests that were sent to the proxy port as if it were a server.
-func (p *Pipeline) NonProxy() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.Refuse(w, r, evidence.Refuse("not_a_proxy_request", "this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
-	})
+	c.session = s
+	c.record.Session, c.record.Event = s.ID, s.Event.ID
+	return p.load.session(s)
 }

@@ -326,7 +326,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		}
 		p.pipeline, err = NewPipeline(o)
 		must(t, err)
-		po.Handler, po.Connect, po.Refuse, po.Refused, po.NonProxy = p.pipeline, p.pipeline.Connect, p.pipeline.Refuse, p.pipeline.Refused, p.pipeline.NonProxy()
+		po.Handler, po.Connect, po.Refuse, po.Refused = p.pipeline, p.pipeline.Connect, p.pipeline.Refuse, p.pipeline.Refused
 	}, p.upstream)
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
 	p.client = p.rig.client(http1)
@@ -653,6 +653,18 @@ func TestOutcomes(t *testing.T) {
 		_, answer := p.send("POST", "/posts", "{}")
 		if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" || !strings.Contains(answer, "upstream_unreachable") {
 			t.Errorf("got %+v, %s", rec, answer)
+		}
+	})
+	t.Run("an address that may not be dialled", func(t *testing.T) {
+		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+			public, err := NewTransport(UpstreamOptions{Dialer: Dialer{Resolver: names{hostOf(0): {loopback}}}})
+			must(t, err)
+			o.Transport = public
+		})
+		p.wantRefused("egress_address_denied", "GET", "/x", "")
+		p.send("POST", "/posts", "{}") // its intent is durable by then, so it has an outcome
+		if rec, n := p.record.last(); n != 2 || rec.State != ledger.StateFailed || rec.Code != "egress_address_denied" || len(p.sent) != 0 {
+			t.Errorf("%d calls arrived, record %+v", len(p.sent), rec)
 		}
 	})
 	t.Run("the upstream is lost after it was sent", func(t *testing.T) {
@@ -982,8 +994,11 @@ func TestCredentialIsReplaced(t *testing.T) {
 			}
 			source.fail = evidence.Refuse("credential_unavailable", "not now")
 			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
-			source.fail, source.secrets = nil, []string{""}
-			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
+			source.fail = nil
+			for _, secret := range []string{"", "two\r\nlines", "end\n"} {
+				source.secrets = []string{secret}
+				p.wantRefused("credential_unavailable", call.method, call.path, "{}")
+			}
 		})
 	}
 }
@@ -1027,6 +1042,18 @@ func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	_ = resp.Body.Close()
 	if len(p.sent) != 4 || len(p.sent[3].Trailer) != 1 || p.sent[3].Trailer.Get("X-Checksum") != "1" {
 		t.Errorf("the upstream saw %d calls, the last with the trailers %v", len(p.sent), p.sent[len(p.sent)-1].Trailer)
+	}
+}
+
+// TestCredentialHeaders: what net/http does not send as it stands, or an upstream reads as something else, carries no credential.
+func TestCredentialHeaders(t *testing.T) {
+	for _, header := range []string{"", "X Token", "Host", "content-length", "Content-Type", "Connection", "Transfer-Encoding", "Idempotency-Key", "ActionProof-Capability", "X-HTTP-Method-Override", "X_Forwarded_Host"} {
+		if _, err := NewCredential(header, "", fixed(secretToken)); err == nil {
+			t.Errorf("%q carries a credential", header)
+		}
+	}
+	if _, err := NewCredential("X-Token", "Bearer \r\nX: ", fixed(secretToken)); err == nil {
+		t.Error("a prefix of two lines was taken")
 	}
 }
 

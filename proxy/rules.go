@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -84,19 +85,22 @@ type methods struct {
 	readings map[string]*node
 }
 
-// node is one segment of a tree of patterns.
-type node struct {
-	literal map[string]*node
-	param   *node
-	end     *rule // a pattern ends here
-	rest    *rule // a pattern ends here with **
-}
-
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
 func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	r := &Rules{exact: make(map[origin]*methods), suffix: make(map[origin]*methods)}
+	names := make(map[string]bool, len(actions)+len(egress))
+	named := func(name string) error {
+		if names[name] && name != "" {
+			return fmt.Errorf("proxy: two rules have the name %s, by which the record and the policy tell them apart", name)
+		}
+		names[name] = true
+		return nil
+	}
 	for i := range actions {
 		a := &actions[i]
+		if err := named(a.Name); err != nil {
+			return nil, err
+		}
 		if strings.HasPrefix(a.Match.Host, "*.") || strings.HasSuffix(a.Match.Path, "**") {
 			return nil, fmt.Errorf("proxy: action %s: an action names its host and its path, without * or **", a.Name)
 		}
@@ -109,6 +113,9 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	}
 	for i := range egress {
 		e := &egress[i]
+		if err := named(e.Name); err != nil {
+			return nil, err
+		}
 		if err := r.add(e.Match, rule{egress: e}); err != nil {
 			return nil, fmt.Errorf("proxy: egress rule %s: %w", e.Name, err)
 		}
@@ -156,89 +163,6 @@ func (r *Rules) add(m Match, target rule) error {
 	return nil
 }
 
-// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. What lenient servers
-// take for the same counts as the same.
-func overlap(post, egress string) bool {
-	a, b := strings.Split(reading(post), "/"), strings.Split(reading(egress), "/")
-	for i, s := range b {
-		if s == "**" {
-			return true
-		}
-		if i >= len(a) {
-			return false
-		}
-		isParam := strings.HasPrefix(s, "{") || strings.HasPrefix(a[i], "{")
-		if !isParam && s != a[i] {
-			return false
-		}
-	}
-	return len(a) == len(b)
-}
-
-func (n *node) add(pattern string, target rule) error {
-	if !strings.HasPrefix(pattern, "/") {
-		return fmt.Errorf("the path pattern %q does not begin with /", pattern)
-	}
-	segments := strings.Split(pattern[1:], "/")
-	for i, s := range segments {
-		switch {
-		case s == "**":
-			if i != len(segments)-1 {
-				return fmt.Errorf("in the path pattern %q ** is not at the end", pattern)
-			}
-			return set(&n.rest, target, pattern)
-		case strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && len(s) > 2:
-			if n.param == nil {
-				n.param = &node{}
-			}
-			n = n.param
-		case strings.ContainsAny(s, "{}*"):
-			return fmt.Errorf("the segment %q of the path pattern %q is neither literal text nor {name}", s, pattern)
-		default:
-			if n.literal == nil {
-				n.literal = make(map[string]*node)
-			}
-			if n.literal[s] == nil {
-				n.literal[s] = &node{}
-			}
-			n = n.literal[s]
-		}
-	}
-	return set(&n.end, target, pattern)
-}
-
-func set(at **rule, target rule, pattern string) error {
-	if *at != nil {
-		return fmt.Errorf("another rule has the same path pattern %q", pattern)
-	}
-	*at = &target
-	return nil
-}
-
-// find returns the rule with the most literal pattern, or nil.
-func (n *node) find(segments []string) *rule {
-	if n == nil {
-		return nil
-	}
-	if len(segments) == 0 {
-		if n.end != nil {
-			return n.end
-		}
-		return nil
-	}
-	if next := n.literal[segments[0]]; next != nil {
-		if r := next.find(segments[1:]); r != nil {
-			return r
-		}
-	}
-	if n.param != nil && segments[0] != "" {
-		if r := n.param.find(segments[1:]); r != nil {
-			return r
-		}
-	}
-	return n.rest
-}
-
 // Find returns the rule for a call to target, or why there is none. escapedPath is the path as it will be sent.
 func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
 	if err := checkPath(escapedPath); err != nil {
@@ -260,18 +184,14 @@ func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
 			return rule{}, unmatched(target, method, escapedPath)
 		}
 	}
-	for host := target.Host; ; {
-		_, domain, ok := strings.Cut(host, ".")
-		if !ok {
-			return rule{}, unmatched(target, method, escapedPath)
-		}
+	for domain := range domainsAbove(target.Host) {
 		if ms := r.suffix[origin{target.Scheme, domain, target.Port}]; ms != nil {
 			if found := ms.find(method, segments); found != nil {
 				return *found, nil
 			}
 		}
-		host = domain
 	}
+	return rule{}, unmatched(target, method, escapedPath)
 }
 
 func unmatched(target Target, method, path string) error {
@@ -288,15 +208,20 @@ func (r *Rules) Knows(scheme, host string, port uint16) bool {
 	if r.exact[origin{scheme, host, port}] != nil {
 		return true
 	}
-	for {
-		_, domain, ok := strings.Cut(host, ".")
-		if !ok {
-			return false
-		}
+	for domain := range domainsAbove(host) {
 		if r.suffix[origin{scheme, domain, port}] != nil {
 			return true
 		}
-		host = domain
+	}
+	return false
+}
+
+// domainsAbove are the domains that host is a subdomain of, the nearest first.
+func domainsAbove(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, domain, ok := strings.Cut(host, "."); ok && yield(domain); {
+			_, domain, ok = strings.Cut(domain, ".")
+		}
 	}
 }
 

@@ -131,7 +131,7 @@ func TestPathsOfOtherActions(t *testing.T) {
 func TestRulesThatAreRefused(t *testing.T) {
 	post := Action{Name: "post", Match: match(t, "https://api.example.com/posts/{id}", "POST")}
 	egress := func(url string, methods ...string) []Egress {
-		return []Egress{{Name: "e", Match: match(t, url, methods...)}}
+		return []Egress{{Name: url, Match: match(t, url, methods...)}}
 	}
 	for name, tt := range map[string]struct {
 		actions []Action
@@ -153,9 +153,11 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"an action with a wildcard":       {[]Action{{Name: "a", Match: match(t, "https://x.example/**", "POST")}}, nil, "without * or **"},
 		"a wildcard in the middle":        {nil, egress("https://x.example/**/y", "GET"), "not at the end"},
 		"half a parameter":                {nil, egress("https://x.example/a{b}", "GET"), "neither literal"},
-		"the same pattern twice":          {[]Action{post, post}, nil, "same path pattern"},
+		"the same pattern twice":          {[]Action{post, {Name: "b", Match: post.Match}}, nil, "same path pattern"},
 		"an egress rule without a method": {nil, egress("https://x.example/"), "no method"},
-		"the same egress pattern twice":   {nil, append(egress("https://x.example/a", "GET"), egress("https://x.example/a", "GET")...), "same path pattern"},
+		"the same egress pattern twice":   {nil, []Egress{{Name: "a", Match: match(t, "https://x.example/a", "GET")}, {Name: "b", Match: match(t, "https://x.example/a", "GET")}}, "same path pattern"},
+		"two actions of one name":         {[]Action{post, {Name: "post", Match: match(t, "https://api.example.com/other", "POST")}}, nil, "two rules have the name post"},
+		"an action's name once more":      {[]Action{post}, []Egress{{Name: "post", Match: match(t, "https://x.example/a", "GET")}}, "two rules have the name post"},
 		"a parameter with another name":   {nil, append(egress("https://x.example/{a}", "GET"), egress("https://x.example/{b}", "GET")...), "same path pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ type Options struct {
 	// outlives the CONNECT, so r's context is not cancelled when Connect returns. An error refuses the CONNECT.
 	Connect func(r *http.Request, t Target) (context.Context, error)
 	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request to the
-	// proxy itself without NonProxy, a panic (an error without a code).
+	// proxy itself as to a server, a panic (an error without a code).
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 	// Refused, if set, is told of a tunnel that ended before it could carry a request, where no answer could be written: a TLS
 	// handshake for another host than the CONNECT's, or one that failed. A client that opens a tunnel, sends nothing and goes
@@ -38,14 +39,10 @@ type Options struct {
 	// Probe, if set, is told where a redirected connection was made to, and by whom. True ends the connection: it was made to see
 	// whether connections are redirected at all.
 	Probe func(original netip.AddrPort, from net.Addr) bool
-	// NonProxy serves origin-form requests, those made to the proxy's own address as to a server. Nil refuses them.
-	NonProxy http.Handler
 	// Log is optional.
 	Log *zap.Logger
 	// Limits may be left zero, field by field.
 	Limits Limits
-	// LeafLifetime of the certificates that tunnels are intercepted with; 12 hours if 0.
-	LeafLifetime time.Duration
 	// Now judges and stamps certificates.
 	Now func() time.Time
 }
@@ -71,22 +68,14 @@ func (l Limits) Check() error {
 }
 
 func (l *Limits) setDefaults() {
-	l.HeaderTimeout = orDefault(l.HeaderTimeout, time.Minute)
-	l.HandshakeTimeout = orDefault(l.HandshakeTimeout, 15*time.Second)
-	l.IdleTimeout = orDefault(l.IdleTimeout, 5*time.Minute)
-	l.WriteTimeout = orDefault(l.WriteTimeout, 5*time.Minute)
-	l.HeaderBytes = orDefault(l.HeaderBytes, 64<<10)
-	l.Connections = orDefault(l.Connections, 4096)
-	l.Tunnels = orDefault(l.Tunnels, 2048)
-	l.Streams = orDefault(l.Streams, 250)
-}
-
-func orDefault[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
+	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, time.Minute)
+	l.HandshakeTimeout = cmp.Or(l.HandshakeTimeout, 15*time.Second)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, 5*time.Minute)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 5*time.Minute)
+	l.HeaderBytes = cmp.Or(l.HeaderBytes, 64<<10)
+	l.Connections = cmp.Or(l.Connections, 4096)
+	l.Tunnels = cmp.Or(l.Tunnels, 2048)
+	l.Streams = cmp.Or(l.Streams, 250)
 }
 
 // Proxy is the connection layer: it takes connections from agents, terminates TLS inside their tunnels, and gives every request
@@ -104,10 +93,6 @@ func New(o Options) (*Proxy, error) {
 	if o.CA == nil || o.Handler == nil || o.Connect == nil || o.Refuse == nil || o.Now == nil {
 		return nil, errors.New("proxy: Options needs CA, Handler, Connect, Refuse and Now")
 	}
-	if o.LeafLifetime < 0 {
-		return nil, errors.New("proxy: Options.LeafLifetime is negative")
-	}
-	o.LeafLifetime = orDefault(o.LeafLifetime, defaultLeafLifetime)
 	if err := o.Limits.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
@@ -118,15 +103,10 @@ func New(o Options) (*Proxy, error) {
 	if o.Refused == nil {
 		o.Refused = func(context.Context, Target, error) {}
 	}
-	if o.NonProxy == nil {
-		o.NonProxy = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			o.Refuse(w, r, evidence.Refuse("not_a_proxy_request", "this is a proxy: set HTTP_PROXY and HTTPS_PROXY to its address instead of calling it"))
-		})
-	}
 	p := &Proxy{o: o}
-	p.tunnels = newTunnels(&p.o, guard(&p.o, refusing(&p.o, p.serveTunnel)))
+	p.tunnels = newTunnels(&p.o, recovering(&p.o, refusing(&p.o, p.serveTunnel)))
 	p.connect = p.newConnectDispatch()
-	p.server = newServer(&p.o, guard(&p.o, refusing(&p.o, p.serve)))
+	p.server = newServer(&p.o, recovering(&p.o, refusing(&p.o, p.serve)))
 	p.server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, strictKey{}, c) }
 	// HTTP/1.1 alone: a CONNECT over HTTP/2 is a stream, not a connection that could be handed over.
 	p.server.Protocols = new(http.Protocols)
@@ -149,39 +129,6 @@ func newServer(o *Options, h http.Handler) *http.Server {
 		// No ReadTimeout or WriteTimeout: uploads and event streams may take any time. They end with their client.
 	}
 }
-
-// newConnectDispatch sets up goproxy for the one thing it does here: to take the connection of a decided CONNECT. Its own ways
-// to an upstream (a tunnel, its interception loop, its transport) are closed twice: nothing leads to them, and its dialers fail.
-func (p *Proxy) newConnectDispatch() *goproxy.ProxyHttpServer {
-	g := goproxy.NewProxyHttpServer()
-	g.Tr = &http.Transport{DialContext: noDial, DialTLSContext: noDial, DisableKeepAlives: true}
-	g.ConnectDial = func(network, addr string) (net.Conn, error) { return noDial(context.Background(), network, addr) }
-	g.ConnectDialWithReq = func(r *http.Request, network, addr string) (net.Conn, error) {
-		return noDial(r.Context(), network, addr)
-	}
-	g.Logger = goproxyLog{p.o.Log.Named("goproxy").WithOptions(zap.AddCallerSkip(2)).Sugar()}
-	g.Verbose = p.o.Log.Core().Enabled(zap.DebugLevel)
-	g.NonproxyHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.o.Refuse(w, r, errors.New("proxy: a plain request reached the CONNECT dispatch"))
-	})
-	decided := goproxy.ReqConditionFunc(func(r *http.Request, _ *goproxy.ProxyCtx) bool { return pendingTunnel(r) != nil })
-	g.OnRequest(decided).HijackConnect(func(r *http.Request, client net.Conn, _ *goproxy.ProxyCtx) {
-		t := pendingTunnel(r)
-		t.headConn = client.(*headConn) // from hijackable, the only writer goproxy gets
-		p.tunnels.run(t)
-	})
-	// goproxy tunnels blind what no handler decided.
-	g.OnRequest().HandleConnect(goproxy.AlwaysReject)
-	return g
-}
-
-func noDial(context.Context, string, string) (net.Conn, error) {
-	return nil, errors.New("proxy: goproxy must not dial")
-}
-
-type goproxyLog struct{ log *zap.SugaredLogger }
-
-func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, args...) }
 
 // Serve takes connections from l until Shutdown, then returns nil at once, while Shutdown goes on. It may be called for several
 // listeners; Limits.Connections is for each.
@@ -214,7 +161,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		// "PRI * HTTP/2.0", "OPTIONS *", "GET mailto:a@b"
 		p.o.Refuse(w, r, evidence.Refuse("target_invalid", "the request target is neither absolute nor a path"))
 	case r.URL.Host == "" && r.URL.Scheme == "":
-		p.o.NonProxy.ServeHTTP(w, r)
+		p.o.Refuse(w, r, evidence.Refuse("not_a_proxy_request", "this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
 	default:
 		p.servePlain(w, r)
 	}
@@ -223,7 +170,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 // servePlain takes an absolute-form request to the Handler. It does not go through goproxy, whose plain path removes
 // Accept-Encoding, forwards on its own, and copies the response without flushing.
 func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
-	t, err := ParseRequestTarget(r)
+	t, err := parseRequestTarget(r)
 	if err != nil {
 		p.o.Refuse(w, r, err)
 		return
@@ -242,6 +189,12 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, t Target) {
 		r.URL.Path = "/" // an absolute-form target may end with its authority (RFC 9112 section 3.2.2)
 	}
 	p.o.Handler.ServeHTTP(w, r)
+}
+
+// stripProxyHeaders removes what a client says to its proxy, which no upstream may see (RFC 9110 section 11.7).
+func stripProxyHeaders(h http.Header) {
+	h.Del("Proxy-Authorization")
+	h.Del("Proxy-Connection")
 }
 
 // serveConnect decides a CONNECT and hands its connection over.
@@ -277,12 +230,4 @@ func (p *Proxy) refuseConnect(w http.ResponseWriter, r *http.Request, err error)
 	// What the client sent along, believing in the tunnel, must not be read as its next request.
 	w.Header().Set("Connection", "close")
 	p.o.Refuse(w, r, err)
-}
-
-type pendingKey struct{}
-
-// pendingTunnel returns the tunnel that was decided for a CONNECT, or nil.
-func pendingTunnel(r *http.Request) *tunnel {
-	t, _ := r.Context().Value(pendingKey{}).(*tunnel)
-	return t
 }

@@ -30,7 +30,6 @@ func TestNewRefuses(t *testing.T) {
 		"Now":              func(o *Options) { o.Now = nil },
 		"negative timeout": func(o *Options) { o.Limits.IdleTimeout = -1 },
 		"negative number":  func(o *Options) { o.Limits.Tunnels = -1 },
-		"negative life":    func(o *Options) { o.LeafLifetime = -1 },
 	} {
 		o := whole
 		spoil(&o)
@@ -72,15 +71,6 @@ func TestPlainRequests(t *testing.T) {
 		if err != nil || resp.Header.Get(codeHeader) != test.code || string(body) != test.body {
 			t.Errorf("%q: code %q, body %q, error %v", test.head, resp.Header.Get(codeHeader), body, err)
 		}
-	}
-}
-
-func TestNonProxyHandler(t *testing.T) {
-	r := newRig(t, func(o *Options) {
-		o.NonProxy = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	})
-	if resp := roundTripRaw(t, r.dial(), "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != http.StatusTeapot {
-		t.Errorf("status %d", resp.StatusCode)
 	}
 }
 

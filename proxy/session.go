@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/actionproof/mediator/evidence"
@@ -69,7 +71,8 @@ func (s *Session) bucketOf(r Rate, now time.Time) *rate.Limiter {
 // Sessions holds the sessions that are open. They live in memory alone: after a restart every agent has to be started again,
 // which is the safe side. It is safe for concurrent use.
 type Sessions struct {
-	now func() time.Time
+	now  func() time.Time
+	turn *semaphore.Weighted // of 1, held while somebody waits for the event of the pod's next session
 
 	mu       sync.RWMutex // guards all below
 	byID     map[string]*Session
@@ -78,7 +81,7 @@ type Sessions struct {
 
 // NewSessions makes an empty set.
 func NewSessions(now func() time.Time) *Sessions {
-	return &Sessions{now: now, byID: make(map[string]*Session)}
+	return &Sessions{now: now, turn: semaphore.NewWeighted(1), byID: make(map[string]*Session)}
 }
 
 // Open opens a session for one event and returns it with the password of its proxy credentials; the user name is the
@@ -145,6 +148,26 @@ func (s *Sessions) CloseStanding() *Session {
 		s.standing = nil
 	}
 	return ended
+}
+
+// Standing returns the pod's one open session, or nil if there is none.
+func (s *Sessions) Standing() *Session {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.standing
+}
+
+// Turn waits, for so long at most, until nobody else is about to replace the pod's one open session. The caller may then do so, until it
+// calls done.
+func (s *Sessions) Turn(ctx context.Context, wait time.Duration) (done func(), ok bool) {
+	if !s.turn.TryAcquire(1) { // which Acquire would not try after no time at all
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		if s.turn.Acquire(ctx, 1) != nil {
+			return nil, false
+		}
+	}
+	return func() { s.turn.Release(1) }, true
 }
 
 // Runs returns the run of each open session, nil for one that nothing is seen of.

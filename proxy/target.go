@@ -15,7 +15,7 @@ import (
 
 // Target is where a request goes, in one normal form, so that two spellings of a destination are always equal:
 // Host is lower-case ASCII (IDNA A-labels) without a trailing dot, or an IP address as netip prints it, without brackets.
-// Only ParseConnect and ParseRequestTarget make a Target from what a client sent. The zero Target is no destination.
+// Only ParseConnect and parseRequestTarget make a Target from what a client sent. The zero Target is no destination.
 type Target struct {
 	Scheme string // "https" or "http"
 	Host   string
@@ -61,19 +61,19 @@ func ParseConnect(authority string) (Target, error) {
 	return Target{Scheme: "https", Host: host, Port: port}, nil
 }
 
-// ParseRequestTarget reads the absolute-form target of a request to a proxy (RFC 9112 section 3.2.2). https is taken as well as
+// parseRequestTarget reads the absolute-form target of a request to a proxy (RFC 9112 section 3.2.2). https is taken as well as
 // http: some clients send it instead of a CONNECT, and it ends at the same choke point. The Host header is not compared: for this
 // form the RFC has a proxy ignore it, and net/http has already replaced it by the target's. Every refusal is target_invalid.
-func ParseRequestTarget(r *http.Request) (Target, error) {
+func parseRequestTarget(r *http.Request) (Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || defaultPort(r.URL.Scheme) == 0 {
 		return Target{}, evidence.Refuse("target_invalid", "the request target is no plain http or https URL")
 	}
 	return parseOrigin(r.URL.Scheme, r.URL.Host)
 }
 
-// Agree checks that a request inside a tunnel is for the host that the tunnel was opened to: the Host header or :authority, and
+// agree checks that a request inside a tunnel is for the host that the tunnel was opened to: the Host header or :authority, and
 // the URL where it is absolute, must name pinned. What does not agree, or names nothing, is target_mismatch.
-func Agree(r *http.Request, pinned Target) error {
+func agree(r *http.Request, pinned Target) error {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil {
 		return evidence.Refuse("target_mismatch", "the request target is not one inside a tunnel to %s", pinned)
 	}

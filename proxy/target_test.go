@@ -112,7 +112,7 @@ func TestParseRequestTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ParseRequestTarget(&http.Request{URL: u}); err != nil || got != want {
+		if got, err := parseRequestTarget(&http.Request{URL: u}); err != nil || got != want {
 			t.Errorf("%s: got %v, %v; want %v", in, got, err, want)
 		}
 	}
@@ -121,10 +121,10 @@ func TestParseRequestTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = ParseRequestTarget(&http.Request{URL: u})
+		_, err = parseRequestTarget(&http.Request{URL: u})
 		wantCode(t, err, "target_invalid")
 	}
-	_, err := ParseRequestTarget(&http.Request{})
+	_, err := parseRequestTarget(&http.Request{})
 	wantCode(t, err, "target_invalid")
 }
 
@@ -157,7 +157,7 @@ func TestAgree(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/x", nil)
 			r.Host = "a.example"
 			test.change(r)
-			err := Agree(r, pinned)
+			err := agree(r, pinned)
 			if test.agrees {
 				if err != nil {
 					t.Error(err)

@@ -48,7 +48,7 @@ type tunnels struct {
 }
 
 func newTunnels(o *Options, h http.Handler) *tunnels {
-	s := &tunnels{o: o, leaves: newLeaves(o.CA, o.LeafLifetime, o.Now), conns: newConnListener(), original: originalDestination}
+	s := &tunnels{o: o, leaves: newLeaves(o.CA, o.Now), conns: newConnListener(), original: originalDestination}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	// One configuration for all tunnels, which learns from the connection whose tunnel it is in: session ticket keys belong to a
 	// configuration, and crypto/tls rotates them.
@@ -324,5 +324,5 @@ func checkInner(r *http.Request, route Route) error {
 	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):
 		return evidence.Refuse("target_invalid", "the request target is neither absolute nor a path")
 	}
-	return Agree(r, route.Target)
+	return agree(r, route.Target)
 }

@@ -8,9 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/actionproof/mediator/confine"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/observe"
@@ -22,18 +19,17 @@ import (
 
 // adminServer is the operators' side of the sidecar, out of the agent's reach: sessions, records, metrics, health.
 type adminServer struct {
+	*process
 	sessions *proxy.Sessions
 	record   ledger.Store
 	triggers *trigger.Client
 	runtime  string
-	registry *prometheus.Registry
 	ca       []byte
 	proxy    string // address of the proxy port
 	caFile   string
 	agent    *uint32 // the agent's user
 	watch    *observe.Watch
 	peers    []peer
-	confined *confine.Confined
 	ready    atomic.Bool
 
 	deployment atomic.Pointer[deploymentWatch] // nil until the manifest is there
@@ -57,14 +53,10 @@ type sessionOpened struct {
 	Agent *uint32 `json:"agent,omitempty"`
 }
 
-func (a *adminServer) handler(p *sidecarProcess) http.Handler {
-	mux := http.NewServeMux()
-	rolesHandler(mux, p.roles)
-	looksHandler(mux, &p.observer)
-	p.reload.handle(mux, a.ready.Load)
+func (a *adminServer) handler() http.Handler {
+	mux := a.mux(a.ready.Load)
 	mux.HandleFunc("GET /v1/controls", a.controls)
 	mux.HandleFunc("GET /v1/confinement", a.confinement)
-	metricsHandler(mux, a.registry)
 	mux.HandleFunc("POST /v1/sessions", a.openSession)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", a.closeSession)
 	mux.HandleFunc("GET /v1/posts", a.listPosts)
@@ -139,11 +131,15 @@ func (a *adminServer) listPosts(w http.ResponseWriter, r *http.Request) {
 	limit := 50
 	if s := q.Get("limit"); s != "" {
 		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 || n > 1000 {
-			problem.Write(w, evidence.Refuse("query_malformed", "limit=%.20q is not a number from 1 to 1000", s))
+		if err != nil {
+			problem.Write(w, evidence.Refuse("query_malformed", "limit=%.20q is no number", s))
 			return
 		}
 		limit = n
+	}
+	if err := checkPostQuery(limit, q.Get("state"), q.Get("flow")); err != nil {
+		problem.Write(w, err)
+		return
 	}
 	posts, err := a.record.List(r.Context(), ledger.Query{Limit: limit, Before: q.Get("before"), State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
 	wire.Write(w, posts, err)

@@ -30,13 +30,12 @@ func TestAdminRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	a := &adminServer{sessions: proxy.NewSessions(time.Now), record: record, registry: prometheus.NewRegistry()}
-	p := &sidecarProcess{}
-	if p.reload, err = newReloader(zap.NewNop(), a.registry); err != nil {
+	a := &adminServer{sessions: proxy.NewSessions(time.Now), record: record, process: &process{registry: prometheus.NewRegistry()}}
+	if a.reload, err = newReloader(zap.NewNop(), a.registry); err != nil {
 		t.Fatal(err)
 	}
 	const token = "a-token-of-at-least-thirty-two-bytes"
-	s := httptest.NewUnstartedServer(endpoint{tcp: "x", token: token}.guard(a.handler(p)))
+	s := httptest.NewUnstartedServer(endpoint{tcp: "x", token: token}.guard(a.handler()))
 	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	s.Start()
 	defer s.Close()
@@ -46,6 +45,9 @@ func TestAdminRefusals(t *testing.T) {
 		{"POST", "/v1/reload", "", "endpoint_token"},
 		{"GET", "/v1/posts/post_absent", token, "post_unknown"},
 		{"GET", "/v1/posts?limit=x", token, "query_malformed"},
+		{"GET", "/v1/posts?limit=1001", token, "query_malformed"},
+		{"GET", "/v1/posts?state=indeterminat", token, "query_malformed"},
+		{"GET", "/v1/posts?flow=get", token, "query_malformed"},
 		{"DELETE", "/v1/sessions/ses_absent", token, "session_unknown"},
 		{"POST", "/v1/sessions", token, "query_malformed"},
 		{"GET", "/healthz", "", "endpoint_token"},
@@ -177,5 +179,13 @@ func TestAgentCannotReachTheMediator(t *testing.T) {
 		if out := asNobody(t, "/bin/cat", filepath.Join(r.dir, name)); out != "" {
 			t.Errorf("the agent reads %s", name)
 		}
+	}
+}
+
+// TestOtherEndpoint asks a process for what another one answers.
+func TestOtherEndpoint(t *testing.T) {
+	at := publish(t, "trigger.sock")
+	if status, _, said := invoke(t, "posts", "list", "--admin", at); status != exitRefused || !strings.Contains(said, at+" is the endpoint of something that does not know GET /v1/posts") {
+		t.Errorf("status %d: %s", status, said)
 	}
 }

@@ -28,9 +28,9 @@ type certificates struct {
 
 // openCertificates waits for a trust bundle that certifies each role's key: at the first start the security team can only certify keys
 // that exist.
-func openCertificates(ctx context.Context, c trustConfig, file func(string) string, roots []evidence.Root, roles []role, log *zap.Logger) (*certificates, error) {
-	f := &certificates{path: file(c.Bundle), roots: roots, roles: roles, log: log}
-	_, err := waitFor(ctx, log, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
+func (p *process) openCertificates(ctx context.Context, c trustConfig) (*certificates, error) {
+	f := &certificates{path: c.Bundle, roots: p.roots, roles: p.roles, log: p.log}
+	_, err := waitFor(ctx, p.log, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
 		return struct{}{}, f.read(ctx)
 	})
 	return f, err

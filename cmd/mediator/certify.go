@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,9 +43,9 @@ func keysCertifyCommand() *cobra.Command {
 	var r registryFlags
 	var notAgent, notUsers, watch bool
 	c := &cobra.Command{
-		Use: "certify --registry-key FILE --from unix:PATH --bundle FILE", Short: "Certify the keys of running processes into the trust bundle", Args: noArgs,
-		Long: `Asks each process for its roles and public keys and for what it has seen of them, and signs a custody certificate for each key
-version. What it says of a key's custody is what the process says of it; who can reach the key is what you declare: without
+		Use: "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE", Short: "Certify the keys of running processes into the trust bundle", Args: noArgs,
+		Long: `Asks each process for its roles and public keys and for what it has seen of them, or reads what mediator keys publish has printed of that
+where the process runs (file:PATH), and signs a custody certificate for each key version. What it says of a key's custody is what the process says of it; who can reach the key is what you declare: without
 --not-accessible-to-agent and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. What
 a process has seen to be false is not certified; what bears out the declaration is named in the certificate as observed.
 Certificates of other processes' keys stay in the bundle until they expire; of the keys of the processes that are asked, nothing stays
@@ -53,6 +54,9 @@ but what is signed now, so a version that is no longer published is retired. A r
 With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew. A process
 that then publishes another role, issuer or key than at the beginning is certified for nothing more (roles_changed).`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if watch && slices.ContainsFunc(from, func(at string) bool { _, ok := publishedFile(at); return ok }) {
+				return usagef("%s --watch follows running processes, and no file", c.CommandPath())
+			}
 			registry, err := r.registry(c.Context(), c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -82,7 +86,7 @@ that then publishes another role, issuer or key than at the beginning is certifi
 			return nil
 		},
 	}
-	fromFlag(c, &from)
+	fromFlag(c, &from, orFile)
 	r.add(c)
 	c.Flags().BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
 	c.Flags().BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")

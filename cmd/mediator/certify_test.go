@@ -181,6 +181,49 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 	}
 }
 
+// publishedBy returns a file of what a process publishes of its keys, as it is carried to another machine.
+func publishedBy(t *testing.T, at string) string {
+	t.Helper()
+	status, out, said := invoke(t, "keys", "publish", "--from", at)
+	if status != 0 {
+		t.Fatal(said)
+	}
+	path := filepath.Join(t.TempDir(), "published.json")
+	must(t, os.WriteFile(path, []byte(out), 0o600))
+	return "file:" + path
+}
+
+// TestCertifyWhatIsNotPublished reads files that are not what keys publish prints. What was seen cannot be left out of one by mistake.
+func TestCertifyWhatIsNotPublished(t *testing.T) {
+	d := newTeam(t)
+	good := publishedBy(t, publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))}))
+	path := strings.TrimPrefix(good, "file:")
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	for _, cmd := range []string{"list", "jwks"} {
+		if status, out, said := invoke(t, "keys", cmd, "--from", good); status != 0 || !strings.Contains(out, "grant-key:v1") {
+			t.Errorf("keys %s: status %d: %s%s", cmd, status, out, said)
+		}
+	}
+	roles, _, _ := strings.Cut(string(raw), ",\n  \"looks\"")
+	for name, content := range map[string]string{
+		"nothing": "", "an empty object": "{}", "a list": "[]",
+		"no roles":           `{"roles":[],"looks":[]}`,
+		"nothing was seen":   roles + "}",
+		"null was seen":      roles + `, "looks": null}`,
+		"an unknown member":  strings.Replace(string(raw), `"looks"`, `"looks": [], "others"`, 1),
+		"another public key": strings.Replace(string(raw), `"crv": "Ed25519"`, `"crv": "Ed448"`, 1),
+	} {
+		must(t, os.WriteFile(path, []byte(content), 0o600))
+		if status, _, said := d.do(t, "certify", "--from", good); status != exitRefused || !strings.Contains(said, "is not what mediator keys publish prints: ") {
+			t.Errorf("%s: status %d: %s", name, status, said)
+		}
+	}
+	if status, _, said := d.do(t, "certify", "--watch", "--from", good); status != exitUsage {
+		t.Errorf("status %d: %s", status, said)
+	}
+}
+
 // TestCertifyWhatWasSeen: what a process has seen bears a declaration out, and is then named as observed, or refuses it.
 func TestCertifyWhatWasSeen(t *testing.T) {
 	d := newTeam(t)
@@ -210,7 +253,12 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := &observer{roles: []role{{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))}}, more: held(tt.contradicted)}
-			status, _, said := d.do(t, "certify", append([]string{"--from", publishSeen(t, "control", o)}, tt.declare...)...)
+			at := publishSeen(t, "control", o)
+			status, _, said := d.do(t, "certify", append([]string{"--from", publishedBy(t, at)}, tt.declare...)...)
+			onSite, _, saidOnSite := d.do(t, "certify", append([]string{"--from", at}, tt.declare...)...)
+			if onSite != status || said != saidOnSite {
+				t.Errorf("of the process: status %d: %s\nof what it publishes: status %d: %s", onSite, saidOnSite, status, said)
+			}
 			if tt.refused != "" {
 				if status != 1 || !strings.Contains(said, tt.refused) || !strings.Contains(said, "(deployment_contradicted)") {
 					t.Errorf("status %d: %s", status, said)
@@ -415,12 +463,12 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	c := trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}
-	roots, err := openRoots(ctx, c, file, log)
-	if err != nil {
+	c := trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}.in(file)
+	p := &process{log: log}
+	if err := p.openRoots(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	s, err := openTrust(ctx, c, file, roots, strict, nil, log)
+	s, err := p.openTrust(ctx, c, strict)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,17 @@ func checkRootKey(path string, _ []byte) error {
 	return l.T.check().err(path)
 }
 
+// checkedFile is what config check says of a file.
+type checkedFile struct {
+	File    string `json:"file"`
+	Kind    string `json:"kind,omitempty"`
+	Correct bool   `json:"correct"`
+	Error   string `json:"error,omitempty"`
+}
+
 func configCheck() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -55,15 +64,23 @@ func configCheck() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			failed := false
+			failed, all := false, []checkedFile{}
 			for _, path := range args {
 				kind, err := checkConfigFile(path)
-				if err != nil {
-					failed = true
+				file := checkedFile{File: path, Kind: kind, Correct: err == nil}
+				switch {
+				case err != nil:
+					failed, file.Error = true, err.Error()
 					fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", path, err)
-					continue
+				case !asJSON:
+					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
+				all = append(all, file)
+			}
+			if asJSON {
+				if err := printJSON(c.OutOrStdout(), all); err != nil {
+					return err
+				}
 			}
 			if failed {
 				return errRefused
@@ -71,6 +88,8 @@ func configCheck() *cobra.Command {
 			return nil
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }
 
 func checkConfigFile(path string) (string, error) {

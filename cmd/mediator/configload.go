@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -8,8 +9,15 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 )
+
+// configFlag adds the flag that says where the configuration file is. name is that of the example.
+func configFlag(c *cobra.Command, path *string, name string) {
+	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
+	required(c, "config")
+}
 
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 4 << 20
@@ -43,7 +51,7 @@ func load[T any](path string) (loaded[T], error) {
 }
 
 // empty adds a finding for each key of a type that is there without a value. It would read as if it were not there: a guard of which every
-// line was commented out would be no guard.
+// line was commented out would be no guard. What is merged into a mapping (<<) is not looked through, so none is taken.
 func (f *findings) empty(path string, n *yaml.Node, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -64,8 +72,12 @@ func (f *findings) empty(path string, n *yaml.Node, t reflect.Type) {
 			known[field.key] = field.t
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if below, ok := known[n.Content[i].Value]; ok {
-				f.empty(strings.TrimPrefix(path+"."+n.Content[i].Value, "."), n.Content[i+1], below)
+			key := n.Content[i]
+			if key.ShortTag() == "!!merge" {
+				f.add(path, "line %d: merges another mapping (<<): write its keys out", key.Line)
+			}
+			if below, ok := known[key.Value]; ok {
+				f.empty(strings.TrimPrefix(path+"."+key.Value, "."), n.Content[i+1], below)
 			}
 		}
 	}
@@ -83,6 +95,7 @@ func (l loaded[T]) file(name string) string {
 type findings []error
 
 func (f *findings) add(key, format string, args ...any) {
+	key = cmp.Or(key, "the file")
 	*f = append(*f, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
 }
 
@@ -100,6 +113,20 @@ func (f findings) err(path string) error {
 		return nil
 	}
 	return fmt.Errorf("configuration %s:\n%w", path, errors.Join(f...))
+}
+
+// choice returns value if it is one of options, the first of which is the default.
+func choice(key, value string, f *findings, options ...string) string {
+	if value == "" {
+		return options[0]
+	}
+	for _, o := range options {
+		if value == o {
+			return o
+		}
+	}
+	f.add(key, "%q is none of %v", value, options)
+	return options[0]
 }
 
 // readSecret reads a secret from a file; one line end after it is not part of it.

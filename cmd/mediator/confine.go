@@ -103,8 +103,8 @@ func (c custodyConfig) addresses() []string {
 
 func port(p uint16) string { return strconv.Itoa(int(p)) }
 
-// systemFiles are what Go's runtime, resolver and SQLite read by themselves.
-var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom", "/proc/self"}
+// systemFiles are what Go's runtime, resolver and SQLite read by themselves, and the time zones that a schedule or a rule of the policy names.
+var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom", "/proc/self", "/usr/share/zoneinfo"}
 
 // limits are what the process is left with.
 func (r reach) limits(c confineConfig, file func(string) string) (confine.Limits, error) {
@@ -118,10 +118,29 @@ func (r reach) limits(c confineConfig, file func(string) string) (confine.Limits
 	if c.Seccomp == "off" {
 		l.Seccomp = confine.Off
 	}
+	var err error
+	if l.Files, err = r.files(c, file); err != nil {
+		return l, err
+	}
+	if l.Bind, err = ports(r.bind); err != nil {
+		return l, err
+	}
+	if l.Connect, err = ports(r.connect); err != nil {
+		return l, err
+	}
+	l.Connect = append(l.Connect, c.Connect...)
+	if slices.ContainsFunc(l.Bind, func(p uint16) bool { return p > 0 && p < 1024 }) {
+		l.Capabilities = []cap.Value{cap.NET_BIND_SERVICE}
+	}
+	return l, nil
+}
+
+// files are those that the process may still use, by the folders that they are in.
+func (r reach) files(c confineConfig, file func(string) string) (files []confine.File, err error) {
 	add := func(use confine.Use, paths ...string) {
 		for _, p := range paths {
-			if f := (confine.File{Path: p, Use: use}); !slices.Contains(l.Files, f) {
-				l.Files = append(l.Files, f)
+			if f := (confine.File{Path: p, Use: use}); !slices.Contains(files, f) {
+				files = append(files, f)
 			}
 		}
 	}
@@ -138,7 +157,7 @@ func (r reach) limits(c confineConfig, file func(string) string) (confine.Limits
 		}
 		for _, dir := range folders(p.Name) {
 			if dir == "/" {
-				return l, fmt.Errorf("%s stands in the root folder, and with it everything could be read: give it a folder of its own", p.Name)
+				return nil, fmt.Errorf("%s stands in the root folder, and with it everything could be read: give it a folder of its own", p.Name)
 			}
 			add(confine.Read, dir)
 		}
@@ -154,18 +173,7 @@ func (r reach) limits(c confineConfig, file func(string) string) (confine.Limits
 	for _, name := range c.Write {
 		add(confine.Write, file(name))
 	}
-	var err error
-	if l.Bind, err = ports(r.bind); err != nil {
-		return l, err
-	}
-	if l.Connect, err = ports(r.connect); err != nil {
-		return l, err
-	}
-	l.Connect = append(l.Connect, c.Connect...)
-	if slices.ContainsFunc(l.Bind, func(p uint16) bool { return p > 0 && p < 1024 }) {
-		l.Capabilities = []cap.Value{cap.NET_BIND_SERVICE}
-	}
-	return l, nil
+	return files, nil
 }
 
 // folders are those in which a file is, by its name and behind symbolic links: what is delivered anew is another file in its place. A folder
@@ -214,35 +222,34 @@ func ports(addresses []string) ([]uint16, error) {
 }
 
 // confine confines this process to what it reaches for, and says in the log what of it is in force. What is read once and for all is read now.
-func (r reach) confine(c confineConfig, file func(string) string, log *zap.Logger) (*confine.Confined, error) {
+func (p *process) confine(r reach, c confineConfig, file func(string) string) error {
 	l, err := r.limits(c, file)
 	if err != nil {
-		return nil, evidence.Refuse("not_confined", "this process does not start: %v", err)
+		return evidence.Refuse("not_confined", "this process does not start: %v", err)
 	}
 	_, _ = x509.SystemCertPool() // kept by crypto/x509
 	_, _ = time.Now().Zone()     // the zone of the machine, kept by package time
 	net.DefaultResolver.PreferGo = true
-	confined, err := confine.Apply(l)
-	if err != nil {
-		return nil, evidence.Refuse("not_confined", "this process does not start: %v", err)
+	if p.confined, err = confine.Apply(l); err != nil {
+		return evidence.Refuse("not_confined", "this process does not start: %v", err)
 	}
-	for _, layer := range confined.Layers() {
-		say := log.Info
+	for _, layer := range p.confined.Layers() {
+		say := p.log.Info
 		if !layer.InForce {
-			say = log.Warn
+			say = p.log.Warn
 		}
 		say("confinement", zap.String("layer", layer.Name), zap.Bool("inForce", layer.InForce), zap.String("seen", layer.Seen))
 	}
-	return confined, nil
+	return nil
 }
 
-// within refuses what this process cannot reach any more since it confined itself.
-func (r reach) within(confined *confine.Confined, c confineConfig, file func(string) string) error {
+// checkWithin refuses what this process cannot reach any more since it confined itself.
+func (p *process) checkWithin(r reach, c confineConfig, file func(string) string) error {
 	l, err := r.limits(c, file)
 	if err != nil {
 		return err
 	}
-	return restartRequired(confined.Beyond(l))
+	return restartRequired(p.confined.Beyond(l))
 }
 
 func (c confineConfig) check(f *findings) {
@@ -270,7 +277,7 @@ func (a *adminServer) confinement(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, out, nil)
 }
 
-// handleLayers answers GET /v1/layers.
-func handleLayers(mux *http.ServeMux, c *confine.Confined) {
+// layersHandler answers GET /v1/layers.
+func layersHandler(mux *http.ServeMux, c *confine.Confined) {
 	mux.HandleFunc("GET /v1/layers", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, c.Layers(), nil) })
 }

@@ -198,7 +198,7 @@ func TestReach(t *testing.T) {
 // TestNotConfined starts a process whose configuration names a file in the root folder: to read that folder is to read everything.
 func TestNotConfined(t *testing.T) {
 	r := reach{named: paths(func(s string) string { return s }, false, "/trust.json")}
-	_, err := r.confine(confineConfig{}, func(s string) string { return s }, zap.NewNop())
+	err := (&process{log: zap.NewNop()}).confine(r, confineConfig{}, func(s string) string { return s })
 	var refusal *evidence.Refusal
 	if !errors.As(err, &refusal) || refusal.Code() != "not_confined" || !strings.Contains(err.Error(), "/trust.json stands in the root folder") {
 		t.Error(err)

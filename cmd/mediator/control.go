@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/actionproof/mediator/confine"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/problem"
@@ -47,8 +47,9 @@ func loadControl(path string) (*controlPlane, error) {
 	c.Custody.check(&f)
 	c.Confine.check(&f)
 	c.Trust.check(&f)
-	c.Keys.Decision.check("keys.decision", &f)
-	c.Keys.Grant.check("keys.grant", &f)
+	c.Agent.check(&f, "internal", c.Internal.UIDs)
+	c.Log.check(&f)
+	checkKeys(&f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
 	p := &controlPlane{loaded: l, internal: c.Internal.endpoint("internal", &f, l.file)}
 	if c.Policy != "" {
 		if p.rules, err = readRules(l.file(c.Policy)); err != nil {
@@ -70,21 +71,14 @@ func readRules(path string) (*policy.Rules, error) {
 	return rules, nil
 }
 
-// controlProcess is what the control plane is made of for as long as it runs. What can change meanwhile is the engine in force.
+// controlProcess is the control plane as it runs. What can change meanwhile is the engine in force.
 type controlProcess struct {
 	*controlPlane // as it was read at the start: what is bound to the process stays so
-	log           *zap.Logger
+	*process
 
-	keys     keyring
-	roles    []role
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
-	roots    []evidence.Root
-
-	confined *confine.Confined
-	reload   *reloader
 	trusts   trustWatch
-	observer atomic.Pointer[observer] // what operators ask
 	engines  policy.Engines
 	inForce  *ruling // nil before the first; changed by the reloader alone
 }
@@ -103,37 +97,34 @@ func control(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &controlProcess{controlPlane: plane}
-	if p.log, err = newLogger(p.T.Log, "control", stderr); err != nil {
+	log, err := newLogger(plane.T.Log, "control", stderr)
+	if err != nil {
 		return err
 	}
-	if p.keys, err = p.T.Custody.open(p.file, p.log); err != nil {
+	common, err := openProcess(log, plane.T.Custody, plane.file)
+	if err != nil {
 		return err
 	}
-	defer p.keys.Close()
+	defer common.keys.Close()
+	p := &controlProcess{controlPlane: plane, process: common}
 	return p.run(ctx)
 }
 
 // run makes the parts and serves until ctx ends.
-func (p *controlProcess) run(ctx context.Context) error {
-	c, registry := p.T, newMetrics()
-	var err error
-	if p.reload, err = newReloader(p.log, registry); err != nil {
+func (p *controlProcess) run(ctx context.Context) (err error) {
+	c := p.T
+	if p.decision, err = newIssuer(ctx, p.process, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience); err != nil {
 		return err
 	}
-	p.reload.onHangup()
-	if p.decision, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience); err != nil {
+	if p.grant, err = newIssuer(ctx, p.process, evidence.ActionGrantKind, c.Keys.Grant, c.Audience); err != nil {
 		return err
 	}
-	if p.grant, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.ActionGrantKind, c.Keys.Grant, c.Audience); err != nil {
-		return err
-	}
-	observer := p.controlPlane.observer(p.roles)
+	observer := p.observer(p.roles)
 	if err := observer.start(ctx); err != nil {
 		return err
 	}
-	p.observer.Store(observer)
-	if p.confined, err = p.reach(observer).confine(c.Confine, p.file, p.log); err != nil {
+	p.looking.Store(observer)
+	if err := p.confine(p.reach(observer), c.Confine, p.file); err != nil {
 		return err
 	}
 	l, err := p.internal.listen(p.log)
@@ -141,12 +132,8 @@ func (p *controlProcess) run(ctx context.Context) error {
 		return err
 	}
 	var service lateHandler
-	mux := http.NewServeMux()
-	rolesHandler(mux, p.roles)
-	handleLayers(mux, p.confined)
-	looksHandler(mux, &p.observer)
-	metricsHandler(mux, registry)
-	p.reload.handle(mux, service.ready)
+	mux := p.mux(service.ready)
+	layersHandler(mux, p.confined)
 	mux.Handle("/", &service)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serveHTTP(ctx, l, p.internal.guard(mux), bounds{}, 10*time.Second, p.log) })
@@ -162,19 +149,22 @@ func (p *controlProcess) begin(ctx context.Context, group *errgroup.Group, servi
 	if err != nil {
 		return err
 	}
-	if p.roots, err = openRoots(ctx, c.Trust, p.file, p.log); err != nil {
+	if err := cmp.Or(strict.Pins(p.rules), admitted(strict, p.roles, c.Audience)); err != nil {
+		return fmt.Errorf("%s: %w", p.file(c.Manifest), err)
+	}
+	if err := p.openRoots(ctx, c.Trust.in(p.file)); err != nil {
 		return err
 	}
-	trust, err := openTrust(ctx, c.Trust, p.file, p.roots, strict, nil, p.log)
+	trust, err := p.openTrust(ctx, c.Trust.in(p.file), strict)
 	if err != nil {
 		return err
 	}
-	certified, err := openCertificates(ctx, c.Trust, p.file, p.roots, p.roles, p.log)
+	certified, err := p.openCertificates(ctx, c.Trust.in(p.file))
 	if err != nil {
 		return err
 	}
 	group.Go(func() error { certified.watch(ctx); return nil })
-	first, err := p.build(p.controlPlane, trust, p.observer.Load())
+	first, err := p.build(p.controlPlane, trust, p.looking.Load())
 	if err != nil {
 		return err
 	}
@@ -204,7 +194,7 @@ func (p *controlProcess) take(ctx context.Context) (configured, error) {
 	if err := admitted(strict, p.roles, p.T.Audience); err != nil {
 		return configured{}, err
 	}
-	trust, err := readTrust(plane.T.Trust, plane.file, p.roots, strict, nil, p.log)
+	trust, err := p.readTrust(plane.T.Trust.in(plane.file), strict)
 	if err != nil {
 		return configured{}, err
 	}
@@ -212,7 +202,7 @@ func (p *controlProcess) take(ctx context.Context) (configured, error) {
 		return configured{}, err
 	}
 	observer := plane.observer(p.roles)
-	if err := plane.reach(observer).within(p.confined, plane.T.Confine, plane.file); err != nil {
+	if err := p.checkWithin(plane.reach(observer), plane.T.Confine, plane.file); err != nil {
 		return configured{}, err
 	}
 	if err := observer.start(ctx); err != nil {
@@ -227,14 +217,7 @@ func (p *controlProcess) take(ctx context.Context) (configured, error) {
 
 // fits refuses a configuration that differs in what is bound to this process, also where only the content of a file does.
 func (p *controlProcess) fits(plane *controlPlane) error {
-	keys := restartKeys(p.T, plane.T)
-	if p.internal.token != plane.internal.token {
-		keys = append(keys, "internal.tokenFile")
-	}
-	if err := sameRoots(p.roots, plane.T.Trust, plane.file, &keys); err != nil {
-		return err
-	}
-	return restartRequired(keys)
+	return p.checkBound(p.T, plane.T, plane.T.Trust.in(plane.file), map[string]bool{"internal.tokenFile": p.internal.token == plane.internal.token})
 }
 
 // build makes a ruling. Rules that the manifest does not pin are refused.
@@ -258,7 +241,7 @@ func (p *controlProcess) put(next *ruling) error {
 		p.trusts.drop(next.trust)
 		return err
 	}
-	p.observer.Store(next.observer)
+	p.looking.Store(next.observer)
 	if old := p.inForce; old != nil {
 		time.AfterFunc(overlap, func() {
 			if p.engines.Retire(old.engine) {

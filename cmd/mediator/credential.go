@@ -1,13 +1,69 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/proxy"
 )
+
+// credential checks what a rule injects; nil where it injects nothing.
+func (s *sidecar) credential(key, rule string, c *credentialConfig, f *findings) *proxy.Credential {
+	if c == nil {
+		return nil
+	}
+	source := s.secretSource(key, rule, c, f)
+	if source == nil {
+		return nil
+	}
+	credential, err := proxy.NewCredential(cmp.Or(c.Header, "Authorization"), c.Prefix, source)
+	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return credential
+}
+
+func (s *sidecar) secretSource(key, rule string, c *credentialConfig, f *findings) proxy.SecretSource {
+	v := c.Vault
+	switch {
+	case (c.File == "") == (v == nil):
+		f.add(key, "needs either file or vault")
+	case v == nil:
+		source, err := newFileSecret(s.file(c.File))
+		if err == nil && !httpguts.ValidHeaderFieldValue(source.secret) {
+			err = fmt.Errorf("%s holds what no header can, such as the end of a line", c.File)
+		}
+		if err == nil {
+			return source
+		}
+		f.add(key+".file", "%v", err)
+	case s.T.Custody.Vault == nil:
+		f.add(key+".vault", "needs custody.type: vault")
+	default:
+		f.need(key+".vault.path", v.Path, key+".vault.field", v.Field)
+		return s.vaultSecret(strings.ReplaceAll(v.Path, "{rule}", rule), v.Field)
+	}
+	return nil
+}
+
+// vaultSecret returns the one source of a secret, which rules can share.
+func (s *sidecar) vaultSecret(path, field string) *vaultSecret {
+	for _, v := range s.vaultSecrets {
+		if v.path == path && v.field == field {
+			return v
+		}
+	}
+	v := &vaultSecret{path: path, field: field}
+	s.vaultSecrets = append(s.vaultSecrets, v)
+	return v
+}
 
 // fileSecret is a secret in a file, read at the start, and again after an upstream has refused it: whoever replaces a credential
 // replaces the file.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -44,26 +45,34 @@ func deploymentAudit() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(c, &asJSON)
 	return c
 }
 
+// hashed is a hash that a command prints.
+type hashed struct {
+	Hash string `json:"hash"`
+}
+
 func deploymentHash() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "hash FILE", Short: "Print the manifest's hash", Args: exactArgs(1, oneManifest),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := readManifestFile(args[0])
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), m.Hash())
-			return err
+			return printResult(c, asJSON, hashed{m.Hash()}, m.Hash())
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }
 
 func deploymentCertify() *cobra.Command {
 	var keyFile, issuer, audience, bundleFile string
+	var asJSON bool
 	var lifetime time.Duration
 	c := &cobra.Command{
 		Use: "certify FILE --auditor-key FILE --bundle FILE", Short: "Sign a manifest that audits clean into the trust bundle", Args: exactArgs(1, oneManifest),
@@ -77,7 +86,7 @@ func deploymentCertify() *cobra.Command {
 				return err
 			}
 			defer auditor.Close()
-			token, err := policy.Certify(c.Context(), auditor, m, auditor.options(signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now}))
+			token, until, err := certifyDeployment(c.Context(), auditor, m, signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now})
 			if err != nil {
 				return err
 			}
@@ -87,10 +96,11 @@ func deploymentCertify() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "certified manifest %s into %s\n", m.Hash(), bundleFile)
-			return err
+			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
+			return printResult(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile, until.Format(time.RFC3339)))
 		},
 	}
+	jsonFlag(c, &asJSON)
 	f := c.Flags()
 	f.StringVar(&keyFile, "auditor-key", "", "the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&issuer, "issuer", "deployment-auditor", "iss of the certificate")
@@ -102,8 +112,41 @@ func deploymentCertify() *cobra.Command {
 	return c
 }
 
+// certifiedDeployment is what is said of a deployment certificate.
+type certifiedDeployment struct {
+	DeploymentID string    `json:"deploymentId"`
+	Manifest     string    `json:"manifest"`
+	Until        time.Time `json:"until"`
+}
+
+// certifyDeployment signs a manifest that audits clean, and says until when the certificate counts. One that the manifest itself would not have
+// believed, because it allows another auditor, issuer or audience, is refused here and not by every process that reads it.
+func certifyDeployment(ctx context.Context, auditor rootKey, m *policy.Manifest, o signer.Options) (token string, until time.Time, err error) {
+	strict, err := m.Strict()
+	if err != nil {
+		return "", until, err
+	}
+	if token, err = policy.Certify(ctx, auditor, m, auditor.options(o)); err != nil {
+		return "", until, err
+	}
+	trust, err := evidence.NewTrust([]evidence.Root{auditor.pinned(evidence.PurposeDeploymentCertificate)}, evidence.Bundle{}, strict.Signers)
+	if err != nil {
+		return "", until, err
+	}
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: o.Now})
+	if err != nil {
+		return "", until, err
+	}
+	cert, err := policy.VerifyCertificate(v, token, strict)
+	if err != nil {
+		return "", until, fmt.Errorf("the manifest would not believe this certificate, by its deploymentCertificatePolicy: %w", err)
+	}
+	return token, strict.Until(cert), nil
+}
+
 func deploymentVerify() *cobra.Command {
 	var auditor, registry, bundleFile string
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify FILE --auditor FILE --registry FILE --bundle FILE", Short: "Verify the deployment certificate of a manifest", Args: exactArgs(1, oneManifest),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -119,10 +162,11 @@ func deploymentVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "the certificate of deployment %s holds until %s\n", cert.DeploymentID, time.Unix(cert.Expires, 0).UTC().Format(time.RFC3339))
-			return err
+			holds := certifiedDeployment{cert.DeploymentID, cert.ManifestHash, strict.Until(cert)}
+			return printResult(c, asJSON, holds, fmt.Sprintf("the certificate of deployment %s holds until %s", holds.DeploymentID, holds.Until.Format(time.RFC3339)))
 		},
 	}
+	jsonFlag(c, &asJSON)
 	trustFlags(c, &registry, &auditor, &bundleFile)
 	return c
 }
@@ -154,6 +198,7 @@ func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict
 
 func deploymentEnvironment() *cobra.Command {
 	var path string
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "environment --config FILE", Short: "Print the hash of this binary with a sidecar's configuration, for requiredEnvironmentHash", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -165,24 +210,26 @@ func deploymentEnvironment() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), h)
-			return err
+			return printResult(c, asJSON, hashed{h}, h)
 		},
 	}
+	jsonFlag(c, &asJSON)
 	configFlag(c, &path, "mediator.yaml")
 	return c
 }
 
 func deploymentPolicy() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "policy FILE", Short: "Print the hash of a policy file, for requiredPolicyHash", Args: exactArgs(1, "the path of one policy file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			rules, err := readRules(args[0])
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), rules.Hash())
-			return err
+			return printResult(c, asJSON, hashed{rules.Hash()}, rules.Hash())
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }

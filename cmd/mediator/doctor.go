@@ -45,7 +45,7 @@ The exit status is 1 if any is observed false; posts are refused then.`,
 		},
 	}
 	adminFlag(c, &admin)
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(c, &asJSON)
 	return c
 }
 

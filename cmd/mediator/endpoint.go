@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,9 +39,16 @@ func (c endpointConfig) endpoint(key string, f *findings, file func(string) stri
 	switch {
 	case (c.Unix == "") == (c.TCP == ""):
 		f.add(key, "needs either unix or tcp")
+	case c.Unix != "" && c.TokenFile != "":
+		f.add(key+".tokenFile", "has no meaning with unix, where the kernel says who connects")
 	case c.TCP != "" && c.TokenFile == "":
 		f.add(key+".tokenFile", "is required for tcp, which a token has to guard")
+	case c.TCP != "" && len(c.UIDs) > 0:
+		f.add(key+".uids", "has no meaning with tcp: whoever has the token may connect")
 	case c.TCP != "":
+		if checkAddress(key+".tcp", c.TCP, f); portIn(c.TCP) == 0 {
+			f.add(key+".tcp", "%q has no port that others could know", c.TCP)
+		}
 		token, err := readSecret(file(c.TokenFile), minToken)
 		if err != nil {
 			f.add(key+".tokenFile", "%v", err)
@@ -48,6 +56,35 @@ func (c endpointConfig) endpoint(key string, f *findings, file func(string) stri
 		e.token = token
 	}
 	return e
+}
+
+// answers checks an endpointConfig that says where another process answers: whom it admits is for its own configuration to say.
+func (c endpointConfig) answers(key string, f *findings, file func(string) string) endpoint {
+	if len(c.UIDs) > 0 {
+		f.add(key+".uids", "has no meaning here: name this process's user in the configuration of the one that answers")
+		c.UIDs = nil
+	}
+	return c.endpoint(key, f, file)
+}
+
+// checkAddress adds a finding for what is no host:port to listen on or to connect to.
+func checkAddress(key, address string, f *findings) {
+	if _, port, err := net.SplitHostPort(address); err != nil || port != "0" && portIn(address) == 0 {
+		f.add(key, "%q is not a host and a port, as 127.0.0.1:8181 is", address)
+	}
+}
+
+// portIn returns the port of a host:port, or 0.
+func portIn(address string) uint16 {
+	_, s, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint16(n)
 }
 
 // listen opens the endpoint. A unix socket is made with mode 0600 (0666 where other users are named, whom the peer check then

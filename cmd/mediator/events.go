@@ -26,7 +26,7 @@ func eventsCommand() *cobra.Command {
 			if asJSON {
 				return printJSON(c.OutOrStdout(), events)
 			}
-			t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+			t := tabwriter.NewWriter(plainWriter{c.OutOrStdout()}, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(t, "RECEIVED\tID\tSTATE\tKIND\tSOURCE\tMETHOD\tEVIDENCE")
 			for _, e := range events {
 				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ReceivedAt.UTC().Format(time.RFC3339), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
@@ -34,7 +34,6 @@ func eventsCommand() *cobra.Command {
 			return t.Flush()
 		},
 	}
-	list.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	var report struct {
 		Kind    string          `json:"kind"`
 		Method  string          `json:"method"`
@@ -50,6 +49,9 @@ func eventsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if !json.Valid(raw) {
+					return fmt.Errorf("the payload %s is not JSON", payload)
+				}
 				report.Payload = raw
 			}
 			var kept struct {
@@ -58,8 +60,7 @@ func eventsCommand() *cobra.Command {
 			if err := callJSON(c.Context(), at, http.MethodPost, "/v1/events", report, &kept); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(c.OutOrStdout(), kept.EventID)
-			return err
+			return printResult(c, asJSON, kept, kept.EventID)
 		},
 	}
 	add.Flags().StringVar(&report.Kind, "kind", evidence.TriggerHumanRequest, "human_request or unknown")
@@ -67,6 +68,7 @@ func eventsCommand() *cobra.Command {
 	add.Flags().StringVar(&report.Source, "source", "cli", "who reports it")
 	add.Flags().StringVar(&payload, "payload", "", "file with a JSON payload, or - for standard input")
 	for _, c := range []*cobra.Command{list, add} {
+		jsonFlag(c, &asJSON)
 		c.Flags().StringVar(&at, "trigger", "unix:/run/mediator/trigger.sock", "the trigger service's internal endpoint, unix:PATH")
 	}
 	return group("events", "Events that start agents", list, add)

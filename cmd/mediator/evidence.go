@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +17,7 @@ import (
 )
 
 func evidenceCommand() *cobra.Command {
+	var asJSON bool
 	show := &cobra.Command{
 		Use: "show FILE", Short: "Draw the chain of evidence of one record (posts show --json), with nothing verified", Args: exactArgs(1, "one file, or - for standard input"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -22,13 +25,48 @@ func evidenceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), shownChain{Artifacts: showArtifacts(p.Artifacts)})
+			}
 			out := plainWriter{c.OutOrStdout()}
 			chainTree(p.Artifacts).draw(out)
 			fmt.Fprint(out, whatItProves)
 			return nil
 		},
 	}
+	jsonFlag(show, &asJSON)
 	return group("evidence", "Chains of evidence: show, verify", show, evidenceVerify())
+}
+
+// shownChain is a chain of which nothing is verified.
+type shownChain struct {
+	Artifacts              []shownArtifact `json:"artifacts"`
+	NonHumanIdentityProven bool            `json:"nonHumanIdentityProven"` // never
+}
+
+// shownArtifact is an artifact as it says what it says. Header and claims are left out where they are not JSON.
+type shownArtifact struct {
+	Name   string          `json:"name"`
+	Header json.RawMessage `json:"header,omitempty"`
+	Claims json.RawMessage `json:"claims,omitempty"`
+}
+
+func showArtifacts(artifacts []ledger.Artifact) []shownArtifact {
+	out := make([]shownArtifact, len(artifacts))
+	for i, a := range artifacts {
+		header, rest, _ := strings.Cut(a.Token, ".")
+		claims, _, _ := strings.Cut(rest, ".")
+		out[i] = shownArtifact{a.Name, readPart(header), readPart(claims)}
+	}
+	return out
+}
+
+func readPart(text string) json.RawMessage {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || !json.Valid(raw) {
+		return nil
+	}
+	return raw
 }
 
 // whatItProves is said with every chain that is shown.
@@ -73,6 +111,7 @@ var artifactNames = []string{
 
 func evidenceVerify() *cobra.Command {
 	var registry, auditor, bundleFile, manifest string
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify FILE --manifest FILE", Short: "Verify the chain of evidence of one record with public keys alone", Args: exactArgs(1, "one file, or - for standard input"),
 		Long: `Verifies each signed artifact of a record (posts show --json) against the pinned root keys, the trust bundle and the manifest, and all of
@@ -91,9 +130,10 @@ secrets of the gate that issued them and are not judged.`,
 			if err != nil {
 				return err
 			}
-			return verifyRecord(c, v, strict, p)
+			return verifyRecord(c, v, strict, p, asJSON)
 		},
 	}
+	jsonFlag(c, &asJSON)
 	trustFlags(c, &registry, &auditor, &bundleFile)
 	c.Flags().StringVar(&manifest, "manifest", "manifest.yaml", "the strict deployment manifest")
 	return c
@@ -109,10 +149,23 @@ func lastSigned(p ledger.Post) time.Time {
 	return p.Started
 }
 
+// verifiedRecord is what verifying a record has shown.
+type verifiedRecord struct {
+	Checks                 []ledger.Check `json:"checks"`
+	Whole                  bool           `json:"whole"`                  // all of the chain is there and holds
+	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
+}
+
 // verifyRecord prints a line for each check of the chain, and what they amount to.
-func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p ledger.Post) error {
+func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p ledger.Post, asJSON bool) error {
 	out := plainWriter{c.OutOrStdout()}
 	checks, whole := gate.VerifyRecord(c.Context(), v, s, p)
+	if asJSON {
+		if err := printJSON(c.OutOrStdout(), verifiedRecord{Checks: checks, Whole: whole}); err != nil || whole {
+			return err
+		}
+		return errRefused
+	}
 	for _, k := range checks {
 		line := "ok"
 		if !k.OK {
@@ -131,6 +184,7 @@ func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p le
 // whatVerifies is said with every record that verifies.
 const whatVerifies = `
 The artifacts are of certified keys and about one call. That the challenge was solved, that the capability was good, and that everything
-was used once is what the record says; only the gate that issued them can tell. No chain shows that no human was involved anywhere.
+was used once is what the record says; only the gate that issued them can tell. Its host, its outcome and its times are its word alone.
+No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 func guardCommand() *cobra.Command {
 	var path string
 	var print, check bool
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "guard --config FILE", Short: "Leave a pod one way out: through the mediator", Args: noArgs,
 		Long: `Installs nftables rules in this network namespace, as the sidecar's configuration says under guard: only the mediator's users may leave,
@@ -34,7 +36,7 @@ network namespace it would cut the machine off.`,
 				_, err := fmt.Fprint(c.OutOrStdout(), rules)
 				return err
 			case check:
-				return checkGuard(c, rules)
+				return checkGuard(c, rules, asJSON)
 			}
 			if err := rules.Install(); err != nil {
 				return err
@@ -43,6 +45,7 @@ network namespace it would cut the machine off.`,
 			return err
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print what --check has counted as JSON")
 	c.Flags().StringVar(&path, "config", "", "the sidecar's configuration file (required)")
 	c.Flags().BoolVar(&print, "print", false, "print the rules for nft -f, and install nothing")
 	c.Flags().BoolVar(&check, "check", false, "read back the rules that stand and say whether they are these, and what they refused; install nothing")
@@ -50,13 +53,16 @@ network namespace it would cut the machine off.`,
 	return c
 }
 
-func checkGuard(c *cobra.Command, rules *guard.Ruleset) error {
+func checkGuard(c *cobra.Command, rules *guard.Ruleset, asJSON bool) error {
 	if err := rules.Check(); err != nil {
 		return err
 	}
 	counted, err := rules.Count()
 	if err != nil {
 		return err
+	}
+	if asJSON {
+		return printJSON(c.OutOrStdout(), map[string]any{"refused": counted})
 	}
 	out := c.OutOrStdout()
 	fmt.Fprintln(out, "the rules stand; packets refused:")
@@ -95,6 +101,9 @@ func (c serveConfig) checkGuard(f *findings) {
 	if c.Guard == nil {
 		return
 	}
+	if c.Agent.UID != nil && slices.Contains(c.Guard.UIDs, *c.Agent.UID) {
+		f.add("guard.uids", "%d is agent.uid: the agent could leave past the mediator", *c.Agent.UID)
+	}
 	if _, err := guard.Rules(c.guardOptions(f)); err != nil && len(*f) == 0 {
 		f.add("guard", "%s", strings.TrimPrefix(err.Error(), "guard: "))
 	}
@@ -114,8 +123,8 @@ func (c serveConfig) guardOptions(f *findings) guard.Options {
 		f.add("guard.redirect", "needs transparent.listen")
 	}
 	for _, e := range []endpointConfig{c.Admin, c.Trigger, c.Control} {
-		if at, err := net.ResolveTCPAddr("tcp", e.TCP); e.TCP != "" && err == nil {
-			o.Admin = append(o.Admin, uint16(at.Port))
+		if at := portIn(e.TCP); at != 0 {
+			o.Admin = append(o.Admin, at)
 		}
 	}
 	for i, s := range g.Resolvers {

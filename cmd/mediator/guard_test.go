@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -16,8 +17,12 @@ func TestGuardPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	type container struct {
-		Name            string
-		Args            []string
+		Name         string
+		Args         []string
+		VolumeMounts []struct {
+			MountPath string `yaml:"mountPath"`
+			ReadOnly  bool   `yaml:"readOnly"`
+		} `yaml:"volumeMounts"`
 		SecurityContext struct {
 			RunAsUser                int64 `yaml:"runAsUser"`
 			AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
@@ -50,5 +55,18 @@ func TestGuardPod(t *testing.T) {
 	}
 	if len(users) != 3 || !users[mediatorUID] || all[2].SecurityContext.RunAsUser == 0 {
 		t.Errorf("users %v", users)
+	}
+
+	// What the example configuration has the sidecar write is in volumes of its own: its root folder cannot be written.
+	l, err := load[serveConfig]("../../configs/mediator.yaml")
+	must(t, err)
+	for _, name := range []string{l.T.State, filepath.Dir(l.T.Admin.Unix), filepath.Dir(l.T.CA.CertificateFile)} {
+		written := false
+		for _, m := range all[1].VolumeMounts {
+			written = written || m.MountPath == name && !m.ReadOnly
+		}
+		if !written {
+			t.Errorf("the sidecar writes %s, which is no volume", name)
+		}
 	}
 }

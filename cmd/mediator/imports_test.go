@@ -11,7 +11,7 @@ import (
 )
 
 // layers is the order in which packages may import each other: each only those after it.
-var layers = []string{"cmd/mediator", "proxy", "gate", "challenge", "trigger", "policy", "signer", "wire", "problem", "evidence", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "observe", "confine", "guard", "configs", "internal/every", "internal/failpoint", "internal/freeport"}
+var layers = []string{"cmd/mediator", "proxy", "gate", "challenge", "trigger", "policy", "signer", "wire", "problem", "evidence", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "observe", "confine", "guard", "configs", "internal/every", "internal/failpoint", "internal/freeport", "internal/runas"}
 
 // forbidden are imports that a package must not have, whatever its place.
 var forbidden = map[string][]string{

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
@@ -41,12 +42,12 @@ func replaceFile(path string, content []byte, mode os.FileMode) error {
 	return os.Rename(f.Name(), path)
 }
 
-// readRoles asks processes for the roles whose keys they hold.
+// readRoles asks processes for the roles whose keys they hold, or reads what mediator keys publish has printed.
 func readRoles(ctx context.Context, endpoints []string) ([]roleDocument, error) {
 	var all []roleDocument
 	for _, at := range endpoints {
-		var roles []roleDocument
-		if err := getJSON(ctx, at, "/v1/roles", &roles); err != nil {
+		roles, err := rolesAt(ctx, at)
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, roles...)
@@ -55,12 +56,15 @@ func readRoles(ctx context.Context, endpoints []string) ([]roleDocument, error) 
 }
 
 func keysCommand() *cobra.Command {
-	return group("keys", "Signing keys: list, certify, publish, rotate, retire, revoke", keysListCommand(), keysJWKSCommand(), keysRootCommand(), keysCertifyCommand(),
+	return group("keys", "Signing keys: list, publish, certify, rotate, retire, revoke", keysListCommand(), keysJWKSCommand(), keysPublishCommand(), keysRootCommand(), keysCertifyCommand(),
 		keysRotateCommand(), keysRetireCommand(), keysRevokeCommand())
 }
 
-func fromFlag(c *cobra.Command, from *[]string) {
-	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, unix:PATH; once for each process (required)")
+// orFile is what commands take besides a running process.
+const orFile = ", or file:PATH of what mediator keys publish has printed there"
+
+func fromFlag(c *cobra.Command, from *[]string, or string) {
+	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, unix:PATH"+or+"; once for each process (required)")
 	required(c, "from")
 }
 
@@ -85,8 +89,8 @@ func keysListCommand() *cobra.Command {
 			return nil
 		},
 	}
-	fromFlag(c, &from)
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	fromFlag(c, &from, orFile)
+	jsonFlag(c, &asJSON)
 	return c
 }
 
@@ -106,9 +110,31 @@ func keysJWKSCommand() *cobra.Command {
 			return printJSON(c.OutOrStdout(), set)
 		},
 	}
-	fromFlag(c, &from)
+	fromFlag(c, &from, orFile)
 	return c
 }
+
+func keysPublishCommand() *cobra.Command {
+	var from []string
+	c := &cobra.Command{
+		Use: "publish --from unix:PATH", Short: "Print what running processes say of their keys, to certify on another machine", Args: noArgs,
+		Long: `Prints roles, public keys and what the processes have seen of them, as JSON: what mediator keys certify would ask for. Carry it to
+where the registry's key is, and give it to keys certify --from file:PATH. Nothing in it is secret; but whoever can change it on its way has a
+key of his own certified, so compare what mediator keys jwks prints of the processes there and of the file here.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			p, err := readPublished(c.Context(), from)
+			if err != nil {
+				return err
+			}
+			return printJSON(c.OutOrStdout(), p.publication)
+		},
+	}
+	fromFlag(c, &from, "")
+	return c
+}
+
+// rootName is a name that stands in a key id (NAME:v1) and in the names of files.
+var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 func keysRootCommand() *cobra.Command {
 	var name, out, held string
@@ -120,6 +146,15 @@ where agents run) and DIR/NAME.jwk (public, which every process and every API pi
 ML-DSA-65 key too: the root then signs twice, and whoever pins the public file demands both signatures.
 With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if !rootName.MatchString(name) {
+				return usagef("--name %q is no name of a key: it has letters, digits, - and _, as registry or auditor has", name)
+			}
+			if held != "" && postQuantum {
+				return usagef("--root-key and --post-quantum exclude each other: a key in Vault or in a token signs once")
+			}
+			if err := os.MkdirAll(out, 0o700); err != nil {
+				return err
+			}
 			if held != "" {
 				return pinRoot(c, held, filepath.Join(out, name+".jwk"))
 			}
@@ -142,10 +177,9 @@ With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the fil
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the key, such as registry or auditor (required)")
-	c.Flags().StringVar(&out, "out", ".", "folder for the two files")
+	c.Flags().StringVar(&out, "out", ".", "folder for the two files; it is made if it is not there")
 	c.Flags().BoolVar(&postQuantum, "post-quantum", false, "make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
 	c.Flags().StringVar(&held, "root-key", "", "a .yaml file that names a key in Vault or in a token")
-	c.MarkFlagsMutuallyExclusive("root-key", "post-quantum")
 	required(c, "name")
 	return c
 }

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
 )
@@ -56,3 +59,14 @@ type sharedLedger struct {
 
 // Close closes the ledger and frees the name.
 func (s sharedLedger) Close() error { return errors.Join(s.Store.Close(), s.held.Close()) }
+
+// prunePeriod is how often the ledger is rid of what can never be replayed.
+const prunePeriod = 10 * time.Minute
+
+func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {
+	for range every.Tick(ctx, prunePeriod) {
+		if err := record.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			log.Error("the ledger could not be pruned", zap.Error(err))
+		}
+	}
+}

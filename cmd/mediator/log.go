@@ -24,6 +24,10 @@ func newLogger(c logConfig, process string, w io.Writer) (*zap.Logger, error) {
 	return log, err
 }
 
+func (c logConfig) check(f *findings) {
+	choice("log.level", c.Level, f, "info", "debug", "warn", "error")
+}
+
 // newLoggers is newLogger with a second logger, whose lines wait for others for at most logLinger: a crash takes what waits with it. No line
 // overtakes another. Sync writes all.
 func newLoggers(c logConfig, process string, w io.Writer) (log, later *zap.Logger, err error) {

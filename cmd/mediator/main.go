@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // the time zones, for a machine that has none
 
 	"github.com/spf13/cobra"
 )

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,17 +10,23 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/observe"
-	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/wire"
 )
+
+// check adds what is wrong with the agent's user, and with a socket of this process that admits him.
+func (c agentConfig) check(f *findings, socket string, admitted []uint32) {
+	switch {
+	case c.UID == nil && len(c.GIDs) > 0:
+		f.add("agent.gids", "has no meaning without agent.uid")
+	case c.UID == nil:
+	case slices.Contains(admitted, *c.UID):
+		f.add(socket+".uids", "%d is agent.uid: the agent is what the socket is kept from", *c.UID)
+	}
+}
 
 // observer makes the looks of one process: at its start, and whenever it is asked.
 type observer struct {
@@ -74,114 +78,6 @@ func (o *observer) start(ctx context.Context) error {
 // looksHandler answers GET /v1/looks with what the observer in force sees.
 func looksHandler(mux *http.ServeMux, o *atomic.Pointer[observer]) {
 	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) { wire.Write(w, o.Load().looks(r.Context()), nil) })
-}
-
-// deploymentWatch holds the manifest against what this sidecar and the two other processes see, on a period.
-type deploymentWatch struct {
-	own      *observer
-	more     func() []observe.Look                // what shows only once the trust is there
-	sessions func(context.Context) []observe.Look // what was found in a session is over with it
-	peers    []peer
-	manifest *policy.Manifest
-	log      *zap.Logger
-
-	mu   sync.Mutex     // held while looking
-	all  []observe.Look // of the last time
-	seen atomic.Pointer[[]policy.ObservedControl]
-}
-
-// peer is another process that looks.
-type peer struct {
-	name string
-	at   endpoint
-}
-
-// lookPeriod is how often the deployment is looked at, ownLookTimeout how long a process may look, and lookTimeout how long it may take to
-// say what it saw.
-const (
-	lookPeriod     = 10 * time.Second
-	ownLookTimeout = 2 * time.Second
-	lookTimeout    = 3 * time.Second
-)
-
-// look looks once, at everything. A process that does not answer has seen nothing new.
-func (d *deploymentWatch) look(ctx context.Context) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.all = observe.Keep(d.all, d.looks(ctx))
-	controls := d.manifest.Observe(slices.Concat(d.all, d.sessions(ctx)))
-	now, before := policy.Contradicted(controls), error(nil)
-	if last := d.seen.Swap(&controls); last != nil {
-		before = policy.Contradicted(*last)
-	}
-	switch {
-	case now != nil && before == nil:
-		d.log.Error("posts are refused until this is mended", zap.Error(now))
-	case now == nil && before != nil:
-		d.log.Info("what was seen contradicts the manifest no more")
-	}
-}
-
-// looks has all processes look, at the same time.
-func (d *deploymentWatch) looks(ctx context.Context) []observe.Look {
-	of := make([][]observe.Look, 1+len(d.peers))
-	var wait sync.WaitGroup
-	wait.Go(func() { of[0] = append(d.own.looks(ctx), d.more()...) })
-	for i, p := range d.peers {
-		wait.Go(func() {
-			var err error
-			if of[i+1], err = p.looks(ctx); err != nil {
-				d.log.Debug("what another process sees is not known", zap.String("process", p.name), zap.Error(err))
-			}
-		})
-	}
-	wait.Wait()
-	return slices.Concat(of...)
-}
-
-func (d *deploymentWatch) watch(ctx context.Context) {
-	for range every.Tick(ctx, lookPeriod) {
-		d.look(ctx)
-	}
-}
-
-// last returns what was seen the last time.
-func (d *deploymentWatch) last() []observe.Look {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.all
-}
-
-// contradicted is nil unless the last look contradicts the manifest; look comes first.
-func (d *deploymentWatch) contradicted() error {
-	return policy.Contradicted(*d.seen.Load())
-}
-
-func (p peer) looks(ctx context.Context) ([]observe.Look, error) {
-	var looks []observe.Look
-	err := p.ask(ctx, "/v1/looks", &looks)
-	return looks, err
-}
-
-// ask asks the process for what it saw, into out.
-func (p peer) ask(ctx context.Context, path string, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	client, base := p.at.client()
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %d", p.name, resp.StatusCode)
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, wire.MaxAnswer)).Decode(out)
 }
 
 // gateLook is what the sidecar's own configuration shows of its gate.

@@ -20,7 +20,9 @@ func TestEachFileIsLookedAt(t *testing.T) {
 		files[name] = []byte(strings.NewReplacer("custody: {type: memory}", `custody:
   type: vault
   vault: {address: "https://127.0.0.1:1", ca: vault-ca.pem, keys: [k], auth: {tokenFile: "auth/{role}.token"}}`,
-			"sock}", "sock, uids: [7]}").Replace(string(raw)))
+			"admin: {unix: run/serve.sock}", "admin: {unix: run/serve.sock, uids: [7]}",
+			"internal: {unix: run/trigger.sock}", "internal: {unix: run/trigger.sock, uids: [7]}",
+			"internal: {unix: run/control.sock}", "internal: {unix: run/control.sock, uids: [7]}").Replace(string(raw)))
 	}
 	must(t, prepareDir(d.dir, files))
 	must(t, writeAbsent(filepath.Join(d.dir, "secrets", "api-token"), []byte(demoToken)))

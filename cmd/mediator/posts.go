@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,7 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/proxy"
 )
 
 // adminFlag adds the flag that says where the sidecar's admin endpoint is.
@@ -33,6 +31,9 @@ func postsCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List the record, newest first", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkPostQuery(limit, filter.state, filter.flow); err != nil {
+				return usageError{err}
+			}
 			posts, err := filter.list(c.Context(), admin, limit, key)
 			if err != nil {
 				return err
@@ -44,14 +45,17 @@ func postsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	list.Flags().IntVar(&limit, "limit", 50, "how many, at most 1000")
-	list.Flags().StringVar(&filter.state, "state", "", "only this state: refused, forwarding, forwarded, failed, indeterminate")
+	list.Flags().IntVar(&limit, "limit", 50, fmt.Sprint("how many, at most ", ledger.MaxLimit))
+	list.Flags().StringVar(&filter.state, "state", "", "only this state: "+listed(ledger.States[:]))
 	list.Flags().StringVar(&filter.session, "session", "", "only this session")
-	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: post, egress, connect, internal")
+	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: "+listed(proxy.Flows[:]))
 	list.Flags().StringVar(&key, "key", "", "only those with an artifact that this key has signed: a kid, or a name for all its versions; the whole record is looked through")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: exactArgs(1, "the id of a record, or its beginning"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usagef("%s takes the id of a record, or its beginning, and not an empty one", c.CommandPath())
+			}
 			var p shownPost
 			if err := getJSON(c.Context(), admin, "/v1/posts/"+url.PathEscape(args[0]), &p); err != nil {
 				return err
@@ -65,9 +69,31 @@ func postsCommand() *cobra.Command {
 	}
 	for _, c := range []*cobra.Command{list, show} {
 		adminFlag(c, &admin)
-		c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+		jsonFlag(c, &asJSON)
 	}
 	return group("posts", "Read the record of calls", list, show)
+}
+
+// checkPostQuery refuses what no record could answer. A word that none has would find nothing, and read as if there were nothing.
+func checkPostQuery(limit int, state, flow string) error {
+	switch {
+	case limit < 1 || limit > ledger.MaxLimit:
+		return evidence.Refuse("query_malformed", "the limit %d is not a number from 1 to %d", limit, ledger.MaxLimit)
+	case state != "" && !slices.Contains(ledger.States[:], ledger.State(state)):
+		return evidence.Refuse("query_malformed", "no record has the state %.40q: it is one of %s", state, listed(ledger.States[:]))
+	case flow != "" && !slices.Contains(proxy.Flows[:], flow):
+		return evidence.Refuse("query_malformed", "no record has the flow %.40q: it is one of %s", flow, listed(proxy.Flows[:]))
+	}
+	return nil
+}
+
+// listed joins words for a sentence.
+func listed[S ~string](words []S) string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = string(w)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // postFilter says which records are asked for; what is empty selects all.
@@ -103,52 +129,6 @@ func signedBy(p ledger.Post, key string) bool {
 	return slices.ContainsFunc(p.Artifacts, func(a ledger.Artifact) bool {
 		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
 	})
-}
-
-// getJSON asks an internal endpoint.
-func getJSON(ctx context.Context, at, path string, v any) error {
-	return callJSON(ctx, at, http.MethodGet, path, nil, v)
-}
-
-func callJSON(ctx context.Context, at, method, path string, body, v any) error {
-	e, err := parseEndpoint(at)
-	if err != nil {
-		return err
-	}
-	client, base := e.client()
-	defer client.CloseIdleConnections()
-	pr, pw := io.Pipe()
-	go func() { _ = pw.CloseWithError(encodeBody(pw, body)) }()
-	req, err := http.NewRequestWithContext(ctx, method, base+path, pr)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", at, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return problem.Read(resp)
-	}
-	if v == nil {
-		return nil
-	}
-	return json.NewDecoder(resp.Body).Decode(v)
-}
-
-func encodeBody(w io.Writer, body any) error {
-	if body == nil {
-		return nil
-	}
-	return json.NewEncoder(w).Encode(body)
-}
-
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 func printPosts(w io.Writer, posts []ledger.Post) {

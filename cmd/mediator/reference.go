@@ -1,7 +1,7 @@
 package main
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,21 +13,37 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// configSource is the file that declares the configuration: its comments are the reference.
+// configSources are the files that declare the configuration: their comments are the reference.
 //
-//go:embed config.go
-var configSource string
+//go:embed config.go configserve.go configtrigger.go configcontrol.go
+var configSources embed.FS
 
 // optionDoc is one key of a configuration type.
 type optionDoc struct{ key, comment string }
 
 // configDocs returns the keys of every configuration type with their comments, by the type's name.
 func configDocs() (map[string][]optionDoc, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", configSource, parser.ParseComments)
+	entries, err := configSources.ReadDir(".")
 	if err != nil {
 		return nil, err
 	}
 	options := make(map[string][]optionDoc)
+	for _, entry := range entries {
+		source, err := configSources.ReadFile(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), source, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		addOptions(options, file)
+	}
+	return options, nil
+}
+
+// addOptions adds the keys of the types that a file declares.
+func addOptions(options map[string][]optionDoc, file *ast.File) {
 	for _, decl := range file.Decls {
 		g, ok := decl.(*ast.GenDecl)
 		if !ok || g.Tok != token.TYPE {
@@ -51,7 +67,6 @@ func configDocs() (map[string][]optionDoc, error) {
 			options[spec.Name.Name] = append(options[spec.Name.Name], optionDoc{key, comment})
 		}
 	}
-	return options, nil
 }
 
 func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }

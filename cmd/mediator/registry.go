@@ -74,30 +74,68 @@ func updateBundle(path string, change func(*evidence.Bundle) error) error {
 	return replaceFile(path, raw, 0o644)
 }
 
-// published is what processes say of their keys, and what they have seen.
-type published struct {
-	roles []roleDocument
-	looks []observe.Look
-	as    map[string][]string // of each process, by its endpoint: see signsAs
+// publication is what a process says of its keys, and what it has seen.
+type publication struct {
+	Roles []roleDocument `json:"roles"`
+	Looks []observe.Look `json:"looks"`
 }
 
-// readPublished asks processes for the roles whose keys they hold, and what they have seen.
-func readPublished(ctx context.Context, endpoints []string) (published, error) {
-	p := published{as: make(map[string][]string)}
-	for _, at := range endpoints {
-		roles, err := readRoles(ctx, []string{at})
+// published is what several processes say.
+type published struct {
+	publication
+	as map[string][]string // of each process, by where it was read from: see signsAs
+}
+
+// readPublished asks processes for the roles whose keys they hold, and what they have seen; or reads what mediator keys publish has printed
+// of them.
+func readPublished(ctx context.Context, from []string) (published, error) {
+	p := published{publication{[]roleDocument{}, []observe.Look{}}, make(map[string][]string)}
+	for _, at := range from {
+		one, err := readPublication(ctx, at)
 		if err != nil {
 			return published{}, err
 		}
-		p.roles, p.as[at] = append(p.roles, roles...), signsAs(roles)
-		var looks []observe.Look
-		if err := getJSON(ctx, at, "/v1/looks", &looks); err != nil {
-			return published{}, err
-		}
-		p.looks = append(p.looks, looks...)
+		p.Roles, p.Looks, p.as[at] = append(p.Roles, one.Roles...), append(p.Looks, one.Looks...), signsAs(one.Roles)
 	}
 	return p, nil
 }
+
+func readPublication(ctx context.Context, at string) (p publication, err error) {
+	if path, ok := publishedFile(at); ok {
+		return readPublishedFile(path)
+	}
+	if p.Roles, err = rolesAt(ctx, at); err != nil {
+		return p, err
+	}
+	err = getJSON(ctx, at, "/v1/looks", &p.Looks)
+	return p, err
+}
+
+func rolesAt(ctx context.Context, at string) (roles []roleDocument, err error) {
+	if path, ok := publishedFile(at); ok {
+		p, err := readPublishedFile(path)
+		return p.Roles, err
+	}
+	err = getJSON(ctx, at, "/v1/roles", &roles)
+	return roles, err
+}
+
+func readPublishedFile(path string) (p publication, err error) {
+	raw, err := readFile(path)
+	if err != nil {
+		return p, err
+	}
+	if err = evidence.ParseStrict(raw, &p); err == nil && (len(p.Roles) == 0 || p.Looks == nil) {
+		err = errors.New("it has no roles, or does not say what was seen")
+	}
+	if err != nil {
+		return p, fmt.Errorf("%s is not what mediator keys publish prints: %w", path, err)
+	}
+	return p, nil
+}
+
+// publishedFile returns the path in file:PATH.
+func publishedFile(at string) (string, bool) { return strings.CutPrefix(at, "file:") }
 
 // signsAs lists what a process signs, as whom, and with which keys, whatever their versions.
 func signsAs(roles []roleDocument) []string {
@@ -121,7 +159,7 @@ func (d *desk) certify(ctx context.Context, p published, say declared) (fresh, k
 	if err != nil {
 		return 0, 0, err
 	}
-	others, err := d.keep(p.roles)
+	others, err := d.keep(p.Roles)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -140,8 +178,8 @@ func (d *desk) certificates(ctx context.Context, p published, say declared) ([]s
 		return nil, err
 	}
 	var tokens []string
-	for _, r := range p.roles {
-		claims, err := r.claims(p.looks, say)
+	for _, r := range p.Roles {
+		claims, err := r.claims(p.Looks, say)
 		if err != nil {
 			return nil, err
 		}

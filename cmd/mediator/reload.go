@@ -161,8 +161,8 @@ func restartRequired(keys []string) error {
 	return evidence.Refuse("restart_required", "the configuration before stays in force: a restart, and no reload, takes over a change of %s", strings.Join(keys, ", "))
 }
 
-// mayReload reports whether a request comes from the process's own user or root, or over TCP, where the token has spoken. Of whom nobody
-// knows that, it does not: the zero user is root.
+// mayReload reports whether a request comes from the process's own user or root, or over TCP, where its token has been checked. A peer whose
+// user is not known is refused and not taken for user 0, which is root.
 func mayReload(r *http.Request) bool {
 	switch c := r.Context().Value(connKey{}).(type) {
 	case *net.UnixConn:

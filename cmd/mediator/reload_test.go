@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/signer"
 )
 
 // reloadRules let an agent post notes; {more} is where a test adds a rule.
@@ -235,6 +238,40 @@ egress:
 	wantHook(t, r, "github", "webhook_signature")
 }
 
+// TestTimeZones names time zones in a rule, which looks one up for each post, and in a schedule, which a reload looks up again: both do so in
+// a process that has confined itself.
+func TestTimeZones(t *testing.T) {
+	r := newReloadRig(t)
+	r.edit(t, policyFile, "rules:\n", "rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
+	r.edit(t, triggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
+	r.certify(t)
+	r.mustReload(t, "control", "trigger", "serve")
+	if got := r.agent(t).note(); got.code != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestCertifiedUntil: the sidecar's metric says when the certificate in force ends, also after the next one is there.
+func TestCertifiedUntil(t *testing.T) {
+	r := newReloadRig(t)
+	for range 2 {
+		b, _, err := readBundle(filepath.Join(r.dir, bundleFile))
+		must(t, err)
+		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
+		must(t, err)
+		line := "mediator_deployment_certificate_until_seconds " + strconv.FormatFloat(float64(c.Expires), 'g', -1, 64)
+		until(t, 20*time.Second, line, func() bool { return r.metric(t, "serve", line) })
+		m, err := readManifestFile(filepath.Join(r.dir, manifestFile))
+		must(t, err)
+		token, err := policy.Certify(t.Context(), r.stack.auditor, m, signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
+		must(t, err)
+		must(t, updateBundle(filepath.Join(r.dir, bundleFile), func(b *evidence.Bundle) error {
+			b.DeploymentCertificate = token
+			return nil
+		}))
+	}
+}
+
 // hangUp sends SIGHUP to a process.
 func (r *reloadRig) hangUp(t *testing.T, name string) {
 	t.Helper()
@@ -257,6 +294,47 @@ func wantHook(t *testing.T, r *reloadRig, source, code string) {
 	if err := problem.Read(resp); !errors.As(err, &p) || p.Code() != code {
 		t.Errorf("a delivery to %s: %v, want %s", source, err, code)
 	}
+}
+
+// TestReloadOfSecrets: what a secret file holds is bound to a process as much as the file's name is.
+func TestReloadOfSecrets(t *testing.T) {
+	dir := t.TempDir()
+	trust := trustConfig{Registry: filepath.Join(dir, registryFile), Auditor: filepath.Join(dir, auditorFile)}
+	for path, name := range map[string]string{trust.Registry: "registry", trust.Auditor: "auditor"} {
+		key, _, err := generateRoot(name, false)
+		must(t, err)
+		public, err := key.jwk()
+		must(t, err)
+		must(t, os.WriteFile(path, public, 0o600))
+	}
+	roots, err := readRoots(trust.Registry, trust.Auditor)
+	must(t, err)
+	want := func(key string, err error) {
+		t.Helper()
+		var refusal *evidence.Refusal
+		if !errors.As(err, &refusal) || refusal.Code() != "restart_required" || !strings.HasSuffix(err.Error(), " of "+key) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	running := sidecar{loaded: loaded[serveConfig]{T: serveConfig{Trust: trust}}}
+	for key, change := range map[string]func(*sidecar){
+		"admin.tokenFile": func(s *sidecar) { s.admin.token = "x" }, "trigger.tokenFile": func(s *sidecar) { s.trigger.token = "x" },
+		"control.tokenFile": func(s *sidecar) { s.control.token = "x" }, "ledger.postgres.dsnFile": func(s *sidecar) { s.ledgerDSN = "x" },
+		"gate.secretFile": func(s *sidecar) { s.gateSecret = "x" },
+	} {
+		next := running
+		change(&next)
+		p := sidecarProcess{sidecar: &running, process: &process{roots: roots}}
+		want(key, p.fits(&next))
+	}
+	service := triggerService{loaded: loaded[triggerConfig]{T: triggerConfig{Trust: trust}}}
+	otherService := service
+	otherService.internal.token = "x"
+	want("internal.tokenFile", (&triggerProcess{triggerService: &service, process: &process{roots: roots}}).fits(&otherService))
+	plane := controlPlane{loaded: loaded[controlConfig]{T: controlConfig{Trust: trust}}}
+	otherPlane := plane
+	otherPlane.internal.token = "x"
+	want("internal.tokenFile", (&controlProcess{controlPlane: &plane, process: &process{roots: roots}}).fits(&otherPlane))
 }
 
 // TestReloadRefuses has processes reload what must not be in force. Each time the reload is refused with its code and its reason, the process
@@ -292,6 +370,7 @@ func TestReloadRefuses(t *testing.T) {
 		{"a limit out of range", "serve", serveFile, "egress:\n", "limits: {host: {perSecond: -1}}\negress:\n", false, "reload_refused", "limits"},
 		{"a credential that is not there", "serve", serveFile, "secrets/api-token", "secrets/none", false, "reload_refused", "secrets/none"},
 		{"a configuration that the manifest does not pin", "serve", serveFile, "egress:\n", "# x\negress:\n", false, "reload_refused", "(environment_mismatch)"},
+		{"a manifest that does not allow this runtime", "serve", manifestFile, "allowedRuntimeIds: [worker-1]", "allowedRuntimeIds: [worker-2]", false, "reload_refused", "(runtime_not_allowed)"},
 		{"another listener", "serve", serveFile, "listen: ", "listen: 127.0.0.1:1 # ", false, "restart_required", "listen"},
 		{"another custody", "serve", serveFile, "custody: {type: memory}", "custody: {type: pkcs11, pkcs11: {module: /m, token: t, pinFile: p}}", false, "restart_required", "custody.pkcs11, custody.type"},
 		{"another key", "serve", serveFile, "key: runtime-key", "key: other-key", false, "restart_required", "keys.runtime.key"},

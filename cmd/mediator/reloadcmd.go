@@ -7,8 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// reloaded is what one process says of its reload.
+type reloaded struct {
+	Endpoint string `json:"endpoint"`
+	configured
+}
+
 func reloadCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "reload ENDPOINT ...", Short: "Have running processes take over their changed configuration, one after the other",
 		Long: `Asks the process at each endpoint, unix:PATH, to read its configuration, manifest and policy again, as SIGHUP does, and says what came of it.
 A configuration is taken over as a whole or refused as a whole; then the one before stays in force, and those that come after are not asked.
@@ -21,15 +28,17 @@ Name the control plane before the sidecars: a sidecar takes a manifest only once
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, at := range args {
-				var now configured
-				if err := callJSON(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &now); err != nil {
+				done := reloaded{Endpoint: at}
+				if err := callJSON(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &done.configured); err != nil {
 					return fmt.Errorf("%s: not reloaded: %w", at, err)
 				}
-				if _, err := fmt.Fprintf(c.OutOrStdout(), "%s: reloaded: %s\n", at, now); err != nil {
+				if err := printResult(c, asJSON, done, fmt.Sprintf("%s: reloaded: %s", at, done.configured)); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }

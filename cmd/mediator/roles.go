@@ -30,20 +30,42 @@ type roleDocument struct {
 	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first
 }
 
-// newIssuer opens the key of one role, makes its signer and adds the role to roles. What it signs the memory keeps, for the
-// verifier of this process.
-func newIssuer[C any](ctx context.Context, roles *[]role, keys keyring, memory *evidence.Memory, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
-	held, err := keys.key(ctx, kind.Purpose, k)
+// newIssuer opens the key of one role, makes its signer and adds the role to those of the process.
+func newIssuer[C any](ctx context.Context, p *process, kind evidence.Kind[C], k keyConfig, audience string) (*signer.Issuer[C], error) {
+	held, err := p.keys.key(ctx, kind.Purpose, k)
 	if err != nil {
 		return nil, err
 	}
 	key := signer.NewRotation(held, certificateSettle, time.Now)
-	*roles = append(*roles, role{purpose: kind.Purpose, issuer: k.Issuer, key: key})
-	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now, Memory: memory})
+	p.roles = append(p.roles, role{purpose: kind.Purpose, issuer: k.Issuer, key: key})
+	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now, Memory: p.memory})
 }
 
-func (k keyConfig) check(key string, f *findings) {
-	f.need(key+".key", k.Key, key+".issuer", k.Issuer)
+// maxSigned is how long anything that a process signs may be good for.
+var maxSigned = evidence.RuntimeAttestationKind.MaxLifetime
+
+// namedKey is a role's key, and where it stands in the configuration.
+type namedKey struct {
+	at string
+	keyConfig
+}
+
+// checkKeys adds what is wrong with the keys of a process. No two roles share a key or an issuer.
+func checkKeys(f *findings, keys ...namedKey) {
+	for i, k := range keys {
+		f.need(k.at+".key", k.Key, k.at+".issuer", k.Issuer)
+		if l := time.Duration(k.Lifetime); l != 0 && (l < time.Second || l > maxSigned) {
+			f.add(k.at+".lifetime", "%s is not between 1s and %s", l, maxSigned)
+		}
+		for _, other := range keys[:i] {
+			if k.Key != "" && k.Key == other.Key {
+				f.add(k.at+".key", "%s is the key of %s too", k.Key, other.at)
+			}
+			if k.Issuer != "" && k.Issuer == other.Issuer {
+				f.add(k.at+".issuer", "%s is the issuer of %s too", k.Issuer, other.at)
+			}
+		}
+	}
 }
 
 func documents(ctx context.Context, roles []role) ([]roleDocument, error) {

@@ -24,11 +24,11 @@ func runCommand() *cobra.Command {
 	var admin, event string
 	var uid int
 	c := &cobra.Command{
-		Use:   "run --event ID -- CMD [ARG ...]",
+		Use:   "run [--event ID] [flags] -- CMD [ARG ...]",
 		Short: "Start an agent in a session of its own, opened by one event",
 		Long: `Opens a session for the event, starts CMD with the proxy environment, without a terminal and with an empty standard input,
-and ends the session when CMD ends, and whatever CMD has left behind. The exit status is CMD's. The sidecar looks at CMD's processes
-as long as the session is open, where it can see them.
+and ends the session when CMD ends, and whatever CMD has left behind. The exit status is CMD's, or 128 and the number of the signal that
+ended it. The sidecar looks at CMD's processes as long as the session is open, where it can see them.
 
 Started by root, CMD runs as an unprivileged user (see --uid), so that the mediator's sockets and files are out of its reach.`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -77,6 +77,9 @@ type agentRun struct {
 }
 
 func runAgent(ctx context.Context, r agentRun) error {
+	if _, err := exec.LookPath(r.args[0]); err != nil {
+		return fmt.Errorf("the agent cannot be started, and its event still waits: %w", err)
+	}
 	var s sessionOpened
 	if err := callJSON(ctx, r.admin, http.MethodPost, "/v1/sessions", sessionAsked{Event: r.event, Launcher: true}, &s); err != nil {
 		return fmt.Errorf("open a session: %w", err)
@@ -96,13 +99,16 @@ func runAgent(ctx context.Context, r agentRun) error {
 	cmd.Env = proxyEnvironment(os.Environ(), s.ProxyURL, s.CAFile)
 	err := launch(cmd, r.stdout, r.stderr)
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		if code := exit.ExitCode(); code > 0 {
-			return exitStatus(code)
-		}
-		return errRefused // ended by a signal
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return fmt.Errorf("run the agent: %w", err)
 	}
-	return err
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitStatus(128 + int(status.Signal())) // as a shell says it
+	}
+	return exitStatus(exit.ExitCode())
 }
 
 // agentCommand makes the command of an agent: in a session of its own without a terminal, its standard input empty, as the given user

@@ -1,27 +1,18 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
+	"cmp"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/every"
-	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/proxy"
 )
 
@@ -33,11 +24,6 @@ func serveCommand() *cobra.Command {
 	}
 	configFlag(c, &path, "mediator.yaml")
 	return c
-}
-
-func configFlag(c *cobra.Command, path *string, name string) {
-	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
-	required(c, "config")
 }
 
 // sidecar is the validated form of serveConfig.
@@ -56,37 +42,6 @@ type sidecar struct {
 	environmentHash string // set by measure
 }
 
-// measure notes what this process runs with this configuration.
-func (s *sidecar) measure() (err error) {
-	s.environmentHash, err = environmentHash(s.raw)
-	return err
-}
-
-// environmentHash measures what this process runs: its own binary and its configuration. It is what requiredEnvironmentHash in
-// the manifest pins; mediator deployment environment prints it.
-func environmentHash(config []byte) (string, error) {
-	binary, err := binaryHash()
-	if err != nil {
-		return "", fmt.Errorf("measure the environment: %w", err)
-	}
-	return evidence.HashValue(map[string]string{"binary": binary, "config": evidence.HashBytes(config)})
-}
-
-// binaryHash hashes the program that runs, once: the kernel lets nobody write to it while it does, and another one in its place is another
-// file.
-var binaryHash = sync.OnceValues(func() (string, error) {
-	exe, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return "", err
-	}
-	defer exe.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, exe); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-})
-
 // loadSidecar reads and checks a sidecar's configuration as a whole.
 func loadSidecar(path string) (*sidecar, error) {
 	l, err := load[serveConfig](path)
@@ -97,6 +52,12 @@ func loadSidecar(path string) (*sidecar, error) {
 	c, f := l.T, findings{}
 	f.need("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest,
 		"trust.registry", c.Trust.Registry, "trust.auditor", c.Trust.Auditor, "trust.bundle", c.Trust.Bundle)
+	if c.Listen != "" {
+		checkAddress("listen", c.Listen, &f)
+	}
+	c.Agent.check(&f, "admin", c.Admin.UIDs)
+	c.Log.check(&f)
+	choice("gate.difficulty", c.Gate.Difficulty, &f, "standard", "lite", "gauntlet")
 	c.checkTransparent(&f)
 	c.checkGuard(&f)
 	if err := errors.Join(c.Limits.load().Check(), c.Limits.connections().Check()); err != nil {
@@ -105,12 +66,13 @@ func loadSidecar(path string) (*sidecar, error) {
 	c.Custody.check(&f)
 	c.Confine.check(&f)
 	c.Trust.check(&f)
-	c.Keys.Runtime.check("keys.runtime", &f)
-	c.Keys.Session.check("keys.session", &f)
-	c.Keys.RequestProof.check("keys.requestProof", &f)
+	checkKeys(&f, namedKey{"keys.runtime", c.Keys.Runtime}, namedKey{"keys.session", c.Keys.Session}, namedKey{"keys.requestProof", c.Keys.RequestProof})
 	s.admin = c.Admin.endpoint("admin", &f, l.file)
-	s.trigger = c.Trigger.endpoint("trigger", &f, l.file)
-	s.control = c.Control.endpoint("control", &f, l.file)
+	s.trigger = c.Trigger.answers("trigger", &f, l.file)
+	s.control = c.Control.answers("control", &f, l.file)
+	if at := [...]string{s.admin.unix + s.admin.tcp, s.trigger.unix + s.trigger.tcp, s.control.unix + s.control.tcp}; at[1] != "" && (at[0] == at[1] || at[1] == at[2]) || at[2] != "" && at[0] == at[2] {
+		f.add("admin, trigger, control", "two of them are one endpoint")
+	}
 	s.ledgerDSN = c.Ledger.dsn(&f, l.file)
 	if c.Gate.SecretFile != "" {
 		if s.gateSecret, err = readSecret(l.file(c.Gate.SecretFile), minGateSecret); err != nil {
@@ -140,9 +102,10 @@ func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
 		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query,
 		Match: parseMatch(key+".match", a.Match, f), Credential: s.credential(key+".credential", a.Name, a.Credential, f),
 	}
-	if out.MaxBody == 0 {
-		out.MaxBody = 1 << 20
+	if a.MaxBody < 0 {
+		f.add(key+".maxBody", "%d is less than 0", a.MaxBody)
 	}
+	out.MaxBody = cmp.Or(out.MaxBody, 1<<20)
 	if a.Headers != nil {
 		out.Headers = make([]string, len(a.Headers)) // none is not all
 	}
@@ -163,6 +126,9 @@ func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
 		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
 			f.add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
 		}
+		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: http.DefaultClient}); err != nil {
+			f.add(key+".api", "%v", err)
+		}
 		s.apis[a.Name] = *a.API
 	default:
 		if a.API != nil {
@@ -170,20 +136,6 @@ func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
 		}
 	}
 	s.actions = append(s.actions, out)
-}
-
-// choice returns value if it is one of options, the first of which is the default.
-func choice(key, value string, f *findings, options ...string) string {
-	if value == "" {
-		return options[0]
-	}
-	for _, o := range options {
-		if value == o {
-			return o
-		}
-	}
-	f.add(key, "%q is none of %v", value, options)
-	return options[0]
 }
 
 func (s *sidecar) addEgress(key string, e egressConfig, f *findings) {
@@ -196,6 +148,9 @@ func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
 	if err != nil {
 		f.add(key+".host", "%v", err)
 		return
+	}
+	if slices.ContainsFunc(s.upstreams, func(o proxy.Upstream) bool { return o.Host == target.Host && o.Port == target.Port }) {
+		f.add(key+".host", "%s is there twice", u.Host)
 	}
 	networks, err := parseNetworks(u.Networks)
 	if err != nil {
@@ -221,126 +176,10 @@ func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
 	s.upstreams = append(s.upstreams, up)
 }
 
-func (s *sidecar) credential(key, rule string, c *credentialConfig, f *findings) *proxy.Credential {
-	if c == nil {
-		return nil
-	}
-	header := c.Header
-	if header == "" {
-		header = "Authorization"
-	}
-	source := s.secretSource(key, rule, c, f)
-	if source == nil {
-		return nil
-	}
-	credential, err := proxy.NewCredential(header, c.Prefix, source)
-	if err != nil {
-		f.add(key, "%v", err)
-	}
-	return credential
-}
-
-func (s *sidecar) secretSource(key, rule string, c *credentialConfig, f *findings) proxy.SecretSource {
-	v := c.Vault
-	switch {
-	case (c.File == "") == (v == nil):
-		f.add(key, "needs either file or vault")
-	case v == nil:
-		source, err := newFileSecret(s.file(c.File))
-		if err == nil {
-			return source
-		}
-		f.add(key+".file", "%v", err)
-	case s.T.Custody.Vault == nil:
-		f.add(key+".vault", "needs custody.type: vault")
-	default:
-		f.need(key+".vault.path", v.Path, key+".vault.field", v.Field)
-		return s.vaultSecret(strings.ReplaceAll(v.Path, "{rule}", rule), v.Field)
-	}
-	return nil
-}
-
-// vaultSecret returns the one source of a secret, which rules can share.
-func (s *sidecar) vaultSecret(path, field string) *vaultSecret {
-	for _, v := range s.vaultSecrets {
-		if v.path == path && v.field == field {
-			return v
-		}
-	}
-	v := &vaultSecret{path: path, field: field}
-	s.vaultSecrets = append(s.vaultSecrets, v)
-	return v
-}
-
 func parseMatch(key string, m matchConfig, f *findings) proxy.Match {
 	out, err := proxy.ParseMatch(m.URL, m.Methods)
 	if err != nil {
 		f.add(key, "%v", err)
 	}
 	return out
-}
-
-// openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone; its certificate is written out
-// for agents to trust.
-func (s *sidecar) openCA() (*proxy.CA, error) {
-	var ca *proxy.CA
-	var err error
-	if s.T.CA.Dir != "" {
-		ca, err = proxy.LoadCA(s.file(s.T.CA.Dir), time.Now())
-	} else {
-		o := proxy.CAOptions{Now: time.Now}
-		if !s.T.CA.Unconstrained {
-			if o.Constraints, err = proxy.Constrain(s.hosts()); err != nil {
-				return nil, err
-			}
-		}
-		ca, err = proxy.NewCA(o)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return ca, os.WriteFile(s.caFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // a certificate is public, and agents of other users read it
-}
-
-func (s *sidecar) caFile() string {
-	if s.T.CA.CertificateFile != "" {
-		return s.file(s.T.CA.CertificateFile)
-	}
-	return filepath.Join(s.file(s.T.State), "ca.pem")
-}
-
-// hosts returns every host that a rule names: the interception CA is good for them and for the mediator's own name.
-func (s *sidecar) hosts() []string {
-	hosts := []string{proxy.InternalHost}
-	for _, a := range s.actions {
-		hosts = append(hosts, a.Match.Host)
-	}
-	for _, e := range s.egress {
-		hosts = append(hosts, e.Match.Host)
-	}
-	return hosts
-}
-
-// warnOfExpiry says in the log, once a day, that the CA is about to expire: after that no agent's handshake succeeds.
-func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
-	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
-	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init", zap.Time("expires", ca.Expires()))
-		}
-	}
-}
-
-// prunePeriod is how often the ledger is rid of what can never be replayed.
-const prunePeriod = 10 * time.Minute
-
-func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {
-	for range every.Tick(ctx, prunePeriod) {
-		if err := record.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			log.Error("the ledger could not be pruned", zap.Error(err))
-		}
-	}
 }

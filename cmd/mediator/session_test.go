@@ -215,6 +215,28 @@ func TestQuietRun(t *testing.T) {
 	}
 }
 
+// TestRunEnds ends as its command does. A command that is not there costs no event.
+func TestRunEnds(t *testing.T) {
+	r := newClientsRig(t)
+	event, err := r.release(t.Context())
+	must(t, err)
+	for _, tt := range []struct {
+		command []string
+		says    string
+		status  int
+	}{
+		{[]string{"/nowhere/agent"}, "and its event still waits: ", exitRefused},
+		{[]string{"no-such-agent"}, "and its event still waits: ", exitRefused},
+		{[]string{"sh", "-c", "kill -KILL $$"}, "", 128 + 9},
+	} {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", "--admin", r.stack.admin(), "--event", event, "--uid", "-1", "--"}, tt.command...)...)
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != tt.status || !strings.Contains(string(out), tt.says) {
+			t.Errorf("%s: %d, want %d: %s", tt.command, got, tt.status, out)
+		}
+	}
+}
+
 // TestTaintedRun has something in its run that an unattended run does not have. Its posts are refused, also when that has ended; the receipt,
 // the record and the doctor say what it was.
 func TestTaintedRun(t *testing.T) {

@@ -9,10 +9,8 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -26,21 +24,17 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// sidecarProcess is what the sidecar is made of for as long as it runs. What can change meanwhile is its snapshot.
+// sidecarProcess is the sidecar as it runs. What can change meanwhile is its snapshot.
 type sidecarProcess struct {
 	*sidecar // as it was read at the start: what is bound to the process stays so
-	log      *zap.Logger
+	*process
 	logLater *zap.Logger     // its lines may wait
 	life     context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
 
-	keys     keyring
-	roles    []role
 	runtime  *signer.Issuer[evidence.RuntimeAttestation]
 	session  *signer.Issuer[evidence.SessionReceipt]
 	prove    *signer.Issuer[evidence.RequestProof]
-	secrets  *vault.Secrets  // of the rules' credentials; nil while none is in Vault
-	memory   evidence.Memory // what this process has signed or verified, whatever the snapshot
-	roots    []evidence.Root
+	secrets  *vault.Secrets // of the rules' credentials; nil while none is in Vault
 	gateKey  evidence.Secret
 	ca       *proxy.CA
 	record   *ledger.Deferred
@@ -48,17 +42,14 @@ type sidecarProcess struct {
 	watch    *observe.Watch
 	triggers *trigger.Client
 	decides  *policy.Client
-	registry *prometheus.Registry
 	metrics  *proxy.Metrics
 	guard    *guardWatch // nil where no rules are asked for
 	own      []netip.AddrPort
 
-	reload   *reloader
-	trusts   trustWatch
-	observer atomic.Pointer[observer] // what operators ask
-	admin    *adminServer
-	choke    *proxy.Choke
-	inForce  *snapshot // nil before the first; changed by the reloader alone
+	trusts  trustWatch
+	admin   *adminServer
+	choke   *proxy.Choke
+	inForce *snapshot // nil before the first; changed by the reloader alone
 }
 
 // serve runs the sidecar until ctx ends.
@@ -70,30 +61,30 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	if err := s.measure(); err != nil {
 		return err
 	}
-	p := &sidecarProcess{sidecar: s}
-	if p.log, p.logLater, err = newLoggers(s.T.Log, "serve", stderr); err != nil {
+	log, logLater, err := newLoggers(s.T.Log, "serve", stderr)
+	if err != nil {
 		return err
 	}
-	defer func() { _ = p.log.Sync() }()
-	if p.keys, err = s.T.Custody.open(s.file, p.log); err != nil {
+	defer func() { _ = log.Sync() }()
+	common, err := openProcess(log, s.T.Custody, s.file)
+	if err != nil {
 		return err
 	}
-	defer p.keys.Close()
+	defer common.keys.Close()
+	common.memory = new(evidence.Memory)
+	p := &sidecarProcess{sidecar: s, process: common, logLater: logLater}
 	return p.run(ctx)
 }
 
 // run makes the parts and serves until ctx ends.
-func (p *sidecarProcess) run(ctx context.Context) error {
+func (p *sidecarProcess) run(ctx context.Context) (err error) {
 	collectLessOften()
-	p.registry = newMetrics()
-	var err error
 	if p.metrics, err = proxy.NewMetrics(p.registry); err != nil {
 		return err
 	}
-	if p.reload, err = newReloader(p.log, p.registry); err != nil {
+	if err := p.trusts.register(p.registry); err != nil {
 		return err
 	}
-	p.reload.onHangup()
 	if err := p.openKeys(ctx); err != nil {
 		return err
 	}
@@ -104,7 +95,7 @@ func (p *sidecarProcess) run(ctx context.Context) error {
 	if err := observer.start(ctx); err != nil {
 		return err
 	}
-	p.observer.Store(observer)
+	p.looking.Store(observer)
 	if p.ca, err = p.openCA(); err != nil {
 		return err
 	}
@@ -127,7 +118,7 @@ func (p *sidecarProcess) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.admin.confined, err = reach.confine(p.T.Confine, p.file, p.log); err != nil {
+	if err := p.confine(reach, p.T.Confine, p.file); err != nil {
 		return err
 	}
 	listener, err := p.sidecar.admin.listen(p.log)
@@ -139,7 +130,7 @@ func (p *sidecarProcess) run(ctx context.Context) error {
 	group.Go(func() error { p.watch.Run(ctx); return nil })
 	group.Go(func() error { p.reload.watch(ctx); return nil })
 	group.Go(func() error {
-		return serveHTTP(ctx, listener, p.sidecar.admin.guard(p.admin.handler(p)), bounds{}, p.grace(), p.log)
+		return serveHTTP(ctx, listener, p.sidecar.admin.guard(p.admin.handler()), bounds{}, p.grace(), p.log)
 	})
 	group.Go(func() error { return p.begin(ctx, group, listener) })
 	return group.Wait()
@@ -149,13 +140,13 @@ func (p *sidecarProcess) grace() time.Duration { return p.T.Timeouts.Shutdown.or
 
 func (p *sidecarProcess) openKeys(ctx context.Context) (err error) {
 	c := p.T
-	if p.runtime, err = newIssuer(ctx, &p.roles, p.keys, &p.memory, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err != nil {
+	if p.runtime, err = newIssuer(ctx, p.process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err != nil {
 		return err
 	}
-	if p.session, err = newIssuer(ctx, &p.roles, p.keys, &p.memory, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
+	if p.session, err = newIssuer(ctx, p.process, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
 		return err
 	}
-	if p.prove, err = newIssuer(ctx, &p.roles, p.keys, &p.memory, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
+	if p.prove, err = newIssuer(ctx, p.process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
 		return err
 	}
 	p.gateKey, err = gateSecret(p.gateSecret)
@@ -175,7 +166,7 @@ func (p *sidecarProcess) connect() {
 	p.decides = policy.NewClient(base, httpc)
 	p.guard = p.newGuardWatch()
 	p.admin = &adminServer{
-		sessions: p.sessions, record: p.record, triggers: p.triggers, runtime: c.Runtime, registry: p.registry, ca: p.ca.CertificatePEM(),
+		process: p.process, sessions: p.sessions, record: p.record, triggers: p.triggers, runtime: c.Runtime, ca: p.ca.CertificatePEM(),
 		proxy: c.Listen, caFile: p.caFile(), agent: c.Agent.UID, watch: p.watch,
 		peers: []peer{{"trigger", p.trigger}, {"control", p.control}},
 	}
@@ -188,14 +179,18 @@ func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, admin
 	if err != nil {
 		return err
 	}
-	if p.roots, err = openRoots(ctx, c.Trust, p.file, p.log); err != nil {
+	r := &reading{sidecar: p.sidecar, manifest: manifest, strict: strict, observer: p.looking.Load()}
+	if err := r.allowed(p.roles); err != nil {
+		return fmt.Errorf("%s: %w", p.file(c.Manifest), err)
+	}
+	pinned := c.Trust.in(p.file)
+	if err := p.openRoots(ctx, pinned); err != nil {
 		return err
 	}
-	trust, err := openTrust(ctx, c.Trust, p.file, p.roots, strict, &p.memory, p.log)
-	if err != nil {
+	if r.trust, err = p.openTrust(ctx, pinned, strict); err != nil {
 		return err
 	}
-	certified, err := openCertificates(ctx, c.Trust, p.file, p.roots, p.roles, p.log)
+	certified, err := p.openCertificates(ctx, pinned)
 	if err != nil {
 		return err
 	}
@@ -214,7 +209,7 @@ func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, admin
 	if p.own, err = proxy.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
 		return err
 	}
-	first, err := p.build(ctx, &reading{sidecar: p.sidecar, manifest: manifest, strict: strict, trust: trust, observer: p.observer.Load()})
+	first, err := p.build(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -227,8 +222,7 @@ func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, admin
 // serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
 func (p *sidecarProcess) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
 	o := proxy.Options{
-		CA: p.ca, Handler: p.choke, Connect: p.choke.Connect, Refused: p.choke.Refused,
-		Refuse: p.choke.Refuse, NonProxy: p.choke.NonProxy(),
+		CA: p.ca, Handler: p.choke, Connect: p.choke.Connect, Refuse: p.choke.Refuse, Refused: p.choke.Refused,
 		Limits: p.T.Limits.connections(), Log: p.log, Now: time.Now,
 	}
 	if p.guard != nil {

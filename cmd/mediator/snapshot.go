@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"time"
 
@@ -71,19 +70,16 @@ func (p *sidecarProcess) read(ctx context.Context) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := reach.within(p.admin.confined, s.T.Confine, s.file); err != nil {
+	if err := p.checkWithin(reach, s.T.Confine, s.file); err != nil {
 		return nil, err
 	}
 	if r.manifest, r.strict, err = readManifest(s.file(s.T.Manifest)); err != nil {
 		return nil, err
 	}
-	if err := r.pinned(); err != nil {
+	if err := r.allowed(p.roles); err != nil {
 		return nil, err
 	}
-	if err := admitted(r.strict, p.roles, p.T.Audience); err != nil {
-		return nil, err
-	}
-	if r.trust, err = readTrust(s.T.Trust, s.file, p.roots, r.strict, &p.memory, p.log); err != nil {
+	if r.trust, err = p.readTrust(s.T.Trust.in(s.file), r.strict); err != nil {
 		return nil, err
 	}
 	if err := r.trust.verifier.Trust().Succeeds(p.inForce.trust.verifier.Trust()); err != nil {
@@ -100,21 +96,12 @@ func (p *sidecarProcess) read(ctx context.Context) (*reading, error) {
 
 // fits refuses a configuration that differs in what is bound to this process, also where only the content of a file does.
 func (p *sidecarProcess) fits(s *sidecar) error {
-	keys := restartKeys(p.T, s.T)
-	for key, same := range map[string]bool{
+	err := p.checkBound(p.T, s.T, s.T.Trust.in(s.file), map[string]bool{
 		"admin.tokenFile": p.sidecar.admin.token == s.admin.token, "trigger.tokenFile": p.trigger.token == s.trigger.token,
 		"control.tokenFile": p.control.token == s.control.token, "ledger.postgres.dsnFile": p.ledgerDSN == s.ledgerDSN,
 		"gate.secretFile": p.gateSecret == s.gateSecret,
-	} {
-		if !same {
-			keys = append(keys, key)
-		}
-	}
-	if err := sameRoots(p.roots, s.T.Trust, s.file, &keys); err != nil {
-		return err
-	}
-	slices.Sort(keys)
-	if err := restartRequired(slices.Compact(keys)); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	for _, host := range s.hosts() {
@@ -125,18 +112,10 @@ func (p *sidecarProcess) fits(s *sidecar) error {
 	return nil
 }
 
-// sameRoots adds the keys of pinned roots that are others now than those that this process believes.
-func sameRoots(roots []evidence.Root, c trustConfig, file func(string) string, keys *[]string) error {
-	now, err := readRoots(file(c.Registry), file(c.Auditor))
-	if err != nil {
-		return err
-	}
-	for i, key := range [...]string{"trust.registry", "trust.auditor"} {
-		if !reflect.DeepEqual(roots[i], now[i]) {
-			*keys = append(*keys, key)
-		}
-	}
-	return nil
+// allowed refuses a manifest by which no post of this process could be right: it pins something else than what runs, or allows nothing that
+// the process's roles sign.
+func (r *reading) allowed(roles []role) error {
+	return cmp.Or(r.pinned(), admitted(r.strict, roles, r.T.Audience))
 }
 
 // pinned refuses a manifest that pins something else than what would run.
@@ -146,11 +125,7 @@ func (r *reading) pinned() error {
 			return evidence.Refuse("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s", want, r.environmentHash)
 		}
 	}
-	pinned := r.strict.Runtime.RuntimeIDs
-	if len(pinned) > 0 && !slices.Contains(pinned, r.T.Runtime) || !slices.Contains(r.strict.Session.RuntimeIDs, r.T.Runtime) {
-		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", r.T.Runtime)
-	}
-	return nil
+	return r.strict.CheckRuntime(r.T.Runtime)
 }
 
 // admitted refuses a manifest by which nothing would count that this process's roles sign.
@@ -245,7 +220,7 @@ func (p *sidecarProcess) put(next *snapshot) {
 	go next.deployment.watch(watched)
 	p.trusts.add(next.trust)
 	p.choke.Set(next.pipeline)
-	p.observer.Store(next.observer)
+	p.looking.Store(next.observer)
 	p.admin.deployment.Store(next.deployment)
 	if old := p.inForce; old != nil {
 		old.stop()

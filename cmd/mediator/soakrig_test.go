@@ -87,8 +87,8 @@ func newAccounted(t *testing.T, rules string) *soak {
 }
 
 // process returns a running process. The caller holds s.processes.
-func (s *soak) process(name string) *process {
-	i := slices.IndexFunc(s.stack.processes, func(p *process) bool { return p.name == name })
+func (s *soak) process(name string) *child {
+	i := slices.IndexFunc(s.stack.processes, func(p *child) bool { return p.name == name })
 	return s.stack.processes[i]
 }
 
@@ -117,7 +117,7 @@ func (s *soak) restart(t *testing.T, name string) {
 	s.processes.Lock()
 	defer s.processes.Unlock()
 	s.quiet(t, name) // its log begins anew
-	s.stack.processes = slices.DeleteFunc(s.stack.processes, func(p *process) bool { return p.name == name })
+	s.stack.processes = slices.DeleteFunc(s.stack.processes, func(p *child) bool { return p.name == name })
 	if err := s.stack.start(name, map[string]string{"trigger": triggerFile, "control": controlFile}[name]); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}

@@ -22,13 +22,13 @@ import (
 // keys when it ends. What it declares holds for a development machine and is evidence for nothing else.
 type stack struct {
 	dir       string
-	processes []*process
+	processes []*child
 	auditor   rootKey // certifies the manifest, at the start and at each reload
 	registry  func()  // ends the registry's watch over the keys, and waits for it
 }
 
-// process is one child.
-type process struct {
+// child is one of the processes.
+type child struct {
 	name, endpoint string
 	cmd            *exec.Cmd
 	done           chan struct{}
@@ -130,7 +130,7 @@ func (s *stack) start(name, config string) error {
 		return err
 	}
 	defer log.Close()
-	p := &process{name: name, endpoint: "unix:" + s.socket(name), done: make(chan struct{})}
+	p := &child{name: name, endpoint: "unix:" + s.socket(name), done: make(chan struct{})}
 	p.cmd = exec.Command(self, name, "--config", filepath.Join(s.dir, config)) //nolint:gosec // this program itself
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -276,7 +276,7 @@ func (s *stack) watch(r *registry, endpoints []string, as map[string][]string) e
 }
 
 // await asks a process until it answers path with success.
-func (s *stack) await(ctx context.Context, p *process, path string) error {
+func (s *stack) await(ctx context.Context, p *child, path string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -295,7 +295,7 @@ func (s *stack) await(ctx context.Context, p *process, path string) error {
 }
 
 // died says why a process ended, with the end of its log.
-func (s *stack) died(p *process) error {
+func (s *stack) died(p *child) error {
 	raw, _ := os.ReadFile(filepath.Join(s.dir, p.name+".log"))
 	if len(raw) > 2000 {
 		raw = raw[len(raw)-2000:]

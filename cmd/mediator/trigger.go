@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -14,12 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/actionproof/mediator/confine"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -52,8 +49,12 @@ func loadTrigger(path string) (*triggerService, error) {
 	c.Custody.check(&f)
 	c.Confine.check(&f)
 	c.Trust.check(&f)
-	c.Keys.Origin.check("keys.origin", &f)
-	c.Keys.Receipt.check("keys.receipt", &f)
+	c.Agent.check(&f, "internal", c.Internal.UIDs)
+	c.Log.check(&f)
+	if c.Listen != "" {
+		checkAddress("listen", c.Listen, &f)
+	}
+	checkKeys(&f, namedKey{"keys.origin", c.Keys.Origin.keyConfig}, namedKey{"keys.receipt", c.Keys.Receipt.keyConfig})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.add("tlsCertificate", "goes together with tlsKey")
 	}
@@ -62,6 +63,12 @@ func loadTrigger(path string) (*triggerService, error) {
 	}
 	t := &triggerService{loaded: l, internal: c.Internal.endpoint("internal", &f, l.file), secretOf: make(map[[2]string]string)}
 	for i, s := range c.Sources {
+		if slices.ContainsFunc(c.Sources[:i], func(o sourceConfig) bool { return o.Name == s.Name }) {
+			f.add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
+		}
+		if s.Queue != nil && c.Agent.UID != nil && slices.Contains(s.Queue.Owners, *c.Agent.UID) {
+			f.add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent would be the reason of its own posts", *c.Agent.UID)
+		}
 		source, err := t.source(s)
 		if err != nil {
 			f.add(fmt.Sprintf("sources[%d] (%s)", i, s.Name), "%v", err)
@@ -145,21 +152,13 @@ func (t *triggerService) secrets(source, scheme string, files []string) ([]strin
 	return out, nil
 }
 
-// triggerProcess is what the trigger service is made of for as long as it runs. What can change meanwhile is where events come from.
+// triggerProcess is the trigger service as it runs. What can change meanwhile is where events come from.
 type triggerProcess struct {
 	*triggerService // as it was read at the start: what is bound to the process stays so
-	log             *zap.Logger
+	*process
 
-	keys     keyring
-	roles    []role
-	origin   *signer.Issuer[evidence.TriggerOriginProof]
-	receipt  *signer.Issuer[evidence.TriggerReceipt]
-	roots    []evidence.Root
-	service  *trigger.Service
-	confined *confine.Confined
-	reload   *reloader
-	observer atomic.Pointer[observer] // what operators ask
-	inForce  *triggerService          // changed by the reloader alone
+	service *trigger.Service
+	inForce *triggerService // changed by the reloader alone
 }
 
 // runTrigger runs the trigger service until ctx ends.
@@ -168,86 +167,92 @@ func runTrigger(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &triggerProcess{triggerService: t, inForce: t}
-	if p.log, err = newLogger(t.T.Log, "trigger", stderr); err != nil {
+	log, err := newLogger(t.T.Log, "trigger", stderr)
+	if err != nil {
 		return err
 	}
-	if p.keys, err = t.T.Custody.open(t.file, p.log); err != nil {
+	common, err := openProcess(log, t.T.Custody, t.file)
+	if err != nil {
 		return err
 	}
-	defer p.keys.Close()
+	defer common.keys.Close()
+	p := &triggerProcess{triggerService: t, process: common, inForce: t}
 	return p.run(ctx)
 }
 
 // run makes the parts and serves until ctx ends.
 func (p *triggerProcess) run(ctx context.Context) error {
-	c, registry := p.T, newMetrics()
-	var err error
-	if p.reload, err = newReloader(p.log, registry); err != nil {
-		return err
-	}
-	p.reload.onHangup()
-	if p.origin, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience); err != nil {
-		return err
-	}
-	if p.receipt, err = newIssuer(ctx, &p.roles, p.keys, nil, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience); err != nil {
-		return err
-	}
-	observer := p.triggerService.observer(p.roles)
-	if err := observer.start(ctx); err != nil {
-		return err
-	}
-	p.observer.Store(observer)
-	p.service, err = trigger.New(ctx, trigger.Options{
-		Path: filepath.Join(p.file(c.State), "events.db"), Origin: p.origin, Receipt: p.receipt, Sources: p.sources,
-		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget, Now: time.Now, Log: p.log,
-	})
-	if err != nil {
+	if err := p.openService(ctx); err != nil {
 		return err
 	}
 	defer p.service.Close()
-	if p.confined, err = p.reach(observer).confine(c.Confine, p.file, p.log); err != nil {
+	if err := p.confine(p.reach(p.looking.Load()), p.T.Confine, p.file); err != nil {
 		return err
 	}
 	internal, err := p.internal.listen(p.log)
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	rolesHandler(mux, p.roles)
-	handleLayers(mux, p.confined)
-	looksHandler(mux, &p.observer)
-	metricsHandler(mux, registry)
 	var ready atomic.Bool
-	p.reload.handle(mux, ready.Load)
+	mux := p.mux(ready.Load)
+	layersHandler(mux, p.confined)
 	mux.Handle("/", trigger.NewServer(p.service))
+	var webhooks net.Listener
+	if p.T.Listen != "" {
+		if webhooks, err = p.listenWebhooks(); err != nil {
+			return errors.Join(fmt.Errorf("webhooks: %w", err), internal.Close())
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	const grace = 10 * time.Second
 	group.Go(func() error { return serveHTTP(ctx, internal, p.internal.guard(mux), bounds{}, grace, p.log) })
 	group.Go(func() error { p.reload.watch(ctx); return nil })
 	group.Go(func() error { return p.service.Run(ctx) })
-	if c.Listen != "" {
-		l, err := p.listenWebhooks()
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { return serveHTTP(ctx, l, p.service.Webhooks(), public, grace, p.log) })
+	if webhooks != nil {
+		group.Go(func() error { return serveHTTP(ctx, webhooks, p.service.Webhooks(), public, grace, p.log) })
 	}
-	group.Go(func() error {
-		if p.roots, err = openRoots(ctx, c.Trust, p.file, p.log); err != nil {
-			return err
-		}
-		certified, err := openCertificates(ctx, c.Trust, p.file, p.roots, p.roles, p.log)
-		if err != nil {
-			return err
-		}
-		p.reload.begin(p.configured(), p.take)
-		ready.Store(true)
-		p.log.Info("ready")
-		certified.watch(ctx)
-		return nil
-	})
+	group.Go(func() error { return p.begin(ctx, &ready) })
 	return group.Wait()
+}
+
+// openService opens the keys and the events, and looks at the deployment.
+func (p *triggerProcess) openService(ctx context.Context) error {
+	c := p.T
+	origin, err := newIssuer(ctx, p.process, evidence.TriggerOriginProofKind, c.Keys.Origin.keyConfig, c.Keys.Origin.Audience)
+	if err != nil {
+		return err
+	}
+	receipt, err := newIssuer(ctx, p.process, evidence.TriggerReceiptKind, c.Keys.Receipt.keyConfig, c.Keys.Receipt.Audience)
+	if err != nil {
+		return err
+	}
+	observer := p.observer(p.roles)
+	if err := observer.start(ctx); err != nil {
+		return err
+	}
+	p.looking.Store(observer)
+	p.service, err = trigger.New(ctx, trigger.Options{
+		Path: filepath.Join(p.file(c.State), "events.db"), Origin: origin, Receipt: receipt, Sources: p.sources,
+		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget, Now: time.Now, Log: p.log,
+	})
+	return err
+}
+
+// begin waits for the trust, and is ready then.
+func (p *triggerProcess) begin(ctx context.Context, ready *atomic.Bool) error {
+	trust := p.T.Trust.in(p.file)
+	if err := p.openRoots(ctx, trust); err != nil {
+		return err
+	}
+	certified, err := p.openCertificates(ctx, trust)
+	if err != nil {
+		return err
+	}
+	p.reload.begin(p.configured(), p.take)
+	ready.Store(true)
+	p.log.Info("ready")
+	certified.watch(ctx)
+	return nil
 }
 
 func (t *triggerService) configured() configured {
@@ -264,7 +269,7 @@ func (p *triggerProcess) take(ctx context.Context) (configured, error) {
 		return configured{}, err
 	}
 	observer := next.observer(p.roles)
-	if err := next.reach(observer).within(p.confined, next.T.Confine, next.file); err != nil {
+	if err := p.checkWithin(next.reach(observer), next.T.Confine, next.file); err != nil {
 		return configured{}, err
 	}
 	if err := observer.start(ctx); err != nil {
@@ -274,21 +279,14 @@ func (p *triggerProcess) take(ctx context.Context) (configured, error) {
 	if err := p.service.SetSources(next.sources); err != nil {
 		return configured{}, err
 	}
-	p.observer.Store(observer)
+	p.looking.Store(observer)
 	p.inForce = next
 	return next.configured(), nil
 }
 
 // fits refuses a configuration that differs in what is bound to this process, also where only the content of a file does.
 func (p *triggerProcess) fits(next *triggerService) error {
-	keys := restartKeys(p.T, next.T)
-	if p.internal.token != next.internal.token {
-		keys = append(keys, "internal.tokenFile")
-	}
-	if err := sameRoots(p.roots, next.T.Trust, next.file, &keys); err != nil {
-		return err
-	}
-	return restartRequired(keys)
+	return p.checkBound(p.T, next.T, next.T.Trust.in(next.file), map[string]bool{"internal.tokenFile": p.internal.token == next.internal.token})
 }
 
 // keep takes the schedules and queues of the configuration before that have not changed: they go on without a pause. The secrets of webhooks

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
@@ -54,11 +56,32 @@ func readRoots(registry, auditor string) ([]evidence.Root, error) {
 	return roots, nil
 }
 
+// in returns c with paths that are absolute.
+func (c trustConfig) in(file func(string) string) trustConfig {
+	c.Registry, c.Auditor, c.Bundle = file(c.Registry), file(c.Auditor), file(c.Bundle)
+	return c
+}
+
 // openRoots waits for the pinned root keys: in the embedded default they are made once the processes run.
-func openRoots(ctx context.Context, c trustConfig, file func(string) string, log *zap.Logger) ([]evidence.Root, error) {
-	return waitFor(ctx, log, "the pinned root keys", func() ([]evidence.Root, error) {
-		return readRoots(file(c.Registry), file(c.Auditor))
+func (p *process) openRoots(ctx context.Context, c trustConfig) (err error) {
+	p.roots, err = waitFor(ctx, p.log, "the pinned root keys", func() ([]evidence.Root, error) {
+		return readRoots(c.Registry, c.Auditor)
 	})
+	return err
+}
+
+// otherRoots returns the keys of pinned roots that are others now than those that this process believes.
+func (p *process) otherRoots(c trustConfig) (keys []string, err error) {
+	now, err := readRoots(c.Registry, c.Auditor)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range [...]string{"trust.registry", "trust.auditor"} {
+		if !reflect.DeepEqual(p.roots[i], now[i]) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
 }
 
 // trustStore keeps a verifier's trust as the bundle file says, and beside it the auditor's certificate of one manifest.
@@ -69,6 +92,7 @@ type trustStore struct {
 	verifier *evidence.Verifier
 	raw      string // the content that was looked at last, by trustWatch alone once it is added
 	deployed atomic.Pointer[string]
+	until    atomic.Int64 // when what is deployed ends, in Unix seconds
 	log      *zap.Logger
 }
 
@@ -77,20 +101,20 @@ const trustPoll = 250 * time.Millisecond
 
 // openTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or has no
 // certificate of the deployment.
-func openTrust(ctx context.Context, c trustConfig, file func(string) string, roots []evidence.Root, strict *policy.Strict, memory *evidence.Memory, log *zap.Logger) (*trustStore, error) {
-	return waitFor(ctx, log, "a trust bundle with the certificate of the deployment", func() (*trustStore, error) {
-		return readTrust(c, file, roots, strict, memory, log)
+func (p *process) openTrust(ctx context.Context, c trustConfig, strict *policy.Strict) (*trustStore, error) {
+	return waitFor(ctx, p.log, "a trust bundle with the certificate of the deployment", func() (*trustStore, error) {
+		return p.readTrust(c, strict)
 	})
 }
 
 // readTrust reads the bundle once. It has to hold the auditor's certificate of the manifest behind strict.
-func readTrust(c trustConfig, file func(string) string, roots []evidence.Root, strict *policy.Strict, memory *evidence.Memory, log *zap.Logger) (*trustStore, error) {
-	s := &trustStore{path: file(c.Bundle), roots: roots, strict: strict, log: log}
+func (p *process) readTrust(c trustConfig, strict *policy.Strict) (*trustStore, error) {
+	s := &trustStore{path: c.Bundle, roots: p.roots, strict: strict, log: p.log}
 	trust, b, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	s.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew), Memory: memory})
+	s.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew), Memory: p.memory})
 	if err != nil {
 		return nil, err
 	}
@@ -141,10 +165,12 @@ func (s *trustStore) read() (*evidence.Trust, evidence.Bundle, error) {
 
 // deploy takes over the bundle's deployment certificate if it is one of the manifest in force.
 func (s *trustStore) deploy(b evidence.Bundle) error {
-	if _, err := policy.VerifyCertificate(s.verifier, b.DeploymentCertificate, s.strict); err != nil {
+	cert, err := policy.VerifyCertificate(s.verifier, b.DeploymentCertificate, s.strict)
+	if err != nil {
 		return fmt.Errorf("the deployment certificate in %s: %w", s.path, err)
 	}
 	s.deployed.Store(&b.DeploymentCertificate)
+	s.until.Store(s.strict.Until(cert).Unix())
 	return nil
 }
 
@@ -181,6 +207,21 @@ func (w *trustWatch) add(s *trustStore) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stores = append(w.stores, s)
+}
+
+// register registers the metric by which the end of the certificate is seen to come, after which every post is refused.
+func (w *trustWatch) register(r prometheus.Registerer) error {
+	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mediator_deployment_certificate_until_seconds",
+		Help: "Until when the deployment certificate in force counts, in Unix seconds; 0 before there is one.",
+	}, func() float64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.stores) == 0 {
+			return 0
+		}
+		return float64(w.stores[len(w.stores)-1].until.Load())
+	}))
 }
 
 func (w *trustWatch) drop(s *trustStore) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func TestExitStatus(t *testing.T) {
@@ -13,7 +15,8 @@ func TestExitStatus(t *testing.T) {
 	}{
 		{"", exitDone}, {"help", exitDone}, {"version", exitDone}, {"keys", exitDone},
 		{"nonsense", exitUsage}, {"keys nonsense", exitUsage}, {"serve", exitUsage}, {"serve --nonsense", exitUsage}, {"serve x", exitUsage},
-		{"posts show", exitUsage}, {"posts list --admin nowhere", exitUsage}, {"posts list --limit x", exitUsage}, {"config schema x", exitUsage},
+		{"posts show", exitUsage}, {"posts list --admin nowhere", exitUsage}, {"posts list --limit x", exitUsage}, {"posts list --limit 0", exitUsage}, {"posts list --limit 1001", exitUsage},
+		{"posts list --state indeterminat", exitUsage}, {"posts list --flow get", exitUsage}, {"config schema x", exitUsage},
 		{"run", exitUsage}, {"run --uid 4294967296 -- true", exitUsage}, {"run --uid 4294967295 -- true", exitUsage}, {"run --uid -2 -- true", exitUsage}, {"keys certify", exitUsage}, {"ca init --dir x", exitUsage}, {"challenge solve", exitUsage},
 		{"serve --config absent", exitRefused}, {"deployment audit absent", exitRefused}, {"posts list --admin unix:absent", exitRefused},
 	} {
@@ -25,4 +28,29 @@ func TestExitStatus(t *testing.T) {
 			t.Errorf("mediator %s: it says %q", tt.args, stderr.String())
 		}
 	}
+}
+
+// TestPrintsJSON: whatever prints a result prints it as JSON too, but for what stands here.
+func TestPrintsJSON(t *testing.T) {
+	not := map[string]string{
+		"serve": "runs", "trigger": "runs", "control": "runs", "dev": "runs", "run": "is CMD's", "completion": "a script", "help": "text",
+		"keys jwks": "is JSON", "keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON", "challenge verify": "is JSON",
+		"capability verify": "is JSON", "ca show": "is PEM", "vault bootstrap": "commands, or what was done",
+		"ca init": "says what was done", "keys root": "says what was done", "keys certify": "says what was done", "keys rotate": "says what was done",
+		"keys retire": "says what was done", "keys revoke": "says what was done",
+	}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		name := strings.TrimPrefix(c.CommandPath(), "mediator ")
+		if c.HasSubCommands() || c.Hidden || not[name] != "" {
+			return
+		}
+		if c.Flags().Lookup("json") == nil {
+			t.Errorf("mediator %s has no --json", name)
+		}
+	}
+	walk(rootCommand())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,9 +71,7 @@ right, says what it did, and refuses a key that is not as it should be.`,
 func (b *bootstrapFlags) options() (bootstrap.Options, error) {
 	o := bootstrap.Options{Transit: b.transit, Roots: b.roots}
 	mount := b.mount
-	if mount == "" {
-		mount = b.auth
-	}
+	mount = cmp.Or(mount, b.auth)
 	switch {
 	case b.print == b.apply:
 		return o, usagef("mediator vault bootstrap needs one of --print and --apply")

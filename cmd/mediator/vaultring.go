@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -59,9 +60,7 @@ func (c *vaultConfig) auth(role string, file func(string) string) vault.Auth {
 		}
 	case a.Kubernetes != nil:
 		token := a.Kubernetes.TokenFile
-		if token == "" {
-			token = serviceAccountToken
-		}
+		token = cmp.Or(token, serviceAccountToken)
 		return &vault.Kubernetes{Mount: a.Kubernetes.Mount, Role: in(a.Kubernetes.Role), JWTFile: file(in(token))}
 	default:
 		return &vault.TokenFile{Path: file(in(a.TokenFile))}

@@ -11,15 +11,21 @@ import (
 var version = "dev"
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			goVersion := "unknown"
 			if info, ok := debug.ReadBuildInfo(); ok {
 				goVersion = info.GoVersion
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "mediator %s (%s)\n", version, goVersion)
-			return err
+			said := struct {
+				Version string `json:"version"`
+				Go      string `json:"go"`
+			}{version, goVersion}
+			return printResult(c, asJSON, said, fmt.Sprintf("mediator %s (%s)", version, goVersion))
 		},
 	}
+	jsonFlag(c, &asJSON)
+	return c
 }

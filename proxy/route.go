@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 )
 
@@ -39,10 +38,4 @@ func RouteFrom(ctx context.Context) (Route, bool) {
 
 func withRoute(ctx context.Context, r Route) context.Context {
 	return context.WithValue(ctx, routeKey{}, r)
-}
-
-// stripProxyHeaders removes what a client says to its proxy, which no upstream may see (RFC 9110 section 11.7).
-func stripProxyHeaders(h http.Header) {
-	h.Del("Proxy-Authorization")
-	h.Del("Proxy-Connection")
 }

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"bufio"
 	"errors"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -11,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// guard wraps a handler so that a panic ends its request and nothing else, and so that a response that could not be completed is
+// recovering wraps a handler so that a panic ends its request and nothing else, and so that a response that could not be completed is
 // never taken for a whole one.
-func guard(o *Options, h http.HandlerFunc) http.Handler {
+func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rw := &response{ResponseWriter: w, o: o, streamed: r.ProtoMajor == 2}
 		defer func() {
@@ -94,7 +92,7 @@ func (w *response) Flush() { _ = w.FlushError() }
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// truncate makes guard cut the connection once the handler has returned.
+// truncate makes recovering cut the connection once the handler has returned.
 func (w *response) truncate() { w.truncated = true }
 
 // truncate finds the response under whatever wraps it.
@@ -110,24 +108,4 @@ func truncate(w http.ResponseWriter) {
 			return
 		}
 	}
-}
-
-// hijackable is the one writer that goproxy gets: it can take the connection, and with it what the client has already sent.
-type hijackable struct{ http.ResponseWriter }
-
-func (h hijackable) Unwrap() http.ResponseWriter { return h.ResponseWriter }
-
-// Hijack returns the connection with the bytes that net/http has read beyond the CONNECT put back in front: goproxy drops the
-// reader that holds them, and with it the ClientHello of a client that does not wait for the 200.
-func (h hijackable) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
-	conn, rw, err = http.NewResponseController(h.ResponseWriter).Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	if w, ok := h.ResponseWriter.(*response); ok {
-		w.begun = true
-	}
-	head := make([]byte, rw.Reader.Buffered())
-	_, _ = rw.Reader.Read(head) // what is buffered is read at once
-	return &headConn{Conn: conn, head: head}, rw, nil
 }

@@ -12,34 +12,34 @@ import (
 func TestClassifyAddr(t *testing.T) {
 	for _, test := range []struct {
 		about string
-		class Class
+		class class
 		addrs []string
 	}{
-		{"public", ClassPublic, []string{"1.1.1.1", "8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "192.0.1.0", "223.255.255.255", "2606:4700::1111", "2a00::1", "::ffff:8.8.8.8"}},
-		{"RFC 1122", ClassLoopback, []string{"127.0.0.1", "127.255.255.254", "::ffff:127.0.0.1", "::127.0.0.1", "::1"}},
-		{"RFC 1122, this host", ClassUnspecified, []string{"0.0.0.0", "::", "::ffff:0.0.0.0"}},
-		{"RFC 791, this network", ClassReserved, []string{"0.0.0.1", "0.255.255.255"}},
-		{"RFC 1918", ClassPrivate, []string{"10.0.0.0", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "::ffff:10.0.0.1", "::10.0.0.1"}},
-		{"RFC 4193", ClassULA, []string{"fc00::1", "fdff::1"}},
-		{"RFC 3927, RFC 4291", ClassLinkLocal, []string{"169.254.0.1", "169.254.255.255", "fe80::1", "febf::1"}},
-		{"RFC 6598", ClassCGNAT, []string{"100.64.0.0", "100.127.255.255"}},
-		{"RFC 5771, RFC 4291", ClassMulticast, []string{"224.0.0.1", "239.255.255.255", "ff02::1"}},
-		{"RFC 2544, RFC 5180", ClassBenchmark, []string{"198.18.0.0", "198.19.255.255", "2001:2::1"}},
-		{"RFC 5737, RFC 3849, RFC 9637", ClassDocumentation, []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"}},
-		{"RFC 6052, RFC 8215", ClassNAT64, []string{"64:ff9b::8.8.8.8", "64:ff9b::10.0.0.1", "64:ff9b:1::1"}},
-		{"RFC 3056, RFC 7526", Class6to4, []string{"2002:7f00:1::", "2002:808:808::1", "192.88.99.1"}},
-		{"RFC 4380", ClassTeredo, []string{"2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2"}},
-		{"RFC 1112, RFC 6890, RFC 2928 and unassigned", ClassReserved, []string{"240.0.0.1", "255.255.255.255", "192.0.0.1", "2001:1::1", "2001:20::1", "100::1", "5f00::1", "fec0::1", "4000::1", "::8.8.8.8", "64:ff9b:2::1"}},
-		{"metadata", ClassMetadata, []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254"}},
-		{"with a zone", ClassInvalid, []string{"fe80::1%eth0"}},
+		{"public", classPublic, []string{"1.1.1.1", "8.8.8.8", "172.15.255.255", "172.32.0.0", "100.63.255.255", "100.128.0.0", "192.0.1.0", "223.255.255.255", "2606:4700::1111", "2a00::1", "::ffff:8.8.8.8"}},
+		{"RFC 1122", classLoopback, []string{"127.0.0.1", "127.255.255.254", "::ffff:127.0.0.1", "::127.0.0.1", "::1"}},
+		{"RFC 1122, this host", classUnspecified, []string{"0.0.0.0", "::", "::ffff:0.0.0.0"}},
+		{"RFC 791, this network", classReserved, []string{"0.0.0.1", "0.255.255.255"}},
+		{"RFC 1918", classPrivate, []string{"10.0.0.0", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.0.1", "::ffff:10.0.0.1", "::10.0.0.1"}},
+		{"RFC 4193", classULA, []string{"fc00::1", "fdff::1"}},
+		{"RFC 3927, RFC 4291", classLinkLocal, []string{"169.254.0.1", "169.254.255.255", "fe80::1", "febf::1"}},
+		{"RFC 6598", classCGNAT, []string{"100.64.0.0", "100.127.255.255"}},
+		{"RFC 5771, RFC 4291", classMulticast, []string{"224.0.0.1", "239.255.255.255", "ff02::1"}},
+		{"RFC 2544, RFC 5180", classBenchmark, []string{"198.18.0.0", "198.19.255.255", "2001:2::1"}},
+		{"RFC 5737, RFC 3849, RFC 9637", classDocumentation, []string{"192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"}},
+		{"RFC 6052, RFC 8215", classNAT64, []string{"64:ff9b::8.8.8.8", "64:ff9b::10.0.0.1", "64:ff9b:1::1"}},
+		{"RFC 3056, RFC 7526", class6to4, []string{"2002:7f00:1::", "2002:808:808::1", "192.88.99.1"}},
+		{"RFC 4380", classTeredo, []string{"2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2"}},
+		{"RFC 1112, RFC 6890, RFC 2928 and unassigned", classReserved, []string{"240.0.0.1", "255.255.255.255", "192.0.0.1", "2001:1::1", "2001:20::1", "100::1", "5f00::1", "fec0::1", "4000::1", "::8.8.8.8", "64:ff9b:2::1"}},
+		{"metadata", classMetadata, []string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254"}},
+		{"with a zone", classInvalid, []string{"fe80::1%eth0"}},
 	} {
 		for _, s := range test.addrs {
-			if got := ClassifyAddr(netip.MustParseAddr(s)); got != test.class {
+			if got := classifyAddr(netip.MustParseAddr(s)); got != test.class {
 				t.Errorf("%s: %s is %s, want %s", test.about, s, got, test.class)
 			}
 		}
 	}
-	if got := ClassifyAddr(netip.Addr{}); got != ClassInvalid {
+	if got := classifyAddr(netip.Addr{}); got != classInvalid {
 		t.Errorf("the zero address is %s", got)
 	}
 }

@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"context"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/signer"
+)
+
+// CheckUnattended names the check that nothing was found in the session's run that an unattended run does not have. A record has it
+// only where the run was looked at.
+const CheckUnattended = "unattended run"
+
+// beginAttest begins step 7: what the sidecar itself saw of the run, by a look at it now, signed by two roles. The policy is the one that the
+// manifest pins; the gate demands that the decision was made by it.
+func (p *Pipeline) beginAttest(t *posting) {
+	run := signer.Run{
+		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID,
+		RuntimeID: p.o.RuntimeID, SessionID: t.session.ID, TranscriptHash: t.session.Transcript(),
+		EventID: t.receipt.EventID, TriggerKind: t.receipt.Kind, TriggerSource: t.receipt.Source,
+		TriggerReceiptHash: evidence.HashToken(t.envelope.TriggerReceipt),
+		PolicyHash:         p.o.Strict.Runtime.PolicyHash, EnvironmentHash: p.o.EnvironmentHash,
+	}
+	var ctx context.Context
+	ctx, t.stop = context.WithTimeout(t.r.Context(), p.o.Timeouts.Step)
+	var a signer.Attested
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if run.Seen, err = t.session.Run.Look(ctx); err == nil {
+			a, err = p.o.Attest.Attest(ctx, run)
+		}
+	}()
+	t.attested = func() (signer.Attested, error) {
+		<-done // soon after ctx has ended, at the latest
+		return a, err
+	}
+}
+
+// attest is step 7: it waits for what beginAttest has begun. A run in which something was found has its receipt then, for the record, and
+// goes no further.
+func (p *Pipeline) attest(_ context.Context, t *posting) error {
+	a, err := t.attested()
+	if err != nil {
+		return err
+	}
+	t.envelope.Attestation, t.envelope.SessionReceipt = a.Attestation, a.SessionReceipt
+	t.artifact("runtimeAttestation", a.Attestation)
+	t.artifact("sessionReceipt", a.SessionReceipt)
+	seen := t.session.Run.Report() // with what was found since the look
+	if !seen.Any() {
+		return nil
+	}
+	return t.check(CheckUnattended, tainted(seen))
+}
+
+// tainted refuses a run in which something was found, also when it has ended since.
+func tainted(seen observe.Report) error {
+	if len(seen.Found) == 0 {
+		return nil
+	}
+	found := make([]string, len(seen.Found))
+	for i, f := range seen.Found {
+		found[i] = f.String()
+	}
+	return evidence.Refuse("session_tainted", "this session's run is not unattended: %s", strings.Join(found, "; "))
+}

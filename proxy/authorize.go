@@ -1,0 +1,73 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// admit is step 8: the gate verifies the whole chain and gives the capability.
+func (p *Pipeline) admit(ctx context.Context, t *posting) error {
+	t.envelope.DeploymentCertificate = p.o.DeploymentCertificate()
+	t.artifact("deploymentCertificate", t.envelope.DeploymentCertificate)
+	var err error
+	t.admission, err = t.action.Gate.Admit(ctx, t.envelope, t.binding)
+	t.record.Checks = append(t.record.Checks, t.admission.Checks...)
+	if err != nil {
+		return err
+	}
+	t.record.CapabilityID = t.admission.CapabilityID
+	t.artifact("capability", t.admission.Capability)
+	t.keys = t.admission.Keys
+	return nil
+}
+
+// requestProof is step 9: the final call bound to the capability and to the credential that will go with it.
+func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
+	var err error
+	if t.credential, err = t.action.Credential.now(ctx); err != nil {
+		return err
+	}
+	tokenHash := t.credential.hash()
+	proof, _, err := p.o.Prove.Sign(ctx, evidence.RequestProof{
+		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource, ContentHash: t.binding.ContentHash,
+		BindingHash: t.record.BindingHash, CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
+	})
+	if err != nil {
+		return err
+	}
+	t.proof = proof
+	t.artifact("requestProof", proof)
+	auth, err := t.action.Gate.Authorize(ctx, Posting{
+		Capability: t.admission.Capability, CapabilityID: t.admission.CapabilityID, RequestProof: proof,
+		Binding: t.binding, AccessTokenHash: tokenHash,
+	})
+	t.record.Checks = append(t.record.Checks, auth.Checks...)
+	if err != nil {
+		return err
+	}
+	t.keys = append(t.keys, auth.Keys...)
+	return nil
+}
+
+// CheckSingleUse names the check that every single-use key was consumed, durably, with the intent.
+const CheckSingleUse = "single use"
+
+// consume makes the intent and every single-use key durable, in one transaction. After it the post counts as made unless the
+// outcome says otherwise. A session that has ended since step 1 makes none.
+func (p *Pipeline) consume(ctx context.Context, t *posting) error {
+	if _, open := p.o.Sessions.Get(t.session.ID); !open {
+		return evidence.Refuse("session_required", "the session of the call has ended while the call was verified")
+	}
+	intent := t.record
+	intent.State = ledger.StateForwarding
+	t.unsure = true // until Begin has said something
+	if err := p.o.Record.Begin(ctx, intent, t.keys...); err != nil {
+		t.unsure = !errors.Is(err, ledger.ErrConsumed)
+		return t.check(CheckSingleUse, err)
+	}
+	t.unsure, t.begun, t.record.State = false, true, ledger.StateForwarding
+	return t.check(CheckSingleUse, nil)
+}

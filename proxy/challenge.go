@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/actionproof/mediator/challenge"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// freshWork is step 4: a challenge bound to this operation, and its answers, from the agent or from the runtime.
+func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
+	token, response := takeHeader(t.r.Header, "Actionproof-Challenge"), takeHeader(t.r.Header, "Actionproof-Response")
+	if t.action.AgentSolves && (len(token) > 0 || len(response) > 0) {
+		return t.agentAnswer(token, response)
+	}
+	ch, err := t.action.Gate.Challenge(ctx, t.binding)
+	if err != nil {
+		return err
+	}
+	if ch.Binding == nil || !ch.Binding.SameAction(t.binding) {
+		return evidence.Refuse("challenge_binding_mismatch", "the challenge is bound to another operation than the one that was asked for")
+	}
+	if t.action.AgentSolves {
+		document, err := json.Marshal(ch)
+		if err != nil {
+			return err
+		}
+		return &challengeRequired{
+			Refusal:  evidence.Refuse("challenge_required", "the agent has to solve the challenge %s and make the same call again with its answers", ch.ID),
+			document: document,
+		}
+	}
+	answers, err := challenge.Solve(ctx, ch.Tasks)
+	if err != nil {
+		return err
+	}
+	return t.bind(*ch.Binding, ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers})
+}
+
+// agentAnswer takes the agent's own answer from the headers of its second call. The token says which nonce it was bound to;
+// that it says so truthfully the gate verifies, which wrote it.
+func (t *posting) agentAnswer(token, response []string) error {
+	if len(token) != 1 || len(response) != 1 {
+		return evidence.Refuse("response_malformed", "the call needs the headers ActionProof-Challenge and ActionProof-Response, each exactly once")
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(response[0])
+	if err != nil {
+		return evidence.Refuse("response_malformed", "the header ActionProof-Response is not base64url without padding")
+	}
+	answer, err := challenge.ParseResponse(raw)
+	if err != nil {
+		return err
+	}
+	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token[0])
+	if err != nil {
+		return err
+	}
+	if claims.Binding == nil || !claims.Binding.SameAction(t.binding) {
+		return evidence.Refuse("challenge_binding_mismatch", "the challenge was given for another operation or other content")
+	}
+	return t.bind(*claims.Binding, token[0], answer)
+}
+
+// bind notes the outcome of step 4: from here on the binding has its nonce.
+func (t *posting) bind(b evidence.Binding, token string, response evidence.Response) error {
+	t.binding = b
+	t.record.BindingHash = b.Hash()
+	t.record.Artifacts, t.record.Checks = make([]ledger.Artifact, 0, 10), make([]ledger.Check, 0, 16) // as many as a post has that goes out
+	t.record.Steps = slices.Grow(t.record.Steps, maxSteps)
+	t.envelope.ChallengeToken, t.envelope.Response = token, response
+	t.artifact("challenge", token)
+	return b.CheckNonce()
+}
+
+// challengeRequired asks the agent to solve a challenge first.
+type challengeRequired struct {
+	*evidence.Refusal
+	document []byte
+}
+
+// takeHeader removes and returns a header that belongs to the mediator's own protocol, so that an agent can never
+// speak for the mediator.
+func takeHeader(h http.Header, name string) []string {
+	v := h.Values(name)
+	h.Del(name)
+	return v
+}

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+)
+
+// Connect decides a CONNECT before a tunnel is made: it must belong to a session and go where some rule could allow a call.
+// A refusal is recorded here; what happens inside an allowed tunnel is recorded call by call.
+func (p *Pipeline) Connect(r *http.Request, t Target) (context.Context, error) {
+	c := p.newCall(nil, r)
+	c.target = t
+	c.record.Flow, c.record.Host = flowConnect, t.Authority()
+	err := p.connect(c)
+	if err == nil {
+		return r.Context(), nil
+	}
+	c.refuse(err)
+	if rec := p.finish(r.Context(), c); rec != nil {
+		return nil, rec
+	}
+	return nil, recorded{err, c.record.ID}
+}
+
+// recorded is a refusal whose record has been left already.
+type recorded struct {
+	error
+	post string
+}
+
+func (r recorded) Unwrap() error { return r.error }
+
+func (p *Pipeline) connect(c *call) error {
+	r, t := c.r, c.target
+	if t.Host == InternalHost {
+		return nil
+	}
+	if err := p.findSession(c, r.Header.Get("Proxy-Authorization")); err != nil {
+		return err
+	}
+	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
+		return evidence.Refuse("egress_denied", "no rule allows any call to %s", t.Authority())
+	}
+	if route, _ := RouteFrom(r.Context()); route.Original.IsValid() && p.o.Destination != nil {
+		return p.o.Destination(r.Context(), t, route.Original.Addr())
+	}
+	return nil
+}
+
+// Refused records what the connection layer refused before a request could reach the pipeline, such as a TLS handshake for
+// another host than the CONNECT named. What Connect refused has its record already.
+func (p *Pipeline) Refused(ctx context.Context, t Target, err error) {
+	var known recorded
+	if errors.As(err, &known) {
+		return
+	}
+	c := p.newCall(nil, nil)
+	c.record.Flow, c.record.Host = flowConnect, t.Authority()
+	c.refuse(err)
+	_ = p.finish(ctx, c)
+}
+
+// Refuse answers a request that the connection layer refused, and leaves its record unless it has one.
+func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	d := problem.From(err)
+	var known recorded
+	if errors.As(err, &known) {
+		d.Post = known.post
+		d.Write(w)
+		return
+	}
+	c := p.newCall(w, r)
+	c.record.Path = r.URL.EscapedPath()
+	if r.Method == http.MethodConnect {
+		c.record.Flow = flowConnect
+	}
+	if route, ok := RouteFrom(r.Context()); ok {
+		c.record.Host = route.Target.Authority()
+	}
+	c.refuse(err)
+	_ = p.finish(r.Context(), c)
+	d.Post = c.record.ID
+	d.Write(w)
+}

@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+)
+
+// triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both verified.
+func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
+	e, err := p.o.Triggers.Evidence(ctx, t.session.Event.ID, t.binding)
+	if err != nil {
+		return err
+	}
+	t.envelope.OriginProof, t.envelope.TriggerReceipt = e.OriginProof, e.TriggerReceipt
+	t.artifact("originProof", e.OriginProof)
+	t.artifact("triggerReceipt", e.TriggerReceipt)
+	t.origin, err = evidence.Open(p.o.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, p.o.Strict.Origin.Expected)
+	if t.check("received origin proof", err) != nil {
+		return err
+	}
+	t.receipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
+	if err == nil && (t.receipt.EventID != t.session.Event.ID || t.receipt.BindingHash != t.record.BindingHash || t.receipt.OriginProofHash != evidence.HashToken(e.OriginProof)) {
+		err = evidence.Refuse("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
+	}
+	return t.check("received trigger receipt", err)
+}
+
+// decide is step 6: the control plane's decision and grant for exactly this, both verified. What the sidecar attests does not depend on
+// them, so it is signed meanwhile.
+func (p *Pipeline) decide(ctx context.Context, t *posting) error {
+	p.beginAttest(t)
+	d, err := p.o.Control.Decide(ctx, policy.Request{
+		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: p.o.RuntimeID, SessionID: t.session.ID,
+		EnvironmentHash: p.o.EnvironmentHash, ManifestHash: p.o.Strict.ManifestHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
+		Call: policy.Call{
+			Method: t.r.Method, Scheme: t.target.Scheme, Host: t.target.Authority(), Path: t.r.URL.EscapedPath(),
+			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.size,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	t.envelope.PolicyDecision, t.envelope.Grant = d.PolicyDecision, d.Grant
+	t.artifact("policyDecision", d.PolicyDecision)
+	t.artifact("grant", d.Grant)
+	_, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
+	if t.check("received decision", err) != nil {
+		return err
+	}
+	grant, err := evidence.Open(p.o.Verifier, evidence.ActionGrantKind, d.Grant, p.o.Strict.Grant)
+	if err == nil && (len(grant.PolicyDecisionHashes) != 1 || grant.PolicyDecisionHashes[0] != evidence.HashToken(d.PolicyDecision)) {
+		err = evidence.Refuse("grant_other_decision", "the grant is for another decision")
+	}
+	return t.check("received grant", err)
+}

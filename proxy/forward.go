@@ -1,0 +1,195 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// forward is step 10: once, with the credential, and never again by itself. It does not depend on the agent's patience: the
+// outcome has to be known.
+func (p *Pipeline) forward(ctx context.Context, t *posting) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Forward)
+	defer cancel()
+	out := t.outgoing(ctx, t.content.reader())
+	out.ContentLength = t.content.size
+	t.credential.inject(out.Header)
+	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
+	if t.action.Gate.Presents() {
+		out.Header.Set("ActionProof-Capability", t.admission.Capability)
+		out.Header.Set("ActionProof-Request-Proof", t.proof)
+	}
+	return p.send(t.call, out, t.credential)
+}
+
+// outgoing returns the call's request as it is to be sent, with body in place of its own; see forwardRequest.
+func (c *call) outgoing(ctx context.Context, body io.Reader) *http.Request {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		c.connected.Store(true)
+		failpoint.Reach("connected")
+	}})
+	stripProtocolHeaders(c.r.Header)
+	return forwardRequest(ctx, c.r, c.target, body)
+}
+
+// send sends a call to its upstream, once, and relays the answer. The record says what became of it.
+func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) error {
+	resp, err := p.o.Transport.RoundTrip(out)
+	c.step("upstream")
+	if err != nil {
+		err = classifyError(cmp.Or(c.body.failed(), err))
+		c.record.State = c.unanswered(err)
+		c.permit.settle(0, err)
+		return err
+	}
+	failpoint.Reach("answered")
+	defer resp.Body.Close()
+	c.permit.settle(resp.StatusCode, nil)
+	c.record.State, c.record.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
+	credential.answered(resp)
+	if c.begun {
+		c.w.Header().Set("ActionProof-Post", c.record.ID)
+	}
+	c.record.BytesIn, err = relayResponse(c.w, resp)
+	c.step("relay")
+	failpoint.Reach("relayed")
+	return err
+}
+
+// unanswered is the state of a call that got no answer but err.
+func (c *call) unanswered(err error) ledger.State {
+	switch {
+	case c.connected.Load():
+		return ledger.StateIndeterminate // something may have been sent; nobody on this side knows
+	case !c.begun && errors.Is(err, evidence.Refuse("egress_address_denied", "")):
+		return ledger.StateRefused // by us, before anything was dialled
+	default:
+		return ledger.StateFailed // without a connection nothing can have been sent
+	}
+}
+
+// protocolHeaders belong to the mediator's own protocol: an agent never speaks for it.
+var protocolHeaders = []string{
+	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response",
+}
+
+func stripProtocolHeaders(h http.Header) {
+	for _, name := range protocolHeaders {
+		delete(h, name)
+	}
+}
+
+// hopByHop are the fields that are meant for the next hop only (RFC 9110 section 7.6.1), besides those that Connection names.
+var hopByHop = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
+}
+
+func removeHopByHop(h http.Header) {
+	for _, name := range connectionOptions(h) {
+		h.Del(name)
+	}
+	for _, name := range hopByHop {
+		delete(h, name)
+	}
+}
+
+func connectionOptions(h http.Header) []string {
+	var names []string
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
+}
+
+// forwardRequest returns r as it is to be sent to target within ctx, with body in place of its own (nil for none) and the length that r
+// has; set ContentLength where body has another: 0 for empty, -1 for unknown. Hop-by-hop fields go, and with them what Connection
+// names, so set credentials after this and not before. Trailers that r announces follow the body. Nothing is added: no Via, no
+// X-Forwarded-For, no User-Agent. Expect is dropped, because the client's wish is met here: reading r's body sends it "100 Continue".
+//
+// GetBody is never set: with it net/http sends a POST again on its own (see Transport).
+func forwardRequest(ctx context.Context, r *http.Request, target Target, body io.Reader) *http.Request {
+	h := r.Header.Clone()
+	if h == nil {
+		h = make(http.Header)
+	}
+	takesTrailers := httpguts.HeaderValuesContainsToken(h["Te"], "trailers")
+	removeHopByHop(h)
+	h.Del("Expect")
+	h.Del("Host")
+	if takesTrailers {
+		h.Set("Te", "trailers")
+	}
+	if _, ok := h["User-Agent"]; !ok {
+		h["User-Agent"] = nil // keeps net/http from naming itself
+	}
+	authority := target.Authority()
+	out := (&http.Request{
+		Method:        r.Method,
+		URL:           &url.URL{Scheme: target.Scheme, Host: authority, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
+		Host:          authority,
+		Header:        h,
+		ContentLength: r.ContentLength,
+		Body:          http.NoBody,
+	}).WithContext(ctx)
+	if body == nil || body == http.NoBody {
+		out.ContentLength = 0
+		return out
+	}
+	closer, ok := body.(io.ReadCloser)
+	if !ok {
+		closer = io.NopCloser(body)
+	}
+	out.Body = closer
+	if trailer := announced(r.Trailer); len(trailer) > 0 {
+		out.Trailer = trailer
+		out.ContentLength = -1 // only a chunked body has trailers
+		out.Body = &trailedBody{ReadCloser: closer, from: r, to: trailer}
+	}
+	return out
+}
+
+// announced returns the names of a trailer that may be forwarded, without values: those come at the end of the body. What would not
+// get through in a header does not in a trailer.
+func announced(trailer http.Header) http.Header {
+	if len(trailer) == 0 {
+		return nil
+	}
+	names := make(http.Header, len(trailer))
+	for name := range trailer {
+		if httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed(name)) && overridden(name) == "" {
+			names[name] = nil
+		}
+	}
+	return names
+}
+
+// trailedBody takes over the announced trailers when the body has ended; net/http reads them after that.
+type trailedBody struct {
+	io.ReadCloser
+	from *http.Request
+	to   http.Header
+}
+
+func (b *trailedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // io.Reader's contract
+		for name := range b.to {
+			b.to[name] = b.from.Trailer[name]
+		}
+	}
+	return n, err
+}

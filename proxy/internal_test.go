@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/trigger"
+)
+
+// slowTriggers has one event a second.
+type slowTriggers struct {
+	Triggers
+	claimed, done []string
+}
+
+func (s *slowTriggers) Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error) {
+	time.Sleep(time.Second)
+	id := "evt_" + string(rune('1'+len(s.claimed)))
+	s.claimed = append(s.claimed, id)
+	return trigger.Event{ID: id, ClaimedBy: c.Runtime}, ctx.Err()
+}
+
+func (s *slowTriggers) Done(_ context.Context, id, _ string) (trigger.Event, error) {
+	s.done = append(s.done, id)
+	return trigger.Event{}, nil
+}
+
+// TestNextEventTogether: calls that wait for the next event at the same time share it, since the pod has one session; none leaves an event
+// claimed that no session is open for.
+func TestNextEventTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		triggers := &slowTriggers{}
+		p := &Pipeline{o: PipelineOptions{Standing: true, RuntimeID: "worker-1", Sessions: NewSessions(time.Now), Triggers: triggers, Now: time.Now, Log: zap.NewNop()}}
+		type answer struct{ event, code string }
+		answers := make(chan answer, 8)
+		next := func(ctx context.Context, wait string) {
+			document, err := p.nextEvent(httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/event/next?wait="+wait, nil), "")
+			if err != nil {
+				answers <- answer{code: codeOf(err)}
+				return
+			}
+			answers <- answer{event: document.(eventDocument).Event.ID}
+		}
+		gone, leave := context.WithCancel(t.Context())
+		go next(t.Context(), "10s")
+		synctest.Wait()
+		go next(t.Context(), "10s")
+		go next(t.Context(), "500ms")
+		go next(t.Context(), "0s")
+		go next(gone, "10s")
+		synctest.Wait()
+		leave()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want := []answer{{code: "event_none"}, {code: "event_none"}, {code: "event_none"}, {event: "evt_1"}, {event: "evt_1"}}
+		for i, w := range want {
+			if got := <-answers; got != w {
+				t.Errorf("answer %d: %+v, want %+v", i, got, w)
+			}
+		}
+
+		next(t.Context(), "10s") // with a session open, it ends that and gets the event after
+		if got := <-answers; got.event != "evt_2" || !slices.Equal(triggers.claimed, []string{"evt_1", "evt_2"}) || !slices.Equal(triggers.done, []string{"evt_1"}) {
+			t.Errorf("%+v, claimed %v, done %v", got, triggers.claimed, triggers.done)
+		}
+		if s := p.o.Sessions.Standing(); s == nil || s.Event.ID != "evt_2" {
+			t.Errorf("the open session is %+v", s)
+		}
+	})
+}

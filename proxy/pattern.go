@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// node is one segment of a tree of patterns.
+type node struct {
+	literal map[string]*node
+	param   *node
+	end     *rule // a pattern ends here
+	rest    *rule // a pattern ends here with **
+}
+
+// add gives the calls that a pattern matches to target.
+func (n *node) add(pattern string, target rule) error {
+	if !strings.HasPrefix(pattern, "/") {
+		return fmt.Errorf("the path pattern %q does not begin with /", pattern)
+	}
+	segments := strings.Split(pattern[1:], "/")
+	for i, s := range segments {
+		switch {
+		case s == "**":
+			if i != len(segments)-1 {
+				return fmt.Errorf("in the path pattern %q ** is not at the end", pattern)
+			}
+			return set(&n.rest, target, pattern)
+		case strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && len(s) > 2:
+			if n.param == nil {
+				n.param = &node{}
+			}
+			n = n.param
+		case strings.ContainsAny(s, "{}*"):
+			return fmt.Errorf("the segment %q of the path pattern %q is neither literal text nor {name}", s, pattern)
+		default:
+			if n.literal == nil {
+				n.literal = make(map[string]*node)
+			}
+			if n.literal[s] == nil {
+				n.literal[s] = &node{}
+			}
+			n = n.literal[s]
+		}
+	}
+	return set(&n.end, target, pattern)
+}
+
+func set(at **rule, target rule, pattern string) error {
+	if *at != nil {
+		return fmt.Errorf("another rule has the same path pattern %q", pattern)
+	}
+	*at = &target
+	return nil
+}
+
+// find returns the rule with the most literal pattern, or nil.
+func (n *node) find(segments []string) *rule {
+	if n == nil {
+		return nil
+	}
+	if len(segments) == 0 {
+		if n.end != nil {
+			return n.end
+		}
+		return nil
+	}
+	if next := n.literal[segments[0]]; next != nil {
+		if r := next.find(segments[1:]); r != nil {
+			return r
+		}
+	}
+	if n.param != nil && segments[0] != "" {
+		if r := n.param.find(segments[1:]); r != nil {
+			return r
+		}
+	}
+	return n.rest
+}
+
+// overlap reports whether an egress pattern matches some spelling of a path that the action pattern post is for. What lenient servers
+// take for the same counts as the same.
+func overlap(post, egress string) bool {
+	a, b := strings.Split(reading(post), "/"), strings.Split(reading(egress), "/")
+	for i, s := range b {
+		if s == "**" {
+			return true
+		}
+		if i >= len(a) {
+			return false
+		}
+		isParam := strings.HasPrefix(s, "{") || strings.HasPrefix(a[i], "{")
+		if !isParam && s != a[i] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
