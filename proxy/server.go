@@ -143,6 +143,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 // Shutdown stops accepting, closes idle connections and tunnels, and waits for running requests. When ctx is done it cuts those
 // that are left and returns ctx's error.
 func (p *Proxy) Shutdown(ctx context.Context) error {
+	p.tunnels.refuse() // before the listeners close, so that whoever finds them gone gets no tunnel
 	inner := make(chan error, 1)
 	go func() { inner <- p.tunnels.shutdown(ctx) }()
 	err := p.server.Shutdown(ctx)

@@ -138,12 +138,16 @@ func (s *tunnels) start() {
 	})
 }
 
-// shutdown is bounded by ctx. What is still open then is cut.
-func (s *tunnels) shutdown(ctx context.Context) error {
+// refuse begins a shutdown: no tunnel is opened from now on, and those that carry no requests yet are cut.
+func (s *tunnels) refuse() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
+}
+
+// shutdown ends what refuse began. It is bounded by ctx; what is still open then is cut.
+func (s *tunnels) shutdown(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.server.Close())
