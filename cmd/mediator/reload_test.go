@@ -358,6 +358,9 @@ func TestReloadRefuses(t *testing.T) {
 			must(t, replaceFile(filepath.Join(r.dir, name), raw, 0o600))
 		}
 	}
+	for _, folder := range []string{"new", "claimed", "done", "refused"} { // those of a queue, which the process may read and no more
+		must(t, os.MkdirAll(filepath.Join(r.dir, "files", folder), 0o700))
+	}
 	refused := map[string]int{}
 	for _, tt := range []struct {
 		name, process, file, old, new string
@@ -382,6 +385,7 @@ func TestReloadRefuses(t *testing.T) {
 		{"a manifest without its certificate", "serve", manifestFile, "deploymentId:", "# same\ndeploymentId:", false, "", ""},
 		{"another manifest without its certificate", "serve", manifestFile, "maxAttestationAgeMs: 15000", "maxAttestationAgeMs: 14000", false, "reload_refused", "(deployment_manifest_mismatch)"},
 		{"a manifest that the control plane has not", "serve", serveFile, "egress:\n", "# x\negress:\n", true, "reload_refused", "(manifest_mismatch)"},
+		{"an address beyond what the process confined itself to", "serve", serveFile, "address: 127.0.0.1,", "address: '127.0.0.1:9',", false, "restart_required", "port 9"},
 		{"a bundle without a certificate", "serve", bundleFile, `"deploymentCertificate": "`, `"deploymentCertificate": "x`, false, "reload_refused", "trust"},
 
 		{"policy syntax", "control", policyFile, "rules:", "rules: [", false, "reload_refused", "policy.yaml"},
@@ -394,6 +398,7 @@ func TestReloadRefuses(t *testing.T) {
 
 		{"a schedule that never comes", "trigger", triggerFile, "@every 1s", "0 0 31 2 *", false, "reload_refused", "tick"},
 		{"two sources of one name", "trigger", triggerFile, "name: github", "name: tick", false, "reload_refused", "tick"},
+		{"a queue beyond what the process confined itself to", "trigger", triggerFile, "sources:\n", "sources:\n  - {name: files, queue: {dir: files}}\n", false, "restart_required", "/files"},
 		{"another budget", "trigger", triggerFile, "budget: 100000", "budget: 2", false, "restart_required", "budget"},
 		{"a secret that is too short", "trigger", "secrets/webhook", "whsec_", "\n", false, "", ""},
 	} {

@@ -196,9 +196,9 @@ func (s *Server) await(well func(status int) bool) error {
 	}
 }
 
-// Kill ends the server at once.
+// Kill ends the server at once, with its plugins, which are processes of its group.
 func (s *Server) Kill() error {
-	err := s.cmd.Process.Kill()
+	err := syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 	_ = s.cmd.Wait()
 	return err
 }
