@@ -3,6 +3,8 @@ package evidence_test
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -283,5 +285,35 @@ func TestKeyName(t *testing.T) {
 		if got := evidence.KeyName(kid); got != want {
 			t.Errorf("%q: %q, want %q", kid, got, want)
 		}
+	}
+}
+
+// TestSecretIsNeverPrinted prints secrets by themselves, and as what holds them would be printed.
+func TestSecretIsNeverPrinted(t *testing.T) {
+	const text = "a secret that nobody may ever see"
+	s, err := evidence.NewSecret([]byte(text))
+	must(t, err)
+	type holder struct {
+		Shown  evidence.Secret
+		hidden evidence.Secret
+	}
+	h := holder{s, s}
+	for _, v := range []any{s, &s, h, &h, []holder{h}, map[string]holder{"": h}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
+			got := fmt.Sprintf(verb, v)
+			for _, told := range []string{"nobody", "97 32 115", "0x61, 0x20", "612073"} {
+				if strings.Contains(got, told) {
+					t.Errorf("%s of %T: %s", verb, v, got)
+				}
+			}
+		}
+		raw, err := json.Marshal(v)
+		must(t, err)
+		if !strings.Contains(string(raw), "REDACTED") || strings.Contains(string(raw), "nobody") {
+			t.Errorf("JSON of %T: %s", v, raw)
+		}
+	}
+	if fmt.Sprint(s) != "REDACTED" {
+		t.Errorf("it prints as %s", s)
 	}
 }

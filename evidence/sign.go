@@ -112,11 +112,15 @@ func IsSecretID(kid string) bool { return strings.HasPrefix(kid, secretPrefix) }
 // SharedSecret is what is true of every shared secret: whoever verifies with it can also sign with it.
 var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 
-// Secret is a shared secret of at least 32 bytes. It prints as REDACTED everywhere; its zero value signs and opens nothing.
+// Secret is a shared secret of at least 32 bytes. It prints as REDACTED; its zero value signs and opens nothing.
 type Secret struct {
-	b    []byte
 	id   string
-	macs *sync.Pool // of HMACs with b, which have hashed it already
+	held func() *heldSecret // of what is in a field that is not exported fmt calls no method: it looks behind pointers, and not into functions
+}
+
+type heldSecret struct {
+	b    []byte
+	macs sync.Pool // of HMACs with b, which have hashed it already
 }
 
 // NewSecret copies b. It refuses fewer than 32 bytes.
@@ -125,7 +129,8 @@ func NewSecret(b []byte) (Secret, error) {
 		return Secret{}, errShortSecret
 	}
 	b = bytes.Clone(b)
-	s := Secret{b: b, macs: &sync.Pool{New: func() any { return hmac.New(sha256.New, b) }}}
+	held := &heldSecret{b: b, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, b) }}}
+	s := Secret{held: func() *heldSecret { return held }}
 	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
 	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac([]byte("kid"))[:9])
 	return s, nil
@@ -136,15 +141,16 @@ func (s Secret) KeyID() string { return s.id }
 
 // Check refuses a secret that [NewSecret] has not made.
 func (s Secret) Check() error {
-	if len(s.b) < minSecret {
+	if s.held == nil {
 		return errShortSecret
 	}
 	return nil
 }
 
 func (s Secret) mac(input []byte) []byte {
-	m := s.macs.Get().(hash.Hash)
-	defer s.macs.Put(m)
+	macs := &s.held().macs
+	m := macs.Get().(hash.Hash)
+	defer macs.Put(m)
 	m.Reset()
 	m.Write(input)
 	return m.Sum(nil)

@@ -160,5 +160,5 @@ func (s *Secret) value(secret *api.Secret) (string, error) {
 // String names the secret, and does not tell it.
 func (s *Secret) String() string { return fmt.Sprintf("the field %s of %s in Vault", s.field, s.path) }
 
-// GoString is String: no verb prints a secret.
-func (s *Secret) GoString() string { return s.String() }
+// Format prints String, whatever the verb.
+func (s *Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }

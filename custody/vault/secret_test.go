@@ -86,8 +86,8 @@ func TestSecret(t *testing.T) {
 	s.Refused("two")
 	wantSecret(t, s, "three")
 
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
-		if said := fmt.Sprintf(verb, s); strings.Contains(said, "three") {
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+		if said := fmt.Sprintf(verb, s); said != s.String() {
 			t.Errorf("%s prints %s", verb, said)
 		}
 	}
