@@ -18,7 +18,7 @@ type agentConfig struct {
 	// UID is the agent's user, who runs nothing but agents that mediator run starts: in the sidecar any other process of this user taints
 	// the sessions. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are all the agent's groups. Default none.
+	// GIDs are the agent's groups besides the one with its user's number, which mediator run gives it. Default none.
 	GIDs []uint32 `yaml:"gids"`
 }
 

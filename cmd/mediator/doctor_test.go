@@ -44,6 +44,7 @@ func TestDoctor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	must(t, os.Chown(filepath.Join(r.dir, "secrets", "api-token"), 0, demoUser())) // the group that mediator run gives the agent
 	post := func() string {
 		_, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.plain()+"/repos/acme/site/issues/7/comments")
 		if err != nil {
@@ -64,6 +65,7 @@ func TestDoctor(t *testing.T) {
 		controls   string
 	}{
 		{"a credential that the agent can read", "secrets/api-token", 0o644, 0o600, "runtimeSignerAccessibleToAgent"},
+		{"a credential that the agent's own group can read", "secrets/api-token", 0o640, 0o600, "runtimeSignerAccessibleToAgent"},
 		{"a pinned key that the agent can change", "registry.jwk", 0o666, 0o644, "policyDecisionSignerAccessibleToAgent"},
 		{"a socket that the agent can replace", "run", 0o777, 0o711, "triggerSignerAccessibleToAgent"},
 	} {

@@ -45,7 +45,7 @@ func (o *observer) looks(ctx context.Context) []observe.Look {
 	defer cancel()
 	var all, ofAgent []observe.Look
 	if o.agent.UID != nil {
-		agent := observe.Agent{UID: *o.agent.UID, GIDs: o.agent.GIDs}
+		agent := observe.Agent{UID: *o.agent.UID, GIDs: append(slices.Clone(o.agent.GIDs), *o.agent.UID)} // see agentCommand
 		ofAgent = append(ofAgent, agent.Process(uint32(os.Geteuid())), agent.Files(o.paths...))
 	}
 	ofKeys := make([][]observe.Look, len(o.roles))

@@ -112,7 +112,7 @@ func runAgent(ctx context.Context, r agentRun) error {
 }
 
 // agentCommand makes the command of an agent: in a session of its own without a terminal, its standard input empty, as the given user
-// (-1 keeps the user) and without any other group.
+// (-1 keeps the user) and in the group of the same number alone.
 func agentCommand(ctx context.Context, args []string, uid int) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // running the operator's command is what run is for
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
