@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/trigger"
+	"github.com/actionproof/mediator/wire"
 )
 
 // books holds what is sent against what is recorded as forwarded. It is the transport and the record of a choke point.
@@ -57,11 +58,11 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 	if out.ContentLength == 0 {
 		out.Body = http.NoBody // as Transport does
 	}
-	var wire bytes.Buffer
-	if err := out.Write(&wire); err != nil {
+	var sent bytes.Buffer
+	if err := out.Write(&sent); err != nil {
 		return nil, classifyError(err)
 	}
-	r := bufio.NewReader(&wire)
+	r := bufio.NewReader(&sent)
 	in, err := http.ReadRequest(r)
 	if err != nil {
 		b.t.Errorf("what was sent is no request: %v", err)
@@ -73,7 +74,7 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	for _, list := range []http.Header{in.Header, in.Trailer} {
 		for name := range list {
-			if name != dashed(name) && hasMeaning(dashed(name)) || strings.HasPrefix(dashed(name), "Actionproof-") || name == "Upgrade" {
+			if name != wire.Dashed(name) && hasMeaning(wire.Dashed(name)) || strings.HasPrefix(wire.Dashed(name), "Actionproof-") || name == "Upgrade" {
 				b.t.Errorf("%s was sent", name)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/wire"
 )
 
 // SecretSource knows the secret of a credential, which may change. It is safe for concurrent use.
@@ -37,7 +38,7 @@ func NewCredential(header, prefix string, source SecretSource) (*Credential, err
 	switch {
 	case !httpguts.ValidHeaderFieldName(header):
 		return nil, fmt.Errorf("%q is not the name of a header", header)
-	case slices.Contains(contentHeaders, name) || slices.Contains(hopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(name) != "":
+	case slices.Contains(contentHeaders, name) || slices.Contains(hopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.Dashed(name)) != "":
 		return nil, fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
 	case !httpguts.ValidHeaderFieldValue(prefix):
 		return nil, errors.New("the prefix holds what no header can")
@@ -86,7 +87,7 @@ func (s secretHeader) inject(h http.Header) {
 // remove takes the credential's header out of h, also in the spelling that some servers read in its place.
 func (s secretHeader) remove(h http.Header) {
 	for name := range h {
-		if dashed(name) == s.header {
+		if wire.Dashed(name) == s.header {
 			delete(h, name)
 		}
 	}

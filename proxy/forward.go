@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/wire"
 )
 
 // forward is step 10: once, with the credential, and never again by itself. It does not depend on the agent's patience: the
@@ -170,7 +171,7 @@ func announced(trailer http.Header) http.Header {
 	}
 	names := make(http.Header, len(trailer))
 	for name := range trailer {
-		if httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed(name)) && overridden(name) == "" {
+		if httpguts.ValidTrailerHeader(name) && !hasMeaning(wire.Dashed(name)) && overridden(wire.Dashed(name)) == "" {
 			names[name] = nil
 		}
 	}

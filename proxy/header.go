@@ -18,12 +18,13 @@ var overrides = map[string]string{
 	"X-Original-Method": "method", "X-Forwarded-Method": "method",
 }
 
-// overridden returns what a header changes of the call that everything is bound to; empty where it changes nothing.
-func overridden(name string) string {
-	if wire.OverridesMethod(name) {
+// overridden returns what a header changes of the call that everything is bound to; empty where it changes nothing. dashed is its name as
+// wire.Dashed returns it.
+func overridden(dashed string) string {
+	if wire.OverridesMethod(dashed) {
 		return "method"
 	}
-	return overrides[dashed(name)]
+	return overrides[dashed]
 }
 
 // contentHeaders say how the body is to be read, and whose request it is.
@@ -40,16 +41,16 @@ func checkHeader(r *http.Request) error {
 		return evidence.Refuse("query_override", "the parameter %.40q of the query would change the method that the call is bound to", name)
 	}
 	for name := range h {
-		if what := overridden(name); what != "" {
+		dashed := wire.Dashed(name)
+		if what := overridden(dashed); what != "" {
 			return evidence.Refuse("header_refused", "the header %s would change the %s that the call is bound to", name, what)
 		}
-		switch dashed := dashed(name); {
-		case dashed != name && (hasMeaning(dashed) || slices.Contains(hopByHop, dashed)):
+		if dashed != name && (hasMeaning(dashed) || slices.Contains(hopByHop, dashed)) {
 			return evidence.Refuse("header_refused", "some servers take the header %s for %s", name, dashed)
 		}
 	}
 	for _, name := range connectionOptions(h) {
-		if hasMeaning(dashed(name)) {
+		if hasMeaning(wire.Dashed(name)) {
 			return evidence.Refuse("header_refused", "Connection names %.40q, which is not for the next hop alone", name)
 		}
 	}
@@ -75,11 +76,6 @@ func (a *Action) checkHeader(h http.Header) error {
 		}
 	}
 	return nil
-}
-
-// dashed returns a header's name as servers know it that read _ as -.
-func dashed(name string) string {
-	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
 
 // hasMeaning reports whether the mediator itself reads, sets or removes a header of a call. name is canonical.

@@ -30,6 +30,7 @@ import (
 	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
+	"github.com/actionproof/mediator/wire"
 )
 
 // secretToken is the credential that no agent may ever see.
@@ -1024,12 +1025,12 @@ func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	credential, err := NewCredential("X-Vendor-Token", "", fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
-	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token"} {
+	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token", "X.Vendor.Token"} {
 		p.send("PUT", "/inference", "{}", name, "mine")
 	}
 	for _, r := range p.sent {
 		for name, values := range r.Header {
-			if dashed(name) == "X-Vendor-Token" && (name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
+			if wire.Dashed(name) == "X-Vendor-Token" && (name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
 				t.Errorf("the upstream saw %s: %s", name, values)
 			}
 		}
@@ -1040,7 +1041,7 @@ func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	resp, err := p.client.Do(req)
 	must(t, err)
 	_ = resp.Body.Close()
-	if len(p.sent) != 4 || len(p.sent[3].Trailer) != 1 || p.sent[3].Trailer.Get("X-Checksum") != "1" {
+	if len(p.sent) != 5 || len(p.sent[4].Trailer) != 1 || p.sent[4].Trailer.Get("X-Checksum") != "1" {
 		t.Errorf("the upstream saw %d calls, the last with the trailers %v", len(p.sent), p.sent[len(p.sent)-1].Trailer)
 	}
 }

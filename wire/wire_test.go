@@ -138,6 +138,7 @@ func TestQueryOverride(t *testing.T) {
 		"_method=DELETE": "_method", "a=b&_METHOD=put": "_METHOD", "a=b;_method": "_method", "%5Fmethod=DELETE": "_method", "_HttpMethod=PATCH": "_HttpMethod",
 		"$httpMethod=POST": "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method", "%5Bmethod=DELETE": "[method", "_method%00x=DELETE": "_method\x00x",
 		"X-HTTP-Method-Override=DELETE": "X-HTTP-Method-Override", "method=post": "method", "Method=DELETE": "Method", "method=PUT": "",
+		"method=%70%4FST": "method", "method=+delete%20": "method", "method=%2570ost": "", "_method%00%=DELETE": "_method\x00%", "%5fmethod=%": "_method",
 	} {
 		if got := wire.QueryOverride(http.MethodPut, query); got != want {
 			t.Errorf("%s: got %q, want %q", query, got, want)
@@ -147,7 +148,7 @@ func TestQueryOverride(t *testing.T) {
 
 func TestMethodOverride(t *testing.T) {
 	for name, want := range map[string]bool{
-		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true, "X_HTTP_Method_Override": true, "X-Http-Methods": false, "Accept": false,
+		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true, "X_HTTP_Method_Override": true, "X.Http.Method": true, "x*http~method'override": true, "X-Http-Methods": false, "Accept": false,
 	} {
 		if got := wire.MethodOverride(http.Header{name: {""}, "Content-Type": {"a"}}); (got == name) != want {
 			t.Errorf("%s: got %q", name, got)
