@@ -60,7 +60,7 @@ func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) err
 	c.record.State, c.record.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	credential.answered(resp)
 	if c.begun {
-		c.w.Header().Set("ActionProof-Post", c.record.ID)
+		c.w.Header().Set(postHeader, c.record.ID)
 	}
 	c.record.BytesIn, err = relayResponse(c.w, resp)
 	c.step("relay")
@@ -163,19 +163,28 @@ func forwardRequest(ctx context.Context, r *http.Request, target Target, body io
 	return out
 }
 
-// announced returns the names of a trailer that may be forwarded, without values: those come at the end of the body. What would not
-// get through in a header does not in a trailer.
+// postHeader is the mediator's on the answer to a post: the id of its record.
+const postHeader = "Actionproof-Post"
+
+// announced returns the names of a trailer that may be forwarded, without values: those come at the end of the body.
 func announced(trailer http.Header) http.Header {
 	if len(trailer) == 0 {
 		return nil
 	}
 	names := make(http.Header, len(trailer))
 	for name := range trailer {
-		if httpguts.ValidTrailerHeader(name) && !hasMeaning(wire.Dashed(name)) && overridden(wire.Dashed(name)) == "" {
+		if mayTrail(name) {
 			names[name] = nil
 		}
 	}
 	return names
+}
+
+// mayTrail reports whether a trailer may be forwarded, of a request or of an answer. What would not get through in a header does not behind
+// the body: an answer's cookie, where the call had a credential.
+func mayTrail(name string) bool {
+	dashed := wire.Dashed(name)
+	return httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed) && overridden(dashed) == "" && name != "Set-Cookie" && name != postHeader
 }
 
 // trailedBody takes over the announced trailers when the body has ended; net/http reads them after that.

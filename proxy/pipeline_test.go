@@ -1009,13 +1009,14 @@ func TestCookiesForACredential(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Set-Cookie", "session=logged-in")
 		w.Header().Add("Set-Cookie", "other=1")
+		w.Header().Set(http.TrailerPrefix+"Set-Cookie", "session=logged-in")
 	}, nil)
 	for _, tt := range []struct {
 		method, path string
 		cookies      int
 	}{{"POST", "/posts", 0}, {"PUT", "/inference", 0}, {"GET", "/x", 2}} {
-		if resp, _ := p.send(tt.method, tt.path, "{}"); resp.StatusCode != http.StatusOK || len(resp.Cookies()) != tt.cookies {
-			t.Errorf("%s %s: status %d, %d cookies", tt.method, tt.path, resp.StatusCode, len(resp.Cookies()))
+		if resp, _ := p.send(tt.method, tt.path, "{}"); resp.StatusCode != http.StatusOK || len(resp.Cookies()) != tt.cookies || len(resp.Trailer) > 0 {
+			t.Errorf("%s %s: status %d, %d cookies, trailers %v", tt.method, tt.path, resp.StatusCode, len(resp.Cookies()), resp.Trailer)
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/actionproof/mediator/evidence"
 )
 
@@ -25,11 +23,6 @@ var relayBuffers = sync.Pool{New: func() any { return new([relayBufferSize]byte)
 // client_gone, and makes the server cut the client's connection once the handler has returned: without that a body that broke in
 // the middle would look whole. resp.Body is left to be closed by the caller.
 func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
-	if resp.StatusCode < 200 {
-		// 101 was never asked for: Upgrade is not forwarded. What would follow is no HTTP that could be mediated.
-		truncate(w)
-		return 0, evidence.Refuse("upstream_lost", "the upstream answered with status %d, which ends no request", resp.StatusCode)
-	}
 	streaming := resp.ContentLength < 0 || isEventStream(resp.Header)
 	copyResponseHeader(w.Header(), resp)
 	w.WriteHeader(resp.StatusCode)
@@ -61,7 +54,9 @@ func copyResponseHeader(dst http.Header, resp *http.Response) {
 	for name, values := range resp.Header {
 		_, ours := dst[name]
 		named := slices.ContainsFunc(options, func(o string) bool { return strings.EqualFold(o, name) })
-		if !ours && !named && !slices.Contains(hopByHop, name) {
+		// Over HTTP/2 net/http leaves a length there that it does not believe, such as one of several.
+		unknown := name == "Content-Length" && resp.ContentLength < 0
+		if !ours && !named && !unknown && name != postHeader && !slices.Contains(hopByHop, name) {
 			dst[name] = values
 		}
 	}
@@ -108,7 +103,7 @@ func relayBody(w http.ResponseWriter, body io.Reader, streaming bool) (n int64, 
 func relayTrailer(w http.ResponseWriter, trailer http.Header) {
 	told := w.Header()["Trailer"]
 	for name, values := range trailer {
-		if !httpguts.ValidTrailerHeader(name) {
+		if !mayTrail(name) {
 			continue
 		}
 		if !slices.Contains(told, name) {

@@ -94,6 +94,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, classifyError(err)
 	}
+	if resp.StatusCode < 200 || resp.StatusCode > 999 {
+		// 101 was never asked for: Upgrade is not forwarded. What would follow is no HTTP that could be mediated. net/http takes any number for
+		// a status over HTTP/2, and writes none with more than three digits.
+		_ = resp.Body.Close()
+		return nil, evidence.Refuse("upstream_lost", "the upstream answered with status %d, which ends no request", resp.StatusCode)
+	}
 	return resp, nil
 }
 

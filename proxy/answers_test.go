@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// TestHostileAnswers: net/http takes more for an answer over HTTP/2 than it writes, and an upstream speaks for nobody but itself.
+func TestHostileAnswers(t *testing.T) {
+	for _, test := range []struct {
+		name, code string
+		header     []string // of the answer, which has the body "ten bytes."
+		status     int
+		state      ledger.State
+	}{
+		{"a status of four digits", "upstream_lost", []string{":status", "1000"}, 502, ledger.StateIndeterminate},
+		{"a status below 0", "upstream_lost", []string{":status", "-5"}, 502, ledger.StateIndeterminate},
+		{"two lengths", "", []string{":status", "200", "content-length", "3", "content-length", "10"}, 200, ledger.StateForwarded},
+		{"a length that is none", "", []string{":status", "200", "content-length", "+10"}, 200, ledger.StateForwarded},
+		{"the id of a record", "", []string{":status", "200", "actionproof-post", "post_1"}, 200, ledger.StateForwarded},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			up := framesUpstream(t, test.header...)
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+				m, err := ParseMatch("https://"+at(0, up)+"/**", []string{"GET"})
+				must(t, err)
+				o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: m}})
+				must(t, err)
+				o.Transport = newTestTransport(t, up)
+			})
+			resp, body := p.send("GET", "https://"+at(0, up)+"/", "")
+			if resp.StatusCode != test.status || test.code == "" && body != "ten bytes." || len(resp.Header["Content-Length"]) > 1 || resp.Header.Get("ActionProof-Post") != "" {
+				t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
+			}
+			must(t, p.proxy.Shutdown(context.Background())) // waits for what is still running
+			if post, _ := p.record.last(); post.State != test.state || post.Code != test.code || test.state != ledger.StateForwarded && post.Status != 0 {
+				t.Errorf("recorded as %s, code %q, status %d", post.State, post.Code, post.Status)
+			}
+		})
+	}
+}
+
+// framesUpstream answers each request over HTTP/2 with these fields, whatever they say.
+func framesUpstream(t *testing.T, header ...string) *httptest.Server {
+	up := httptest.NewUnstartedServer(http.NotFoundHandler())
+	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+		_, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
+		must(t, err)
+		framer := xhttp2.NewFramer(c, c)
+		must(t, framer.WriteSettings())
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				return
+			}
+			if _, request := frame.(*xhttp2.HeadersFrame); !request {
+				continue
+			}
+			var block bytes.Buffer
+			fields := hpack.NewEncoder(&block)
+			for i := 0; i < len(header); i += 2 {
+				must(t, fields.WriteField(hpack.HeaderField{Name: header[i], Value: header[i+1]}))
+			}
+			id := frame.Header().StreamID
+			must(t, framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}))
+			must(t, framer.WriteData(id, true, []byte("ten bytes.")))
+		}
+	}}
+	up.StartTLS()
+	t.Cleanup(up.Close)
+	return up
+}
