@@ -59,7 +59,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{w: w, r: r, now: p.o.Now, last: now}
 	c.record = ledger.Post{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
-	if r != nil {
+	if r != nil && validMethod(r.Method) { // any other is refused, and stands in no record
 		c.record.Method = r.Method
 	}
 	return c

@@ -270,6 +270,9 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 		if i := slices.Index(p.codes, rec.Code); i >= 0 {
 			p.codes = slices.Delete(p.codes, i, i+1)
 		}
+		if rec.Method != "" && !validMethod(rec.Method) {
+			t.Errorf("a record has the method %q", rec.Method)
+		}
 		unsure = unsure || rec.State == ledger.StateIndeterminate
 		if rec.State != ledger.StateForwarded {
 			continue

@@ -16,12 +16,16 @@ import (
 func requestLine(line string) (head, error) {
 	method, rest, _ := strings.Cut(line, " ")
 	target, version, _ := strings.Cut(rest, " ")
-	capitals := method != "" && strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
 	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
-	if !capitals || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
+	if !validMethod(method) || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return head{}, evidence.Refuse("request_malformed", "the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
 	}
 	return h, nil
+}
+
+// validMethod takes capitals and hyphens.
+func validMethod(method string) bool {
+	return method != "" && strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
 }
 
 // validTarget takes what net/http does, in visible ASCII and without a fragment.

@@ -321,6 +321,8 @@ func (p *Proxy) serveTunnel(w http.ResponseWriter, r *http.Request) {
 
 func checkInner(r *http.Request, route Route) error {
 	switch {
+	case !validMethod(r.Method): // of HTTP/2, where it can be any text
+		return evidence.Refuse("request_malformed", "the method is not in capitals")
 	case !route.Intercepted && route.Target.Port == 443:
 		return evidence.Refuse("cleartext_refused", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
 	case r.Method == http.MethodConnect:
