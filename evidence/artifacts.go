@@ -386,7 +386,7 @@ type Capability struct {
 	// Runtime and Session summarise the verified attestation and receipt.
 	Runtime *RuntimeSummary `json:"runtime,omitempty"`
 	Session *SessionSummary `json:"session,omitempty"`
-	// VerificationConsumed is whether the challenge, attestation and receipt ids were reserved before this was minted.
+	// VerificationConsumed is whether the ids of the chain were consumed before this left the process that minted it.
 	VerificationConsumed bool `json:"verificationConsumed"`
 }
 

@@ -30,8 +30,8 @@ func (b Binding) Hash() (hash string) {
 
 var bindingCodec = newCodec(reflect.TypeFor[Binding]())
 
-// Check refuses a binding that leaves a part open or is not well-formed. The nonce is required only where needNonce is set
-// by the caller's step, so it has its own check: see [Binding.CheckNonce].
+// Check refuses a binding that leaves a part open or is not well-formed. It asks for no nonce, which only the issuer of the challenge
+// gives: see [Binding.CheckNonce].
 func (b Binding) Check() error {
 	switch {
 	case b.Subject == "" || len(b.Subject) > maxName:

@@ -26,7 +26,7 @@ const (
 const (
 	Keys  = "keys"  // each accepted key is certified for one purpose, and no two purposes share one
 	Gate  = "gate"  // every action passes the gate of this process
-	Human = "human" // this trigger service signs nothing for what a human asked for
+	Human = "human" // this trigger service signs nothing for what its configuration lists as a human's, or somebody only reported
 )
 
 // The looks at the processes of the sessions that are open, one for each kind of [Finding].

@@ -52,7 +52,7 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *Strict, decision *signer.I
 func (e *Engine) manifest() string { return e.strict.ManifestHash }
 
 // Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash, a grant for
-// exactly this post. Whatever does not hold is refused with a code; then nothing is signed.
+// exactly this post. Whatever does not hold is refused with a code; then nothing that was signed is given out.
 func (e *Engine) Decide(ctx context.Context, r Request) (Decision, error) {
 	d, rule, err := e.decide(ctx, r)
 	log := e.o.Log.With(zap.String("action", r.Binding.Action), zap.String("resource", r.Binding.Resource), zap.String("session", r.SessionID))

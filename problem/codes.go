@@ -12,7 +12,7 @@ type Code struct {
 	Name   string
 	Status int
 	// Step is where on the way of one post it arises: session, match, content, challenge, trigger, decision, attest, gate,
-	// proof, forward; or load, egress, connect, config, ledger, custody for what lies outside it.
+	// proof, forward; or what lies outside it: admin, config, connect, custody, egress, internal, ledger, load, or any.
 	Step   string
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent

@@ -19,7 +19,7 @@ var proxyCodes = []Code{
 	{Name: "path_ambiguous", Status: http.StatusBadRequest, Step: "match", Title: "The path could be read in more than one way", Remedy: "Write the path in its normal form: no dot segments, no empty segments, no needless escapes."},
 	{Name: "upgrade_refused", Status: http.StatusForbidden, Step: "match", Title: "Only HTTP requests can be mediated", Remedy: "Use plain HTTP requests; WebSocket and other protocols are not forwarded."},
 	{Name: "content_too_large", Status: http.StatusRequestEntityTooLarge, Step: "content", Title: "The body is too large", Remedy: "Send less, or raise maxBody of the action."},
-	{Name: "content_incomplete", Status: http.StatusBadRequest, Step: "content", Title: "The body ended early", Remedy: "Send the whole body."},
+	{Name: "content_incomplete", Status: http.StatusBadRequest, Step: "content", Title: "The body ended early, or did not come in time", Remedy: "Send the whole body, of a post within timeouts.step."},
 	{Name: "content_encoded", Status: http.StatusUnsupportedMediaType, Step: "content", Title: "The body is encoded", Remedy: "Send plain JSON, or configure the action with content: raw."},
 	{Name: "content_type", Status: http.StatusUnsupportedMediaType, Step: "content", Title: "The body is not of the type that the action takes", Remedy: "Send application/json, or configure the action with content: raw."},
 	{Name: "content_trailers", Status: http.StatusBadRequest, Step: "content", Title: "The body has trailers", Remedy: "Send the request without trailers."},

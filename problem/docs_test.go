@@ -41,7 +41,7 @@ func TestDocsErrors(t *testing.T) {
 
 func page() string {
 	var b strings.Builder
-	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. Every refusal is an RFC 9457 problem (`application/problem+json`) with a stable\n`code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`).\nThe member `error` holds `code` and `detail` once more, the latter as `message`, for SDKs that look only there.\n")
+	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. A refusal that is answered over HTTP is an RFC 9457 problem\n(`application/problem+json`) with a stable `code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`)\nwhere there is one.\nThe member `error` holds `code` and `detail` once more, the latter as `message`, for SDKs that look only there.\n")
 	step := ""
 	for _, c := range problem.Codes() {
 		if c.Step != step {

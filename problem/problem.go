@@ -64,7 +64,7 @@ func From(err error) Details {
 		}
 	}
 	c := table[internal]
-	return c.details("the mediator could not handle the call; nothing was sent. Its operator finds the cause in the log")
+	return c.details("the call could not be handled, for a reason that is not for its caller; nothing was sent")
 }
 
 func (c Code) details(detail string) Details {

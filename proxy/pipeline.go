@@ -50,8 +50,8 @@ type Record interface {
 
 // Timeouts bound the waits of one post.
 type Timeouts struct {
-	Step    time.Duration // each of the steps that ask another process; default 10 s
-	Forward time.Duration // the whole forward of a post, until the response headers; default 60 s
+	Step    time.Duration // each of the steps before the forward; of step 3 the time in which the body has to come; default 10 s
+	Forward time.Duration // the whole forward of a post, until its answer has been relayed; default 60 s
 }
 
 // PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.

@@ -70,7 +70,7 @@ type Run struct {
 	TranscriptHash                      string
 	EventID, TriggerKind, TriggerSource string // from the verified trigger receipt
 	TriggerReceiptHash                  string
-	PolicyHash                          string // from the verified policy decision
+	PolicyHash                          string // that the manifest pins; the gate holds the policy decision against it
 	EnvironmentHash                     string // measured by this process
 	Seen                                observe.Report
 }

@@ -19,7 +19,7 @@ func caCommand() *cobra.Command {
 	var unconstrained bool
 	create := &cobra.Command{
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: noArgs,
-		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca.key (mode 0600), which only the sidecar's user may read.
+		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca-key.pem (mode 0600), which only the sidecar's user may read.
 With --config its certificate is good for the hosts that the configuration's rules name and for no other (RFC 5280 section
 4.2.1.10); without, say --unconstrained. The embedded default needs none of this: its CA lives in memory alone.`,
 		RunE: func(c *cobra.Command, _ []string) error {

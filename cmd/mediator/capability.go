@@ -87,7 +87,7 @@ capability says that its verification was not consumed; mediator capability veri
 }
 
 func capabilityCommand() *cobra.Command {
-	return group("capability", "Capabilities: verify", capabilityVerify())
+	return group("capability", "Capabilities", capabilityVerify())
 }
 
 func hashPayloadCommand() *cobra.Command {

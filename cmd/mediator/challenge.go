@@ -95,7 +95,7 @@ func printMaybePretty(c *cobra.Command, pretty bool, v any) error {
 }
 
 func challengeCommand() *cobra.Command {
-	return group("challenge", "Challenges: generate, solve, verify", challengeGenerate(), challengeSolve(), challengeVerify())
+	return group("challenge", "Challenges", challengeGenerate(), challengeSolve(), challengeVerify())
 }
 
 func challengeGenerate() *cobra.Command {

@@ -11,7 +11,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	return group("config", "Configuration files: check, schema", configCheck(), configSchema())
+	return group("config", "Configuration files", configCheck(), configSchema())
 }
 
 // configKinds are the files that config check knows, each told by a key that only it has.

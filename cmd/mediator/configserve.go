@@ -257,9 +257,9 @@ type upstreamConfig struct {
 
 // timeoutConfig bounds the waits of a call.
 type timeoutConfig struct {
-	// Step bounds each step of a post that asks another process. Default 10s.
+	// Step bounds each step of a post before it is sent, the wait for its body included. Default 10s.
 	Step duration `yaml:"step" reload:"yes"`
-	// Forward bounds the forward of a post. Default 60s.
+	// Forward bounds the forward of a post, to the end of its answer. Default 60s.
 	Forward duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader duration `yaml:"responseHeader" reload:"yes"`

@@ -13,8 +13,8 @@ import (
 )
 
 func deploymentCommand() *cobra.Command {
-	return group("deployment", "The strict deployment manifest: audit, hash, pin, certify, verify",
-		deploymentAudit(), deploymentHash(), deploymentCertify(), deploymentVerify(), deploymentEnvironment(), deploymentPolicy())
+	return group("deployment", "The strict deployment manifest",
+		deploymentAudit(), deploymentHash(), deploymentPolicy(), deploymentEnvironment(), deploymentCertify(), deploymentVerify())
 }
 
 const oneManifest = "the path of one manifest"

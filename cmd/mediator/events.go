@@ -17,7 +17,7 @@ func eventsCommand() *cobra.Command {
 	var at string
 	var asJSON bool
 	list := &cobra.Command{
-		Use: "list", Short: "List the events that the trigger service keeps, newest first", Args: noArgs,
+		Use: "list", Short: "List the newest 100 of the events that the trigger service keeps", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var events []trigger.Event
 			if err := getJSON(c.Context(), at, "/v1/events", &events); err != nil {

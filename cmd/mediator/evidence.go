@@ -35,7 +35,7 @@ func evidenceCommand() *cobra.Command {
 		},
 	}
 	jsonFlag(show, &asJSON)
-	return group("evidence", "Chains of evidence: show, verify", show, evidenceVerify())
+	return group("evidence", "Chains of evidence", show, evidenceVerify())
 }
 
 // shownChain is a chain of which nothing is verified.
@@ -71,8 +71,9 @@ func readPart(text string) json.RawMessage {
 
 // whatItProves is said with every chain that is shown.
 const whatItProves = `
-If it verifies, this chain shows that fresh work was done for exactly this content, that a trigger which the trigger service
-verified itself stands behind it, and that the certified keys of the roles above signed what they saw or were told.
+Nothing of it is verified here. A chain that mediator evidence verify accepts shows that the certified keys of the roles above signed what
+they saw or were told of one call, and that the source verifier says to have verified the trigger behind it. Whether fresh work was done
+for exactly this content only the gate that issued the challenge can tell.
 It does not show that no human was involved anywhere: what is only declared is only as true as whoever declared it.
 nonHumanIdentityProven: false
 `

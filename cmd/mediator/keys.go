@@ -56,7 +56,7 @@ func readRoles(ctx context.Context, endpoints []string) ([]roleDocument, error) 
 }
 
 func keysCommand() *cobra.Command {
-	return group("keys", "Signing keys: list, publish, certify, rotate, retire, revoke", keysListCommand(), keysJWKSCommand(), keysPublishCommand(), keysRootCommand(), keysCertifyCommand(),
+	return group("keys", "Signing keys", keysListCommand(), keysJWKSCommand(), keysPublishCommand(), keysRootCommand(), keysCertifyCommand(),
 		keysRotateCommand(), keysRetireCommand(), keysRevokeCommand())
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // the time zones, for a machine that has none
 
@@ -112,9 +113,13 @@ func exactArgs(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// group is a command that only holds others.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	g := &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
+// group is a command that only holds others, which are named after what they are about.
+func group(use, about string, commands ...*cobra.Command) *cobra.Command {
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.Name()
+	}
+	g := &cobra.Command{Use: use, Short: about + ": " + strings.Join(names, ", "), Args: func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usagef("%s has no command %q", c.CommandPath(), args[0])
 		}

@@ -197,7 +197,7 @@ func (t *triggerService) observer(roles []role) *observer {
 			secret = append(secret, s.Queue.Dir)
 		}
 	}
-	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that a human asked for or somebody only reported.")
+	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that its configuration lists as a human's, or that somebody only reported.")
 	secret = append(secret, c.Custody.secrets(roles)...)
 	open := append(c.Custody.public(), executable(), t.path, c.TLSCertificate, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	return &observer{

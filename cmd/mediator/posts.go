@@ -71,7 +71,7 @@ func postsCommand() *cobra.Command {
 		adminFlag(c, &admin)
 		jsonFlag(c, &asJSON)
 	}
-	return group("posts", "Read the record of calls", list, show)
+	return group("posts", "The record of calls", list, show)
 }
 
 // checkPostQuery refuses what no record could answer. A word that none has would find nothing, and read as if there were nothing.

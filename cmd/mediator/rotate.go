@@ -45,8 +45,8 @@ func keysRotateCommand() *cobra.Command {
 		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does. Processes sign with it once
 mediator keys certify has certified it (at once where keys certify --watch runs) and every verifier has had the time to see that. What older
 versions have signed is good until it expires or they are retired.
-With --retire the older versions are retired at the same time, because one of them may be in wrong hands: nothing that they have signed is
-accepted any more, and posts are refused until the new version is certified.`,
+With --retire the older versions are retired at the same time, because one of them may be in wrong hands: nothing is signed with them any
+more, posts are refused until the new version is certified, and from then on nothing that they have signed is accepted.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.work(func(owner *vault.Owner) error {
 				version, err := owner.Rotate(c.Context(), args[0])

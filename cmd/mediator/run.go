@@ -40,7 +40,6 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case !c.Flags().Changed("uid"):
-				uid = userOfSession
 			case uid < -1 || uid >= math.MaxUint32: // whose lower 32 bits could be those of root; the last of 32 bits is nobody's (setuid(2))
 				return usagef("mediator run --uid %d: that is no user", uid)
 			}
@@ -49,7 +48,8 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 	}
 	adminFlag(c, &admin)
 	c.Flags().StringVar(&event, "event", "", "the event that opens the session; empty takes the next one that waits")
-	c.Flags().IntVar(&uid, "uid", -1, "the user to run CMD as; default when started by root the configuration's agent.uid, or "+fmt.Sprint(nobody)+", else the same user")
+	c.Flags().IntVar(&uid, "uid", userOfSession, "the user to run CMD as, -1 for this one; default when started by root the configuration's agent.uid, or "+fmt.Sprint(nobody)+", else this one")
+	c.Flags().Lookup("uid").DefValue = "0" // prints no number
 	return c
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func vaultCommand() *cobra.Command {
-	return group("vault", "Keys in HashiCorp Vault: prepare it", vaultBootstrap())
+	return group("vault", "Keys in HashiCorp Vault", vaultBootstrap())
 }
 
 // bootstrapFlags say what is to be made in Vault, and as whom.
