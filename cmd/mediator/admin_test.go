@@ -76,6 +76,26 @@ func TestAdminRefusals(t *testing.T) {
 	}
 }
 
+// TestStrangersAreNotWaitedFor sends no token, and a body that never comes.
+func TestStrangersAreNotWaitedFor(t *testing.T) {
+	s := httptest.NewServer(endpoint{tcp: "x", token: "a-token-of-at-least-thirty-two-bytes"}.guard(http.NotFoundHandler()))
+	defer s.Close()
+	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(10 * strangerTimeout))
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+body); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") {
+			t.Errorf("%q, %v", answer, err)
+		}
+	}
+}
+
 // TestSocketsAdmitByUser connects as another user to a socket that the file system would let it reach.
 func TestSocketsAdmitByUser(t *testing.T) {
 	if os.Geteuid() != 0 {

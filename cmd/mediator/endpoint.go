@@ -179,6 +179,9 @@ func peerOfRequest(r *http.Request) unix.Ucred {
 	return peer
 }
 
+// strangerTimeout bounds what is still read of a request without the endpoint's token.
+const strangerTimeout = time.Second
+
 // guard demands the endpoint's token, where it has one.
 func (e endpoint) guard(next http.Handler) http.Handler {
 	if e.token == "" {
@@ -188,6 +191,9 @@ func (e endpoint) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			// net/http waits for the rest of a body before it goes on, and for the next request after that: nobody waits for a stranger.
+			w.Header().Set("Connection", "close")
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
 			problem.Write(w, evidence.Refuse("endpoint_token", "this endpoint needs its bearer token"))
 			return
 		}
