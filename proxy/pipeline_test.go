@@ -1102,3 +1102,36 @@ func TestRefusalOfALargeBody(t *testing.T) {
 		})
 	}
 }
+
+// TestTimeoutsOfAPost: its body has to come within Step, and its answer to end within Forward.
+func TestTimeoutsOfAPost(t *testing.T) {
+	t.Run("the body", func(t *testing.T) {
+		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Timeouts.Step = 100 * time.Millisecond })
+		body, stop := io.Pipe()
+		defer stop.Close()
+		resp, err := p.client.Post(p.base+"/posts", "application/json", io.MultiReader(strings.NewReader("{"), body))
+		must(t, err)
+		defer resp.Body.Close()
+		var d problem.Details
+		must(t, json.NewDecoder(resp.Body).Decode(&d))
+		if d.Code != "content_incomplete" || len(p.sent) > 0 {
+			t.Errorf("got %q, and %d calls went out", d.Code, len(p.sent))
+		}
+	})
+	t.Run("the answer", func(t *testing.T) {
+		p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusCreated)
+			must(t, http.NewResponseController(w).Flush())
+			<-r.Context().Done()
+		}, func(o *PipelineOptions, _ []Action) { o.Timeouts.Forward = 100 * time.Millisecond })
+		resp, err := p.client.Post(p.base+"/posts", "application/json", strings.NewReader("{}"))
+		must(t, err)
+		defer resp.Body.Close()
+		if _, err := io.ReadAll(resp.Body); err == nil {
+			t.Error("the answer looks whole")
+		}
+		if post, _ := p.record.last(); post.State != ledger.StateForwarded || post.Code != "upstream_timeout" {
+			t.Errorf("the record says %s, %s", post.State, post.Code)
+		}
+	})
+}
