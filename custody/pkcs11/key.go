@@ -27,8 +27,9 @@ type key struct {
 	name  string
 
 	mu       sync.Mutex // guards all below; held while the token is asked, so that it is asked once
-	read     time.Time
-	versions []version // oldest first
+	read     time.Time  // when versions were read
+	again    bool       // they are to be read again, whenever that was
+	versions []version  // oldest first
 }
 
 // version is one private key, with what the token says of it.
@@ -104,13 +105,14 @@ func kept(all []version) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(v version) bool { return !v.kept })
 }
 
-// all returns the versions, read again if they were last read longer ago than Refresh. While the token cannot be asked, what was read
-// before still counts: a signature then fails by itself.
+// all returns the versions, read again if they were last read longer ago than Refresh. Where the token cannot be read, as for a moment while
+// a version is made, what was read before counts for three times as long, and no longer: a version may have been deleted since.
 func (k *key) all(ctx context.Context) ([]version, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.token.o.Now().Sub(k.read) >= k.token.o.Refresh {
-		if err := k.load(ctx); err != nil && len(k.versions) == 0 {
+	age := k.token.o.Now().Sub(k.read)
+	if k.again || age >= k.token.o.Refresh {
+		if err := k.load(ctx); err != nil && (len(k.versions) == 0 || age >= 3*k.token.o.Refresh) {
 			return nil, err
 		}
 	}
@@ -133,10 +135,10 @@ func (k *key) load(ctx context.Context) error {
 	if err != nil {
 		return custody.Unavailable(err, "the key %s cannot be read from the token %s: %v", k.name, k.token.o.Token, err)
 	}
+	k.versions, k.read, k.again = found, k.token.o.Now(), len(found) == 0
 	if len(found) == 0 {
 		return custody.Unavailable(nil, "the token %s holds no Ed25519 key with the label %s", k.token.o.Token, k.name)
 	}
-	k.versions, k.read = found, k.token.o.Now()
 	return nil
 }
 
@@ -273,5 +275,5 @@ func (k *key) handle(ctx context.Context, number int) (pkcs11.ObjectHandle, erro
 func (k *key) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.read = time.Time{}
+	k.again = true
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,9 +89,22 @@ func open(t *testing.T, token *pkcs11.Token, name string) custody.Key {
 	return k
 }
 
+// clock is a clock that is put forward by hand, from the present.
+type clock struct {
+	start time.Time
+	ahead atomic.Int64
+}
+
+func newClock() *clock { return &clock{start: time.Now()} }
+
+func (c *clock) Now() time.Time { return c.start.Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
+
 func TestToken(t *testing.T) {
 	custodytest.Run(t, func(t *testing.T, name string) custodytest.Rotator {
-		token := newToken(t, nil)
+		now := newClock()
+		token := newToken(t, func(o *pkcs11.Options) { o.Now, o.Refresh = now.Now, time.Minute })
 		generate(t, token, name, 1)
 		next := make(chan int, 1)
 		next <- 2
@@ -103,6 +117,7 @@ func TestToken(t *testing.T) {
 				_ = token.Delete(name, n)
 				err = token.Generate(name, n, false, pkcs11.Ed25519Params)
 			}
+			now.forward(time.Minute)
 			return err
 		}}
 	})
@@ -200,6 +215,53 @@ func TestAVersionIsDeleted(t *testing.T) {
 	wantUnavailable(t, old)
 	if _, err := versions[0].Sign(t.Context(), []byte("m")); err != nil {
 		t.Errorf("the other version does not sign: %v", err)
+	}
+}
+
+// TestTheLastVersionIsDeleted: it is not published any more, so that it is not certified any more.
+func TestTheLastVersionIsDeleted(t *testing.T) {
+	now := newClock()
+	token := newToken(t, func(o *pkcs11.Options) { o.Now, o.Refresh = now.Now, time.Minute })
+	generate(t, token, "k", 1)
+	k := open(t, token, "k")
+	if err := token.Delete("k", 1); err != nil {
+		t.Fatal(err)
+	}
+	now.forward(time.Minute)
+	for range 2 {
+		if v, err := k.Versions(t.Context()); err == nil || !strings.Contains(err.Error(), "holds no Ed25519 key") {
+			t.Errorf("%v, %v", v, err)
+		}
+		if v, err := k.Current(t.Context()); err == nil {
+			t.Errorf("%v", v)
+		}
+	}
+	generate(t, token, "k", 2)
+	if v, err := k.Current(t.Context()); err != nil || v.KeyID() != "k:v2" {
+		t.Errorf("%v, %v", v, err)
+	}
+}
+
+// TestTheTokenCannotBeRead: what was read of it counts for three times Refresh, for a version may have been deleted since.
+func TestTheTokenCannotBeRead(t *testing.T) {
+	now := newClock()
+	token := newToken(t, func(o *pkcs11.Options) { o.Now, o.Refresh = now.Now, time.Minute })
+	generate(t, token, "k", 1)
+	k := open(t, token, "k")
+	generate(t, token, "k", 0)
+	now.forward(3*time.Minute - 1)
+	if v, err := k.Versions(t.Context()); err != nil || len(v) != 1 {
+		t.Errorf("%v, %v", v, err)
+	}
+	now.forward(1)
+	if v, err := k.Versions(t.Context()); err == nil || !strings.Contains(err.Error(), "is no version") {
+		t.Errorf("%v, %v", v, err)
+	}
+	if err := token.Delete("k", 0); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := k.Versions(t.Context()); err != nil || len(v) != 1 {
+		t.Errorf("%v, %v", v, err)
 	}
 }
 
