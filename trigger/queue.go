@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
 )
@@ -48,23 +49,26 @@ type Queue struct {
 	poll time.Duration
 }
 
-// NewQueue makes a queue over a directory, which is looked at every poll (zero means 1 s), and makes its folders. It refuses a folder
-// that every user may write.
-func NewQueue(name, dir string, poll time.Duration) (*Queue, error) {
+// NewQueue makes a queue over a directory, which is looked at every poll (zero means 1 s). It touches nothing: what runs the queue makes its
+// folders.
+func NewQueue(name, dir string, poll time.Duration) *Queue {
 	if poll <= 0 {
 		poll = time.Second
 	}
-	q := &Queue{name: name, dir: dir, poll: poll}
-	for _, folder := range []string{"", folderNew, folderClaimed, folderDone, folderRefused} {
-		if err := q.prepare(folder); err != nil {
-			return nil, fmt.Errorf("trigger: queue %s: %w", name, err)
-		}
-	}
-	return q, nil
+	return &Queue{name: name, dir: dir, poll: poll}
 }
 
-func (q *Queue) prepare(folder string) error {
-	path := q.in(folder, "")
+// open makes the folders that are not there. It refuses one that every user may write, and one that this user may not.
+func (q *Queue) open() error {
+	for _, folder := range []string{"", folderNew, folderClaimed, folderDone, folderRefused} {
+		if err := openFolder(q.in(folder, "")); err != nil {
+			return fmt.Errorf("trigger: queue %s: %w", q.name, err)
+		}
+	}
+	return nil
+}
+
+func openFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
@@ -74,6 +78,9 @@ func (q *Queue) prepare(folder string) error {
 	}
 	if !info.IsDir() || info.Mode().Perm()&0o002 != 0 {
 		return fmt.Errorf("%s is not a directory that only some may write", path)
+	}
+	if err := unix.Access(path, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("%s is not this user's to read and write: %w", path, err)
 	}
 	return nil
 }

@@ -26,8 +26,7 @@ func newSpool(t *testing.T) *spool {
 }
 
 func (s *spool) queue() *trigger.Queue {
-	s.t.Helper()
-	return must(trigger.NewQueue("jobs", filepath.Join(s.dir, "spool"), time.Second))(s.t)
+	return trigger.NewQueue("jobs", filepath.Join(s.dir, "spool"), time.Second)
 }
 
 func (s *spool) path(folder, id string) string { return filepath.Join(s.dir, "spool", folder, id) }
@@ -219,9 +218,10 @@ func TestQueueNotMade(t *testing.T) {
 	if err := os.Chmod(filepath.Join(open, "new"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for name, path := range map[string]string{"a file": file, "open to all": open} {
-		if _, err := trigger.NewQueue("q", path, 0); err == nil {
-			t.Errorf("%s: no error", name)
+	k := newKit(t)
+	for name, path := range map[string]string{"a file": file, "open to all": open, "cannot be written": "/proc/queue"} {
+		if err := k.SetSources([]trigger.Source{trigger.NewQueue("q", path, 0)}); err == nil || !strings.Contains(err.Error(), "queue q: ") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -24,8 +24,13 @@ func newSources(list []Source) (*sources, error) {
 			return nil, fmt.Errorf("trigger: each source needs a name of its own, of printable ASCII characters: %.80q", name)
 		}
 		names[name] = true
-		if w, ok := source.(*Webhook); ok {
-			s.hooks[name] = w
+		switch source := source.(type) {
+		case *Webhook:
+			s.hooks[name] = source
+		case *Queue:
+			if err := source.open(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return s, nil

@@ -63,14 +63,6 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "trigger.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw = bytes.Replace(raw, []byte("/var/spool/mediator-jobs"), []byte(filepath.Join(dir, "jobs")), 1)
-	if err := os.WriteFile(filepath.Join(dir, "trigger.yaml"), raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -112,10 +112,7 @@ func (t *triggerService) source(s sourceConfig) (trigger.Source, error) {
 	case s.Schedule != nil:
 		return newSchedule(s.Name, s.Schedule)
 	default:
-		q, err := trigger.NewQueue(s.Name, t.file(s.Queue.Dir), time.Duration(s.Queue.Poll))
-		if err != nil {
-			return nil, err
-		}
+		q := trigger.NewQueue(s.Name, t.file(s.Queue.Dir), time.Duration(s.Queue.Poll))
 		q.Owners = s.Queue.Owners
 		return q, nil
 	}
