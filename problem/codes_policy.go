@@ -19,7 +19,7 @@ var policyCodes = []Code{
 	{Name: "runtime_not_allowed", Status: http.StatusForbidden, Step: "decision", Title: "The manifest does not allow this runtime", Remedy: "Add the runtime to allowedRuntimeIds, and certify the manifest again."},
 	{Name: "policy_denied", Status: http.StatusForbidden, Step: "decision", Title: "The policy does not allow the post", Remedy: "Change the policy file if the post should be allowed."},
 	{Name: "policy_error", Status: http.StatusForbidden, Step: "decision", Title: "A policy rule could not be evaluated", Remedy: "Mend the rule; an evaluation that fails denies."},
-	{Name: "control_unavailable", Status: http.StatusServiceUnavailable, Step: "decision", Title: "The control plane does not answer", Remedy: "Start mediator control, and check the sidecar's control endpoint.", RetryAfter: 2},
+	{Name: "control_unavailable", Status: http.StatusServiceUnavailable, Step: "decision", Title: "The control plane does not answer", Remedy: "Start mediator control; check the sidecar's control endpoint, and that internal.uids names the sidecar's user there.", RetryAfter: 2},
 	{Name: "origin_binding_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The origin proof is for another binding", Remedy: "Ask the trigger service for evidence for this call."},
 	{Name: "receipt_binding_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The trigger receipt is for another binding", Remedy: "Ask the trigger service for evidence for this call."},
 	{Name: "receipt_other_origin", Status: http.StatusForbidden, Step: "gate", Title: "The trigger receipt rests on another origin proof", Remedy: "Send the receipt with the proof that it rests on."},

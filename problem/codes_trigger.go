@@ -6,7 +6,7 @@ import "net/http"
 var triggerCodes = []Code{
 	{Name: "trigger_human", Status: http.StatusForbidden, Step: "trigger", Title: "The event was asked for by a human", Remedy: "Only events that came about without a human stand behind a post."},
 	{Name: "trigger_unverified", Status: http.StatusForbidden, Step: "trigger", Title: "The event's origin was not verified", Remedy: "Have the event delivered by a source that the trigger service can verify."},
-	{Name: "trigger_unavailable", Status: http.StatusServiceUnavailable, Step: "trigger", Title: "The trigger service does not answer", Remedy: "Start mediator trigger, and check the sidecar's trigger endpoint.", RetryAfter: 2},
+	{Name: "trigger_unavailable", Status: http.StatusServiceUnavailable, Step: "trigger", Title: "The trigger service does not answer", Remedy: "Start mediator trigger; check the sidecar's trigger endpoint, and that internal.uids names the sidecar's user there.", RetryAfter: 2},
 	{Name: "event_unknown", Status: http.StatusNotFound, Step: "trigger", Title: "There is no such event", Remedy: "mediator events list shows the events that there are."},
 	{Name: "event_none", Status: http.StatusNotFound, Step: "trigger", Title: "No event waits", Remedy: "Ask again; wait= says how long to wait.", RetryAfter: 1},
 	{Name: "event_claimed", Status: http.StatusConflict, Step: "trigger", Title: "The event has opened a session already", Remedy: "Each event opens one session, of the runtime that claimed it; wait for the next one."},

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"syscall"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/problem"
@@ -91,7 +93,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	req.GetBody = nil // nothing is asked twice: most calls consume something
 	resp, err := p.HTTP.Do(req)
 	if err != nil {
-		return evidence.Refuse(p.Unavailable, "%s does not answer", p.Name)
+		return evidence.Refuse(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -110,4 +112,19 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 		return evidence.Refuse(p.Unavailable, "the answer of %s cannot be read: %v", p.Name, err)
 	}
 	return nil
+}
+
+// why says what became of a request that nobody answered, and nothing of where it went: the agent reads it too.
+func why(err error) string {
+	var number syscall.Errno
+	var timeout net.Error
+	switch {
+	case errors.As(err, &number):
+		return number.Error() // permission denied, no such file or directory, connection refused
+	case errors.Is(err, context.Canceled):
+		return "the caller has gone"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "it took too long"
+	}
+	return "the connection was closed or broke"
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +67,47 @@ func TestCall(t *testing.T) {
 	s.Close()
 	if err := p.Call(t.Context(), s.URL+"/double", ask{}, &ask{}); codeOf(err) != "gate_unavailable" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestCallSaysWhy: whoever reads the refusal has to know where to look, and an agent that reads it nothing of where the peer is.
+func TestCallSaysWhy(t *testing.T) {
+	hung := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/closes", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	mux.HandleFunc("/hangs", func(http.ResponseWriter, *http.Request) { <-hung })
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	defer close(hung)
+	unix := func(path string) *http.Client {
+		return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, tt := range []struct {
+		ctx    context.Context
+		client *http.Client
+		url    string
+		want   string
+	}{
+		{t.Context(), unix(file + "s"), "http://peer/", "the peer does not answer (no such file or directory)"},
+		{t.Context(), unix(file), "http://peer/", "the peer does not answer (connection refused)"},
+		{t.Context(), s.Client(), s.URL + "/closes", "the peer does not answer (the connection was closed or broke)"},
+		{late, s.Client(), s.URL + "/hangs", "the peer does not answer (it took too long)"},
+		{ended, s.Client(), s.URL + "/hangs", "the peer does not answer (the caller has gone)"},
+	} {
+		err := wire.Peer{HTTP: tt.client, Name: "the peer", Unavailable: "gate_unavailable"}.Call(tt.ctx, tt.url, ask{}, &ask{})
+		if codeOf(err) != "gate_unavailable" || err.Error() != tt.want {
+			t.Errorf("got %v, want %s", err, tt.want)
+		}
 	}
 }
 
