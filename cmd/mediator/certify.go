@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -31,7 +32,7 @@ func (r *registryFlags) add(c *cobra.Command) {
 
 // registry is the key registry that the flags name. Its caller closes its key.
 func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*registry, error) {
-	key, err := openRootKey(ctx, r.keyFile, stderr)
+	key, err := openRootKey(ctx, r.keyFile, stderr, evidence.PurposeSignerCertificate)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func deploymentCertify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			auditor, err := openRootKey(c.Context(), keyFile, c.ErrOrStderr())
+			auditor, err := openRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}

@@ -189,7 +189,7 @@ func pinRoot(c *cobra.Command, held, path string) error {
 	if filepath.Ext(held) != ".yaml" {
 		return usagef("--root-key takes a .yaml file that names a key in Vault or in a token")
 	}
-	key, err := openRootKey(c.Context(), held, c.ErrOrStderr())
+	key, err := openRootKey(c.Context(), held, c.ErrOrStderr(), rootPurposes...)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,12 +15,15 @@ import (
 	"github.com/actionproof/mediator/observe"
 )
 
+// rootPurposes are the purposes of root keys.
+var rootPurposes = []string{evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate}
+
 // rootKeyWait is for how long a command waits for the custody that holds its root key.
 const rootKeyWait = 10 * time.Second
 
 // openRootKey opens a root key: the private file that mediator keys root has made or, where path ends in .yaml, what that file names in
-// Vault or in a token. Its caller closes it.
-func openRootKey(ctx context.Context, path string, stderr io.Writer) (rootKey, error) {
+// Vault or in a token. Such a file says for what purpose; purposes are those that will do. Its caller closes the key.
+func openRootKey(ctx context.Context, path string, stderr io.Writer, purposes ...string) (rootKey, error) {
 	if filepath.Ext(path) != ".yaml" {
 		return readRootKey(path)
 	}
@@ -29,6 +33,9 @@ func openRootKey(ctx context.Context, path string, stderr io.Writer) (rootKey, e
 	}
 	if err := l.T.check().err(path); err != nil {
 		return rootKey{}, err
+	}
+	if !slices.Contains(purposes, l.T.Purpose) {
+		return rootKey{}, fmt.Errorf("%s names a root key of the purpose %s, and not %s", path, l.T.Purpose, purposes[0])
 	}
 	log, err := newLogger(logConfig{}, "root key", stderr)
 	if err != nil {
@@ -47,7 +54,7 @@ func openRootKey(ctx context.Context, path string, stderr io.Writer) (rootKey, e
 
 func (c rootKeyConfig) check() (f findings) {
 	f.need("key", c.Key, "purpose", c.Purpose)
-	choice("purpose", c.Purpose, &f, evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate)
+	choice("purpose", c.Purpose, &f, rootPurposes...)
 	if c.Version < 0 {
 		f.add("version", "%d is no version", c.Version)
 	}

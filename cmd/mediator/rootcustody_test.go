@@ -67,6 +67,14 @@ func TestRootKeysInVault(t *testing.T) {
 	certify := []string{"keys", "certify", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", d.bundle, "--from", endpoint}
 	do(exitDone, certify...)
 	d.wantKeys(t, "grant-key:v1")
+	// A file says what its key is for.
+	fresh := []string{"keys", "certify", "--registry-key", at("auditor.yaml"), "--audience", "posting-api", "--bundle", at("fresh.json"), "--from", endpoint}
+	if _, said := do(exitRefused, fresh...); !strings.Contains(said, "auditor.yaml names a root key of the purpose deployment_certificate, and not signer_certificate") {
+		t.Error(said)
+	}
+	if _, said := do(exitRefused, "deployment", "certify", "../../configs/manifest.yaml", "--auditor-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", at("fresh.json")); !strings.Contains(said, "and not deployment_certificate") {
+		t.Error(said)
+	}
 	do(exitDone, "keys", "revoke", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", d.bundle, "--key", "grant-key:v1", "--reason", "a drill")
 	do(exitDone, "deployment", "certify", "../../configs/manifest.yaml", "--auditor-key", at("auditor.yaml"), "--audience", "posting-api", "--bundle", d.bundle)
 	do(exitDone, "deployment", "verify", "../../configs/manifest.yaml", "--auditor", at("auditor.jwk"), "--registry", at("registry.jwk"), "--bundle", d.bundle)

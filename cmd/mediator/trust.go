@@ -125,20 +125,22 @@ func (p *process) readTrust(c trustConfig, strict *policy.Strict) (*trustStore, 
 func waitFor[T any](ctx context.Context, log *zap.Logger, what string, try func() (T, error)) (T, error) {
 	tick := time.NewTicker(trustPoll / 5)
 	defer tick.Stop()
-	said := false
+	var because error
 	for {
 		v, err := try()
 		unavailable := (*custody.Error)(nil)
 		if err == nil || custody.IsUnfit(err) || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, errNotCertified) && !errors.As(err, &unavailable) {
 			return v, err
 		}
-		if !said {
+		if because == nil {
 			log.Warn("not ready: waiting for "+what, zap.String("because", err.Error()))
-			said = true
+		}
+		if because == nil || ctx.Err() == nil { // else the end of ctx is what went wrong last
+			because = err
 		}
 		select {
 		case <-ctx.Done():
-			return v, fmt.Errorf("stopped while waiting for %s: %w", what, err)
+			return v, fmt.Errorf("stopped while waiting for %s: %w", what, because)
 		case <-tick.C:
 		}
 	}

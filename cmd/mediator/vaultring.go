@@ -117,13 +117,13 @@ func (c *vaultConfig) keyring(file func(string) string, log *zap.Logger) (keyrin
 	return vaultRing{c, file, server, log}, nil
 }
 
-// key opens a key, and waits for Vault while it cannot be asked. All tries log in with one Auth, which knows what it has unwrapped and what
-// Vault has refused.
+// key opens a key, and waits for Vault while it cannot be asked: it stays logged in meanwhile.
 func (r vaultRing) key(ctx context.Context, purpose string, c keyConfig) (custody.Key, error) {
-	auth := r.c.auth(purpose, r.file)
-	return waitFor(ctx, r.log, "Vault", func() (*vault.Key, error) {
-		return r.server.Key(ctx, c.Key, auth, r.c.Keys...)
-	})
+	key, err := r.server.Prepare(c.Key, r.c.auth(purpose, r.file), r.c.Keys...)
+	if err != nil {
+		return nil, err
+	}
+	return waitFor(ctx, r.log, "Vault", func() (*vault.Key, error) { return key, key.Open(ctx) })
 }
 
 func (r vaultRing) Close() error { return r.server.Close() }

@@ -28,17 +28,20 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-func (l *lockedBuffer) has(what string) bool {
+func (l *lockedBuffer) has(what string) bool { return l.count(what) > 0 }
+
+func (l *lockedBuffer) count(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.b.String(), what)
+	return strings.Count(l.b.String(), what)
 }
 
 // TestStartBeforeVault starts a process while Vault cannot be used: it says once what it waits for, and is there by itself once Vault is,
-// with the secret ids that were delivered before, each of which can be unwrapped once.
+// with the secret ids that were delivered before, each of which can be unwrapped once. It logs in no more than that takes.
 func TestStartBeforeVault(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
+	const policy = "sys/policies/acl/mediator-policy_decision"
 	network := func(f vaulttest.Fault) func() { return func() { v.proxy.Set(t, f) } }
 	well := network(vaulttest.Fault{})
 	for _, tt := range []struct {
@@ -53,6 +56,7 @@ func TestStartBeforeVault(t *testing.T) {
 		{"answers 500", network(vaulttest.Fault{Status: http.StatusInternalServerError}), well, "Vault fails (500)"},
 		{"answers 429", network(vaulttest.Fault{Status: http.StatusTooManyRequests}), well, "Vault has too many requests (429)"},
 		{"its certificate expired", network(vaulttest.Fault{Expired: true}), well, "certificate has expired"},
+		{"denies the key", func() { v.vault.Write(t, policy, map[string]any{"policy": "# nothing"}) }, func() { v.apply(t) }, "Vault denies it to this role (403)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v.redeliver(t)
@@ -77,6 +81,9 @@ func TestStartBeforeVault(t *testing.T) {
 				return getJSON(ctx, "unix:"+filepath.Join(d.dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
 			})
 			t.Logf("its keys are published after %s", took.Round(time.Millisecond))
+			if n := log.count(`"msg":"logged in to Vault","for":"key policy-decision-key"`); n != 1 {
+				t.Errorf("it logged in %d times", n)
+			}
 			stop()
 			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) && !log.has("stopped while waiting") {
 				t.Errorf("it ended with %v", err)

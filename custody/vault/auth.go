@@ -97,13 +97,13 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 	info, err := c.Logical().WriteWithContext(ctx, "sys/wrapping/lookup", map[string]any{"token": wrapping})
 	if err != nil {
 		if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && refuses(answer) {
-			return "", loginError{"the wrapped secret id has expired, or somebody else has unwrapped it: find out who, revoke it, and deliver another one"}
+			return "", loginError{fmt.Sprintf("the wrapped secret id in %s has expired or was unwrapped before: deliver another one, and unless this process did that at an earlier start, find out who did", a.SecretIDFile)}
 		}
 		return "", err
 	}
 	want := "auth/" + cmp.Or(a.Mount, "approle") + "/role/" + a.Role + "/secret-id"
 	if info == nil || info.Data["creation_path"] != want {
-		return "", loginError{"the wrapped secret id was not made for this role: somebody has exchanged it"}
+		return "", loginError{fmt.Sprintf("the wrapped secret id in %s was not made for this role: somebody has exchanged it", a.SecretIDFile)}
 	}
 	secret, err := c.Logical().UnwrapWithContext(ctx, wrapping)
 	if err != nil {

@@ -53,17 +53,33 @@ func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
 // Key opens a key: it logs in, reads the key, and reads it again on a period until Close. others are the names of keys of other roles,
 // which auth must not be able to use (see [Key.Looks]).
 func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
+	k, err := s.Prepare(name, auth, others...)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.Open(ctx); err != nil {
+		k.session.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Prepare is the part of [Server.Key] that asks Vault for nothing. [Key.Open] is the other one, for whoever tries until it succeeds.
+func (s *Server) Prepare(name string, auth Auth, others ...string) (*Key, error) {
 	e, err := s.session("key "+name, auth)
 	if err != nil {
 		return nil, err
 	}
-	k := &Key{session: e, name: name, others: slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name }), pinned: make(map[int]custody.Version)}
+	return &Key{session: e, name: name, others: slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name }), pinned: make(map[int]custody.Version)}, nil
+}
+
+// Open logs in and reads the key. After an error it can be called again: it logs in again only if that is what failed.
+func (k *Key) Open(ctx context.Context) error {
 	if err := k.read(ctx); err != nil {
-		e.close()
-		return nil, err
+		return err
 	}
-	s.background(k.watch)
-	return k, nil
+	k.session.server.background(k.watch)
+	return nil
 }
 
 // watch reads the key on a period. What goes wrong is said once.

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+)
+
+// TestWaitForSaysTheCause: that time was up in the middle of a try is not what was wrong.
+func TestWaitForSaysTheCause(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	tries := 0
+	_, err := waitFor(ctx, zap.NewNop(), "Vault", func() (int, error) {
+		if tries++; tries == 1 {
+			return 0, custody.Unavailable(nil, "Vault is sealed")
+		}
+		<-ctx.Done()
+		return 0, custody.Unavailable(ctx.Err(), "Vault does not answer in time")
+	})
+	if err == nil || !strings.Contains(err.Error(), "stopped while waiting for Vault: Vault is sealed") {
+		t.Errorf("got %v", err)
+	}
+}
