@@ -358,9 +358,6 @@ func TestReloadRefuses(t *testing.T) {
 			must(t, replaceFile(filepath.Join(r.dir, name), raw, 0o600))
 		}
 	}
-	for _, folder := range []string{"new", "claimed", "done", "refused"} { // those of a queue, which the process may read and no more
-		must(t, os.MkdirAll(filepath.Join(r.dir, "files", folder), 0o700))
-	}
 	refused := map[string]int{}
 	for _, tt := range []struct {
 		name, process, file, old, new string
