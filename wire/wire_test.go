@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,6 +184,7 @@ func TestQueryOverride(t *testing.T) {
 		"$httpMethod=POST": "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method", "%5Bmethod=DELETE": "[method", "_method%00x=DELETE": "_method\x00x",
 		"X-HTTP-Method-Override=DELETE": "X-HTTP-Method-Override", "method=post": "method", "Method=DELETE": "Method", "method=PUT": "",
 		"method=%70%4FST": "method", "method=+delete%20": "method", "method=%2570ost": "", "_method%00%=DELETE": "_method\x00%", "%5fmethod=%": "_method",
+		"x-http-method=a": "x-http-method", "x-method-override=a": "x-method-override", "method=patch": "method",
 	} {
 		if got := wire.QueryOverride(http.MethodPut, query); got != want {
 			t.Errorf("%s: got %q, want %q", query, got, want)
@@ -197,6 +199,19 @@ func TestMethodOverride(t *testing.T) {
 		if got := wire.MethodOverride(http.Header{name: {""}, "Content-Type": {"a"}}); (got == name) != want {
 			t.Errorf("%s: got %q", name, got)
 		}
+	}
+	for c := rune(' '); c < 0x7f; c++ { // in the place of a sign
+		plain := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+		name := "X" + string(c) + "Http-Method"
+		if got := wire.MethodOverride(http.Header{name: {""}}); (got == name) == plain {
+			t.Errorf("%s: got %q", name, got)
+		}
+		if got := wire.QueryOverride(http.MethodGet, url.QueryEscape(name)+"=POST"); (got == name) == plain {
+			t.Errorf("the parameter %s: got %q", name, got)
+		}
+	}
+	if got := wire.QueryOverride(http.MethodGet, "method=put"); got != "method" {
+		t.Errorf("method=put: got %q", got)
 	}
 	if wire.MethodOverride(nil) != "" {
 		t.Error("there is an override without headers")
