@@ -715,6 +715,45 @@ func TestOutcomes(t *testing.T) {
 	})
 }
 
+// leftTriggers answer once the agent has gone away.
+type leftTriggers struct {
+	*fakeRoles
+	asked  chan struct{}
+	answer error
+}
+
+func (l leftTriggers) Evidence(ctx context.Context, _ string, _ evidence.Binding) (trigger.Evidence, error) {
+	close(l.asked)
+	<-ctx.Done()
+	return trigger.Evidence{}, l.answer
+}
+
+// TestAgentLeavesEarly: an agent that goes away before its post is on its way makes nobody look as if it had failed, and hides no verdict.
+func TestAgentLeavesEarly(t *testing.T) {
+	for code, want := range map[string]string{"trigger_unavailable": "client_gone", "event_budget_spent": "event_budget_spent"} {
+		t.Run(code, func(t *testing.T) {
+			left := leftTriggers{asked: make(chan struct{}), answer: evidence.Refuse(code, "said the trigger service")}
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+				left.fakeRoles = o.Triggers.(*fakeRoles)
+				o.Triggers = left
+			})
+			ctx, cancel := context.WithCancel(context.Background())
+			req, err := http.NewRequestWithContext(ctx, "POST", p.base+"/posts", strings.NewReader("{}"))
+			must(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			go func() { <-left.asked; cancel() }()
+			if _, err := p.client.Do(req); !errors.Is(err, context.Canceled) { //nolint:bodyclose // there is none
+				t.Fatal(err)
+			}
+			must(t, p.proxy.Shutdown(context.Background())) // waits for what is still running
+			rec, n := p.record.last()
+			if n != 1 || rec.Code != want || rec.State != ledger.StateRefused || !strings.Contains(rec.Reason, "said the trigger service") || len(p.sent) != 0 {
+				t.Errorf("%d records, the last %s, %s: %s", n, rec.State, rec.Code, rec.Reason)
+			}
+		})
+	}
+}
+
 func TestAgentSolves(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	ask := func() challenge.Challenge {

@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -54,12 +56,22 @@ func (p *Pipeline) post(c *call, a *Action) error {
 	} {
 		if err := p.bounded(ctx, t, step.take); err != nil {
 			c.step(step.name)
-			return err
+			return goneMeanwhile(ctx, step.name, err)
 		}
 		c.step(step.name)
 		failpoint.Reach(step.name)
 	}
 	return p.forward(ctx, t) // 10
+}
+
+// goneMeanwhile says of a step that failed when its client had gone that this may be why: who was asked then looks as if it gave no answer.
+// A verdict stays what it is.
+func goneMeanwhile(ctx context.Context, step string, err error) error {
+	d := problem.From(err)
+	if ctx.Err() == nil || d.Status < http.StatusInternalServerError {
+		return err
+	}
+	return evidence.Refuse("client_gone", "the client went away in the step %s, which ended as %s: %s", step, d.Code, d.Detail)
 }
 
 // bounded gives a step its time.
