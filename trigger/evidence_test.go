@@ -2,6 +2,7 @@ package trigger_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strings"
 	"sync"
@@ -217,5 +218,30 @@ func TestEvidenceInTime(t *testing.T) {
 		if code := problem.From(ask()).Code; code != "ledger_unavailable" {
 			t.Errorf("%s: got %s", what, code)
 		}
+	}
+}
+
+// TestAStoreThatFails: whatever the events' file cannot do is said with its code.
+func TestAStoreThatFails(t *testing.T) {
+	k := newKit(t)
+	id := k.claimed(t)
+	db := must(sql.Open("sqlite", k.options.Path))(t)
+	defer db.Close()
+	must(db.ExecContext(t.Context(), "ALTER TABLE uses RENAME TO gone; ALTER TABLE seen RENAME TO gone_too"))(t)
+	for what, ask := range map[string]func() error{
+		"evidence":  func() error { _, err := k.Evidence(t.Context(), id, binding("create_post")); return err },
+		"a release": func() error { _, err := k.Release(t.Context(), id, runtime); return err },
+		"a report": func() error {
+			_, err := k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil)
+			return err
+		},
+	} {
+		if code := problem.From(ask()).Code; code != "ledger_unavailable" {
+			t.Errorf("%s: got %s", what, code)
+		}
+	}
+	must(db.ExecContext(t.Context(), "ALTER TABLE events RENAME TO gone_as_well"))(t)
+	if _, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime}); problem.From(err).Code != "ledger_unavailable" {
+		t.Errorf("a claim: %v", err)
 	}
 }

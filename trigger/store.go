@@ -34,6 +34,16 @@ func openStore(ctx context.Context, path string) (store, error) {
 	return s, nil
 }
 
+// write runs do in a transaction: see [ledger.DB.Write]. What the database could not do has a code.
+func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
+	err := s.db.Write(ctx, do)
+	var coded interface{ Code() string }
+	if err == nil || errors.Is(err, errNothing) || errors.As(err, &coded) {
+		return err
+	}
+	return ledger.Unavailable("write the events", err)
+}
+
 // add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the event that the
 // key was used for, or empty where it was used for none.
 func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
@@ -43,7 +53,7 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 		return "", false, err
 	}
 	claimable := e.Verified() == nil
-	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		if known, fresh, err = see(tx, e.Source, e.ID, keys); err != nil || !fresh {
 			return err
 		}
@@ -56,7 +66,7 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 
 // see uses keys up for an event, or for nothing where id is empty.
 func (s store) see(ctx context.Context, source, id string, keys []string) (known string, fresh bool, err error) {
-	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		known, fresh, err = see(tx, source, id, keys)
 		return err
 	})
@@ -171,11 +181,11 @@ func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Ev
 		if errors.Is(err, sql.ErrNoRows) {
 			return Event{}, errNothing
 		} else if err != nil {
-			return Event{}, err
+			return Event{}, unread(err)
 		}
 	}
 	var e Event
-	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+	err := s.write(ctx, func(tx *sql.Tx) (err error) {
 		if id != "" {
 			e, err = one(tx.QueryRow(selectEvent+`WHERE id = ?`, id), id, now)
 		} else if e, err = scan(tx.QueryRow(selectEvent+waiting, now.UnixMilli()).Scan, now); errors.Is(err, sql.ErrNoRows) {
@@ -246,7 +256,7 @@ const (
 
 // spend takes one post of an action from an event's budget. It is durable when it returns.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) error {
-	return s.db.Write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
 		n, err := affected(tx.Stmt(s.insertUse).Exec(id, action, binding, budget, now.UnixMilli()))
 		if err != nil {
 			return err
@@ -268,7 +278,7 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 
 // giveBack undoes a spend.
 func (s store) giveBack(ctx context.Context, id, action, binding string) error {
-	return s.db.Write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
 		n, err := affected(tx.Exec(deleteUse, id, action, binding))
 		if err != nil || n == 0 {
 			return err
@@ -282,7 +292,7 @@ func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 // that has paid for nothing can.
 func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
 	var e Event
-	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+	err := s.write(ctx, func(tx *sql.Tx) (err error) {
 		if e, err = one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now); err != nil {
 			return err
 		}
@@ -319,12 +329,12 @@ const pruneChunk = 256
 // sweep writes down which events have grown too old, and forgets those that did so before the time given. Their single-use keys are
 // kept.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
-	err := s.db.Write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`, now.UnixMilli())
 		return err
 	})
 	for n := int64(1); err == nil && n > 0; {
-		err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
+		err = s.write(ctx, func(tx *sql.Tx) (err error) {
 			const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`
 			for _, table := range []string{"uses", "spent"} {
 				if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(), pruneChunk); err != nil {
