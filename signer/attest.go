@@ -112,5 +112,8 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 		})
 		return err
 	})
-	return out, both.Wait()
+	if err := both.Wait(); err != nil {
+		return Attested{}, err
+	}
+	return out, nil
 }

@@ -47,7 +47,7 @@ func (r *Rotation) Follow(trust *evidence.Trust) {
 		}
 		cert := certificate{public: string(c.Public), expires: time.Unix(c.Certificate.Expires, 0)}
 		if old != nil {
-			if before, ok := (*old)[c.Certificate.SubjectKeyID]; ok && before.public == cert.public {
+			if before := (*old)[c.Certificate.SubjectKeyID]; before.public == cert.public {
 				cert.since = before.since
 			} else {
 				cert.since = r.now()
@@ -73,9 +73,9 @@ func (r *Rotation) Current(ctx context.Context) (custody.Version, error) {
 	var best custody.Version
 	var since time.Time
 	for _, v := range slices.Backward(versions) {
-		c, ok := (*certified)[v.KeyID()]
+		c := (*certified)[v.KeyID()]
 		switch {
-		case !ok || c.public != string(v.Public()) || !now.Before(c.expires):
+		case c.public != string(v.Public()) || !now.Before(c.expires):
 		case now.Sub(c.since) >= r.settle:
 			return v, nil
 		case best.KeyID() == "" || c.since.Before(since):

@@ -13,23 +13,34 @@ import (
 
 // registry certifies keys, for the tests.
 type registry struct {
-	key *custody.Memory
-	now time.Time
+	key     *custody.Memory
+	now     time.Time
+	revoked string // a kid; empty for none
 }
 
 // trust is a bundle that certifies versions for a time.
 func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custody.Version) *evidence.Trust {
 	t.Helper()
-	i, err := signer.New(evidence.SignerCertificateKind, r.key, signer.Options{Issuer: "registry", Audience: "aud", Lifetime: lifetime, Now: func() time.Time { return r.now }})
+	o := signer.Options{Issuer: "registry", Audience: "aud", Lifetime: lifetime, Now: func() time.Time { return r.now }}
+	i, err := signer.New(evidence.SignerCertificateKind, r.key, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b evidence.Bundle
-	for _, v := range versions {
-		token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
-			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "iss", SubjectKeyID: v.KeyID(),
-			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+	if r.revoked != "" {
+		list, err := signer.New(evidence.RevocationListKind, r.key, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Revocations, _, err = list.Sign(t.Context(), evidence.RevocationList{
+			Revoked: []evidence.Revocation{{Expires: r.now.Add(lifetime).Unix(), ID: r.revoked, Kind: evidence.RevokedKey, Reason: "lost"}},
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range versions {
+		token, _, err := i.Sign(t.Context(), certificateOf(v))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,6 +57,13 @@ func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custod
 	return trust
 }
 
+func certificateOf(v custody.Version) evidence.SignerCertificate {
+	return evidence.SignerCertificate{
+		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "iss", SubjectKeyID: v.KeyID(),
+		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+	}
+}
+
 // TestRotation: a version signs once it has been certified for long enough, and none that is not certified ever does.
 func TestRotation(t *testing.T) {
 	clock := now()
@@ -53,7 +71,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := registry{root, clock}
+	r := registry{key: root, now: clock}
 	key := &retiring{Memory: memory(t)}
 	k := signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
 	version := func(n int) custody.Version {
@@ -110,8 +128,40 @@ func TestRotation(t *testing.T) {
 	key.from = 0
 	k.Follow(r.trust(t, time.Hour, version(1)))
 	want("only version 1 is certified", 1)
+	r.revoked = version(1).KeyID()
+	k.Follow(r.trust(t, time.Hour, version(1)))
+	want("version 1 is revoked", 0)
+	r.revoked = ""
+
+	clock = r.now
+	restart := func(versions ...custody.Version) {
+		k = signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
+		k.Follow(r.trust(t, time.Hour, versions...))
+	}
+	restart(version(1))
+	k.Follow(r.trust(t, time.Hour, version(1), version(2)))
+	clock = clock.Add(time.Second)
+	k.Follow(r.trust(t, time.Hour, version(1), version(2), version(3)))
+	key.from = 1
+	want("version 1 is retired, version 2 certified for longer than version 3", 2)
+	key.from = 0
+
+	if err := other.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if v, err = other.Current(t.Context()); err != nil || v.KeyID() != version(2).KeyID() {
+		t.Fatal(v.KeyID(), err)
+	}
+	restart(version(1), v)
+	k.Follow(r.trust(t, time.Hour, version(1), version(2)))
+	want("another key was certified as version 2 before", 1)
 	clock = r.now.Add(time.Hour)
 	want("the certificate has expired", 0)
+
+	away := signer.NewRotation(failing{Memory: memory(t)}, 0, now)
+	if _, err := away.Current(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("a custody that does not answer: %v", err)
+	}
 }
 
 // retiring is a key whose first versions are retired.

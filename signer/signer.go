@@ -121,7 +121,7 @@ func (i *Issuer[C]) draft(ctx context.Context, c C) (d draft[C], err error) {
 
 func (d draft[C]) sign(ctx context.Context) (string, error) {
 	token, err := d.Sign(ctx)
-	if err == nil && d.issuer.o.Memory != nil {
+	if err == nil {
 		evidence.Signed(d.issuer.o.Memory, d.issuer.kind, token, d.key.KeyID(), d.key.Public(), d.claims)
 	}
 	return token, err
@@ -149,5 +149,8 @@ func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issu
 			return err
 		})
 	}
-	return tokens, both.Wait()
+	if err := both.Wait(); err != nil {
+		return [2]string{}, err
+	}
+	return tokens, nil
 }

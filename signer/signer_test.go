@@ -2,6 +2,7 @@ package signer_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"os"
 	"slices"
@@ -59,15 +60,44 @@ func TestAttest(t *testing.T) {
 	if !attestation.HumanInteractive || !session.UserShellAccess || session.HumanPromptPresent {
 		t.Errorf("%+v %+v", attestation, session)
 	}
-	for _, claim := range []string{"humanInteractive", "mode", "userShellAccess", "humanPromptPresent", "humanOperatorPresent", "agentEnvironmentUserAccessible"} {
-		for _, observed := range append(attestation.Observed, session.Observed...) {
-			if claim == observed {
-				t.Errorf("%s is claimed as observed; it is only declared", claim)
-			}
+	// What is only declared is not claimed as observed.
+	for _, tt := range []struct {
+		got  []string
+		want string
+	}{
+		{attestation.Observed, "bindingHash challengeId contentHash environmentHash trigger triggerReceiptHash"},
+		{session.Observed, "bindingHash challengeId environmentHash eventId inputKind inputSource sessionId transcriptHash"},
+	} {
+		if got := strings.Join(tt.got, " "); got != tt.want {
+			t.Errorf("observed: %s, want %s", got, tt.want)
 		}
 	}
 	if attestation.IssuedAt != now().Unix() || attestation.Expires != now().Unix()+60 || attestation.KeyCustody != custody.ExternalMediator || attestation.ID == session.ID {
 		t.Errorf("%+v", attestation.Registered)
+	}
+}
+
+// TestAttestWithSecret signs the attestation, and no other artifact, with a secret that its verifier holds too.
+func TestAttestWithSecret(t *testing.T) {
+	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
+	runtime, err1 := signer.NewShared(evidence.RuntimeAttestationKind, secret, o)
+	session, err2 := signer.NewShared(evidence.SessionReceiptKind, secret, o)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	out, err := signer.NewAttester(runtime, newIssuer(t, evidence.SessionReceiptKind, memory(t)), signer.Access{}).Attest(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header, _, _ := strings.Cut(out.Attestation, "."); !strings.HasPrefix(header, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256",`))) {
+		t.Errorf("the attestation is %s", out.Attestation)
+	}
+	if out, err := signer.NewAttester(runtime, session, signer.Access{}).Attest(t.Context(), run); err == nil {
+		t.Errorf("a session receipt under a secret: %+v", out)
 	}
 }
 
@@ -136,37 +166,112 @@ func TestAttestWhatWasSeen(t *testing.T) {
 	}
 }
 
-// failing is a key whose custody does not answer.
-type failing struct{ *custody.Memory }
+var errAway = errors.New("custody is away")
 
-func (failing) Current(context.Context) (custody.Version, error) {
-	return custody.Version{}, errors.New("custody is away")
+// failing is a key whose custody does not answer: neither who signs, nor, if late, with a signature.
+type failing struct {
+	*custody.Memory
+	late bool
 }
 
-func TestAttestFailsAsAWhole(t *testing.T) {
-	a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, failing{memory(t)}), signer.Access{})
-	if out, err := a.Attest(t.Context(), run); err == nil {
-		t.Errorf("got %+v", out)
+func (f failing) Current(ctx context.Context) (custody.Version, error) {
+	if !f.late {
+		return custody.Version{}, errAway
 	}
+	v, err := f.Memory.Current(ctx)
+	return custody.NewVersion(f.Name(), 1, v.Public(), func(context.Context, []byte) ([]byte, error) { return nil, errAway }), err
+}
+
+func (failing) Versions(context.Context) ([]custody.Version, error) { return nil, errAway }
+
+// TestSignFails: what a custody does not sign is no token, however it fails, and whatever it was to be signed with besides.
+func TestSignFails(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		key := failing{memory(t), late}
+		certificates, err := signer.New(evidence.SignerCertificateKind, key, signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token, _, err := certificates.Sign(t.Context(), aCertificate(t)); !errors.Is(err, errAway) || token != "" {
+			t.Errorf("late %t: a certificate: %q, %v", late, token, err)
+		}
+		good, bad := newIssuer(t, evidence.SessionReceiptKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, key)
+		runtime, fails := newIssuer(t, evidence.RuntimeAttestationKind, memory(t)), newIssuer(t, evidence.RuntimeAttestationKind, key)
+		for _, a := range []*signer.Attester{signer.NewAttester(runtime, bad, signer.Access{}), signer.NewAttester(fails, good, signer.Access{})} {
+			if out, err := a.Attest(t.Context(), run); !errors.Is(err, errAway) || out != (signer.Attested{}) {
+				t.Errorf("late %t: %+v, %v", late, out, err)
+			}
+		}
+		origin, receipt := newIssuer(t, evidence.TriggerOriginProofKind, memory(t)), newIssuer(t, evidence.TriggerReceiptKind, memory(t))
+		for _, sign := range []func() ([2]string, error){
+			func() ([2]string, error) {
+				return signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, key), anOrigin, receipt, aReceipt)
+			},
+			func() ([2]string, error) {
+				return signer.SignPair(t.Context(), origin, anOrigin, newIssuer(t, evidence.TriggerReceiptKind, key), aReceipt)
+			},
+		} {
+			if tokens, err := sign(); !errors.Is(err, errAway) || tokens != [2]string{} {
+				t.Errorf("late %t: a pair: %q, %v", late, tokens, err)
+			}
+		}
+	}
+}
+
+// secondKey is a second key that signs nothing that could be taken for a signature.
+type secondKey struct{}
+
+func (secondKey) KeyID() string { return "second:v1" }
+func (secondKey) Sign(context.Context, []byte) ([]byte, error) {
+	return nil, errors.New("the second key was asked")
+}
+
+func aCertificate(t *testing.T) evidence.SignerCertificate {
+	t.Helper()
+	v, err := memory(t).Current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificateOf(v)
 }
 
 func TestNewRefuses(t *testing.T) {
-	good := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
-	for name, change := range map[string]func(*signer.Options){
-		"no issuer":       func(o *signer.Options) { o.Issuer = "" },
-		"no audience":     func(o *signer.Options) { o.Audience = "" },
-		"no clock":        func(o *signer.Options) { o.Now = nil },
-		"no lifetime":     func(o *signer.Options) { o.Lifetime = 0 },
-		"a long lifetime": func(o *signer.Options) { o.Lifetime = time.Hour },
+	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	longest := evidence.RuntimeAttestationKind.MaxLifetime
+	for name, tt := range map[string]struct {
+		change func(*signer.Options)
+		want   string // of the error; none where it is empty
+	}{
+		"good":                 {func(*signer.Options) {}, ""},
+		"no issuer":            {func(o *signer.Options) { o.Issuer = "" }, "needs an issuer name"},
+		"no audience":          {func(o *signer.Options) { o.Audience = "" }, "needs an issuer name"},
+		"no clock":             {func(o *signer.Options) { o.Now = nil }, "needs a clock"},
+		"no lifetime":          {func(o *signer.Options) { o.Lifetime = 0 }, "is not between"},
+		"under a second":       {func(o *signer.Options) { o.Lifetime = time.Second - 1 }, "is not between"},
+		"a second":             {func(o *signer.Options) { o.Lifetime = time.Second }, ""},
+		"the longest lifetime": {func(o *signer.Options) { o.Lifetime = longest }, ""},
+		"a longer lifetime":    {func(o *signer.Options) { o.Lifetime = longest + 1 }, "is not between"},
 	} {
-		o := good
-		change(&o)
-		if _, err := signer.New(evidence.RequestProofKind, memory(t), o); err == nil {
-			t.Errorf("%s: accepted", name)
+		o := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
+		tt.change(&o)
+		_, err1 := signer.New(evidence.RuntimeAttestationKind, memory(t), o)
+		_, err2 := signer.NewShared(evidence.RuntimeAttestationKind, secret, o)
+		for _, err := range []error{err1, err2} {
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
+	good := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
 	if _, err := signer.New(evidence.RequestProofKind, nil, good); err == nil {
 		t.Error("no key: accepted")
+	}
+	good.Second = secondKey{}
+	if _, err := signer.NewShared(evidence.RuntimeAttestationKind, secret, good); err == nil {
+		t.Error("a secret and a second key: accepted")
 	}
 	// An issuer does not sign claims that no verifier accepts.
 	if _, _, err := newIssuer(t, evidence.RequestProofKind, memory(t)).Sign(t.Context(), evidence.RequestProof{}); err == nil {
