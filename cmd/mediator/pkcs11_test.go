@@ -6,8 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/policy"
 )
 
 // softToken makes a token in software, SoftHSM's, with keys, and returns the custody section that names it.
@@ -56,7 +59,11 @@ func TestPKCS11(t *testing.T) {
 			t.Errorf("%+v", role)
 		}
 	}
-	if _, text, _ := r.doctor(t); !strings.Contains(text, "The token mediator says that it made the key runtime-key and has never let it out.") {
+	_, text, controls := r.doctor(t)
+	if !strings.Contains(text, "The token mediator says that it made the key runtime-key and has never let it out.") {
 		t.Errorf("doctor does not say what the token says:\n%s", text)
+	}
+	if !slices.Contains(controls[policy.DeclaredOnly], "triggerCanBeMintedByRuntimeSigner") {
+		t.Errorf("one PIN opens the keys of all processes, and it is not only declared that none signs for another:\n%s", text)
 	}
 }

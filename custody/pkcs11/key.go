@@ -18,9 +18,6 @@ import (
 	"github.com/actionproof/mediator/observe"
 )
 
-// maxVersions bounds the versions of one key.
-const maxVersions = 256
-
 // key is one named key of a token.
 type key struct {
 	token *Token
@@ -95,10 +92,20 @@ func (k *key) Looks(ctx context.Context) []observe.Look {
 		}
 		return observe.Made(observe.Custody, observe.Holds, fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
 	}
-	return []observe.Look{
-		custodyLook(),
-		observe.Made(observe.Apart, observe.Holds, fmt.Sprintf("The key %s is a key of its own in the token %s, for one kind of artifact.", k.name, k.token.o.Token)),
+	return []observe.Look{custodyLook(), k.apartLook(ctx)}
+}
+
+// apartLook is whether the PIN, by which the token knows who signs, opens no key but those of this process. What others are for the token does
+// not say.
+func (k *key) apartLook(ctx context.Context) observe.Look {
+	others, err := k.token.others(ctx)
+	switch {
+	case err != nil:
+		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
+	case len(others) > 0:
+		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
 	}
+	return observe.Made(observe.Apart, observe.Holds, fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name, k.token.o.Token))
 }
 
 func kept(all []version) bool {
@@ -148,7 +155,7 @@ func (k *key) find(s pkcs11.SessionHandle) ([]version, error) {
 	if err != nil {
 		return nil, err
 	}
-	handles, err := k.token.objects(s, pkcs11.CKO_PRIVATE_KEY, k.name)
+	handles, err := k.token.objects(s, pkcs11.CKO_PRIVATE_KEY, pkcs11.NewAttribute(pkcs11.CKA_LABEL, k.name))
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +188,7 @@ func (k *key) find(s pkcs11.SessionHandle) ([]version, error) {
 
 // publics returns the public Ed25519 keys by version.
 func (k *key) publics(s pkcs11.SessionHandle) (map[int]ed25519.PublicKey, error) {
-	handles, err := k.token.objects(s, pkcs11.CKO_PUBLIC_KEY, k.name)
+	handles, err := k.token.objects(s, pkcs11.CKO_PUBLIC_KEY, pkcs11.NewAttribute(pkcs11.CKA_LABEL, k.name))
 	if err != nil {
 		return nil, err
 	}

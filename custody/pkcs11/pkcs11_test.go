@@ -195,6 +195,29 @@ func TestWhatTheTokenSays(t *testing.T) {
 	}
 }
 
+// TestWhatThePINOpens: whoever has the PIN signs with every key of the token.
+func TestWhatThePINOpens(t *testing.T) {
+	token := newToken(t, nil)
+	generate(t, token, "k", 1)
+	generate(t, token, "of another process", 1)
+	apart := func(k custody.Key) observe.Look {
+		for _, look := range k.Looks(t.Context()) {
+			if look.Name == observe.Apart {
+				return look
+			}
+		}
+		return observe.Look{}
+	}
+	k := open(t, token, "k")
+	if look := apart(k); look.Result != observe.Unseen || !strings.Contains(look.Seen, "of another process") {
+		t.Errorf("got %+v", look)
+	}
+	open(t, token, "of another process")
+	if look := apart(k); look.Result != observe.Holds {
+		t.Errorf("with all of them opened: %+v", look)
+	}
+}
+
 // TestAVersionIsDeleted: it is accepted no more, and what was under way with it fails with a code.
 func TestAVersionIsDeleted(t *testing.T) {
 	token := newToken(t, nil)

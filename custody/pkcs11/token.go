@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/miekg/pkcs11"
 
@@ -23,6 +24,9 @@ type Token struct {
 	// sessions holds as many places as there may be sessions. A place is empty (0) until it is used, and after a failure, since a session
 	// may not outlive what went wrong with it.
 	sessions chan pkcs11.SessionHandle
+
+	mu   sync.Mutex // guards keys
+	keys []string   // the names of those that were opened
 }
 
 // Open loads the module and finds the token. A process opens each module once.
@@ -133,21 +137,48 @@ func (t *Token) Key(name string) (custody.Key, error) {
 	if err := k.refresh(context.Background()); err != nil {
 		return nil, err
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys = append(t.keys, name)
 	return k, nil
 }
 
-// objects returns the objects of one class that bear a label.
-func (t *Token) objects(session pkcs11.SessionHandle, class uint, label string) ([]pkcs11.ObjectHandle, error) {
-	err := t.module.FindObjectsInit(session, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_CLASS, class), pkcs11.NewAttribute(pkcs11.CKA_LABEL, label)})
+// others returns the labels of the private keys that were not opened as keys of this process, sorted.
+func (t *Token) others(ctx context.Context) ([]string, error) {
+	var labels []string
+	err := t.use(ctx, func(s pkcs11.SessionHandle) error {
+		handles, err := t.objects(s, pkcs11.CKO_PRIVATE_KEY)
+		for _, h := range handles {
+			var label [][]byte
+			if label, err = t.attributes(s, h, pkcs11.CKA_LABEL); err != nil {
+				break
+			}
+			labels = append(labels, string(label[0]))
+		}
+		return err
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	labels = slices.DeleteFunc(labels, func(label string) bool { return slices.Contains(t.keys, label) })
+	slices.Sort(labels)
+	return slices.Compact(labels), err
+}
+
+// maxObjects bounds the versions of one key, and the keys of a token.
+const maxObjects = 256
+
+// objects returns the objects of one class that have these attributes as well.
+func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs11.Attribute) ([]pkcs11.ObjectHandle, error) {
+	err := t.module.FindObjectsInit(session, append([]*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_CLASS, class)}, also...))
 	if err != nil {
 		return nil, err
 	}
-	handles, more, err := t.module.FindObjects(session, maxVersions+1)
+	handles, more, err := t.module.FindObjects(session, maxObjects+1)
 	if err := errors.Join(err, t.module.FindObjectsFinal(session)); err != nil {
 		return nil, err
 	}
-	if more || len(handles) > maxVersions {
-		return nil, fmt.Errorf("token %s holds more than %d objects with the label %q", t.o.Token, maxVersions, label)
+	if more || len(handles) > maxObjects {
+		return nil, fmt.Errorf("token %s holds more than the %d objects of a kind, or versions of a key, that are looked at", t.o.Token, maxObjects)
 	}
 	return handles, nil
 }
