@@ -34,10 +34,10 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-// readAll reads to the end, at once where the announced length is true and not too long to be believed.
+// readAll reads to the end, at once where the announced length, -1 for none, is true and not too long to be believed.
 func readAll(r io.Reader, announced int64) ([]byte, error) {
 	var buf bytes.Buffer
-	buf.Grow(int(min(max(announced, 0), 64<<10)) + bytes.MinRead)
+	buf.Grow(int(min(announced, 64<<10)) + bytes.MinRead)
 	_, err := buf.ReadFrom(r)
 	return buf.Bytes(), err
 }

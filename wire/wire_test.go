@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -125,10 +127,105 @@ func TestReadIsStrictAndBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusBadRequest {
-				t.Errorf("got %d", resp.StatusCode)
+			said, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != http.StatusBadRequest || (name == "too large") != strings.Contains(string(said), "larger than 262144 bytes") {
+				t.Errorf("got %d: %s, %v", resp.StatusCode, said, err)
 			}
 		})
+	}
+}
+
+// TestReadOfAnyLength reads a body whose length nobody announced, and one of which nobody would believe it.
+func TestReadOfAnyLength(t *testing.T) {
+	s := httptest.NewServer(wire.Handle(double))
+	defer s.Close()
+	for head, want := range map[string]string{
+		"Transfer-Encoding: chunked\r\n\r\n7\r\n{\"n\":4}\r\n0\r\n\r\n": "200 ", "Content-Length: 1099511627776\r\n\r\n" + strings.Repeat(" ", wire.MaxRequest+1): "400 ",
+	} {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"+head); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, len("HTTP/1.1 200 "))
+		if _, err := io.ReadFull(c, answer); err != nil || !strings.HasSuffix(string(answer), want) {
+			t.Errorf("%.40q: %q, %v", head, answer, err)
+		}
+		c.Close()
+	}
+}
+
+// TestWriteOfWhatIsNoJSON: neither side sends half a document.
+func TestWriteOfWhatIsNoJSON(t *testing.T) {
+	s := httptest.NewServer(wire.Handle(func(context.Context, ask) (float64, error) { return math.NaN(), nil }))
+	defer s.Close()
+	p := wire.Peer{HTTP: s.Client(), Name: "the peer", Unavailable: "gate_unavailable"}
+	if err := p.Call(t.Context(), s.URL, ask{}, new(float64)); codeOf(err) != "internal" {
+		t.Errorf("an answer: %v", err)
+	}
+	var wrong *json.UnsupportedValueError
+	if err := p.Call(t.Context(), s.URL, math.NaN(), new(float64)); !errors.As(err, &wrong) {
+		t.Errorf("a request: %v", err)
+	}
+	var noURL *url.Error
+	if err := p.Call(t.Context(), "http://%", ask{}, &ask{}); !errors.As(err, &noURL) {
+		t.Errorf("no URL: %v", err)
+	}
+}
+
+// TestCallReadsNoFurther has an answer go on behind its bound, and end before the length that it announced.
+func TestCallReadsNoFurther(t *testing.T) {
+	const whole = 64 << 20
+	sent := make(chan int, 1)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/long", func(w http.ResponseWriter, _ *http.Request) {
+		n := 0
+		defer func() { sent <- n }()
+		for block := make([]byte, 1<<20); n < whole; n += len(block) {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/short", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		_, _ = io.WriteString(w, `{"n":4}`)
+	})
+	mux.HandleFunc("/bound", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"n":4}`+strings.Repeat(" ", wire.MaxAnswer-len(`{"n":4}`)))
+	})
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	p := wire.Peer{HTTP: s.Client(), Name: "the peer", Unavailable: "gate_unavailable"}
+	for path, want := range map[string]string{"/long": "broke off, or is larger", "/short": "broke off, or is larger", "/bound": ""} {
+		err := p.Call(t.Context(), s.URL+path, ask{}, &ask{})
+		if want == "" && err != nil || want != "" && (codeOf(err) != "gate_unavailable" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if n := <-sent; n == whole {
+		t.Error("all of a long answer was read")
+	}
+}
+
+func TestCheckJSON(t *testing.T) {
+	for _, tt := range []struct {
+		types, encodings []string
+		want             string // of the refusal; none where it is empty
+	}{
+		{[]string{"application/json"}, nil, ""}, {[]string{"Application/JSON; charset=UTF-8"}, []string{"Identity"}, ""},
+		{[]string{"application/vnd.api+json; version=1"}, nil, ""},
+		{nil, nil, "0 Content-Type headers"}, {[]string{"application/json", "application/json"}, nil, "2 Content-Type headers"},
+		{[]string{"text/plain"}, nil, "not a JSON type"}, {[]string{"application/jsonp"}, nil, "not a JSON type"}, {[]string{"application/json; charset"}, nil, "not a JSON type"},
+		{[]string{"application/json; charset=utf-16"}, nil, `"utf-16" is not UTF-8`}, {[]string{"application/json; charset="}, nil, `not a JSON type`},
+		{[]string{"application/json"}, []string{"gzip"}, `Content-Encoding "gzip"`}, {[]string{"application/json"}, []string{"identity", "identity"}, `Content-Encoding "identity, identity"`},
+	} {
+		err := wire.CheckJSON(http.Header{"Content-Type": tt.types, "Content-Encoding": tt.encodings})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%q, %q: %v", tt.types, tt.encodings, err)
+		}
 	}
 }
 
