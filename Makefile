@@ -1,4 +1,4 @@
-# README's two commands are "make demo" and "make test"; "make check" is what CI runs.
+# README's two commands are "make demo" and "make test"; what CI runs stands in .ci/run.
 SHELL := /bin/bash
 GO    ?= go
 BIN   := bin/mediator
@@ -27,7 +27,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 test: setup build ## run all tests, with the race detector
 	$(GO) test -race -shuffle=on -timeout=40m ./...
 
-check: fmt vet lint sec vuln test ## all that CI runs
+check: fmt vet lint sec vuln test ## what to run before a change is sent
 
 fmt: ## refuse files that gofmt would change
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
