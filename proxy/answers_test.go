@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	xhttp2 "golang.org/x/net/http2"
@@ -30,14 +31,8 @@ func TestHostileAnswers(t *testing.T) {
 		{"the id of a record", "", []string{":status", "200", "actionproof-post", "post_1"}, 200, ledger.StateForwarded},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			up := framesUpstream(t, test.header...)
-			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-				m, err := ParseMatch("https://"+at(0, up)+"/**", []string{"GET"})
-				must(t, err)
-				o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: m}})
-				must(t, err)
-				o.Transport = newTestTransport(t, up)
-			})
+			up := framesUpstream(t, answering(t, test.header...))
+			p := newReadsRig(t, up)
 			resp, body := p.send("GET", "https://"+at(0, up)+"/", "")
 			if resp.StatusCode != test.status || test.code == "" && body != "ten bytes." || len(resp.Header["Content-Length"]) > 1 || resp.Header.Get("ActionProof-Post") != "" {
 				t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
@@ -50,8 +45,48 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// framesUpstream answers each request over HTTP/2 with these fields, whatever they say.
-func framesUpstream(t *testing.T, header ...string) *httptest.Server {
+// TestTurnedAway: an upstream that says of each connection that it has looked at nothing would be asked for as long as the agent waits.
+func TestTurnedAway(t *testing.T) {
+	var asked atomic.Int32
+	up := framesUpstream(t, func(framer *xhttp2.Framer, _ uint32) {
+		asked.Add(1)
+		must(t, framer.WriteGoAway(0, xhttp2.ErrCodeNo, nil))
+	})
+	p := newReadsRig(t, up)
+	if resp, _ := p.send("GET", "https://"+at(0, up)+"/", ""); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if post, _ := p.record.last(); post.Code != "upstream_lost" || post.State != ledger.StateIndeterminate || asked.Load() > maxConnections+1 {
+		t.Errorf("%s, code %q, after the upstream was asked %d times", post.State, post.Code, asked.Load())
+	}
+}
+
+// newReadsRig allows reads of an upstream.
+func newReadsRig(t *testing.T, up *httptest.Server) *postRig {
+	return newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+		m, err := ParseMatch("https://"+at(0, up)+"/**", []string{"GET"})
+		must(t, err)
+		o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: m}})
+		must(t, err)
+		o.Transport = newTestTransport(t, up)
+	})
+}
+
+// answering writes an answer with these fields, whatever they say, and the body "ten bytes.".
+func answering(t *testing.T, header ...string) func(*xhttp2.Framer, uint32) {
+	return func(framer *xhttp2.Framer, stream uint32) {
+		var block bytes.Buffer
+		fields := hpack.NewEncoder(&block)
+		for i := 0; i < len(header); i += 2 {
+			must(t, fields.WriteField(hpack.HeaderField{Name: header[i], Value: header[i+1]}))
+		}
+		must(t, framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}))
+		must(t, framer.WriteData(stream, true, []byte("ten bytes.")))
+	}
+}
+
+// framesUpstream answers each request over HTTP/2 by answer, frame by frame.
+func framesUpstream(t *testing.T, answer func(framer *xhttp2.Framer, stream uint32)) *httptest.Server {
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())
 	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
 	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
@@ -64,17 +99,9 @@ func framesUpstream(t *testing.T, header ...string) *httptest.Server {
 			if err != nil {
 				return
 			}
-			if _, request := frame.(*xhttp2.HeadersFrame); !request {
-				continue
+			if _, request := frame.(*xhttp2.HeadersFrame); request {
+				answer(framer, frame.Header().StreamID)
 			}
-			var block bytes.Buffer
-			fields := hpack.NewEncoder(&block)
-			for i := 0; i < len(header); i += 2 {
-				must(t, fields.WriteField(hpack.HeaderField{Name: header[i], Value: header[i+1]}))
-			}
-			id := frame.Header().StreamID
-			must(t, framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}))
-			must(t, framer.WriteData(id, true, []byte("ten bytes.")))
 		}
 	}}
 	up.StartTLS()

@@ -48,8 +48,8 @@ type call struct {
 	permit permit
 	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
 	body *agentBody
-	// connected is set once the call has a connection to its upstream. The transport sets it, in a goroutine of its own.
-	connected atomic.Bool
+	// connections are those to its upstream that the call has had. The transport counts them, in a goroutine of its own.
+	connections atomic.Int32
 
 	now  func() time.Time
 	last time.Time

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -19,8 +20,9 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 		c.body = &agentBody{ReadCloser: c.r.Body}
 		c.r.Body = c.body
 	}
-	ctx := c.r.Context()
-	out := c.outgoing(ctx, c.r.Body)
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	out := c.outgoing(ctx, cancel, c.r.Body)
 	credential, err := e.Credential.now(ctx)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Forward)
 	defer cancel()
-	out := t.outgoing(ctx, t.content.reader())
+	out := t.outgoing(ctx, cancel, t.content.reader())
 	out.ContentLength = t.content.size
 	t.credential.inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
@@ -34,10 +34,16 @@ func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 	return p.send(t.call, out, t.credential)
 }
 
-// outgoing returns the call's request as it is to be sent, with body in place of its own; see forwardRequest.
-func (c *call) outgoing(ctx context.Context, body io.Reader) *http.Request {
+// maxConnections is on how many connections a call is tried. net/http sends a read anew where its connection was lost before the answer, and
+// over HTTP/2 without end, and without a pause, where the upstream says with GOAWAY that it has not looked at it.
+const maxConnections = 10
+
+// outgoing returns the call's request as it is to be sent, with body in place of its own; see forwardRequest. cancel cancels ctx.
+func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.Reader) *http.Request {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		c.connected.Store(true)
+		if c.connections.Add(1) > maxConnections {
+			cancel()
+		}
 		failpoint.Reach("connected")
 	}})
 	stripProtocolHeaders(c.r.Header)
@@ -49,7 +55,7 @@ func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) err
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
-		err = classifyError(cmp.Or(c.body.failed(), err))
+		err = classifyError(cmp.Or(c.body.failed(), c.turnedAway(), err))
 		c.record.State = c.unanswered(err)
 		c.permit.settle(0, err)
 		return err
@@ -68,10 +74,18 @@ func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) err
 	return err
 }
 
+// turnedAway says why a call was given up that no connection took.
+func (c *call) turnedAway() error {
+	if c.connections.Load() <= maxConnections {
+		return nil
+	}
+	return evidence.Refuse("upstream_lost", "the upstream gave up %d connections, one after the other, without an answer", maxConnections)
+}
+
 // unanswered is the state of a call that got no answer but err.
 func (c *call) unanswered(err error) ledger.State {
 	switch {
-	case c.connected.Load():
+	case c.connections.Load() > 0:
 		return ledger.StateIndeterminate // something may have been sent; nobody on this side knows
 	case !c.begun && errors.Is(err, evidence.Refuse("egress_address_denied", "")):
 		return ledger.StateRefused // by us, before anything was dialled
