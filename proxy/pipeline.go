@@ -91,7 +91,7 @@ type PipelineOptions struct {
 	Now      func() time.Time
 }
 
-// Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it leaves
+// Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it makes
 // exactly one record. It never changes: another configuration is another pipeline, see [Choke].
 type Pipeline struct {
 	o      PipelineOptions
