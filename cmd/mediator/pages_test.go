@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/problem"
 )
@@ -22,7 +23,7 @@ var others = []string{"--ca-certificate", "--content-on-error", "ca_certs", "grp
 var inArtifacts = []string{"runtime", "session", "trigger"}
 
 // TestPages holds what the pages, and the remedies of the codes, name against what there is: links and their anchors, files, commands and
-// their flags, settings, Go names, tests, and whatever is written_so, such as codes and metrics, which has to be a word of the source. A
+// their flags, settings and pieces of configuration files, Go names, tests, and whatever is written_so, such as codes and metrics, which has to be a word of the source. A
 // decision (docs/adr) may name what was there when it was made; its links hold.
 func TestPages(t *testing.T) {
 	src, words, root := readSource(t), sourceWords(t), rootCommand()
@@ -43,6 +44,7 @@ func TestPages(t *testing.T) {
 		if filepath.Base(name) == "CHANGELOG.md" || strings.Contains(name, "/adr/") || strings.Contains(text, "\nMade from the ") {
 			continue
 		}
+		checkSettings(t, name, text)
 		for _, s := range readPage(t, name) {
 			for _, command := range s.commands {
 				checkCommands(t, name, root, command)
@@ -86,6 +88,7 @@ var (
 	fileName    = regexp.MustCompile(`\.(go|md|sum|json|ya?ml|pem|jwk|sock|db|hcl|internal)$`)
 	pathName    = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)+/?$`)
 	pageLink    = regexp.MustCompile(`\]\(([^)\s#]*)(?:#([^)\s]*))?\)`)
+	inYAML      = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	fenced      = regexp.MustCompile("(?s)```.*?```")
 	ofMediator  = regexp.MustCompile(`\bmediator ([a-z][^|;>)` + "`" + `]*)`)
 )
@@ -109,6 +112,29 @@ func checkLinks(t *testing.T, page, text string) {
 			t.Errorf("%s: %s has no heading #%s", page, to, m[2])
 		}
 	}
+}
+
+// checkSettings reads each piece of a configuration file on a page as strictly as a process reads the file: as the file, or as a part of it.
+// What a pod's manifest says is Kubernetes' own.
+func checkSettings(t *testing.T, page, text string) {
+	t.Helper()
+	for _, m := range inYAML.FindAllStringSubmatch(text, -1) {
+		if strings.HasPrefix(m[1], "securityContext:") {
+			continue
+		}
+		if !slices.ContainsFunc(configRoots, func(root configRoot) bool { return isPartOf(root.t, m[1]) }) {
+			t.Errorf("%s: no configuration file has\n%s", page, m[1])
+		}
+	}
+}
+
+// isPartOf reports whether a text sets keys of a type, or of one below it.
+func isPartOf(at reflect.Type, text string) bool {
+	for at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
+		at = at.Elem()
+	}
+	return at.Kind() == reflect.Struct && (yaml.Load([]byte(text), reflect.New(at).Interface(), yaml.WithKnownFields()) == nil ||
+		slices.ContainsFunc(flatFields(at), func(f flatField) bool { return isPartOf(f.t, text) }))
 }
 
 // headings are the anchors of a page's headings.

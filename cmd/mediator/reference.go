@@ -71,11 +71,13 @@ func addOptions(options map[string][]optionDoc, file *ast.File) {
 
 func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
 
-// configRoots are the configuration files.
-var configRoots = []struct {
+type configRoot struct {
 	name, title string
 	t           reflect.Type
-}{
+}
+
+// configRoots are the configuration files.
+var configRoots = []configRoot{
 	{"serve", "The sidecar: `mediator serve`", reflect.TypeFor[serveConfig]()},
 	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[triggerConfig]()},
 	{"control", "The control plane: `mediator control`", reflect.TypeFor[controlConfig]()},
