@@ -123,10 +123,7 @@ func (p *sidecarProcess) openSecrets(ctx context.Context, s *sidecar, o *observe
 		return fmt.Errorf("credentials in Vault need custody in Vault, not %T", p.keys)
 	}
 	if p.secrets == nil {
-		var err error
-		if p.secrets, err = ring.server.Secrets(ring.c.auth(credentialRole, s.file), ring.c.Keys...); err != nil {
-			return err
-		}
+		p.secrets = ring.server.Secrets(ring.c.auth(credentialRole, s.file), ring.c.Keys...)
 	}
 	for _, v := range s.vaultSecrets {
 		v.opened = p.secrets.Secret(v.path, v.field)

@@ -30,11 +30,7 @@ func (o *ownerFlags) work(do func(*vault.Owner) error) error {
 		return err
 	}
 	defer server.Close()
-	owner, err := server.Owner(&vault.TokenFile{Path: o.tokenFile})
-	if err != nil {
-		return err
-	}
-	return do(owner)
+	return do(server.Owner(&vault.TokenFile{Path: o.tokenFile}))
 }
 
 func keysRotateCommand() *cobra.Command {

@@ -97,9 +97,5 @@ func (b *bootstrapFlags) carryOut(c *cobra.Command, plan *bootstrap.Plan) error 
 		return err
 	}
 	defer server.Close()
-	admin, err := server.Client(token)
-	if err != nil {
-		return err
-	}
-	return plan.Apply(c.Context(), admin, c.OutOrStdout())
+	return plan.Apply(c.Context(), server.Client(token), c.OutOrStdout())
 }

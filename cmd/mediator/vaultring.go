@@ -119,10 +119,7 @@ func (c *vaultConfig) keyring(file func(string) string, log *zap.Logger) (keyrin
 
 // key opens a key, and waits for Vault while it cannot be asked: it stays logged in meanwhile.
 func (r vaultRing) key(ctx context.Context, purpose string, c keyConfig) (custody.Key, error) {
-	key, err := r.server.Prepare(c.Key, r.c.auth(purpose, r.file), r.c.Keys...)
-	if err != nil {
-		return nil, err
-	}
+	key := r.server.Prepare(c.Key, r.c.auth(purpose, r.file), r.c.Keys...)
 	return waitFor(ctx, r.log, "Vault", func() (*vault.Key, error) { return key, key.Open(ctx) })
 }
 

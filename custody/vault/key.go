@@ -53,10 +53,7 @@ func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
 // Key opens a key: it logs in, reads the key, and reads it again on a period until Close. others are the names of keys of other roles,
 // which auth must not be able to use (see [Key.Looks]).
 func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
-	k, err := s.Prepare(name, auth, others...)
-	if err != nil {
-		return nil, err
-	}
+	k := s.Prepare(name, auth, others...)
 	if err := k.Open(ctx); err != nil {
 		k.session.close()
 		return nil, err
@@ -65,12 +62,9 @@ func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...stri
 }
 
 // Prepare is the part of [Server.Key] that asks Vault for nothing. [Key.Open] is the other one, for whoever tries until it succeeds.
-func (s *Server) Prepare(name string, auth Auth, others ...string) (*Key, error) {
-	e, err := s.session("key "+name, auth)
-	if err != nil {
-		return nil, err
-	}
-	return &Key{session: e, name: name, others: slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name }), pinned: make(map[int]custody.Version)}, nil
+func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
+	others = slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name })
+	return &Key{session: s.session("key "+name, auth), name: name, others: others, pinned: make(map[int]custody.Version)}
 }
 
 // Open logs in and reads the key. After an error it can be called again: it logs in again only if that is what failed.

@@ -62,10 +62,7 @@ func TestLeasedSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = v.Close() })
-	all, err := v.Secrets(&vault.TokenFile{Path: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := v.Secrets(&vault.TokenFile{Path: file})
 	s := all.Secret("leased/creds/deploy", "token")
 	wantSecret(t, s, "token-1")
 	c.add(54*time.Second - time.Nanosecond)

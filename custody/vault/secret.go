@@ -24,12 +24,8 @@ type Secrets struct {
 
 // Secrets prepares for reading with auth. keys are the names of all signing keys, none of which auth must be able to use (see
 // [Secrets.Look]).
-func (s *Server) Secrets(auth Auth, keys ...string) (*Secrets, error) {
-	e, err := s.session("API credentials", auth)
-	if err != nil {
-		return nil, err
-	}
-	return &Secrets{session: e, keys: keys}, nil
+func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
+	return &Secrets{session: s.session("API credentials", auth), keys: keys}
 }
 
 // Look says what the role's token may do with keys: it must be nothing.

@@ -42,11 +42,7 @@ func secrets(t *testing.T, c *clock, name, policy string) *vault.Secrets {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = v.Close() })
-	s, err := v.Secrets(&vault.TokenFile{Path: write(t, server.TokenFor(t, name, policy, time.Hour))}, "request-proof-key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return v.Secrets(&vault.TokenFile{Path: write(t, server.TokenFor(t, name, policy, time.Hour))}, "request-proof-key")
 }
 
 const selfPolicy = `

@@ -31,15 +31,11 @@ type session struct {
 // loginPause is the least time between two logins that fail.
 const loginPause = 200 * time.Millisecond
 
-func (s *Server) session(name string, auth Auth) (*session, error) {
-	c, err := s.client()
-	if err != nil {
-		return nil, err
-	}
-	e := &session{server: s, auth: auth, name: name, client: c, stop: func() {}}
+func (s *Server) session(name string, auth Auth) *session {
+	e := &session{server: s, auth: auth, name: name, client: s.client(), stop: func() {}}
 	e.ctx, e.close = context.WithCancel(s.ctx)
 	s.background(func(context.Context) { e.giveBack() })
-	return e, nil
+	return e
 }
 
 // maxAsks is how often one thing is asked of Vault: a token may be revoked, and the one that took its place too.
@@ -97,11 +93,7 @@ func (e loginError) Error() string { return e.detail }
 
 // authenticate gets a token that is another one than old.
 func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, error) {
-	c, err := e.server.client()
-	if err != nil {
-		return nil, err
-	}
-	secret, err := e.auth.login(ctx, c)
+	secret, err := e.auth.login(ctx, e.server.client())
 	var answer *api.ResponseError
 	switch {
 	case errors.As(err, &answer) && refuses(answer):

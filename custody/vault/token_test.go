@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -194,4 +195,30 @@ type tokenInfo struct {
 	Created int64  `json:"creation_time"`
 	TTL     int64  `json:"creation_ttl"`
 	Renewed int64  `json:"last_renewal_time"`
+}
+
+// TestEnvironment: what the environment says to Vault's own command line counts for nothing. A process that has confined itself cannot open
+// the files that it names, and still has to log in again.
+func TestEnvironment(t *testing.T) {
+	ca, err := os.ReadFile(server.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, string(ca))
+	for name, value := range map[string]string{"VAULT_CACERT": file, "VAULT_ADDR": "https://127.0.0.1:1", "VAULT_TOKEN": "another", "VAULT_NAMESPACE": "another"} {
+		t.Setenv(name, value)
+	}
+	s := newSigning(t, time.Hour, time.Hour)
+	s.Refresh = time.Hour
+	k := s.mustKey(t)
+	s.revoke(t)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := signOnce(t, k); err != nil {
+		t.Error(err)
+	}
+	if _, err := vault.NewServer(s.Options); err == nil || !strings.Contains(err.Error(), "VAULT_") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -42,6 +42,7 @@ type Options struct {
 type Server struct {
 	o         Options
 	transport *http.Transport
+	base      *api.Client // what every client is a copy of; it has no token
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -73,6 +74,16 @@ func NewServer(o Options) (*Server, error) {
 		// HTTP/1.1: a key has one request under way, and with HTTP/2 that costs both ends a quarter more CPU.
 	}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	// What the environment says of Vault (VAULT_*) counts for nothing, but the library reads it, with the files that it names: here alone, since
+	// a process that has confined itself cannot open them.
+	if s.base, err = api.NewClient(&api.Config{
+		Address: o.Address, HttpClient: &http.Client{Transport: s.transport}, Timeout: o.Timeout,
+		MaxRetries: 0, // a post does not wait for retries of a second and more
+	}); err != nil {
+		return nil, fmt.Errorf("vault: the environment's VAULT_ variables cannot be read: %w", err)
+	}
+	s.base.ClearToken()
+	s.base.ClearNamespace()
 	return s, nil
 }
 
@@ -120,27 +131,14 @@ func (s *Server) Close() error {
 }
 
 // Client makes a client with a token of the caller's own, for what keys and secrets do not do. Its connections end with Close.
-func (s *Server) Client(token string) (*api.Client, error) {
-	c, err := s.client()
-	if err == nil {
-		c.SetToken(token)
-	}
-	return c, err
+func (s *Server) Client(token string) *api.Client {
+	c := s.client()
+	c.SetToken(token)
+	return c
 }
 
-// client makes a client without a token. What the environment says of Vault (VAULT_*) counts for nothing.
-func (s *Server) client() (*api.Client, error) {
-	c, err := api.NewClient(&api.Config{
-		Address: s.o.Address, HttpClient: &http.Client{Transport: s.transport}, Timeout: s.o.Timeout,
-		MaxRetries: 0, // a post does not wait for retries of a second and more
-	})
-	if err != nil {
-		return nil, fmt.Errorf("vault: %w", err)
-	}
-	c.ClearToken()
-	c.ClearNamespace()
-	return c, nil
-}
+// client makes a client without a token.
+func (s *Server) client() *api.Client { return s.base.WithRequestCallbacks() } // a copy
 
 // background runs f until Close.
 func (s *Server) background(f func(ctx context.Context)) {
