@@ -127,11 +127,18 @@ func (t *Trust) Succeeds(old *Trust) error {
 		return Refuse("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
 	}
 	for kid := range t.signers {
-		if name, version := cutKeyID(kid); old.signers[kid] == nil && 0 < version && version < old.newest[name] {
-			return Refuse("revocations_rolled_back", "the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, old.newest[name])
+		if newest, retired := old.Retired(kid); retired {
+			return Refuse("revocations_rolled_back", "the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, newest)
 		}
 	}
 	return nil
+}
+
+// Retired reports whether t has later versions of a key and not this one any more, and the latest of them.
+func (t *Trust) Retired(kid string) (newest int, retired bool) {
+	name, version := cutKeyID(kid)
+	newest = t.newest[name]
+	return newest, t.signers[kid] == nil && 0 < version && version < newest
 }
 
 // succeed reports whether r takes back nothing of old.

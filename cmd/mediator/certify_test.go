@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -179,6 +180,38 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCertifyBringsNothingBack: a version that is published again after it was retired is not certified again, since no process that runs
+// would take that bundle.
+func TestCertifyBringsNothingBack(t *testing.T) {
+	d, grant := newTeam(t), memoryKey(t, "grant-key")
+	control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(grant)})
+	first := publishedBy(t, control)
+	must(t, grant.Rotate())
+	both := publishedBy(t, control)
+	raw, err := os.ReadFile(strings.TrimPrefix(both, "file:"))
+	must(t, err)
+	var p publication
+	must(t, json.Unmarshal(raw, &p))
+	p.Roles[0].Keys = p.Roles[0].Keys[1:]
+	second := filepath.Join(t.TempDir(), "second.json")
+	raw, err = json.Marshal(p)
+	must(t, err)
+	must(t, os.WriteFile(second, raw, 0o600))
+	for _, tt := range []struct {
+		from string
+		want []string
+	}{{both, []string{"grant-key:v1", "grant-key:v2"}}, {"file:" + second, []string{"grant-key:v2"}}, {both, []string{"grant-key:v2"}}} {
+		if status, _, said := d.do(t, "certify", "--from", tt.from); status != 0 {
+			t.Fatal(said)
+		}
+		d.wantKeys(t, tt.want...)
+	}
+	if status, _, said := d.do(t, "certify", "--from", first); status != exitRefused || !strings.Contains(said, "grant-key:v1, was retired: version 2 is in force") {
+		t.Errorf("%d: %s", status, said)
+	}
+	d.wantKeys(t, "grant-key:v2")
 }
 
 // publishedBy returns a file of what a process publishes of its keys, as it is carried to another machine.

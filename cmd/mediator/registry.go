@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	jose "github.com/go-jose/go-jose/v4"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -155,6 +156,9 @@ type declared struct{ accessibleToAgent, accessibleToUsers bool }
 // certify signs a custody certificate for each accepted version of each role's key, in place of those that the bundle has of these keys. A
 // revocation list is signed anew with them. It returns how many certificates are new and how many stay.
 func (d *desk) certify(ctx context.Context, p published, say declared) (fresh, kept int, err error) {
+	if p.Roles, err = d.unretired(p.Roles); err != nil {
+		return 0, 0, err
+	}
 	tokens, err := d.certificates(ctx, p, say)
 	if err != nil {
 		return 0, 0, err
@@ -170,6 +174,24 @@ func (d *desk) certify(ctx context.Context, p published, say declared) (fresh, k
 	}
 	d.b.Certificates = append(tokens, others...)
 	return len(tokens), len(others), nil
+}
+
+// unretired leaves out the versions that the bundle has later ones of and not them: they were retired, whoever publishes them again, and a
+// process that has seen that takes no bundle which certifies one.
+func (d *desk) unretired(roles []roleDocument) ([]roleDocument, error) {
+	out := slices.Clone(roles)
+	for i, r := range out {
+		newest := 0
+		out[i].Keys = slices.DeleteFunc(slices.Clone(r.Keys), func(k jose.JSONWebKey) (retired bool) {
+			newest, retired = d.trust.Retired(k.KeyID)
+			return retired
+		})
+		if len(out[i].Keys) == 0 && newest > 0 {
+			return nil, evidence.Refuse("key_retired", "what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is another key of that name, "+
+				"move %s away, certify every process and the deployment again, and restart the processes", r.Purpose, r.Keys[len(r.Keys)-1].KeyID, newest, d.bundle)
+		}
+	}
+	return out, nil
 }
 
 func (d *desk) certificates(ctx context.Context, p published, say declared) ([]string, error) {
@@ -316,8 +338,9 @@ func (r *registry) follow(ctx context.Context, at string, as []string, say decla
 	}
 	due := false
 	err = r.work(func(d *desk) error {
-		due = d.due(roles)
-		return nil
+		left, err := d.unretired(roles)
+		due = err == nil && d.due(left)
+		return err
 	})
 	if err != nil || !due {
 		return err

@@ -167,4 +167,16 @@ func TestVaultRetireNow(t *testing.T) {
 			t.Errorf("%d posts with an artifact of %s, want %d: %s%s", got, key, want, out, said)
 		}
 	}
+
+	// What Vault accepts again stays retired: no verifier would take a bundle that certifies it, and so nothing else that is in it.
+	v.vault.Write(t, "transit/keys/runtime-key/config", map[string]any{"min_decryption_version": 1})
+	until(t, 20*time.Second, "the process to publish the first version again", func() bool {
+		_, out, _ := invoke(t, "keys", "list", "--from", v.stack.admin())
+		return strings.Contains(out, "runtime-key:v1")
+	})
+	v.asOwner(t, "keys", "rotate", "runtime-key")
+	until(t, 20*time.Second, "a post with the version after it", func() bool { return a.post().code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3" })
+	if err := verify(); codeOf(err) != " (key_retired)" {
+		t.Errorf("got %v", err)
+	}
 }
