@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -42,6 +43,30 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("recorded as %s, code %q, status %d", post.State, post.Code, post.Status)
 			}
 		})
+	}
+}
+
+// TestHeaderOfAnAnswer: many answers with large headers at once, or with very many short lines in them, would take more memory than there is.
+func TestHeaderOfAnAnswer(t *testing.T) {
+	for _, p := range []protocol{http1, http2} {
+		for _, test := range []struct {
+			lines, size int
+			code        string
+		}{{1, 60 << 10, ""}, {1000, 10, ""}, {1, 96 << 10, "upstream_lost"}, {2000, 1, "upstream_lost"}} {
+			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				for range test.lines {
+					w.Header().Add("X", strings.Repeat("a", test.size))
+				}
+			}, p)
+			resp, err := get(t, newTestTransport(t, up.Server), "https://"+at(0, up.Server)+"/")
+			if test.code == "" {
+				must(t, err)
+				_ = resp.Body.Close()
+			} else {
+				wantCode(t, err, test.code)
+			}
+			up.Close()
+		}
 	}
 }
 

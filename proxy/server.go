@@ -53,7 +53,7 @@ type Limits struct {
 	HandshakeTimeout time.Duration // for the TLS handshake in a tunnel; 15 s if 0
 	IdleTimeout      time.Duration // for a connection from one request to the next header; 5 min if 0
 	WriteTimeout     time.Duration // for a client that takes nothing of what is written to it; 5 min if 0
-	HeaderBytes      int           // of a request's header; 64 KiB if 0
+	HeaderBytes      int           // of a request's header, with 32 more for each line; 64 KiB if 0
 	Connections      int           // open at once; further ones wait to be accepted; 4096 if 0
 	Tunnels          int           // open at once; further CONNECTs are refused (too_many_tunnels); 2048 if 0
 	Streams          int           // HTTP/2 streams of one tunnel at once; 250 if 0

@@ -23,13 +23,14 @@ import (
 // a request that no client can make, see refusing; nothing is read after it. In a body, reading ends with the refusal.
 type strictConn struct {
 	net.Conn
-	limit      int  // of a head, and of a trailer section, in bytes
+	limit      int  // of a head, and of a trailer section, in bytes; see lineOverhead
 	mayBeHTTP2 bool // it may begin with the preface, and then is no business of this reader
 
 	space  []byte // that buf is a part of
 	buf    []byte // read, and not passed on yet
 	pass   int64  // how many bytes may be passed on, those in buf first
 	judged int    // how many bytes of buf have been judged, of a part that is not whole yet
+	lines  int    // that these are
 	part   part   // what comes after the bytes that may be passed on
 	head   head
 	failed error // what ends the connection
@@ -39,6 +40,10 @@ type strictConn struct {
 
 // preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as HTTP/1.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// lineOverhead is what a line counts besides its bytes, as a field does in HTTP/2 (RFC 9113 section 6.5.2): a short one takes more memory than
+// its text.
+const lineOverhead = 32
 
 // part is what a line belongs to.
 type part int
@@ -155,8 +160,8 @@ func (c *strictConn) judge() (bool, error) {
 	}
 	for {
 		n := bytes.IndexByte(c.buf[c.judged:], '\n')
-		if c.judged+n+1 > c.limit || n < 0 && len(c.buf) > c.limit {
-			return false, evidence.Refuse("header_too_large", "the request line and the header have more than the %d bytes that are read", c.limit)
+		if limit := c.limit - c.lines*lineOverhead; c.judged+n+1 > limit || n < 0 && len(c.buf) > limit {
+			return false, evidence.Refuse("header_too_large", "the request line and the header have more than the %d bytes that are read, with %d more for each line", c.limit, lineOverhead)
 		}
 		if n < 0 {
 			return false, nil
@@ -165,7 +170,7 @@ func (c *strictConn) judge() (bool, error) {
 		if !crlf {
 			return false, c.malformed("a line ends without CR")
 		}
-		c.judged += n + 1
+		c.judged, c.lines = c.judged+n+1, c.lines+1
 		follows, whole, err := c.line(string(line))
 		if err != nil {
 			return false, err
@@ -175,7 +180,7 @@ func (c *strictConn) judge() (bool, error) {
 			if follows < math.MaxInt64 {
 				c.pass += int64(c.judged)
 			}
-			c.judged = 0
+			c.judged, c.lines = 0, 0
 			return true, nil
 		}
 	}

@@ -30,8 +30,8 @@ type UpstreamOptions struct {
 	Now func() time.Time
 }
 
-// maxResponseHeader bounds the header of a response, in bytes.
-const maxResponseHeader = 1 << 20
+// maxResponseHeader bounds the header of a response, in bytes, where each line counts lineOverhead more.
+const maxResponseHeader = 64 << 10
 
 // Transport sends requests to upstreams. It follows no redirect, uses no proxy, decompresses nothing, and never sends a
 // request a second time after a byte of it may have gone out, unless the request is a bodyless GET, HEAD, OPTIONS or TRACE without
@@ -100,7 +100,20 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, evidence.Refuse("upstream_lost", "the upstream answered with status %d, which ends no request", resp.StatusCode)
 	}
+	if listSize(resp.Header) > maxResponseHeader { // over HTTP/2 net/http counts likewise
+		_ = resp.Body.Close()
+		return nil, evidence.Refuse("upstream_lost", "the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader, lineOverhead)
+	}
 	return resp, nil
+}
+
+func listSize(h http.Header) (size int) {
+	for name, values := range h {
+		for _, v := range values {
+			size += len(name) + len(v) + lineOverhead
+		}
+	}
+	return size
 }
 
 // alone reports whether a request needs a connection of its own, over HTTP/1.1, that nothing came over before and nothing comes over after it.
@@ -173,5 +186,5 @@ func classifyError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return upstreamError{evidence.Refuse("upstream_timeout", "the upstream did not answer in time"), err}
 	}
-	return upstreamError{evidence.Refuse("upstream_lost", "the connection to the upstream broke, or what came was not HTTP"), err}
+	return upstreamError{evidence.Refuse("upstream_lost", "the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB", maxResponseHeader>>10), err}
 }
