@@ -3,7 +3,7 @@ SHELL := /bin/bash
 GO    ?= go
 BIN   := bin/mediator
 
-PACKAGES ?= evidence gate policy challenge signer wire
+PACKAGES ?= evidence gate policy challenge signer wire custody
 DURATION ?= 2m
 SEED     ?= 1
 
