@@ -2,13 +2,10 @@ package observe
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -104,33 +101,35 @@ func (a Agent) access(p Path) (string, error) {
 type mode struct{ read, write, search, sticky, socket bool }
 
 func (a Agent) owns(path string) bool {
-	info, err := os.Lstat(path)
+	s, err := lstat(path)
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist) // they would make it
 	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return !ok || s.Uid == a.UID
+	return s.Uid == a.UID
 }
 
 // mode returns what the agent may do with one file or folder.
 func (a Agent) mode(path string) (mode, error) {
-	info, err := os.Lstat(path)
+	s, err := lstat(path)
 	if err != nil {
 		return mode{}, err
 	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return mode{}, fmt.Errorf("no owner is known")
-	}
-	if n, err := unix.Lgetxattr(path, "system.posix_acl_access", nil); err == nil && n > 0 {
+	if n, _ := unix.Lgetxattr(path, "system.posix_acl_access", nil); n > 0 { // -1 where there is none
 		return mode{}, errACL
 	}
-	bits := info.Mode().Perm()
+	bits := s.Mode
 	switch {
 	case a.UID == 0, s.Uid == a.UID: // an owner can change the mode
 		bits = 0o7
 	case slices.Contains(a.GIDs, s.Gid):
 		bits >>= 3
 	}
-	return mode{read: bits&4 != 0, write: bits&2 != 0, search: bits&1 != 0, sticky: info.Mode()&fs.ModeSticky != 0, socket: info.Mode()&fs.ModeSocket != 0}, nil
+	return mode{read: bits&4 != 0, write: bits&2 != 0, search: bits&1 != 0, sticky: s.Mode&unix.S_ISVTX != 0, socket: s.Mode&unix.S_IFMT == unix.S_IFSOCK}, nil
+}
+
+func lstat(path string) (s unix.Stat_t, err error) {
+	if err = unix.Lstat(path, &s); err != nil {
+		err = &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return s, err
 }

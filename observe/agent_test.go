@@ -1,11 +1,15 @@
 package observe_test
 
 import (
+	"cmp"
+	"encoding/binary"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/observe"
 )
@@ -85,6 +89,72 @@ func TestFiles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFilesOfOthers looks at files of several owners, in folders of several owners.
+func TestFilesOfOthers(t *testing.T) {
+	const agent, other = 4242, 4243
+	for _, tt := range []struct {
+		name       string
+		user       uint32
+		owner      int // of the folder
+		folder     os.FileMode
+		fileOwner  int
+		file, path string // the path looked at, from the folder; where it is another one than the file
+		want       observe.Result
+		word       string
+	}{
+		{"the agent's folder", agent, agent, 0o500, other, "f", "", observe.Contradicts, "replace"},
+		{"the agent's file", agent, other, 0o555, agent, "f", "", observe.Contradicts, "read"},
+		{"root", 0, other, 0o000, other, "f", "", observe.Contradicts, "replace"},
+		{"the agent's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, agent, "f", "", observe.Contradicts, "replace"},
+		{"another's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "", observe.Holds, ""},
+		{"nobody's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "later", observe.Contradicts, "replace"},
+		{"nobody's file in a folder that the agent may not write to", agent, other, 0o755, other, "f", "later", observe.Holds, ""},
+		{"a folder that is not there", agent, other, 0o755, other, "f", "absent/later", observe.Unseen, "absent: no such file"},
+		{"an open folder in a closed one", agent, other, 0o700, other, "open/f", "", observe.Holds, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := t.TempDir()
+			open(t, root)
+			dir := filepath.Join(root, "dir")
+			file := filepath.Join(dir, tt.file)
+			must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+			must(t, os.WriteFile(file, nil, 0o600))
+			must(t, os.Chown(file, tt.fileOwner, tt.fileOwner)) // as root
+			must(t, os.Chmod(filepath.Dir(file), 0o777))
+			must(t, os.Chown(dir, tt.owner, tt.owner))
+			must(t, os.Chmod(dir, tt.folder))
+			got := observe.Agent{UID: tt.user}.Files(observe.Path{Name: filepath.Join(dir, cmp.Or(tt.path, tt.file)), Secret: true})
+			if got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// TestFilesWithAList: a list of users says more than the mode does, so the mode says nothing.
+func TestFilesWithAList(t *testing.T) {
+	root := t.TempDir()
+	open(t, root)
+	path := filepath.Join(root, "f")
+	must(t, os.WriteFile(path, nil, 0o600))
+	list := []byte{2, 0, 0, 0} // the version, then a tag, rights and a user in each entry (linux/posix_acl_xattr.h)
+	for _, e := range []struct{ tag, rights, user uint32 }{{1, 6, 0}, {2, 4, 4242}, {4, 4, 0}, {0x10, 4, 0}, {0x20, 0, 0}} {
+		list = binary.LittleEndian.AppendUint32(list, e.tag|e.rights<<16)
+		list = binary.LittleEndian.AppendUint32(list, e.user)
+	}
+	must(t, unix.Setxattr(path, "system.posix_acl_access", list, 0))
+	if got := (observe.Agent{UID: 4242}).Files(observe.Path{Name: path, Secret: true}); got.Result != observe.Unseen || !strings.Contains(got.Seen, "access control list") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v (run the tests as root)", err)
 	}
 }
 
