@@ -363,6 +363,19 @@ func TestLittleRight(t *testing.T) {
 	}
 }
 
+// TestGivenSchema opens a database in which a role may make nothing, and then one schema's tables.
+func TestGivenSchema(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	exec(t, dsn, `CREATE ROLE given LOGIN`)
+	as := strings.Replace(dsn, "user=postgres", "user=given", 1)
+	_, err := postgres.Open(context.Background(), as, options("one"))
+	wantUnavailable(t, err, "takes CREATE on the database")
+	exec(t, dsn, `CREATE SCHEMA actionproof; GRANT USAGE, CREATE ON SCHEMA actionproof TO given`)
+	if err := open(t, as, "one").Begin(context.Background(), post("post_1"), key("a")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUnstorable asks for what PostgreSQL cannot hold.
 func TestUnstorable(t *testing.T) {
 	ctx := context.Background()

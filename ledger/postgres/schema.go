@@ -95,15 +95,20 @@ func step(ctx context.Context, db *sql.DB, migrations []string) (done bool, err 
 	return false, tx.Commit()
 }
 
-// schemaVersion returns how many migrations the database has. A role that may not create anything can ask an existing one.
+// schemaVersion returns how many migrations the database has. A role that may not create anything can ask an existing one, and one that may
+// not create a schema can be given it: IF NOT EXISTS would ask for the right all the same.
 func schemaVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
-	var there bool
-	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.schema_version') IS NOT NULL`).Scan(&there); err != nil {
+	var schema, table bool
+	if err := tx.QueryRowContext(ctx, `SELECT to_regnamespace('actionproof') IS NOT NULL, to_regclass('actionproof.schema_version') IS NOT NULL`).Scan(&schema, &table); err != nil {
 		return 0, err
 	}
-	if !there {
+	if !schema {
+		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA actionproof`); err != nil {
+			return 0, fmt.Errorf("make the schema actionproof, which takes CREATE on the database: %w", err)
+		}
+	}
+	if !table {
 		_, err := tx.ExecContext(ctx, `
-CREATE SCHEMA IF NOT EXISTS actionproof;
 CREATE TABLE actionproof.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
 INSERT INTO actionproof.schema_version VALUES (1, 0);`, pgx.QueryExecModeSimpleProtocol)
 		return 0, err
