@@ -174,19 +174,15 @@ func (p *Pipeline) store(ctx context.Context, c *call) error {
 	if c.unsure {
 		failed := c.record
 		failed.State = ledger.StateFailed
-		if err := p.o.Record.Finish(ctx, failed); !errors.Is(err, ledger.ErrState) {
-			return orLater(ctx, err, failed, p.o.Record.FinishLater)
+		if p.o.Record.Finish(ctx, failed) == nil {
+			return nil
 		}
 	}
-	return orLater(ctx, p.o.Record.Record(ctx, c.record), c.record, p.o.Record.RecordLater)
-}
-
-// orLater keeps a record in memory that could not be stored, for as long as the ledger cannot be reached.
-func orLater(ctx context.Context, err error, post ledger.Post, later func(context.Context, ledger.Post) error) error {
-	if err == nil {
+	if p.o.Record.Record(ctx, c.record) == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the first attempt may have used up its own
+	// The ledger cannot be reached: the record is kept in memory until it can, and only then is it known whether there is an intent.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the first attempt may have used up its own
 	defer cancel()
-	return later(ctx, post)
+	return p.o.Record.RecordLater(ctx, c.record)
 }

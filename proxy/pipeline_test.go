@@ -92,6 +92,9 @@ func (m *memoryRecord) Finish(_ context.Context, p ledger.Post) error {
 	if !p.State.Outcome() {
 		m.t.Errorf("Finish of %s as %s, which is no outcome", p.ID, p.State)
 	}
+	if m.away {
+		return ledger.Unavailable("write the record", errors.New("the file is locked"))
+	}
 	if was, ok := m.posts[p.ID]; !ok || was.State != ledger.StateForwarding {
 		if m.fail == nil && !m.panics {
 			m.t.Errorf("Finish of %s, which had not begun or was finished", p.ID)
@@ -526,6 +529,11 @@ func TestEachStepFailsClosed(t *testing.T) {
 		p := newPostRig(t, created, nil)
 		p.roles.fail["gate"], p.record.away = refusal, true
 		p.wantRefused("policy_denied", "POST", "/posts", "{}")
+	})
+	t.Run("an intent while the ledger is away", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.record.fail, p.record.away = ledger.Unavailable("begin", errors.New("no connection")), true
+		p.wantRefused("ledger_unavailable", "POST", "/posts", "{}")
 	})
 	t.Run("evidence for another event", func(t *testing.T) {
 		p := newPostRig(t, created, nil)

@@ -202,6 +202,9 @@ func TestReplicasShareALedger(t *testing.T) {
 		}
 	}
 	t.Logf("all three post again %s after the database is back", time.Since(back).Round(time.Millisecond))
+	until(t, patience, "the records of the posts that were refused without it", func() bool {
+		return c.states(ctx, t, c.all[0], "/posts/lost")["refused ledger_unavailable"] == len(c.all)
+	})
 }
 
 // race shows one challenge, issued by one replica, to all of them 64 times at once.
