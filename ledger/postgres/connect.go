@@ -6,14 +6,18 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/actionproof/mediator/ledger"
 )
 
 const (
@@ -91,6 +95,27 @@ func connect(dsn string) (*sql.DB, error) {
 	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	return db, nil
+}
+
+// discreet says of a server that cannot be reached why, and not where it is and as whom.
+func discreet(err error) error {
+	var dial *pgconn.ConnectError
+	var broken *net.OpError
+	if !errors.As(err, &dial) && !errors.As(err, &broken) {
+		return err
+	}
+	var number syscall.Errno
+	var said *pgconn.PgError
+	why := "the connection fails"
+	switch {
+	case errors.As(err, &said):
+		why = "the server answers SQLSTATE " + said.Code
+	case errors.As(err, &number):
+		why = number.Error()
+	case errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err):
+		why = "it takes too long"
+	}
+	return ledger.Unavailable("reach the database", errors.New(why))
 }
 
 // verifies reports whether the server has to show a certificate for its name.

@@ -108,9 +108,14 @@ func (l *Ledger) Record(ctx context.Context, p ledger.Post) error {
 // operation bounds one transaction, with the wait for a connection; the server gets the same bound for each statement.
 const operation = 10 * time.Second
 
-// write runs do in a transaction and returns nil once it is durable. Once it has begun, the caller's going away does not end it:
-// then nobody would know the outcome; the caller's deadline does.
+// write runs do in a transaction and returns nil once it is durable. What it returns else may be shown to an agent.
 func (l *Ledger) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	return discreet(l.transact(ctx, do))
+}
+
+// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's going away does not end it:
+// then nobody would know the outcome; the caller's deadline does.
+func (l *Ledger) transact(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	if l.closed.Load() {
 		return ledger.ErrClosed
 	}

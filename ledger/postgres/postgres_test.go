@@ -363,6 +363,23 @@ func TestLittleRight(t *testing.T) {
 	}
 }
 
+// TestUnreachable: the agent whose post is refused is told why the database cannot be used, and not where it is.
+func TestUnreachable(t *testing.T) {
+	server := pgtest.Start(t)
+	dsn := server.Database(t)
+	l := open(t, dsn, "one")
+	server.Kill(t)
+	for range 2 { // the first may have a connection, which broke
+		err := l.Begin(context.Background(), post("post_1"), key("a"))
+		wantUnavailable(t, err, "ledger: reach the database: ")
+		for _, name := range []string{"postgres", "test1", ".s.PGSQL", "dial", "read unix"} {
+			if strings.Contains(err.Error(), name) {
+				t.Errorf("%v names %s", err, name)
+			}
+		}
+	}
+}
+
 // TestGivenSchema opens a database in which a role may make nothing, and then one schema's tables.
 func TestGivenSchema(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
