@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/problem"
@@ -135,5 +137,40 @@ func TestWrite(t *testing.T) {
 	var p *problem.Error
 	if !errors.As(err, &p) || p.Code() != "session_required" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestWriteSaysNothingOfWhatItDoesNotHave(t *testing.T) {
+	w := httptest.NewRecorder()
+	problem.Details{Status: http.StatusForbidden, Code: "policy_denied"}.Write(w)
+	for _, name := range []string{"WWW-Authenticate", "Proxy-Authenticate", "Retry-After"} {
+		if got := w.Header().Values(name); got != nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	w = httptest.NewRecorder()
+	if (problem.Details{Status: http.StatusForbidden, Challenge: json.RawMessage("{")}).Write(w); w.Code != http.StatusInternalServerError {
+		t.Errorf("half a challenge: %d", w.Code)
+	}
+}
+
+// TestReadRefuses: what is no problem document, whole and with a code, names none.
+func TestReadRefuses(t *testing.T) {
+	const good = `{"code":"policy_denied"}`
+	for name, tt := range map[string]struct {
+		body io.Reader
+		want string
+	}{
+		"a document":          {strings.NewReader(good), ""},
+		"one at the bound":    {strings.NewReader(good + strings.Repeat(" ", 64<<10-len(good))), ""},
+		"one beyond it":       {strings.NewReader(strings.Repeat(" ", 64<<10) + good), "without a problem document"},
+		"no code":             {strings.NewReader(`{"code":"","title":"t"}`), "without a problem document"},
+		"no JSON":             {strings.NewReader("<html>"), "without a problem document"},
+		"one that breaks off": {io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrUnexpectedEOF)), "unexpected EOF"},
+	} {
+		err := problem.Read(&http.Response{Status: "403 Forbidden", Body: io.NopCloser(tt.body)})
+		if coded := (*problem.Error)(nil); errors.As(err, &coded) != (tt.want == "") || tt.want != "" && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
