@@ -43,6 +43,30 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
+// TestVerified: an event stands behind a post only by a method that verifies its kind, and where no human asked for it.
+func TestVerified(t *testing.T) {
+	for _, c := range []struct {
+		event trigger.Event
+		code  string
+	}{
+		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature}, ""},
+		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodQueueClaim}, ""},
+		{trigger.Event{Kind: evidence.TriggerScheduled, Method: evidence.MethodSchedulerLock}, ""},
+		{trigger.Event{Kind: evidence.TriggerAutonomousPolicy, Method: evidence.MethodPolicyEngineDecision}, ""},
+		{trigger.Event{}, "trigger_unverified"},
+		{trigger.Event{Kind: evidence.TriggerScheduled, Method: evidence.MethodWebhookSignature}, "trigger_unverified"},
+		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodManual}, "trigger_unverified"},
+		{trigger.Event{Kind: evidence.TriggerHumanRequest, Method: evidence.MethodWebhookSignature}, "trigger_human"},
+		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature, HumanInitiated: true}, "trigger_human"},
+	} {
+		if err := c.event.Verified(); c.code != "" {
+			wantCode(t, err, c.code)
+		} else if err != nil {
+			t.Errorf("%+v: %v", c.event, err)
+		}
+	}
+}
+
 func TestEvidenceRefused(t *testing.T) {
 	long := strings.Repeat("a", 300)
 	for _, c := range []struct {

@@ -152,7 +152,7 @@ type answer struct {
 	Status             int
 	EventID            string
 	Duplicate, Ignored bool
-	Code               string
+	Code, Detail       string // of a refusal
 }
 
 func (k *kit) deliver(t testing.TB, d delivery) answer {
@@ -167,6 +167,14 @@ func (k *kit) deliver(t testing.TB, d delivery) answer {
 	}
 	a.Status = w.Code
 	return a
+}
+
+// wantEvidence asserts what the evidence hash of an event is over.
+func (k *kit) wantEvidence(t testing.TB, e trigger.Event, verified map[string]string) {
+	t.Helper()
+	if want := must(evidence.HashValue(verified))(t); e.EvidenceHash != want {
+		t.Errorf("the event %+v has another evidence hash than %v, whose hash is %s", e, verified, want)
+	}
 }
 
 var releases atomic.Int64

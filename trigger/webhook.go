@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -192,5 +191,5 @@ func text(members map[string]json.RawMessage, name string) string {
 	if json.Unmarshal(members[name], &s) != nil {
 		return ""
 	}
-	return strings.ToValidUTF8(s, "")
+	return s
 }

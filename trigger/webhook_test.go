@@ -3,17 +3,21 @@ package trigger_test
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -102,16 +106,22 @@ func TestDeliveryRefused(t *testing.T) {
 		{"another prefix", "webhook_signature", 401, func(d *delivery) {
 			d.header.Set("X-Hub-Signature-256", strings.Replace(d.header.Get("X-Hub-Signature-256"), "sha256", "sha512", 1))
 		}},
+		{"no prefix", "webhook_signature", 401, func(d *delivery) {
+			d.header.Set("X-Hub-Signature-256", strings.TrimPrefix(d.header.Get("X-Hub-Signature-256"), "sha256="))
+		}},
 		{"half a signature", "webhook_signature", 401, func(d *delivery) {
 			d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")[:39])
 		}},
 		{"no hex", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", "sha256=zz") }},
+		{"a signature and more", "webhook_signature", 401, func(d *delivery) { d.header.Set("X-Hub-Signature-256", d.header.Get("X-Hub-Signature-256")+"zz") }},
 		{"another body", "webhook_signature", 401, func(d *delivery) { d.body = `{"ref":"main" }` }},
 		{"an endless header", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-Hub-Signature-256", strings.Repeat("a", 1<<16)) }},
 		{"no delivery id", "webhook_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Delivery") }},
 		{"two delivery ids", "webhook_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Delivery", "other") }},
 		{"a delivery id with a space", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "a b") }},
+		{"a long delivery id", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", strings.Repeat("a", 201)) }},
 		{"a delivery id of bytes", "webhook_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Delivery", "\xff") }},
+		{"an event name of bytes", "event_malformed", 400, func(d *delivery) { d.header.Set("X-GitHub-Event", "\xff") }},
 		{"no event name", "webhook_malformed", 400, func(d *delivery) { d.header.Del("X-GitHub-Event") }},
 		{"two event names", "webhook_malformed", 400, func(d *delivery) { d.header.Add("X-GitHub-Event", "push") }},
 		{"a form", "webhook_payload", 400, func(d *delivery) { *d = fromGitHub("push", "d", "payload=%7B%7D") }},
@@ -125,7 +135,9 @@ func TestDeliveryRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKit(t, func(o *trigger.Options) {
-				o.Sources = append(o.Sources, must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t))
+				o.Sources = []trigger.Source{
+					must(trigger.NewGitHub("github", []string{secret}, []string{"push", "\xff"}, nil))(t), must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t),
+				}
 			})
 			d := fromGitHub("push", "d", body)
 			c.change(&d)
@@ -139,6 +151,63 @@ func TestDeliveryRefused(t *testing.T) {
 				t.Errorf("the proper delivery was answered with %+v", a) // its id was not used up by the refusal
 			}
 		})
+	}
+}
+
+// TestDeliveryBounds delivers what is just within the bounds, and what breaks off.
+func TestDeliveryBounds(t *testing.T) {
+	sixteen := "whsec_" + base64.StdEncoding.EncodeToString([]byte("sixteen bytes..."))
+	k := newKit(t, func(o *trigger.Options) {
+		o.Sources = []trigger.Source{github(t), must(trigger.NewStandard("hooks", []string{sixteen}))(t)}
+	})
+	if a := k.deliver(t, fromGitHub("push", strings.Repeat("~", 200), `{}`)); a.Status != http.StatusAccepted {
+		t.Errorf("a long id was answered with %+v", a)
+	}
+	for i, c := range []struct {
+		typ, header int
+		code        string
+	}{{128, 2048, ""}, {129, 2048, "event_malformed"}, {128, 2049, "webhook_malformed"}} {
+		d := delivery{source: "hooks", body: `{"type":"` + strings.Repeat("x", c.typ) + `"}`}
+		d.sign(sixteen, fmt.Sprint(i), strconv.FormatInt(start.Unix(), 10))
+		signature := d.header.Get("Webhook-Signature")
+		d.header.Set("Webhook-Signature", signature+strings.Repeat(" ", c.header-len(signature)))
+		if a := k.deliver(t, d); a.Code != c.code {
+			t.Errorf("%+v was answered with %+v", c, a)
+		}
+	}
+	d := fromGitHub("push", "two", `{"ref":"main"}`)
+	d.header.Add("X-GitHub-Delivery", "other")
+	if a := k.deliver(t, d); !strings.Contains(a.Detail, "X-GitHub-Delivery must be there exactly once") {
+		t.Errorf("two ids were answered with %+v", a)
+	}
+	d = fromGitHub("push", "half", d.body)
+	r := httptest.NewRequest(http.MethodPost, "/hooks/github", io.MultiReader(strings.NewReader(d.body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	r.Header = d.header
+	w := httptest.NewRecorder()
+	k.Webhooks().ServeHTTP(w, r)
+	wantCode(t, problem.Read(w.Result()), "webhook_malformed")
+}
+
+// TestEvidenceHash asks what the evidence hash of a delivery is over.
+func TestEvidenceHash(t *testing.T) {
+	k := newKit(t, func(o *trigger.Options) {
+		o.Sources = []trigger.Source{github(t), must(trigger.NewStandard("hooks", []string{vectorSecret}))(t)}
+	})
+	k.clock.advance(time.Unix(vectorTime, 0).Sub(start))
+	fromHub := fromGitHub("push", "once", `{"ref":"main"}`)
+	severalSigned := standardVector()
+	severalSigned.header.Set("Webhook-Signature", "v1,AAAA "+vectorSignature)
+	reported := must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil))(t)
+	for id, verified := range map[string]map[string]string{
+		k.deliver(t, fromHub).EventID: {
+			"deliveryId": "once", "payload": evidence.HashBytes([]byte(fromHub.body)), "signature": fromHub.header.Get("X-Hub-Signature-256"), "timestamp": "",
+		},
+		k.deliver(t, severalSigned).EventID: {
+			"deliveryId": vectorID, "payload": evidence.HashBytes([]byte(vectorBody)), "signature": vectorSignature, "timestamp": strconv.Itoa(vectorTime),
+		},
+		reported: {"reportId": must(k.Get(t.Context(), reported))(t).EvidenceID},
+	} {
+		k.wantEvidence(t, must(k.Get(t.Context(), id))(t), verified)
 	}
 }
 
@@ -169,8 +238,10 @@ func TestReplay(t *testing.T) {
 // run: the name is in a header that nobody signs.
 func TestReplayUnderAnotherName(t *testing.T) {
 	k := newKit(t)
-	if a := k.deliver(t, fromGitHub("fork", "a", `{"forkee":1}`)); !a.Ignored {
-		t.Fatalf("answered with %+v", a)
+	for _, duplicate := range []bool{false, true} {
+		if a := k.deliver(t, fromGitHub("fork", "a", `{"forkee":1}`)); !a.Ignored || a.Duplicate != duplicate {
+			t.Fatalf("answered with %+v", a)
+		}
 	}
 	asked := k.deliver(t, fromGitHub("workflow_dispatch", "b", `{"inputs":1}`))
 	k.restart(t)
@@ -245,6 +316,9 @@ func TestStandardWebhooks(t *testing.T) {
 		{"another id", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Id", "msg_other") }},
 		{"another body", "webhook_signature", 401, func(_ *kit, d *delivery) { d.body = `{"test": 2432232315}` }},
 		{"another signature", "webhook_signature", 401, func(_ *kit, d *delivery) { d.header.Set("Webhook-Signature", "v1,"+otherMAC) }},
+		{"no version", "webhook_signature", 401, func(_ *kit, d *delivery) {
+			d.header.Set("Webhook-Signature", strings.TrimPrefix(vectorSignature, "v1,"))
+		}},
 		{"another version", "webhook_signature", 401, func(_ *kit, d *delivery) {
 			d.header.Set("Webhook-Signature", strings.Replace(vectorSignature, "v1", "v2", 1))
 		}},
@@ -336,10 +410,12 @@ func TestWebhookNotMade(t *testing.T) {
 		"one empty secret of two": second(trigger.NewGitHub("n", []string{secret, ""}, events, nil)),
 		"a short secret":          second(trigger.NewGitHub("n", []string{"fifteen bytes.."}, events, nil)),
 		"no events":               second(trigger.NewGitHub("n", []string{secret}, nil, []string{"push"})),
+		"events of both kinds":    second(trigger.NewGitHub("n", []string{secret}, []string{"push", "release"}, []string{"release"})),
 		"standard, none":          second(trigger.NewStandard("n", nil)),
 		"standard, only a prefix": second(trigger.NewStandard("n", []string{"whsec_"})),
 		"standard, short":         second(trigger.NewStandard("n", []string{short})),
 		"standard, no base64":     second(trigger.NewStandard("n", []string{"whsec_not*base64*not*base64*not*base64"})),
+		"standard, half base64":   second(trigger.NewStandard("n", []string{vectorSecret + "*"})),
 		"engine, none":            second(trigger.NewEngine("n", nil)),
 	} {
 		if err == nil {
