@@ -41,7 +41,7 @@ func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 		select {
 		case <-arrived:
 		case <-deadline.C:
-			return Event{}, evidence.Refuse("event_none", "no event waits for a runtime")
+			return Event{}, err
 		case <-s.ending:
 			return Event{}, evidence.Refuse("event_none", "the trigger service is ending")
 		case <-ctx.Done():

@@ -2,8 +2,12 @@ package trigger_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,22 +21,35 @@ import (
 )
 
 func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
-	k := newKit(t)
-	k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`))
-	must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
-	old := k.release(t)
-	k.clock.advance(trigger.DefaultMaxAge)
-	first, second := k.release(t), k.release(t)
-	for _, want := range []string{first, second} {
-		if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); e.ID != want || len(e.Payload) == 0 {
-			t.Errorf("claimed %+v, want %s", e, want)
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t)
+		defer k.Close()
+		k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`))
+		must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
+		old := k.release(t)
+		time.Sleep(trigger.DefaultMaxAge)
+		first, second := k.release(t), k.release(t)
+		for _, want := range []string{first, second} {
+			if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); e.ID != want || len(e.Payload) == 0 {
+				t.Errorf("claimed %+v, want %s", e, want)
+			}
 		}
-	}
-	_, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime})
-	wantCode(t, err, "event_none")
-	if e := must(k.Get(t.Context(), old))(t); e.State != trigger.Expired {
-		t.Errorf("the old event is %s", e.State)
-	}
+		if e := must(k.Get(t.Context(), old))(t); e.State != trigger.Expired {
+			t.Errorf("the old event is %s", e.State)
+		}
+		server := trigger.NewServer(k.Service)
+		for _, c := range []struct {
+			millis int64
+			waits  time.Duration
+		}{{0, 0}, {-1, 0}, {-9223372036855, 0}, {1500, 1500 * time.Millisecond}, {9223372036855, time.Minute}} {
+			at, w := time.Now(), httptest.NewRecorder()
+			server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/events/claim", strings.NewReader(fmt.Sprintf(`{"eventId":"","runtime":"r","waitMillis":%d}`, c.millis))))
+			wantCode(t, problem.Read(w.Result()), "event_none")
+			if waited := time.Since(at); waited != c.waits {
+				t.Errorf("a claim that asked to wait for %d ms waited for %s", c.millis, waited)
+			}
+		}
+	})
 }
 
 func TestClaimRefused(t *testing.T) {
@@ -159,6 +176,17 @@ func TestReleaseAndDone(t *testing.T) {
 	wantCode(t, err, "event_done")
 	_, err = k.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime})
 	wantCode(t, err, "event_claimed")
+
+	old := k.claimed(t)
+	k.clock.advance(trigger.DefaultMaxAge)
+	for _, finish := range []func(context.Context, string, string) (trigger.Event, error){k.Release, k.Done} {
+		if e := must(finish(t.Context(), old, runtime))(t); e.State != trigger.Expired || e.ClaimedBy != runtime {
+			t.Errorf("of a session that has outlived its event: %+v", e)
+		}
+	}
+	if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Done {
+		t.Errorf("done, and old by now: %+v", e)
+	}
 }
 
 // TestReleaseWakes has a released event go to a runtime that waits.
@@ -184,6 +212,7 @@ func TestSweep(t *testing.T) {
 		go func() { done <- k.Run(ctx) }()
 		sent := fromGitHub("push", "once", `{"ref":"main"}`)
 		id := k.claim(t, k.deliver(t, sent).EventID)
+		must(k.Evidence(t.Context(), id, binding("create_post")))(t)
 		time.Sleep(30 * time.Minute)
 		if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Expired || e.ClaimedBy != runtime {
 			t.Errorf("the event is %+v", e)
@@ -191,6 +220,12 @@ func TestSweep(t *testing.T) {
 		time.Sleep(time.Hour)
 		_, err := k.Get(t.Context(), id)
 		wantCode(t, err, "event_unknown")
+		_, err = k.Evidence(t.Context(), id, binding("create_post"))
+		wantCode(t, err, "event_unknown")
+		var left int
+		if err := k.sql(t).QueryRow("SELECT (SELECT count(*) FROM uses) + (SELECT count(*) FROM spent)").Scan(&left); err != nil || left != 0 {
+			t.Errorf("%d rows are left of it: %v", left, err)
+		}
 		if a := k.deliver(t, sent); !a.Duplicate || a.EventID != id {
 			t.Errorf("the delivery was answered with %+v", a)
 		}
@@ -229,6 +264,31 @@ func TestClaimRace(t *testing.T) {
 	if len(ids) != 4 || !slices.Equal(slices.Collect(maps.Values(ids)), []int{1, 1, 1, 1}) {
 		t.Errorf("claimed %v", ids)
 	}
+}
+
+// TestClaimByCallerThatHasLeft has a caller go away in the moment in which it is given an event.
+func TestClaimByCallerThatHasLeft(t *testing.T) {
+	k := newKit(t)
+	id := k.release(t)
+	state := func() trigger.State { return must(k.Get(t.Context(), id))(t).State }
+	_, err := k.Claim(leaver{t.Context(), func() bool { return state() == trigger.Claimed }}, trigger.Claim{Runtime: runtime})
+	wantCode(t, err, "event_none")
+	if state() != trigger.Received {
+		t.Errorf("the event is %s", state())
+	}
+}
+
+// leaver is the context of a caller that goes away when gone says so.
+type leaver struct {
+	context.Context
+	gone func() bool
+}
+
+func (l leaver) Err() error {
+	if l.gone() {
+		return context.Canceled
+	}
+	return l.Context.Err()
 }
 
 // TestClaimByCallerThatLeaves has callers go away at any moment: the event is theirs, or it waits for the next one.

@@ -2,8 +2,8 @@ package trigger_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -200,29 +200,46 @@ func TestUnsignedCostsNothing(t *testing.T) {
 
 func TestNewRefused(t *testing.T) {
 	k := newKit(t)
-	for name, change := range map[string]func(*trigger.Options){
-		"no origin signer":  func(o *trigger.Options) { o.Origin = nil },
-		"no receipt signer": func(o *trigger.Options) { o.Receipt = nil },
-		"no clock":          func(o *trigger.Options) { o.Now = nil },
-		"no log":            func(o *trigger.Options) { o.Log = nil },
-		"negative age":      func(o *trigger.Options) { o.MaxAge = -time.Second },
-		"negative budget":   func(o *trigger.Options) { o.Budget = -1 },
-		"huge payload":      func(o *trigger.Options) { o.MaxPayload = 1 << 30 },
-		"two of one name":   func(o *trigger.Options) { o.Sources = []trigger.Source{github(t), github(t)} },
-		"a name with a space": func(o *trigger.Options) {
+	lacks, limit, named := "lacks one of its signers, its clock or its log", "a negative limit, or a payload bound over", "needs a name of its own"
+	for name, c := range map[string]struct {
+		says   string
+		change func(*trigger.Options)
+	}{
+		"no origin signer":  {lacks, func(o *trigger.Options) { o.Origin = nil }},
+		"no receipt signer": {lacks, func(o *trigger.Options) { o.Receipt = nil }},
+		"no clock":          {lacks, func(o *trigger.Options) { o.Now = nil }},
+		"no log":            {lacks, func(o *trigger.Options) { o.Log = nil }},
+		"negative age":      {limit, func(o *trigger.Options) { o.MaxAge = -time.Second }},
+		"negative budget":   {limit, func(o *trigger.Options) { o.Budget = -1 }},
+		"negative payload":  {limit, func(o *trigger.Options) { o.MaxPayload = -1 }},
+		"huge payload":      {limit, func(o *trigger.Options) { o.MaxPayload = 512<<10 + 1 }},
+		"negative time":     {limit, func(o *trigger.Options) { o.Retention = -time.Second }},
+		"two of one name":   {named, func(o *trigger.Options) { o.Sources = []trigger.Source{github(t), github(t)} }},
+		"a name with a space": {named, func(o *trigger.Options) {
 			o.Sources = []trigger.Source{must(trigger.NewSchedule("a b", "@hourly", "", nil))(t)}
-		},
-		"no name": func(o *trigger.Options) {
+		}},
+		"no name": {named, func(o *trigger.Options) {
 			o.Sources = []trigger.Source{must(trigger.NewSchedule("", "@hourly", "", nil))(t)}
-		},
-		"open already": func(*trigger.Options) {},
+		}},
+		"open already": {"open", func(o *trigger.Options) { o.Path = k.options.Path }},
+		"without a table": {"no such table: spent", func(o *trigger.Options) {
+			old := newKit(t)
+			old.sql(t, "DROP TABLE spent")
+			old.Close()
+			o.Path = old.options.Path
+		}},
+		"": {"", func(o *trigger.Options) { o.MaxPayload = 512 << 10 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := k.options
-			change(&o)
-			if s, err := trigger.New(t.Context(), o); err == nil {
+			o.Path = filepath.Join(t.TempDir(), "events.db")
+			c.change(&o)
+			s, err := trigger.New(t.Context(), o)
+			if err == nil {
 				s.Close()
-				t.Error("no error")
+			}
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("got %v", err)
 			}
 		})
 	}
@@ -242,30 +259,5 @@ func TestEvidenceInTime(t *testing.T) {
 		if code := problem.From(ask()).Code; code != "ledger_unavailable" {
 			t.Errorf("%s: got %s", what, code)
 		}
-	}
-}
-
-// TestAStoreThatFails: whatever the events' file cannot do is said with its code.
-func TestAStoreThatFails(t *testing.T) {
-	k := newKit(t)
-	id := k.claimed(t)
-	db := must(sql.Open("sqlite", k.options.Path))(t)
-	defer db.Close()
-	must(db.ExecContext(t.Context(), "ALTER TABLE uses RENAME TO gone; ALTER TABLE seen RENAME TO gone_too"))(t)
-	for what, ask := range map[string]func() error{
-		"evidence":  func() error { _, err := k.Evidence(t.Context(), id, binding("create_post")); return err },
-		"a release": func() error { _, err := k.Release(t.Context(), id, runtime); return err },
-		"a report": func() error {
-			_, err := k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil)
-			return err
-		},
-	} {
-		if code := problem.From(ask()).Code; code != "ledger_unavailable" {
-			t.Errorf("%s: got %s", what, code)
-		}
-	}
-	must(db.ExecContext(t.Context(), "ALTER TABLE events RENAME TO gone_as_well"))(t)
-	if _, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime}); problem.From(err).Code != "ledger_unavailable" {
-		t.Errorf("a claim: %v", err)
 	}
 }

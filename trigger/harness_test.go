@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -101,6 +102,17 @@ func (k *kit) restart(t testing.TB) {
 		t.Fatal(err)
 	}
 	k.open(t)
+}
+
+// sql opens the file of the service that is open, to see or to break what lies in it.
+func (k *kit) sql(t testing.TB, statements ...string) *sql.DB {
+	t.Helper()
+	db := must(sql.Open("sqlite", k.options.Path))(t)
+	t.Cleanup(func() { _ = db.Close() })
+	for _, s := range statements {
+		must(db.Exec(s))(t)
+	}
+	return db
 }
 
 func memoryKey(t testing.TB, name string) *custody.Memory {

@@ -114,6 +114,9 @@ func TestList(t *testing.T) {
 	if events := must(k.List(t.Context(), 1))(t); len(events) != 1 || events[0].ID != second {
 		t.Errorf("of one, listed %+v", events)
 	}
+	if events := must(k.List(t.Context(), -1))(t); len(events) != 0 {
+		t.Errorf("of fewer than none, listed %+v", events)
+	}
 	for _, path := range []string{"/v1/events", "/v1/events/" + first} {
 		resp := must(server.Client().Get(server.URL + path))(t)
 		body := string(must(io.ReadAll(resp.Body))(t))

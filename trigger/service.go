@@ -118,13 +118,19 @@ func (s *Service) Run(ctx context.Context) error {
 		s.end()
 		return nil
 	})
-	group.Go(func() error { return s.runSources(ctx, group) })
-	group.Go(func() error { return s.sweep(ctx) })
+	group.Go(func() error {
+		s.runSources(ctx, group)
+		return nil
+	})
+	group.Go(func() error {
+		s.sweep(ctx)
+		return nil
+	})
 	return group.Wait()
 }
 
 // sweep sweeps at once and then every sweepEvery.
-func (s *Service) sweep(ctx context.Context) error {
+func (s *Service) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -134,7 +140,7 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 	}

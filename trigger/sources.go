@@ -48,7 +48,7 @@ func (s *Service) SetSources(list []Source) error {
 }
 
 // runSources keeps the sources running that events come from, until ctx ends. An error of one ends the group.
-func (s *Service) runSources(ctx context.Context, group *errgroup.Group) error {
+func (s *Service) runSources(ctx context.Context, group *errgroup.Group) {
 	running := make(map[Source]context.CancelFunc)
 	for {
 		now := s.from.Load()
@@ -70,7 +70,7 @@ func (s *Service) runSources(ctx context.Context, group *errgroup.Group) error {
 			for _, end := range running {
 				end()
 			}
-			return nil
+			return
 		case <-now.replaced:
 		}
 	}

@@ -38,7 +38,7 @@ func openStore(ctx context.Context, path string) (store, error) {
 func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	err := s.db.Write(ctx, do)
 	var coded interface{ Code() string }
-	if err == nil || errors.Is(err, errNothing) || errors.As(err, &coded) {
+	if err == nil || errors.As(err, &coded) {
 		return err
 	}
 	return ledger.Unavailable("write the events", err)
@@ -54,14 +54,14 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	}
 	claimable := e.Verified() == nil
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
-		if known, fresh, err = see(tx, e.Source, e.ID, keys); err != nil || !fresh {
+		if known, fresh, err = see(tx, e.Source, e.ID, keys); !fresh {
 			return err
 		}
 		_, err = tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			e.ID, e.Source, e.EvidenceID, e.State, claimable, e.ExpiresAt.UnixMilli(), string(raw), payload)
 		return err
 	})
-	return known, fresh && err == nil, err
+	return known, fresh, err
 }
 
 // see uses keys up for an event, or for nothing where id is empty.
@@ -70,7 +70,7 @@ func (s store) see(ctx context.Context, source, id string, keys []string) (known
 		known, fresh, err = see(tx, source, id, keys)
 		return err
 	})
-	return known, fresh && err == nil, err
+	return known, fresh, err
 }
 
 // see is all or nothing: once one key is known, the others stay free. They may be an attacker's, who has put a fresh delivery id
@@ -170,7 +170,7 @@ func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, err
 const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY seq LIMIT 1`
 
 // errNothing means that no event waits.
-var errNothing = errors.New("trigger: no event waits")
+var errNothing = evidence.Refuse("event_none", "no event waits for a runtime")
 
 // claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
@@ -180,8 +180,6 @@ func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Ev
 		err := s.db.Read().QueryRowContext(ctx, `SELECT seq FROM events `+waiting, now.UnixMilli()).Scan(&seq)
 		if errors.Is(err, sql.ErrNoRows) {
 			return Event{}, errNothing
-		} else if err != nil {
-			return Event{}, unread(err)
 		}
 	}
 	var e Event
@@ -280,7 +278,7 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		n, err := affected(tx.Exec(deleteUse, id, action, binding))
-		if err != nil || n == 0 {
+		if n == 0 {
 			return err
 		}
 		_, err = tx.Exec(uncountUse, id, action)
@@ -333,19 +331,30 @@ func (s store) sweep(ctx context.Context, now, before time.Time) error {
 		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`, now.UnixMilli())
 		return err
 	})
-	for n := int64(1); err == nil && n > 0; {
-		err = s.write(ctx, func(tx *sql.Tx) (err error) {
-			const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`
-			for _, table := range []string{"uses", "spent"} {
-				if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(), pruneChunk); err != nil {
-					return err
-				}
-			}
-			n, err = affected(tx.Exec(`DELETE FROM events WHERE seq IN (SELECT seq `+oldest+`)`, before.UnixMilli(), pruneChunk))
-			return err
-		})
+	if err != nil {
+		return err
 	}
-	return err
+	for n := int64(pruneChunk); n == pruneChunk; {
+		if n, err = s.prune(ctx, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prune forgets the oldest pruneChunk of the events that had grown too old before the time given, and returns how many there were.
+func (s store) prune(ctx context.Context, before time.Time) (n int64, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) (err error) {
+		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`
+		for _, table := range []string{"uses", "spent"} {
+			if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(), pruneChunk); err != nil {
+				return err
+			}
+		}
+		n, err = affected(tx.Exec(`DELETE FROM events WHERE seq IN (SELECT seq `+oldest+`)`, before.UnixMilli(), pruneChunk))
+		return err
+	})
+	return n, err
 }
 
 func affected(r sql.Result, err error) (int64, error) {

@@ -1,0 +1,184 @@
+package trigger_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// TestAStoreThatFails: whatever the events' file cannot do is said with its code.
+func TestAStoreThatFails(t *testing.T) {
+	k := newKit(t)
+	id := k.claimed(t)
+	k.sql(t, "ALTER TABLE uses RENAME TO gone; ALTER TABLE seen RENAME TO gone_too")
+	for what, ask := range map[string]func() error{
+		"evidence":  func() error { _, err := k.Evidence(t.Context(), id, binding("create_post")); return err },
+		"a release": func() error { _, err := k.Release(t.Context(), id, runtime); return err },
+		"a report": func() error {
+			_, err := k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil)
+			return err
+		},
+	} {
+		if err := ask(); problem.From(err).Code != "ledger_unavailable" || strings.Contains(err.Error(), "panic") {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+	k.sql(t, "ALTER TABLE events RENAME TO gone_as_well")
+	if _, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime}); problem.From(err).Code != "ledger_unavailable" {
+		t.Errorf("a claim: %v", err)
+	}
+}
+
+// TestSeenThatFails: what may have been seen before is not taken, and what cannot be kept as seen neither.
+func TestSeenThatFails(t *testing.T) {
+	for name, statements := range map[string]string{
+		"read": `ALTER TABLE seen RENAME TO kept;
+			CREATE VIEW seen AS SELECT 'github' AS source, 'id:once' AS key, NULL AS event;
+			CREATE TRIGGER t INSTEAD OF INSERT ON seen BEGIN INSERT INTO kept VALUES (new.source, new.key, new.event); END`,
+		"written": `CREATE TRIGGER t BEFORE INSERT ON seen BEGIN SELECT RAISE(ABORT, 'full'); END`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKit(t)
+			k.sql(t, statements)
+			for _, event := range []string{"push", "star"} {
+				if a := k.deliver(t, fromGitHub(event, "once", `{"ref":"main"}`)); a.Code != "ledger_unavailable" || a.EventID != "" {
+					t.Errorf("%s was answered with %+v", event, a)
+				}
+			}
+			wantTimes(t, k)
+		})
+	}
+}
+
+// TestAnEventThatCannotBeRead has the file hold what is no event, and a list break off.
+func TestAnEventThatCannotBeRead(t *testing.T) {
+	for _, broken := range []string{
+		"UPDATE events SET event = '{'",
+		`ALTER TABLE events RENAME TO kept;
+			CREATE VIEW events AS SELECT seq, id, state, claimed_by, payload, CASE seq WHEN 1 THEN json('{') ELSE event END AS event FROM kept`,
+	} {
+		k := newKit(t)
+		id := k.release(t)
+		k.release(t)
+		k.sql(t, broken)
+		_, err := k.Get(t.Context(), id)
+		wantCode(t, err, "ledger_unavailable")
+		events, err := k.List(t.Context(), 10)
+		if wantCode(t, err, "ledger_unavailable"); len(events) != 0 && strings.HasPrefix(broken, "UPDATE") {
+			t.Errorf("listed %+v", events)
+		}
+	}
+}
+
+// TestAnEventThatCannotBeWritten: a time beyond the year 9999 has no form in JSON.
+func TestAnEventThatCannotBeWritten(t *testing.T) {
+	k := newKit(t, func(o *trigger.Options) {
+		o.Now = func() time.Time { return time.Date(9999, 12, 31, 23, 59, 0, 0, time.UTC) }
+	})
+	if _, err := k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil); err == nil {
+		t.Error("an event without a form was kept")
+	}
+	wantTimes(t, k)
+}
+
+// logged returns an option that has the service log to what is returned: its warnings and its errors.
+func logged() (func(*trigger.Options), *observer.ObservedLogs) {
+	core, logs := observer.New(zapcore.WarnLevel)
+	return func(o *trigger.Options) { o.Log = zap.New(core) }, logs
+}
+
+// wantLog asserts what was logged, each by its message and a piece of its error, and forgets it.
+func wantLog(t testing.TB, logs *observer.ObservedLogs, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range logs.TakeAll() {
+		said := line.Message
+		if err, ok := line.ContextMap()["error"].(string); ok {
+			said += ": " + err
+		}
+		got = append(got, said)
+	}
+	if !slices.EqualFunc(got, want, func(said, want string) bool {
+		message, piece, _ := strings.Cut(want, ": ")
+		return strings.HasPrefix(said, message) && strings.Contains(said, piece)
+	}) {
+		t.Errorf("the log says %q, want %q", got, want)
+	}
+}
+
+// TestNothingToGiveBack has nothing be signed, and what was paid not be given back: the event stays poorer.
+func TestNothingToGiveBack(t *testing.T) {
+	for _, c := range []struct {
+		does string
+		says []string
+	}{{"RAISE(IGNORE)", nil}, {"RAISE(ABORT, 'stays')", []string{"an event has paid for a post that could not be signed: stays"}}} {
+		option, logs := logged()
+		k := newKit(t, option, func(o *trigger.Options) {
+			o.Receipt = issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", o.Now)
+		})
+		id := k.claimed(t)
+		k.sql(t, "CREATE TRIGGER t BEFORE DELETE ON uses BEGIN SELECT "+c.does+"; END")
+		for _, code := range []string{"custody_unavailable", "event_budget_spent"} {
+			_, err := k.Evidence(t.Context(), id, binding("create_post"))
+			wantCode(t, err, code)
+		}
+		wantLog(t, logs, c.says...)
+	}
+}
+
+// TestSweepThatFails says so, and forgets no event of which it could not forget all.
+func TestSweepThatFails(t *testing.T) {
+	const notSwept = "old events were not swept: "
+	for _, c := range []struct {
+		statement string
+		left      int
+		says      []string
+	}{
+		{"SELECT 1", 0, nil},
+		{"CREATE TRIGGER t BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'no update'); END", 1, []string{notSwept + "no update"}},
+		{"CREATE TRIGGER t BEFORE DELETE ON spent BEGIN SELECT RAISE(ABORT, 'no delete'); END", 1, []string{notSwept + "no delete"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			option, logs := logged()
+			k := bubble(t, option)
+			defer k.Close()
+			must(k.Evidence(t.Context(), k.claimed(t), binding("create_post")))(t)
+			db := k.sql(t, c.statement)
+			time.Sleep(trigger.DefaultMaxAge + trigger.DefaultRetention)
+			stop := k.run(t)
+			time.Sleep(time.Second)
+			stop()
+			wantLog(t, logs, c.says...)
+			if n := len(must(k.List(t.Context(), 10))(t)); n != c.left {
+				t.Errorf("after %s there are %d events", c.statement, n)
+			}
+			db.Close()
+		})
+	}
+}
+
+// failing is a source that fails.
+type failing struct{ err error }
+
+func (failing) Name() string                                  { return "failing" }
+func (f failing) Run(context.Context, *trigger.Service) error { return f.err }
+
+// TestASourceThatFails ends the service with its error.
+func TestASourceThatFails(t *testing.T) {
+	k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{failing{http.ErrAbortHandler}} })
+	if err := k.Run(t.Context()); err != http.ErrAbortHandler {
+		t.Errorf("the service ended with %v", err)
+	}
+}
