@@ -5,9 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
+	"unicode"
 
 	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/wire"
 )
 
@@ -44,10 +47,10 @@ func NewClient(o ClientOptions) (*Client, error) {
 // Challenge asks for a challenge bound to b. One that is bound to anything else is refused: every artifact would be made for that.
 func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	var ch challenge.Challenge
-	if err := c.peer.Call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
+	if err := c.call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
 		return challenge.Challenge{}, err
 	}
-	if ch.Token == "" || ch.Binding == nil || ch.Binding.CheckNonce() != nil || !ch.Binding.SameAction(b) {
+	if !isToken(ch.Token, maxToken) || !isToken(ch.ID, maxID) || ch.Binding == nil || ch.Binding.CheckNonce() != nil || !ch.Binding.SameAction(b) {
 		return challenge.Challenge{}, evidence.Refuse("gate_answer", "the API gave no challenge for this binding")
 	}
 	return ch, nil
@@ -61,11 +64,38 @@ type Admitted struct {
 // Admit has the API verify a chain. The binding must hold the nonce of the API's challenge: the answer is held against it.
 func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admitted, error) {
 	var a verifyAnswer
-	if err := c.peer.Call(ctx, c.o.VerifyURL, verifyRequest{Envelope: r.Envelope, Binding: r.Binding}, &a); err != nil {
+	if err := c.call(ctx, c.o.VerifyURL, verifyRequest{Envelope: r.Envelope, Binding: r.Binding}, &a); err != nil {
 		return Admitted{}, err
 	}
-	if a.Capability == "" || a.CapabilityID == "" || a.BindingHash != r.Binding.Hash() {
+	if !isToken(a.Capability, maxToken) || !isToken(a.CapabilityID, maxID) || a.BindingHash != r.Binding.Hash() {
 		return Admitted{}, evidence.Refuse("gate_answer", "the API gave no capability for this binding")
 	}
 	return Admitted{Capability: a.Capability, CapabilityID: a.CapabilityID}, nil
+}
+
+// Bounds on what an API may give, in bytes: it stands in headers, in signed claims and in the record.
+const maxToken, maxID = 16 << 10, 256
+
+// isToken reports whether a text is of visible ASCII alone, as a header takes it.
+func isToken(s string, limit int) bool {
+	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// call asks the API. What it refuses with is its word: it has one of the table's codes, or gate_answer, and stands in the record as the API's.
+func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
+	err := c.peer.Call(ctx, url, ask, answer)
+	var said *problem.Error
+	if !errors.As(err, &said) {
+		return err
+	}
+	detail := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, said.Error())
+	if !problem.Known(said.Code()) {
+		return evidence.Refuse("gate_answer", "the API's gate refused with the code %.40q, which is not known here, and said: %.500s", said.Code(), detail)
+	}
+	return evidence.Refuse(said.Code(), "the API's gate refused, and said: %.500s", detail)
 }

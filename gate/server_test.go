@@ -510,6 +510,32 @@ func TestClientKeepsCodes(t *testing.T) {
 	gatetest.WantCode(t, err, "gate_unavailable")
 }
 
+// TestClientQuotes has an API refuse: the record must not take its word for the mediator's own.
+func TestClientQuotes(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]struct{ code, detail string }{
+		`{"code":"session_tainted","detail":"a terminal"}`:                               {"session_tainted", "the API's gate refused, and said: a terminal"},
+		`{"code":"session_tainted","detail":"\u009b2J` + strings.Repeat("a", 600) + `"}`: {"session_tainted", "the API's gate refused, and said: ?2J" + strings.Repeat("a", 497)},
+		`{"code":"quota","detail":"none left"}`:                                          {"gate_answer", `the API's gate refused with the code "quota", which is not known here, and said: none left`},
+	} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", problem.ContentType)
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, answer)
+		}))
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Challenge(context.Background(), gatetest.Binding())
+		gatetest.WantCode(t, err, want.code)
+		if err.Error() != want.detail {
+			t.Errorf("got %q, want %q", err, want.detail)
+		}
+		server.Close()
+	}
+}
+
 // TestClientDistrusts gives the client answers of an API that does not do what it should.
 func TestClientDistrusts(t *testing.T) {
 	t.Parallel()
@@ -519,6 +545,9 @@ func TestClientDistrusts(t *testing.T) {
 		{"nothing", `{}`, "gate_answer"},
 		{"no capability", `{"capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
 		{"no capability id", `{"capability":"c","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
+		{"a capability that no header takes", `{"capability":"c\nX: y","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
+		{"a capability without end", `{"capability":"` + strings.Repeat("c", 17<<10) + `","capabilityId":"i","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
+		{"a capability id without end", `{"capability":"c","capabilityId":"` + strings.Repeat("i", 257) + `","bindingHash":"` + r.Binding.Hash() + `"}`, "gate_answer"},
 		{"another binding", `{"capability":"c","capabilityId":"i","bindingHash":"` + other + `"}`, "gate_answer"},
 		{"no JSON", `<html>`, "gate_unavailable"},
 	} {
@@ -581,6 +610,8 @@ func TestClientDistrustsChallenges(t *testing.T) {
 	for name, answer := range map[string]any{
 		"nothing":           struct{}{},
 		"no token":          altered(func(ch *challenge.Challenge) { ch.Token = "" }),
+		"a token too large": altered(func(ch *challenge.Challenge) { ch.Token = strings.Repeat("t", 17<<10) }),
+		"an id of any text": altered(func(ch *challenge.Challenge) { ch.ID = "\u009b2J" }),
 		"no binding":        altered(func(ch *challenge.Challenge) { ch.Binding = nil }),
 		"no nonce":          altered(func(ch *challenge.Challenge) { ch.Binding.Nonce = "" }),
 		"other content":     altered(func(ch *challenge.Challenge) { ch.Binding.ContentHash = other }),

@@ -38,6 +38,12 @@ func collect(lists ...[]Code) map[string]Code {
 	return t
 }
 
+// Known reports whether the table has a code.
+func Known(code string) bool {
+	_, ok := table[code]
+	return ok
+}
+
 // Codes returns the whole table, by step and name.
 func Codes() []Code {
 	return slices.SortedFunc(maps.Values(table), func(a, b Code) int {
