@@ -48,8 +48,10 @@ type call struct {
 	permit permit
 	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
 	body *agentBody
-	// connections are those to its upstream that the call has had. The transport counts them, in a goroutine of its own.
-	connections atomic.Int32
+	// connected is set once the call has a connection to its upstream, and made counts those that were made for it. The transport does so, in
+	// a goroutine of its own.
+	connected atomic.Bool
+	made      atomic.Int32
 
 	now  func() time.Time
 	last time.Time

@@ -34,14 +34,16 @@ func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 	return p.send(t.call, out, t.credential)
 }
 
-// maxConnections is on how many connections a call is tried. net/http sends a read anew where its connection was lost before the answer, and
-// over HTTP/2 without end, and without a pause, where the upstream says with GOAWAY that it has not looked at it.
+// maxConnections is on how many connections a call is tried that are made for it. net/http sends a read anew where its connection was lost
+// before the answer, and over HTTP/2 without end, and without a pause, where the upstream says with GOAWAY that it has not looked at it. Kept
+// connections that have died meanwhile do not count: there may be many.
 const maxConnections = 10
 
 // outgoing returns the call's request as it is to be sent, with body in place of its own; see forwardRequest. cancel cancels ctx.
 func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.Reader) *http.Request {
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		if c.connections.Add(1) > maxConnections {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		c.connected.Store(true)
+		if !got.Reused && c.made.Add(1) > maxConnections {
 			cancel()
 		}
 		failpoint.Reach("connected")
@@ -76,7 +78,7 @@ func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) err
 
 // turnedAway says why a call was given up that no connection took.
 func (c *call) turnedAway() error {
-	if c.connections.Load() <= maxConnections {
+	if c.made.Load() <= maxConnections {
 		return nil
 	}
 	return evidence.Refuse("upstream_lost", "the upstream gave up %d connections, one after the other, without an answer", maxConnections)
@@ -85,7 +87,7 @@ func (c *call) turnedAway() error {
 // unanswered is the state of a call that got no answer but err.
 func (c *call) unanswered(err error) ledger.State {
 	switch {
-	case c.connections.Load() > 0:
+	case c.connected.Load():
 		return ledger.StateIndeterminate // something may have been sent; nobody on this side knows
 	case !c.begun && errors.Is(err, evidence.Refuse("egress_address_denied", "")):
 		return ledger.StateRefused // by us, before anything was dialled
