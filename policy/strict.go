@@ -75,7 +75,7 @@ type SessionExpected struct {
 // Pins refuses rules other than those that the manifest requires, as policy_hash_mismatch.
 func (s *Strict) Pins(rules *Rules) error {
 	if rules.Hash() == "" || rules.Hash() != s.Runtime.PolicyHash {
-		return evidence.Refuse("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s", rules.Hash(), s.Runtime.PolicyHash)
+		return evidence.Refuse("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", rules.Hash(), s.Runtime.PolicyHash)
 	}
 	return nil
 }

@@ -13,10 +13,16 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
+// madeCA is what ca init has made.
+type madeCA struct {
+	Dir   string    `json:"dir"`
+	Until time.Time `json:"until"`
+}
+
 func caCommand() *cobra.Command {
 	var path, dir string
 	var lifetime time.Duration
-	var unconstrained bool
+	var unconstrained, asJSON bool
 	create := &cobra.Command{
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: noArgs,
 		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca-key.pem (mode 0600), which only the sidecar's user may read.
@@ -40,10 +46,11 @@ With --config its certificate is good for the hosts that the configuration's rul
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "made a CA in %s, good until %s\n", dir, ca.Expires().UTC().Format(time.RFC3339))
-			return err
+			until := ca.Expires().UTC()
+			return printResult(c, asJSON, madeCA{dir, until}, fmt.Sprintf("made a CA in %s, good until %s", dir, until.Format(time.RFC3339)))
 		},
 	}
+	jsonFlag(create, &asJSON)
 	create.Flags().StringVar(&path, "config", "", "the sidecar's configuration file")
 	create.Flags().BoolVar(&unconstrained, "unconstrained", false, "make a CA that is good for every host")
 	create.Flags().DurationVar(&lifetime, "lifetime", 30*24*time.Hour, "how long the CA is good for")

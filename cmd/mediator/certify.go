@@ -39,10 +39,18 @@ func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*regist
 	return &registry{key, key.options(signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}), r.bundle}, nil
 }
 
+// certifiedKeys is what keys certify has done to a bundle's certificates.
+type certifiedKeys struct {
+	Bundle    string `json:"bundle"`
+	Certified int    `json:"certified"`
+	Stay      int    `json:"stay"`
+	LeftOut   int    `json:"leftOut"`
+}
+
 func keysCertifyCommand() *cobra.Command {
 	var from []string
 	var r registryFlags
-	var notAgent, notUsers, watch bool
+	var notAgent, notUsers, watch, asJSON bool
 	c := &cobra.Command{
 		Use: "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE", Short: "Certify the keys of running processes into the trust bundle", Args: noArgs,
 		Long: `Asks each process for its roles and public keys and for what it has seen of them, or reads what mediator keys publish has printed of that
@@ -68,14 +76,16 @@ that then publishes another role, issuer or key than at the beginning is certifi
 			if err != nil {
 				return err
 			}
-			err = registry.work(func(d *desk) error {
+			done := certifiedKeys{Bundle: r.bundle}
+			err = registry.work(func(d *desk) (err error) {
 				before := len(d.b.Certificates)
-				fresh, kept, err := d.certify(c.Context(), p, say)
-				if err == nil {
-					fmt.Fprintf(c.OutOrStdout(), "certified %d keys into %s; %d certificates stay, %d are left out\n", fresh, r.bundle, kept, before-kept)
-				}
+				done.Certified, done.Stay, err = d.certify(c.Context(), p, say)
+				done.LeftOut = before - done.Stay
 				return err
 			})
+			if err == nil {
+				err = printResult(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
+			}
 			if err != nil || !watch {
 				return err
 			}
@@ -92,5 +102,6 @@ that then publishes another role, issuer or key than at the beginning is certifi
 	c.Flags().BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
 	c.Flags().BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")
 	c.Flags().BoolVar(&watch, "watch", false, "go on, and certify anew whenever a key is rotated or retired")
+	jsonFlag(c, &asJSON)
 	return c
 }

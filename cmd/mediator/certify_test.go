@@ -208,6 +208,12 @@ func TestCertifyBringsNothingBack(t *testing.T) {
 		}
 		d.wantKeys(t, tt.want...)
 	}
+	if _, out, _ := d.do(t, "certify", "--from", both, "--json"); !strings.Contains(out, `"certified": 1,`) || !strings.Contains(out, `"leftOut": 1`) {
+		t.Errorf("said %s", out)
+	}
+	if _, out, _ := d.do(t, "revoke", "--key", "grant-key:v1", "--reason", "a drill", "--json"); !strings.Contains(out, `"id": "grant-key:v1"`) {
+		t.Errorf("said %s", out)
+	}
 	if status, _, said := d.do(t, "certify", "--from", first); status != exitRefused || !strings.Contains(said, "grant-key:v1, was retired: version 2 is in force") {
 		t.Errorf("%d: %s", status, said)
 	}

@@ -136,9 +136,16 @@ key of his own certified, so compare what mediator keys jwks prints of the proce
 // rootName is a name that stands in a key id (NAME:v1) and in the names of files.
 var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
+// madeRoot is what keys root has made or, without a private file, what it has written of a key that a custody holds.
+type madeRoot struct {
+	KeyID   string `json:"kid"`
+	Private string `json:"private,omitempty"` // path
+	Public  string `json:"public"`            // path
+}
+
 func keysRootCommand() *cobra.Command {
 	var name, out, held string
-	var postQuantum bool
+	var postQuantum, asJSON bool
 	c := &cobra.Command{
 		Use: "root --name NAME --out DIR", Short: "Make a root key of the security team: the registry's or the auditor's", Args: noArgs,
 		Long: `Makes an Ed25519 key for the key registry or the deployment auditor: DIR/NAME.key.jwk (private, mode 0600, to be kept away from
@@ -156,7 +163,7 @@ With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the fil
 				return err
 			}
 			if held != "" {
-				return pinRoot(c, held, filepath.Join(out, name+".jwk"))
+				return pinRoot(c, asJSON, held, filepath.Join(out, name+".jwk"))
 			}
 			key, secret, err := generateRoot(name, postQuantum)
 			if err != nil {
@@ -166,14 +173,14 @@ With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the fil
 			if err != nil {
 				return err
 			}
-			if err := writeNew(filepath.Join(out, name+".key.jwk"), secret, 0o600); err != nil {
+			made := madeRoot{key.version.KeyID(), filepath.Join(out, name+".key.jwk"), filepath.Join(out, name+".jwk")}
+			if err := writeNew(made.Private, secret, 0o600); err != nil {
 				return err
 			}
-			if err := writeNew(filepath.Join(out, name+".jwk"), public, 0o644); err != nil {
+			if err := writeNew(made.Public, public, 0o644); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "made %s in %s; keep %s.key.jwk offline and pin %s.jwk\n", key.version.KeyID(), out, name, name)
-			return err
+			return printResult(c, asJSON, made, fmt.Sprintf("made %s in %s; keep %s.key.jwk offline and pin %s.jwk", made.KeyID, out, name, name))
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the key, such as registry or auditor (required)")
@@ -181,11 +188,12 @@ With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the fil
 	c.Flags().BoolVar(&postQuantum, "post-quantum", false, "make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
 	c.Flags().StringVar(&held, "root-key", "", "a .yaml file that names a key in Vault or in a token")
 	required(c, "name")
+	jsonFlag(c, &asJSON)
 	return c
 }
 
 // pinRoot writes the public file of a root key that a custody holds.
-func pinRoot(c *cobra.Command, held, path string) error {
+func pinRoot(c *cobra.Command, asJSON bool, held, path string) error {
 	if filepath.Ext(held) != ".yaml" {
 		return usagef("--root-key takes a .yaml file that names a key in Vault or in a token")
 	}
@@ -201,8 +209,8 @@ func pinRoot(c *cobra.Command, held, path string) error {
 	if err := writeNew(path, public, 0o644); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "wrote %s to %s; pin it\n", key.version.KeyID(), path)
-	return err
+	wrote := madeRoot{KeyID: key.version.KeyID(), Public: path}
+	return printResult(c, asJSON, wrote, fmt.Sprintf("wrote %s to %s; pin it", wrote.KeyID, path))
 }
 
 // readManifestFile reads a manifest without judging it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 
 // revoke signs the revocation list anew: with further entries, and without those whose time is over.
 func (d *desk) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
-	entries := slices.Clone(add)
+	entries := append([]evidence.Revocation{}, add...)
 	old, _ := d.trust.Revocations()
 	for _, e := range old.Revoked {
 		again := func(n evidence.Revocation) bool { return n.Kind == e.Kind && n.ID == e.ID }
@@ -26,8 +27,14 @@ func (d *desk) revoke(ctx context.Context, add []evidence.Revocation) (string, [
 	if err != nil {
 		return "", nil, err
 	}
-	token, _, err := issuer.Sign(ctx, evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
+	token, _, err := issuer.Sign(ctx, evidence.RevocationList{Revoked: entries})
 	return token, entries, err
+}
+
+// revoked is a bundle's revocation list.
+type revoked struct {
+	Bundle  string                `json:"bundle"`
+	Revoked []evidence.Revocation `json:"revoked"`
 }
 
 func keysRevokeCommand() *cobra.Command {
@@ -35,6 +42,7 @@ func keysRevokeCommand() *cobra.Command {
 	var keys, artifacts []string
 	var reason string
 	var keep time.Duration
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT", Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: noArgs,
 		Long: `Adds to the revocation list and signs it anew. A key is named by its kid, or by its name for all of its versions; an artifact (a grant,
@@ -72,14 +80,16 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 			if err != nil {
 				return err
 			}
+			var text strings.Builder
 			for _, e := range entries {
-				fmt.Fprintf(c.OutOrStdout(), "%s %s until %s: %s\n", e.Kind, e.ID, time.Unix(e.Expires, 0).UTC().Format(time.RFC3339), e.Reason)
+				fmt.Fprintf(&text, "%s %s until %s: %s\n", e.Kind, e.ID, time.Unix(e.Expires, 0).UTC().Format(time.RFC3339), e.Reason)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%d entries in the revocation list of %s\n", len(entries), r.bundle)
-			return err
+			fmt.Fprintf(&text, "%d entries in the revocation list of %s", len(entries), r.bundle)
+			return printResult(c, asJSON, revoked{r.bundle, entries}, text.String())
 		},
 	}
 	r.add(c)
+	jsonFlag(c, &asJSON)
 	f := c.Flags()
 	f.StringArrayVar(&keys, "key", nil, "kid or key name to revoke; once for each")
 	f.StringArrayVar(&artifacts, "artifact", nil, "jti of an artifact to revoke; once for each")

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +37,7 @@ func (o *ownerFlags) work(do func(*vault.Owner) error) error {
 
 func keysRotateCommand() *cobra.Command {
 	var o ownerFlags
-	var retire bool
+	var retire, asJSON bool
 	c := &cobra.Command{
 		Use: "rotate KEY --address URL --token-file FILE", Short: "Give a key in Vault a new version", Args: exactArgs(1, "the name of a key"),
 		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does. Processes sign with it once
@@ -49,41 +51,63 @@ more, posts are refused until the new version is certified, and from then on not
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%s:v%d is there; it signs once it is certified\n", args[0], version)
-				if !retire {
-					return nil
+				done := keyDone{Key: args[0], Version: version}
+				if retire {
+					if err = owner.Retire(c.Context(), args[0], version); err == nil {
+						done.Oldest = version
+					}
 				}
-				return printRetired(c, owner, args[0], version)
+				return errors.Join(printResult(c, asJSON, done, done.String()), err)
 			})
 		},
 	}
 	o.add(c)
 	c.Flags().BoolVar(&retire, "retire", false, "retire all older versions now")
+	jsonFlag(c, &asJSON)
 	return c
 }
 
 func keysRetireCommand() *cobra.Command {
 	var o ownerFlags
 	var oldest int
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "retire KEY --oldest N --address URL --token-file FILE", Short: "Retire the older versions of a key in Vault", Args: exactArgs(1, "the name of a key"),
 		Long: `Has Vault accept no version of a key before N (its min_decryption_version). Processes publish them no more, the certificates of them
 are left out when the key is certified next (at once where keys certify --watch runs), and verifiers then refuse what they have signed, as
 key_retired.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.work(func(owner *vault.Owner) error { return printRetired(c, owner, args[0], oldest) })
+			return o.work(func(owner *vault.Owner) error {
+				if err := owner.Retire(c.Context(), args[0], oldest); err != nil {
+					return err
+				}
+				done := keyDone{Key: args[0], Oldest: oldest}
+				return printResult(c, asJSON, done, done.String())
+			})
 		},
 	}
 	o.add(c)
 	c.Flags().IntVar(&oldest, "oldest", 0, "the oldest version to keep (required)")
 	required(c, "oldest")
+	jsonFlag(c, &asJSON)
 	return c
 }
 
-func printRetired(c *cobra.Command, owner *vault.Owner, key string, oldest int) error {
-	if err := owner.Retire(c.Context(), key, oldest); err != nil {
-		return err
+// keyDone is what was done with a key in Vault.
+type keyDone struct {
+	Key     string `json:"key"`
+	Version int    `json:"version,omitempty"` // that was made
+	Oldest  int    `json:"oldest,omitempty"`  // that is kept; those before it are retired
+}
+
+// String says it in a line each.
+func (d keyDone) String() string {
+	var lines []string
+	if d.Version > 0 {
+		lines = append(lines, fmt.Sprintf("%s:v%d is there; it signs once it is certified", d.Key, d.Version))
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "versions of %s before %d are retired; mediator posts list --key %s:vN shows what one of them has signed\n", key, oldest, key)
-	return err
+	if d.Oldest > 0 {
+		lines = append(lines, fmt.Sprintf("versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key, d.Oldest))
+	}
+	return strings.Join(lines, "\n")
 }

@@ -122,7 +122,7 @@ func (r *reading) allowed(roles []role) error {
 func (r *reading) pinned() error {
 	for _, want := range []string{r.strict.Runtime.EnvironmentHash, r.strict.Session.EnvironmentHash} {
 		if want != r.environmentHash {
-			return evidence.Refuse("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s", want, r.environmentHash)
+			return evidence.Refuse("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, r.environmentHash)
 		}
 	}
 	return r.strict.CheckRuntime(r.T.Runtime)

@@ -174,7 +174,9 @@ func TestVaultRetireNow(t *testing.T) {
 		_, out, _ := invoke(t, "keys", "list", "--from", v.stack.admin())
 		return strings.Contains(out, "runtime-key:v1")
 	})
-	v.asOwner(t, "keys", "rotate", "runtime-key")
+	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out, `"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
+		t.Errorf("said %s", out)
+	}
 	until(t, 20*time.Second, "a post with the version after it", func() bool { return a.post().code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3" })
 	if err := verify(); codeOf(err) != " (key_retired)" {
 		t.Errorf("got %v", err)
