@@ -37,6 +37,11 @@ func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
 		if e := must(k.Get(t.Context(), old))(t); e.State != trigger.Expired {
 			t.Errorf("the old event is %s", e.State)
 		}
+		at := time.Now()
+		_, err := k.Claim(t.Context(), trigger.Claim{EventID: "evt_none", Runtime: runtime, Wait: time.Minute})
+		if wantCode(t, err, "event_unknown"); time.Since(at) != 0 {
+			t.Error("a claim waited for an event that is not there")
+		}
 		server := trigger.NewServer(k.Service)
 		for _, c := range []struct {
 			millis int64
@@ -245,9 +250,11 @@ func TestClaimRace(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	claims := make(chan string, 32)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // none of them waits
+	defer cancel()
 	for range 32 {
 		group.Go(func() {
-			e, err := k.Claim(context.Background(), trigger.Claim{Runtime: runtime})
+			e, err := k.Claim(ctx, trigger.Claim{Runtime: runtime})
 			if err == nil {
 				claims <- e.ID
 			} else if code := problem.From(err).Code; code != "event_none" {

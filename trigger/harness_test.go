@@ -107,7 +107,7 @@ func (k *kit) restart(t testing.TB) {
 // sql opens the file of the service that is open, to see or to break what lies in it.
 func (k *kit) sql(t testing.TB, statements ...string) *sql.DB {
 	t.Helper()
-	db := must(sql.Open("sqlite", k.options.Path))(t)
+	db := must(sql.Open("sqlite", "file:"+k.options.Path+"?_pragma=busy_timeout(60000)"))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	for _, s := range statements {
 		must(db.Exec(s))(t)

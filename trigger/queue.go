@@ -76,8 +76,8 @@ func openFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() || info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("%s is not a directory that only some may write", path)
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("every user may write to %s", path)
 	}
 	if err := unix.Access(path, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("%s is not this user's to read and write: %w", path, err)
@@ -123,12 +123,8 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 
 // owners are the users whose messages are taken.
 func (q *Queue) owners(directory *os.File) ([]uint32, error) {
-	info, err := directory.Stat()
-	if err != nil {
-		return nil, err
-	}
-	owner, _, err := ownerOf(info)
-	return append([]uint32{uint32(os.Geteuid()), owner}, q.Owners...), err
+	info, err := stat(directory)
+	return append([]uint32{uint32(os.Geteuid()), info.Uid}, q.Owners...), err
 }
 
 // round takes what is there. What fails is in the log, and tried again in the next round.
@@ -210,32 +206,25 @@ func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	owner, links, err := ownerOf(info)
+	info, err := stat(f)
 	switch {
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular() || links != 1:
+	case info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1:
 		return nil, evidence.Refuse("event_malformed", "the message is not a plain file with one name")
-	case !slices.Contains(owners, owner):
-		return nil, evidence.Refuse("event_malformed", "the message belongs to the user %d, whose messages are not taken", owner)
+	case !slices.Contains(owners, info.Uid):
+		return nil, evidence.Refuse("event_malformed", "the message belongs to the user %d, whose messages are not taken", info.Uid)
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, int64(maxSize)+1))
-	if err == nil && len(raw) > maxSize {
-		err = evidence.Refuse("event_too_large", "the message is larger than %d bytes", maxSize)
+	if len(raw) > maxSize {
+		return nil, evidence.Refuse("event_too_large", "the message is larger than %d bytes", maxSize)
 	}
 	return raw, err
 }
 
-func ownerOf(info os.FileInfo) (uid uint32, links uint64, err error) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, 0, errors.New("the file system tells no owner")
-	}
-	return st.Uid, uint64(st.Nlink), nil
+func stat(f *os.File) (info unix.Stat_t, err error) {
+	err = unix.Fstat(int(f.Fd()), &info)
+	return info, err
 }
 
 // sweep removes messages that have long been events.

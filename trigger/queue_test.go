@@ -1,14 +1,22 @@
 package trigger_test
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/trigger"
@@ -88,6 +96,9 @@ func TestQueue(t *testing.T) {
 		if e.Kind != evidence.TriggerSourceEvent || e.Method != evidence.MethodQueueClaim || string(e.Payload) != `"plain text"` || e.PayloadHash != evidence.HashBytes([]byte("plain text")) {
 			t.Errorf("claimed %+v", e)
 		}
+		k.wantEvidence(t, e, map[string]string{
+			"queue": "jobs", "messageId": "a.txt", "payload": e.PayloadHash, "claimedAt": e.ReceivedAt.Format(time.RFC3339Nano),
+		})
 	})
 }
 
@@ -132,11 +143,12 @@ func TestQueueRefuses(t *testing.T) {
 		s.check(os.Symlink(target, s.path("new", "symlink")))
 		s.check(os.Link(target, s.path("new", "hardlink")))
 		s.check(syscall.Mkfifo(s.path("new", "fifo"), 0o600))
+		s.check(syscall.Mknod(s.path("new", "socket"), syscall.S_IFSOCK|0o600, 0))
 		s.check(os.Mkdir(s.path("new", "directory"), 0o700))
 		s.put("large", strings.Repeat("x", trigger.DefaultMaxPayload+1))
 		s.put("bytes", "\xff\xfe")
 		s.put("a name with spaces", "{}")
-		refused := []string{"a name with spaces", "bytes", "directory", "fifo", "hardlink", "large", "symlink"}
+		refused := []string{"a name with spaces", "bytes", "directory", "fifo", "hardlink", "large", "socket", "symlink"}
 		if os.Geteuid() == 0 { // only root can give a file away
 			s.put("stranger", "{}")
 			s.check(os.Chown(s.path("new", "stranger"), 12345, 12345))
@@ -159,12 +171,15 @@ func TestQueueOwners(t *testing.T) {
 	}
 	inQueue(t, func(t *testing.T, s *spool, q *trigger.Queue, k *kit) {
 		q.Owners = []uint32{12345}
-		s.put("producer", "{}")
-		s.check(os.Chown(s.path("new", "producer"), 12345, 12345))
+		s.check(os.Chown(s.path("", ""), 12346, 0))
+		for id, owner := range map[string]int{"owner": 12346, "producer": 12345, "self": 0} {
+			s.put(id, "{}")
+			s.check(os.Chown(s.path("new", id), owner, 0))
+		}
 		stop := k.run(t)
 		time.Sleep(time.Second)
 		stop()
-		wantTimes(t, k, "producer")
+		wantTimes(t, k, "owner", "producer", "self")
 	})
 }
 
@@ -197,31 +212,173 @@ func TestQueueRemovesOldMessages(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		now := time.Now()
 		s.check(os.Chtimes(s.path("done", "id"), now, now)) // files have the real time, not the bubble's
-		time.Sleep(30 * time.Minute)
+		time.Sleep(2*time.Hour - 3*time.Second)
 		s.want("done", "id")
-		time.Sleep(2 * time.Hour)
-		stop()
+		time.Sleep(time.Second) // two hours after the start
+		synctest.Wait()
 		s.want("done")
+		stop()
+	})
+}
+
+// TestQueueEnds has the service end while it takes messages: what it has not claimed stays in new, and nothing is lost.
+func TestQueueEnds(t *testing.T) {
+	for _, c := range []struct {
+		where         string
+		claimed, done []string
+	}{{"kept", nil, []string{"a"}}, {"claimed", []string{"a"}, nil}} {
+		inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+			s.put("a", "{}")
+			s.put("b", "{}")
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			option, logs := logged()
+			option(&k.options)
+			k.options.Log = k.options.Log.WithOptions(zap.Hooks(func(line zapcore.Entry) error {
+				if c.where == "kept" && line.Message == "event kept" {
+					end()
+				}
+				return nil
+			}))
+			k.options.Now = func() time.Time {
+				if _, err := os.Lstat(s.path("claimed", "a")); c.where == "claimed" && err == nil {
+					end()
+				}
+				return time.Now()
+			}
+			k.restart(t)
+			s.check(k.Run(ctx))
+			s.want("new", "b")
+			s.want("claimed", c.claimed...)
+			s.want("done", c.done...)
+			wantLog(t, logs)
+			stop := k.run(t)
+			time.Sleep(time.Second)
+			stop()
+			wantTimes(t, k, "a", "b")
+			s.want("done", "a", "b")
+		})
+	}
+}
+
+// TestQueueWithoutAFolder takes a folder away for one round, in which nothing is lost.
+func TestQueueWithoutAFolder(t *testing.T) {
+	const unread, stays = "the queue cannot be read: no such file", "a message was not taken: rename "
+	for _, c := range []struct {
+		folder, message string
+		says            []string
+		done, refused   []string
+	}{
+		{"new", "", []string{unread}, []string{"first"}, nil},
+		{"claimed", "next", []string{unread, stays}, []string{"first", "next"}, nil},
+		{"done", "next", []string{stays}, []string{"first", "next"}, nil},
+		{"refused", "a b", []string{"message refused: not 1 to 200", stays}, []string{"first"}, []string{"a b"}},
+		{"refused", "first", []string{"message refused: its id has been used before", stays}, []string{"first"}, []string{"first"}},
+	} {
+		inQueue(t, func(t *testing.T, s *spool, q *trigger.Queue, k *kit) {
+			option, logs := logged()
+			option(&k.options)
+			k.options.Sources = []trigger.Source{trigger.NewQueue("jobs", s.path("", ""), 0)} // looked at every second too
+			k.restart(t)
+			s.put("first", "{}")
+			stop := k.run(t)
+			synctest.Wait()
+			wantLog(t, logs)
+			if c.message != "" {
+				s.put(c.message, "{}")
+			}
+			s.check(os.Rename(s.path(c.folder, ""), s.path("away", "")))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			wantLog(t, logs, c.says...)
+			s.check(os.Rename(s.path("away", ""), s.path(c.folder, "")))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			stop()
+			s.want("new")
+			s.want("claimed")
+			s.want("done", c.done...)
+			s.want("refused", c.refused...)
+		})
+	}
+}
+
+// TestQueueWhoseEventsAreNotKept: a message stays claimed until it is an event, and another one of its name does not take its place.
+func TestQueueWhoseEventsAreNotKept(t *testing.T) {
+	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+		stop := k.run(t)
+		db := k.sql(t, "ALTER TABLE seen RENAME TO gone")
+		for _, content := range []string{"1", "2"} {
+			s.put("id", content)
+			time.Sleep(2 * time.Second)
+			s.want("claimed", "id")
+			s.want("done")
+		}
+		s.want("new", "id")
+		k.sql(t, "ALTER TABLE gone RENAME TO seen")
+		time.Sleep(3 * time.Second)
+		stop()
+		db.Close()
+		s.want("done", "id")
+		s.want("refused", "id")
+		if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); string(e.Payload) != "1" {
+			t.Errorf("claimed %+v", e)
+		}
+	})
+}
+
+// TestQueueWithoutItsDirectory ends the service.
+func TestQueueWithoutItsDirectory(t *testing.T) {
+	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+		s.check(os.RemoveAll(s.path("", "")))
+		ctx, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if err := k.Run(ctx); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the service ended with %v", err)
+		}
 	})
 }
 
 func TestQueueNotMade(t *testing.T) {
 	dir := t.TempDir()
+	made := func(name string, mode os.FileMode, folder string) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Join(path, folder), 0o700), os.Chmod(filepath.Join(path, folder), mode)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	open := filepath.Join(dir, "open")
-	if err := os.MkdirAll(filepath.Join(open, "new"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(open, "new"), 0o777); err != nil {
-		t.Fatal(err)
-	}
 	k := newKit(t)
-	for name, path := range map[string]string{"a file": file, "open to all": open, "cannot be written": "/proc/queue"} {
-		if err := k.SetSources([]trigger.Source{trigger.NewQueue("q", path, 0)}); err == nil || !strings.Contains(err.Error(), "queue q: ") {
+	for name, c := range map[string]struct{ path, says string }{
+		"a file":                  {file, "not a directory"},
+		"open to all":             {made("open", 0o777, ""), "every user may write to "},
+		"a folder open to all":    {made("open-folder", 0o777, "new"), "every user may write to "},
+		"cannot be made":          {"/proc/queue", "mkdir /proc/queue"},
+		"cannot be written":       {made("read-only", 0o500, ""), "is not this user's to read and write: permission denied"},
+		"a folder without access": {made("shut-folder", 0, "done"), "is not this user's to read and write: permission denied"},
+	} {
+		err := unprivileged(t, func() error { return k.SetSources([]trigger.Source{trigger.NewQueue("q", c.path, 0)}) })
+		if err == nil || !strings.Contains(err.Error(), "queue q: ") || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// unprivileged calls do in a thread that has no capabilities, so that a file's mode counts for root too.
+func unprivileged(t *testing.T, do func() error) error {
+	t.Helper()
+	answer := make(chan error, 1)
+	go func() {
+		goruntime.LockOSThread() // for good: the thread ends with the goroutine
+		none := [2]unix.CapUserData{}
+		if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
+			t.Errorf("drop the capabilities: %v", err)
+		}
+		answer <- do()
+	}()
+	return <-answer
 }

@@ -1,6 +1,7 @@
 package trigger_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +51,8 @@ func TestClientRefusals(t *testing.T) {
 	k := newKit(t)
 	c, server := k.serve(t)
 	id := k.claimed(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the claims wait for nothing
+	defer cancel()
 	b := binding("create_post")
 	must(c.Evidence(t.Context(), id, b))(t)
 	other := binding("create_post")
@@ -61,8 +64,8 @@ func TestClientRefusals(t *testing.T) {
 		"event_budget_spent": second(c.Evidence(t.Context(), id, b)),
 		"binding_malformed":  second(c.Evidence(t.Context(), id, other)),
 		"event_unknown":      second(c.Evidence(t.Context(), "evt_none", b)),
-		"event_none":         second(c.Claim(t.Context(), trigger.Claim{Runtime: runtime})),
-		"event_claimed":      second(c.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime})),
+		"event_none":         second(c.Claim(ctx, trigger.Claim{Runtime: runtime})),
+		"event_claimed":      second(c.Claim(ctx, trigger.Claim{EventID: id, Runtime: runtime})),
 		"query_malformed":    second(c.Claim(t.Context(), trigger.Claim{})),
 		"event_unclaimed":    second(c.Done(t.Context(), k.release(t), runtime)),
 		"trigger_unverified": report(evidence.TriggerSourceEvent, evidence.MethodManual, "cli", nil),

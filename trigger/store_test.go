@@ -2,7 +2,8 @@ package trigger_test
 
 import (
 	"context"
-	"net/http"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -93,17 +94,20 @@ func TestAnEventThatCannotBeWritten(t *testing.T) {
 	wantTimes(t, k)
 }
 
-// logged returns an option that has the service log to what is returned: its warnings and its errors.
+// logged returns an option that has the service log to what is returned.
 func logged() (func(*trigger.Options), *observer.ObservedLogs) {
-	core, logs := observer.New(zapcore.WarnLevel)
+	core, logs := observer.New(zapcore.InfoLevel)
 	return func(o *trigger.Options) { o.Log = zap.New(core) }, logs
 }
 
-// wantLog asserts what was logged, each by its message and a piece of its error, and forgets it.
+// wantLog asserts which warnings and errors were logged, each by its message and a piece of its error, and forgets them.
 func wantLog(t testing.TB, logs *observer.ObservedLogs, want ...string) {
 	t.Helper()
 	var got []string
 	for _, line := range logs.TakeAll() {
+		if line.Level == zapcore.InfoLevel {
+			continue
+		}
 		said := line.Message
 		if err, ok := line.ContextMap()["error"].(string); ok {
 			said += ": " + err
@@ -175,10 +179,27 @@ type failing struct{ err error }
 func (failing) Name() string                                  { return "failing" }
 func (f failing) Run(context.Context, *trigger.Service) error { return f.err }
 
+// TestEndedAtOnce has nothing be done any more, and nothing said of that.
+func TestEndedAtOnce(t *testing.T) {
+	option, logs := logged()
+	k := newKit(t, option)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := k.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	wantLog(t, logs)
+}
+
 // TestASourceThatFails ends the service with its error.
 func TestASourceThatFails(t *testing.T) {
-	k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{failing{http.ErrAbortHandler}} })
-	if err := k.Run(t.Context()); err != http.ErrAbortHandler {
-		t.Errorf("the service ended with %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{failing{io.ErrUnexpectedEOF}} })
+		defer k.Close()
+		ctx, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if err := k.Run(ctx); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the service ended with %v", err)
+		}
+	})
 }
