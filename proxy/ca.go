@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"net/netip"
@@ -54,7 +55,7 @@ func NewCA(o CAOptions) (*CA, error) {
 	}
 	o.Lifetime = cmp.Or(o.Lifetime, defaultCALifetime)
 	if o.Lifetime < 0 {
-		return nil, errors.New("proxy: CAOptions.Lifetime is negative")
+		return nil, errors.New("proxy: the lifetime of the CA is negative")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -114,6 +115,9 @@ func CreateCA(dir string, o CAOptions) (*CA, error) {
 
 func writeNew(path string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("proxy: there is a CA already; move it away first: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("proxy: CA file: %w", err)
 	}
