@@ -44,10 +44,13 @@ func (p *Pipeline) readPost(ctx context.Context, t *posting) error {
 	}
 	t.content = body
 	t.binding = evidence.Binding{Subject: t.action.Subject, Action: t.action.Action, Resource: resource, ContentHash: body.hash}
+	if err := t.binding.Check(); err != nil { // before the record has it: the resource is the agent's, up to the size of a header
+		return err
+	}
 	t.record.Subject, t.record.Action, t.record.Resource, t.record.ContentHash = t.binding.Subject, t.binding.Action, resource, body.hash
 	t.record.BytesOut = body.size
 	t.session.Note("post " + t.target.Authority() + " " + resource + " " + body.hash)
-	return t.binding.Check()
+	return nil
 }
 
 // readContent reads, bounds and hashes the body of a post.

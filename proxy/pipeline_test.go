@@ -623,10 +623,11 @@ func TestRecordsOfRefusalsAreSmall(t *testing.T) {
 		t.Errorf("the record holds a method of %d bytes and a path of %d", len(rec.Method), len(rec.Path))
 	}
 	p.wantRefused("internal_unknown", long, "http://"+InternalHost+"/"+long, "")
+	p.wantRefused("binding_malformed", "POST", "/query?"+long, "{}")
 	raw, err := json.Marshal(p.record.posts)
 	must(t, err)
 	if len(raw) > 5<<10 {
-		t.Errorf("the two records have %d bytes", len(raw))
+		t.Errorf("the three records have %d bytes", len(raw))
 	}
 	p.send("GET", "/"+long, "")
 	if rec, _ := p.record.last(); len(rec.Path) != 1+len(long) {
