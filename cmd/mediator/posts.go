@@ -131,6 +131,9 @@ func signedBy(p ledger.Post, key string) bool {
 	})
 }
 
+// maxListedCall is how much of a call, which is ASCII, a line of the list has, in bytes; posts show has it whole.
+const maxListedCall = 200
+
 func printPosts(w io.Writer, posts []ledger.Post) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TIME\tID\tFLOW\tSTATE\tCODE\tSTATUS\tMS\tCALL")
@@ -139,7 +142,11 @@ func printPosts(w io.Writer, posts []ledger.Post) {
 		if p.Status > 0 {
 			status = strconv.Itoa(p.Status)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s %s%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, orDash(p.Code), status, took(p), p.Method, p.Host, p.Path)
+		call := p.Method + " " + p.Host + p.Path
+		if len(call) > maxListedCall { // or one call, with a path of 60 KiB, would hide all others
+			call = call[:maxListedCall] + "…"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, orDash(p.Code), status, took(p), call)
 	}
 	t.Flush()
 }
