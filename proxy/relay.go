@@ -30,6 +30,10 @@ func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
 		return 0, nil
 	}
 	n, err := relayBody(w, resp.Body, streaming)
+	if err == nil && resp.ContentLength < 0 && resp.Request != nil {
+		// An upstream that hears that nobody waits any more may end what it has begun as if that were the whole of it.
+		err = classifyError(resp.Request.Context().Err())
+	}
 	if err != nil {
 		truncate(w)
 		return n, err

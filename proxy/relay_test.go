@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestForwardRequest(t *testing.T) {
@@ -63,9 +65,13 @@ func TestRelayResponse(t *testing.T) {
 		body               io.Reader
 		length, wantN      int64
 		truncated          bool
+		left               time.Duration // of the time that the call has; 0: any
 	}{
 		{name: "whole", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3, wantN: 3},
 		{name: "unknown length", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3},
+		{name: "unknown length, in time", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3, left: time.Minute},
+		{name: "unknown length, ended as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3, left: -1, code: "upstream_timeout", truncated: true},
+		{name: "all of it as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3, wantN: 3, left: -1},
 		{name: "HEAD", method: "HEAD", status: 200, body: iotestErr{}, length: 3},
 		{name: "no content", method: "GET", status: 204, body: iotestErr{}},
 		{name: "not modified", method: "GET", status: 304, body: iotestErr{}, length: 3},
@@ -75,8 +81,14 @@ func TestRelayResponse(t *testing.T) {
 			rec := httptest.NewRecorder()
 			w := &response{ResponseWriter: rec}
 			w.Header().Set("X-Ours", "ours")
+			ctx := t.Context()
+			if test.left != 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, test.left)
+				defer cancel()
+			}
 			n, err := relayResponse(w, &http.Response{
-				StatusCode: test.status, ContentLength: test.length, Body: io.NopCloser(test.body), Request: &http.Request{Method: test.method},
+				StatusCode: test.status, ContentLength: test.length, Body: io.NopCloser(test.body), Request: (&http.Request{Method: test.method}).WithContext(ctx),
 				Header: http.Header{"X-Ours": {"theirs"}, "X-Theirs": {"theirs"}, "Transfer-Encoding": {"chunked"}},
 			})
 			if test.code != "" {
