@@ -149,17 +149,24 @@ func TestQueueRefuses(t *testing.T) {
 		s.put("bytes", "\xff\xfe")
 		s.put("a name with spaces", "{}")
 		refused := []string{"a name with spaces", "bytes", "directory", "fifo", "hardlink", "large", "socket", "symlink"}
+		says := []string{"printable ASCII", "UTF-8", "plain file with one name", "plain file with one name", "plain file with one name", "larger than 262144 bytes", "not a plain file", "not a plain file"}
 		if os.Geteuid() == 0 { // only root can give a file away
 			s.put("stranger", "{}")
 			s.check(os.Chown(s.path("new", "stranger"), 12345, 12345))
-			refused = append(refused, "stranger")
-			slices.Sort(refused)
+			refused, says = slices.Insert(refused, 7, "stranger"), slices.Insert(says, 7, "belongs to the user 12345")
 		}
 		s.put("exact", strings.Repeat("x", trigger.DefaultMaxPayload))
+		option, logs := logged()
+		option(&k.options)
+		k.restart(t)
 		stop := k.run(t)
 		time.Sleep(2 * time.Second)
 		stop()
 		s.want("refused", refused...)
+		for i := range says {
+			says[i] = "message refused: " + says[i]
+		}
+		wantLog(t, logs, says...)
 		s.want("done", "exact")
 		wantTimes(t, k, "exact")
 	})
@@ -230,7 +237,7 @@ func TestQueueEnds(t *testing.T) {
 		inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 			s.put("a", "{}")
 			s.put("b", "{}")
-			ctx, end := context.WithCancel(t.Context())
+			ctx, end := context.WithTimeout(t.Context(), time.Minute)
 			defer end()
 			option, logs := logged()
 			option(&k.options)

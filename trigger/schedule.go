@@ -187,19 +187,14 @@ func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	}
 }
 
-// sleepUntil reports whether the clock has come to t; if not, ctx has ended.
+// sleepUntil waits until the clock has come to t, and reports whether it has; if not, ctx has ended.
 func sleepUntil(ctx context.Context, now func() time.Time, t time.Time) bool {
-	for {
-		left := t.Sub(now())
-		if left <= 0 {
-			return ctx.Err() == nil
-		}
-		timer := time.NewTimer(min(left, maxSleep))
+	for left := t.Sub(now()); left > 0; left = t.Sub(now()) {
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return false
-		case <-timer.C:
+		case <-time.After(min(left, maxSleep)):
 		}
 	}
+	return true
 }

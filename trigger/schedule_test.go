@@ -88,6 +88,7 @@ func TestScheduleEvidence(t *testing.T) {
 		if string(e.Payload) != `{"task":"report"}` || e.Source != "nightly" || e.EvidenceID != "2000-01-01T02:15:00Z" {
 			t.Errorf("claimed %+v", e)
 		}
+		k.wantEvidence(t, e, map[string]string{"schedule": "nightly", "cron": "15 2 * * *", "zone": "UTC", "fireTime": e.EvidenceID})
 		got := must(k.Evidence(t.Context(), e.ID, binding("create_post")))(t)
 		c := must(evidence.UnverifiedClaims(evidence.TriggerOriginProofKind, got.OriginProof))(t)
 		if c.Kind != evidence.TriggerScheduled || c.VerificationMethod != evidence.MethodSchedulerLock {
@@ -155,10 +156,13 @@ func TestMachineSlept(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		missed trigger.Missed
+		slept  time.Duration
 		want   []string
 	}{
-		{"skip", trigger.SkipMissed, []string{"2000-01-01T07:00:00Z"}},
-		{"fire the latest", trigger.FireLatest, []string{"2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
+		{"skip", trigger.SkipMissed, 6 * time.Hour, []string{"2000-01-01T07:00:00Z"}},
+		{"fire the latest", trigger.FireLatest, 6 * time.Hour, []string{"2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
+		{"two minutes late", trigger.SkipMissed, 31 * time.Minute, []string{"2000-01-01T01:00:00Z", "2000-01-01T02:00:00Z"}},
+		{"too late", trigger.SkipMissed, 31*time.Minute + 1, []string{"2000-01-01T02:00:00Z"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,13 +174,86 @@ func TestMachineSlept(t *testing.T) {
 				k.options.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 				k.restart(t)
 				stop := k.run(t)
-				time.Sleep(30 * time.Minute)
-				slept.Store(int64(6 * time.Hour))
+				time.Sleep(30*time.Minute + 30*time.Second) // it looks at the clock every minute
+				slept.Store(int64(c.slept))
 				time.Sleep(time.Hour)
 				stop()
 				wantTimes(t, k, c.want...)
 			})
 		})
+	}
+}
+
+// TestScheduleThatIsNotKept says which fire times became no event, but not where that is for the end of the service.
+func TestScheduleThatIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		option, logs := logged()
+		hourly := must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t)
+		k := bubble(t, option, func(o *trigger.Options) { o.Sources = []trigger.Source{hourly} })
+		defer func() { k.Close() }()
+		ctx, end := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer end()
+		first := time.Now().Add(time.Hour)
+		k.options.Now = func() time.Time {
+			if time.Now().Equal(first) {
+				end()
+			}
+			return time.Now()
+		}
+		k.restart(t)
+		time.Sleep(30 * time.Second) // so that nothing else looks at the clock at a fire time
+		if err := k.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		wantLog(t, logs)
+
+		k.options.Now = time.Now
+		k.restart(t)
+		stop := k.run(t)
+		time.Sleep(time.Hour + time.Minute)
+		wantLog(t, logs)
+		db := k.sql(t, "ALTER TABLE seen RENAME TO gone")
+		time.Sleep(time.Hour)
+		wantLog(t, logs, "a scheduled event was not kept: no such table")
+		stop()
+		hourly.Missed = trigger.FireLatest
+		ctx, end = context.WithTimeout(t.Context(), 2*time.Hour)
+		defer end()
+		wantCode(t, k.Run(ctx), "ledger_unavailable")
+		db.Close()
+		wantTimes(t, k, "2000-01-01T02:00:00Z")
+	})
+}
+
+// TestScheduleThatEnds: 2096 has the last 29 February for eight years, which is longer than a cron expression is looked ahead.
+func TestScheduleThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		option, logs := logged()
+		k := bubble(t, option, func(o *trigger.Options) {
+			o.Sources = []trigger.Source{must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)}
+			ahead := time.Date(2096, 2, 28, 0, 0, 0, 0, time.UTC).Sub(time.Now())
+			o.Now = func() time.Time { return time.Now().Add(ahead) }
+		})
+		defer k.Close()
+		stop := k.run(t)
+		time.Sleep(48 * time.Hour)
+		stop()
+		wantTimes(t, k, "2096-02-29T00:00:00Z")
+		wantLog(t, logs, "the schedule does not come true any more")
+	})
+}
+
+// TestLatest looks for fire times a long time back.
+func TestLatest(t *testing.T) {
+	leap := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
+	s := must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)
+	for _, c := range []struct{ after, until, want time.Time }{
+		{time.Time{}, start, leap}, {leap.Add(-1), start, leap}, {leap, start, time.Time{}}, {leap.Add(-1), leap, leap}, {leap.Add(-2), leap.Add(-1), time.Time{}},
+		{time.Time{}, leap.AddDate(79, 0, 0), leap.AddDate(72, 0, 0)}, // and none comes for more than five years
+	} {
+		if got := trigger.Latest(s, c.after, c.until); !got.Equal(c.want) {
+			t.Errorf("after %s and until %s the latest is %s, want %s", c.after, c.until, got, c.want)
+		}
 	}
 }
 
@@ -191,8 +268,9 @@ func TestScheduleNotMade(t *testing.T) {
 		{name: "minute 60", spec: "60 * * * *"},
 		{name: "30 February", spec: "0 0 30 2 *"},
 		{name: "a zone of its own", spec: "TZ=Europe/Berlin 0 0 * * *"},
+		{name: "a zone of cron's own", spec: "CRON_TZ=Europe/Berlin 0 0 * * *"},
 		{name: "a zone that panics in the parser", spec: "TZ=0"},
-		{name: "endless", spec: strings.Repeat("1,", 200) + "1 * * * *"},
+		{name: "endless", spec: "0 0 * * *" + strings.Repeat(" ", 248)},
 		{name: "an unknown zone", spec: "@hourly", zone: "Europe/Nowhere"},
 		{name: "this machine's zone", spec: "@hourly", zone: "Local"},
 		{name: "a payload that is no JSON", spec: "@hourly", payload: make(chan int)},
@@ -203,4 +281,5 @@ func TestScheduleNotMade(t *testing.T) {
 			}
 		})
 	}
+	must(trigger.NewSchedule("s", "0 0 * * *"+strings.Repeat(" ", 247), "", nil))(t)
 }
