@@ -95,4 +95,12 @@ func TestLeasedSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSecret(t, s, "token-4")
+	// An upstream that goes on refusing does not have one made for each call.
+	for i, refused := range []string{"token-4", "token-5", "token-5", "token-6"} {
+		c.add(time.Second)
+		s.Refused(refused)
+		s.Refused(refused) // the answer to a call beside it
+		want := []string{"token-5", "token-5", "token-6", "token-6"}[i]
+		wantSecret(t, s, want)
+	}
 }

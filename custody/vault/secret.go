@@ -42,6 +42,8 @@ type Secret struct {
 	mu   sync.Mutex // guards all below
 	held held
 	old  bool // it was refused and is to be read again
+	// pause is the least time until it is read again because it is refused.
+	pause time.Duration
 }
 
 // held is a secret as it was read. It is in memory alone and is printed nowhere.
@@ -55,7 +57,8 @@ type held struct {
 // MaxHeld is for how long a secret without a lease is used before it is read again; one with a lease is not used when the lease is over.
 const MaxHeld = time.Minute
 
-// refusedPause is the least time between two reads of a secret that an upstream refuses.
+// refusedPause is the least time between two reads of a secret that an upstream refuses. It doubles each time, up to MaxHeld: an agent may
+// well find a call that its upstream always answers with 401, and some engines make a secret, with a lease, for each read.
 const refusedPause = time.Second
 
 // Secret reads a field of the secret at path, as `vault read` takes it: kv/data/github in version 2 of the KV engine, aws/creds/deploy in
@@ -100,8 +103,9 @@ func (s *Secret) fresh() (string, bool) {
 func (s *Secret) Refused(value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if value == s.held.value && s.session.server.o.Now().Sub(s.held.read) >= refusedPause {
-		s.old = true
+	pause := max(s.pause, refusedPause)
+	if !s.old && value == s.held.value && s.session.server.o.Now().Sub(s.held.read) >= pause {
+		s.old, s.pause = true, min(2*pause, MaxHeld)
 	}
 }
 
@@ -130,6 +134,9 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.old {
+		s.pause = 0
+	}
 	s.held, s.old = h, false
 	return value, nil
 }
