@@ -67,6 +67,14 @@ func (l Limits) Check() error {
 	return nil
 }
 
+// Files is how many files a process has to be able to open for so many connections, and for the calls that load lets be in flight.
+func (l Limits) Files(load Load) uint64 {
+	const own = 200 // the ledger, the sockets between the processes, what is read meanwhile
+	l.setDefaults()
+	load.setDefaults()
+	return uint64(l.Connections) + uint64(load.Calls) + own
+}
+
 func (l *Limits) setDefaults() {
 	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, time.Minute)
 	l.HandshakeTimeout = cmp.Or(l.HandshakeTimeout, 15*time.Second)

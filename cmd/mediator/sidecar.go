@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
@@ -79,6 +80,7 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 // run makes the parts and serves until ctx ends.
 func (p *sidecarProcess) run(ctx context.Context) (err error) {
 	collectLessOften()
+	p.countFiles()
 	if p.metrics, err = proxy.NewMetrics(p.registry); err != nil {
 		return err
 	}
@@ -217,6 +219,15 @@ func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, admin
 	p.put(first)
 	p.reload.begin(first.configured(), p.take)
 	return p.serveProxy(ctx, group, listener, redirected)
+}
+
+// countFiles says so in the log where fewer files may be open than the limits let agents have of them. Go raises the soft limit by itself.
+func (p *sidecarProcess) countFiles() {
+	var open unix.Rlimit
+	need := p.T.Limits.connections().Files(p.T.Limits.load())
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
+		p.log.Warn("fewer files may be open than limits.connections and limits.calls can take: raise the hard limit, or lower them", zap.Uint64("may", open.Max), zap.Uint64("need", need))
+	}
 }
 
 // serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
