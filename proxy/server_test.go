@@ -282,6 +282,13 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// TestShutdownAtOnce ends proxies that may not have begun to serve: for the race detector.
+func TestShutdownAtOnce(t *testing.T) {
+	for range 50 {
+		t.Run("", func(t *testing.T) { newRig(t, nil) })
+	}
+}
+
 func TestShutdownIsBounded(t *testing.T) {
 	arrived := make(chan struct{})
 	r := newRig(t, func(o *Options) {

@@ -39,8 +39,9 @@ type tunnels struct {
 	// stopping is done once shutdown has begun: tunnels that do not carry requests yet are cut.
 	stopping context.Context
 	stop     context.CancelFunc
+	// Both grow under mu, and not once closed.
 	serving  sync.WaitGroup // the server's accept loop
-	starting sync.WaitGroup // tunnels that do not carry requests yet; grows under mu, and not once closed
+	starting sync.WaitGroup // tunnels that do not carry requests yet
 
 	mu     sync.Mutex // guards both below
 	count  int        // tunnels that are open
@@ -130,7 +131,13 @@ func checkSNI(name string, pinned Target) error {
 	return nil
 }
 
+// start serves, unless a shutdown has come before.
 func (s *tunnels) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
 	s.serving.Go(func() {
 		if err := s.server.Serve(strictListener{Listener: s.conns, limit: s.o.Limits.HeaderBytes, priorKnowledge: true}); !errors.Is(err, http.ErrServerClosed) {
 			s.o.Log.Error("the tunnels' server ended", zap.Error(err))
