@@ -3,7 +3,7 @@ SHELL := /bin/bash
 GO    ?= go
 BIN   := bin/mediator
 
-PACKAGES ?= evidence gate policy challenge signer wire custody problem
+PACKAGES ?= evidence gate policy challenge signer wire custody problem trigger
 DURATION ?= 2m
 SEED     ?= 1
 

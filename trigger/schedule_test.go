@@ -231,7 +231,7 @@ func TestScheduleThatEnds(t *testing.T) {
 		option, logs := logged()
 		k := bubble(t, option, func(o *trigger.Options) {
 			o.Sources = []trigger.Source{must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)}
-			ahead := time.Date(2096, 2, 28, 23, 55, 0, 0, time.UTC).Sub(time.Now())
+			ahead := time.Until(time.Date(2096, 2, 28, 23, 55, 0, 0, time.UTC))
 			o.Now = func() time.Time { return time.Now().Add(ahead) }
 		})
 		defer k.Close()
