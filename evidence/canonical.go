@@ -95,7 +95,8 @@ func isNumberByte(c byte) bool {
 // exponent, is shorter.
 const maxNumberLength = 1100
 
-// faithful reports whether a number is, in value, the shortest decimal of its double. What is no number it leaves to the canonicaliser.
+// faithful reports whether a number's canonical form says the same. Below 2^53 a double stands for all decimals that are nearest to it: programs
+// write the same one with more digits or with fewer. What is no number it leaves to the canonicaliser.
 func faithful(s string) bool {
 	if len(s) > maxNumberLength {
 		return false
