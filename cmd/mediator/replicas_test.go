@@ -211,11 +211,11 @@ func TestReplicasShareALedger(t *testing.T) {
 func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path string) {
 	t.Helper()
 	const clients = 64
-	answer := c.solvedBy(ctx, t, issuer, path)
 	agents := make([]*http.Client, clients)
 	for i := range agents {
 		agents[i] = c.agent(ctx, t, c.all[i%len(c.all)])
 	}
+	answer := c.solvedBy(ctx, t, issuer, path) // good for less time than so many sessions may take to open
 	var mu sync.Mutex // guards got
 	got := make(map[string]int)
 	var all sync.WaitGroup
