@@ -216,7 +216,7 @@ func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path
 		agents[i] = c.agent(ctx, t, c.all[i%len(c.all)])
 	}
 	answer := c.solvedBy(ctx, t, issuer, path) // good for less time than so many sessions may take to open
-	var mu sync.Mutex // guards got
+	var mu sync.Mutex                          // guards got
 	got := make(map[string]int)
 	var all sync.WaitGroup
 	for _, agent := range agents {
