@@ -124,7 +124,8 @@ func (l *Ledger) start(ctx context.Context) error {
 
 // settle marks posts that were in flight when the process ended.
 func (l *Ledger) settle(tx *sql.Tx) error {
-	posts, err := Scan(tx.Query(selectPost + `WHERE state = 'forwarding'`))
+	where, args := Query{State: StateForwarding}.where() // by its index: a start must not read every record
+	posts, err := Scan(tx.Query(selectPost+`WHERE `+where, args...))
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ func TestPlans(t *testing.T) {
 		{"of a session", Query{Session: "s"}, "USING INDEX posts_session (session=?)"},
 		{"of a session and state", Query{Session: "s", State: StateRefused}, "USING INDEX posts_session (session=?)"},
 		{"of a state", Query{State: StateRefused, Flow: "post"}, "USING INDEX posts_state (state=?)"},
+		{"in flight, as a start asks", Query{State: StateForwarding}, "USING INDEX posts_state (state=?)"},
 		{"older ones of a state", Query{State: StateForwarding, Before: "post_1"}, "USING INDEX posts_state (state=? AND started<?)"},
 		{"older ones", Query{Before: "post_1"}, "USING INDEX posts_started (started<?)"},
 		{"older ones of a session", Query{Session: "s", Before: "post_1"}, "USING INDEX posts_session (session=? AND started<?)"},
