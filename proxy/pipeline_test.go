@@ -1151,6 +1151,32 @@ func TestRefusalOfALargeBody(t *testing.T) {
 	}
 }
 
+// awayKey is a key whose custody does not answer.
+type awayKey struct{}
+
+func (awayKey) Current(context.Context) (custody.Version, error) {
+	return custody.Version{}, custody.Unavailable(nil, "the key is away")
+}
+func (awayKey) Properties() custody.Properties { return custody.Properties{} }
+
+// TestCustodyIsAway: without the sidecar's own signatures nothing is forwarded.
+func TestCustodyIsAway(t *testing.T) {
+	o := signer.Options{Issuer: "away", Audience: "aud", Lifetime: time.Minute, Now: time.Now}
+	runtime, err1 := signer.New(evidence.RuntimeAttestationKind, awayKey{}, o)
+	session, err2 := signer.New(evidence.SessionReceiptKind, awayKey{}, o)
+	prove, err3 := signer.New(evidence.RequestProofKind, awayKey{}, o)
+	must(t, errors.Join(err1, err2, err3))
+	for name, change := range map[string]func(*PipelineOptions){
+		"attestation and session receipt": func(o *PipelineOptions) { o.Attest = signer.NewAttester(runtime, session, signer.Access{}) },
+		"request proof":                   func(o *PipelineOptions) { o.Prove = prove },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { change(o) })
+			p.wantRefused("custody_unavailable", "POST", "/posts", "{}")
+		})
+	}
+}
+
 // TestTimeoutsOfAPost: its body has to come within Step, and its answer to end within Forward.
 func TestTimeoutsOfAPost(t *testing.T) {
 	t.Run("the body", func(t *testing.T) {
