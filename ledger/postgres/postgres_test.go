@@ -369,15 +369,19 @@ func TestUnreachable(t *testing.T) {
 	dsn := server.Database(t)
 	l := open(t, dsn, "one")
 	server.Kill(t)
-	for _, want := range []string{"ledger: ", "ledger: reach the database: "} { // the first may have a connection, which broke
+	for range 5 { // the first ones may have a connection, which broke
 		err := l.Begin(context.Background(), post("post_1"), key("a"))
-		wantUnavailable(t, err, want)
+		wantUnavailable(t, err, "ledger: ")
 		for _, name := range []string{"postgres", "test1", ".s.PGSQL", "dial", "read unix"} {
 			if strings.Contains(err.Error(), name) {
 				t.Errorf("%v names %s", err, name)
 			}
 		}
+		if strings.HasPrefix(err.Error(), "ledger: reach the database: ") {
+			return
+		}
 	}
+	t.Error("the database was never found away")
 }
 
 // TestGivenSchema opens a database in which a role may make nothing, and then one schema's tables.
