@@ -3,7 +3,7 @@ SHELL := /bin/bash
 GO    ?= go
 BIN   := bin/mediator
 
-PACKAGES ?= evidence gate policy challenge signer wire custody problem trigger
+PACKAGES ?= evidence gate policy gate/challenge signer internal/wire custody internal/problem trigger
 DURATION ?= 2m
 SEED     ?= 1
 
@@ -22,7 +22,7 @@ demo: build ## play every scenario with real processes
 	$(BIN) demo
 
 setup: ## install what the tests need besides Go: clients to try the proxy with
-	@./scripts/setup.sh
+	@./test/scripts/setup.sh
 
 test: setup build ## run all tests, with the race detector
 	$(GO) test -race -shuffle=on -timeout=40m ./...
@@ -38,38 +38,38 @@ vet: ## go vet
 lint: ## staticcheck
 	$(GO) tool staticcheck ./...
 
-sec: ## gosec; what it leaves out, and why, stands in tools/gosec/excluded.json
-	$(GO) run -C tools/gosec . $(CURDIR) $$($(GO) list -f '{{.Dir}}' ./...)
+sec: ## gosec; what it leaves out, and why, stands in test/gosec/excluded.json
+	$(GO) run -C test/gosec . $(CURDIR) $$($(GO) list -f '{{.Dir}}' ./...)
 
 vuln: ## govulncheck, where its database can be reached
-	@./scripts/vuln.sh
+	@./test/scripts/vuln.sh
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
-	@./scripts/fuzz.sh
+	@./test/scripts/fuzz.sh
 
 mutate: ## disable each check of PACKAGES in turn; a test must fail
-	nice -n 10 $(GO) run ./tools/mutate $(PACKAGES)
+	nice -n 10 $(GO) run ./test/mutate $(PACKAGES)
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
 	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./cmd/mediator -soak.duration=$(DURATION) -soak.seed=$(SEED)
 
-bench: build ## measure the mediator beside its peers: bench/RESULTS.md
-	@./scripts/bench.sh
+bench: build ## measure the mediator beside its peers: test/bench/RESULTS.md
+	@./test/scripts/bench.sh
 
-bench-growth: build ## what a post costs among many records, rules and sessions: bench/GROWTH.md
-	$(GO) run ./bench growth $(FLAGS)
+bench-growth: build ## what a post costs among many records, rules and sessions: test/bench/GROWTH.md
+	$(GO) run ./test/bench growth $(FLAGS)
 
-bench-postgres: build ## sidecars that share a PostgreSQL database: bench/POSTGRES.md
-	$(GO) run ./bench postgres $(FLAGS)
+bench-postgres: build ## sidecars that share a PostgreSQL database: test/bench/POSTGRES.md
+	$(GO) run ./test/bench postgres $(FLAGS)
 
 bench-compare: ## the benchmarks beside the hot paths against the last release tag, or REF
-	$(GO) run ./bench compare -ref '$(REF)' $(FLAGS)
+	$(GO) run ./test/bench compare -ref '$(REF)' $(FLAGS)
 
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
 
 release: ## static binaries, their bills of materials and checksums: dist/
-	@./scripts/release.sh
+	@./test/scripts/release.sh
 
 docs: ## write the pages that are made from the source
 	$(GO) test ./cmd/mediator ./policy ./problem -run 'TestDocs' -update

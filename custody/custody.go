@@ -11,7 +11,7 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 // Error is a failure of custody that may be shown to an operator: a stable code and a sentence without key material.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 // Memory is the embedded default: a key that is made when the process starts, lives in its memory alone and is never written

@@ -3,6 +3,8 @@ package evidence
 import (
 	"slices"
 	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Registered are the claims of RFC 7519 section 4.1 that every artifact has.
@@ -27,13 +29,13 @@ func (r *Registered) registered() *Registered { return r }
 func (r Registered) check(typ string, maxLifetime time.Duration) error {
 	switch {
 	case r.Issuer == "" || r.Audience == "" || r.ID == "":
-		return Refuse("claims_malformed", "the %s lacks one of iss, aud, jti", typ)
+		return refusal.New("claims_malformed", "the %s lacks one of iss, aud, jti", typ)
 	case len(r.Issuer) > maxName || len(r.Audience) > maxName || len(r.ID) > maxName:
-		return Refuse("claims_malformed", "iss, aud or jti of the %s is longer than %d bytes", typ, maxName)
+		return refusal.New("claims_malformed", "iss, aud or jti of the %s is longer than %d bytes", typ, maxName)
 	case r.IssuedAt <= 0 || r.Expires <= r.IssuedAt:
-		return Refuse("lifetime_invalid", "the %s expires before or when it is issued", typ)
+		return refusal.New("lifetime_invalid", "the %s expires before or when it is issued", typ)
 	case r.Expires-r.IssuedAt > int64(maxLifetime/time.Second):
-		return Refuse("lifetime_too_long", "the %s is valid for %d s; at most %d s are accepted", typ, r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))
+		return refusal.New("lifetime_too_long", "the %s is valid for %d s; at most %d s are accepted", typ, r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))
 	}
 	return nil
 }
@@ -255,7 +257,7 @@ func (c *ActionGrant) check() error {
 	} {
 		// An empty list would read as "no limit" somewhere, sometime.
 		if len(list) == 0 {
-			return Refuse("claims_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
+			return refusal.New("claims_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
 		}
 		if err := checkList(ActionGrantKind.Typ, "of a scope", list); err != nil {
 			return err
@@ -306,10 +308,10 @@ func (c *SignerCertificate) key() KeyClaims { return KeyClaims{c.KeyCustody, c.K
 
 func (c *SignerCertificate) check() error {
 	if len(c.Purposes) != 1 {
-		return Refuse("claims_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ, c.SubjectKeyID)
+		return refusal.New("claims_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
 	if IsSecretID(c.SubjectKeyID) {
-		return Refuse("claims_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
+		return refusal.New("claims_malformed", "the %s is for the shared secret %s; only keys are certified", SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
 	if err := checkList(SignerCertificateKind.Typ, "observed", c.Observed); err != nil {
 		return err
@@ -355,7 +357,7 @@ type SaltedAnswer struct {
 
 func (c *ChallengeToken) check() error {
 	if len(c.Answers) == 0 {
-		return Refuse("claims_malformed", "the %s holds no task", ChallengeTokenKind.Typ)
+		return refusal.New("claims_malformed", "the %s holds no task", ChallengeTokenKind.Typ)
 	}
 	for _, a := range c.Answers {
 		if err := checkClaims(ChallengeTokenKind.Typ, texts{"answers.id", a.ID, "answers.kind", a.Kind, "answers.salt", a.Salt}, hashes{"answers.hash", a.Hash}); err != nil {
@@ -370,7 +372,7 @@ func (c *ChallengeToken) check() error {
 		bound = c.Binding.Hash()
 	}
 	if c.BindingHash != bound {
-		return Refuse("claims_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
+		return refusal.New("claims_malformed", "the bindingHash of the %s is not the hash of its binding", ChallengeTokenKind.Typ)
 	}
 	return checkClaims(ChallengeTokenKind.Typ, texts{"difficulty", c.Difficulty}, hashes{"tasksHash", c.TasksHash})
 }
@@ -457,15 +459,15 @@ func checkClaims(typ string, t texts, h hashes) error {
 	for i := 0; i < len(t); i += 2 {
 		name, value := t[i], t[i+1]
 		if value == "" {
-			return Refuse("claims_malformed", "the %s lacks its claim %s", typ, name)
+			return refusal.New("claims_malformed", "the %s lacks its claim %s", typ, name)
 		}
 		if len(value) > maxResource {
-			return Refuse("claims_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, maxResource)
+			return refusal.New("claims_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, maxResource)
 		}
 	}
 	for i := 0; i < len(h); i += 2 {
 		if !IsHash(h[i+1]) {
-			return Refuse("claims_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", h[i], typ)
+			return refusal.New("claims_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", h[i], typ)
 		}
 	}
 	return nil

@@ -1,6 +1,10 @@
 package evidence
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
 
 // Binding ties every artifact of a post to exactly one operation (seed: "Action-bound verification").
 type Binding struct {
@@ -35,13 +39,13 @@ var bindingCodec = newCodec(reflect.TypeFor[Binding]())
 func (b Binding) Check() error {
 	switch {
 	case b.Subject == "" || len(b.Subject) > maxName:
-		return Refuse("binding_malformed", "the binding's subject is missing or longer than %d bytes", maxName)
+		return refusal.New("binding_malformed", "the binding's subject is missing or longer than %d bytes", maxName)
 	case b.Action == "" || len(b.Action) > maxName:
-		return Refuse("binding_malformed", "the binding's action is missing or longer than %d bytes", maxName)
+		return refusal.New("binding_malformed", "the binding's action is missing or longer than %d bytes", maxName)
 	case b.Resource == "" || len(b.Resource) > maxResource:
-		return Refuse("binding_malformed", "the binding's resource is missing or longer than %d bytes", maxResource)
+		return refusal.New("binding_malformed", "the binding's resource is missing or longer than %d bytes", maxResource)
 	case !IsHash(b.ContentHash):
-		return Refuse("binding_malformed", "the binding's contentHash is not a lowercase hex SHA-256")
+		return refusal.New("binding_malformed", "the binding's contentHash is not a lowercase hex SHA-256")
 	}
 	return nil
 }
@@ -52,7 +56,7 @@ func (b Binding) CheckNonce() error {
 		return err
 	}
 	if b.Nonce == "" || len(b.Nonce) > maxName {
-		return Refuse("binding_malformed", "the binding's nonce is missing or longer than %d bytes", maxName)
+		return refusal.New("binding_malformed", "the binding's nonce is missing or longer than %d bytes", maxName)
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package evidence
 
+import "github.com/actionproof/mediator/internal/refusal"
+
 // Bundle is the trust bundle: everything that the security team signed for verifiers, and nothing secret. It is believed for its
 // signatures alone, whoever delivers it.
 type Bundle struct {
@@ -15,10 +17,10 @@ const MaxBundle = 8 << 20
 func ParseBundle(raw []byte) (Bundle, error) {
 	var b Bundle
 	if len(raw) > MaxBundle {
-		return b, Refuse("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
+		return b, refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
 	}
 	if err := ParseStrict(raw, &b); err != nil {
-		return Bundle{}, Refuse("trust_malformed", "the trust bundle is malformed: %v", err)
+		return Bundle{}, refusal.New("trust_malformed", "the trust bundle is malformed: %v", err)
 	}
 	return b, nil
 }
@@ -50,11 +52,11 @@ type Revocation struct {
 
 func (c *RevocationList) check() error {
 	if c.Revoked == nil { // a list of nothing is [], so that it has one spelling
-		return Refuse("claims_malformed", "the %s has no list", RevocationListKind.Typ)
+		return refusal.New("claims_malformed", "the %s has no list", RevocationListKind.Typ)
 	}
 	for _, r := range c.Revoked {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID || len(r.Reason) > maxName {
-			return Refuse("claims_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)
+			return refusal.New("claims_malformed", "the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ, maxName)
 		}
 		if err := checkClaims(RevocationListKind.Typ, texts{"revoked.id", r.ID, "revoked.reason", r.Reason}, nil); err != nil {
 			return err
@@ -124,11 +126,11 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 // this one. Who reads a bundle again asks this before [Verifier.SetTrust].
 func (t *Trust) Succeeds(old *Trust) error {
 	if !t.revocations.succeed(old.revocations) {
-		return Refuse("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
+		return refusal.New("revocations_rolled_back", "the trust bundle has no revocation list, or an older one than the bundle in force")
 	}
 	for kid := range t.signers {
 		if newest, retired := old.Retired(kid); retired {
-			return Refuse("revocations_rolled_back", "the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, newest)
+			return refusal.New("revocations_rolled_back", "the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, newest)
 		}
 	}
 	return nil
@@ -166,7 +168,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
 		if t.policy.MaxRevocationAge > 0 {
-			return Refuse("revocations_missing", "the policy demands a revocation list, and the trust bundle has none")
+			return refusal.New("revocations_missing", "the policy demands a revocation list, and the trust bundle has none")
 		}
 		return nil
 	}
@@ -176,16 +178,16 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	}
 	want.Custody, want.RequireNonExportable = nil, false // about the keys of certificates, not about the registry's own
 	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
-		return Refuse("revocations_stale", "what is revoked is not known: %w", err)
+		return refusal.New("revocations_stale", "what is revoked is not known: %w", err)
 	}
 	for _, name := range []string{kid, KeyName(kid)} {
 		if e, ok := r.keys[name]; ok {
-			return Refuse("key_revoked", "the %s rests on key %s, which is revoked: %s", what, kid, e.Reason)
+			return refusal.New("key_revoked", "the %s rests on key %s, which is revoked: %s", what, kid, e.Reason)
 		}
 	}
 	for _, id := range ids {
 		if e, ok := r.artifacts[id]; ok {
-			return Refuse("artifact_revoked", "the %s %s is revoked: %s", what, id, e.Reason)
+			return refusal.New("artifact_revoked", "the %s %s is revoked: %s", what, id, e.Reason)
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Bounds on posted JSON.
@@ -25,7 +27,7 @@ func Canonical(raw []byte) ([]byte, error) {
 	}
 	c := jsontext.Value(bytes.Clone(raw))
 	if err := c.Canonicalize(); err != nil {
-		return nil, Refuse("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", misspelt(raw, err))
+		return nil, refusal.New("content_malformed", "the JSON content has no canonical form (RFC 8785): %v", misspelt(raw, err))
 	}
 	return c, nil
 }
@@ -41,13 +43,13 @@ func checkBounds(raw []byte) error {
 		}
 		switch {
 		case items > MaxItems:
-			return Refuse("content_too_many", "the JSON content holds more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
+			return refusal.New("content_too_many", "the JSON content holds more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
 		case c == '"':
 			i = skipString(raw, i)
 			continue
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
-				return Refuse("content_too_deep", "the JSON content is nested deeper than %d levels at %s", MaxDepth, place(raw, i))
+				return refusal.New("content_too_deep", "the JSON content is nested deeper than %d levels at %s", MaxDepth, place(raw, i))
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -57,7 +59,7 @@ func checkBounds(raw []byte) error {
 				end++
 			}
 			if !faithful(string(raw[i:end])) {
-				return Refuse("content_number_lossy", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], place(raw, i))
+				return refusal.New("content_number_lossy", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], place(raw, i))
 			}
 			i = end
 			continue

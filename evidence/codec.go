@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // encode calls use with the claims that claims points to, as RFC 8785 canonical JSON; what use is given is written over afterwards. It
@@ -131,14 +133,14 @@ func appendText(b []byte, text string) ([]byte, error) {
 	}
 	b, err := jsontext.AppendQuote(b, text)
 	if err != nil {
-		return nil, Refuse("claims_malformed", "a claim holds a character that is not valid UTF-8")
+		return nil, refusal.New("claims_malformed", "a claim holds a character that is not valid UTF-8")
 	}
 	return b, nil
 }
 
 func appendNumber(b []byte, n int64) ([]byte, error) {
 	if n > maxWhole || n < -maxWhole {
-		return nil, Refuse("claims_malformed", "a claim holds a number beyond 2^53 - 1")
+		return nil, refusal.New("claims_malformed", "a claim holds a number beyond 2^53 - 1")
 	}
 	return strconv.AppendInt(b, n, 10), nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/gowebpki/jcs"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // fill gives every field of v a value, so that every member of the claims is written.
@@ -100,13 +102,13 @@ func TestEncodeFindsTheEndOfAText(t *testing.T) {
 // TestEncodeRefuses texts that are none, and numbers that are two.
 func TestEncodeRefuses(t *testing.T) {
 	for _, n := range []int64{1 << 53, -1 << 53, math.MaxInt64, math.MinInt64} {
-		if got, err := encode(&Registered{IssuedAt: n}); got != nil || !errors.Is(err, Refuse("claims_malformed", "")) {
+		if got, err := encode(&Registered{IssuedAt: n}); got != nil || !errors.Is(err, refusal.New("claims_malformed", "")) {
 			t.Errorf("%d: %s, %v", n, got, err)
 		}
 	}
 	for _, text := range []string{"\xff", "\xed\xa0\x80"} {
 		for _, v := range []any{&text, &[]string{"a", text}, &header{Kid: text}, &Capability{Session: &SessionSummary{SessionID: text}}} {
-			if got, err := encode(v); got != nil || !errors.Is(err, Refuse("claims_malformed", "")) {
+			if got, err := encode(v); got != nil || !errors.Is(err, refusal.New("claims_malformed", "")) {
 				t.Errorf("%q: %s, %v", text, got, err)
 			}
 		}

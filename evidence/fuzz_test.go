@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // FuzzParseMembers: what is accepted means to encoding/json what it means here, and again once it is written; what is refused is refused in
@@ -71,9 +72,9 @@ func FuzzBundle(f *testing.F) {
 		if err == nil {
 			trust, err = evidence.NewTrust([]evidence.Root{d.root}, b, d.policy)
 		}
-		var refusal *evidence.Refusal
+		var refused *refusal.Refusal
 		if err != nil {
-			if !errors.As(err, &refusal) {
+			if !errors.As(err, &refused) {
 				t.Errorf("an error without a code: %v", err)
 			}
 			return
@@ -94,9 +95,9 @@ func FuzzParseRoot(f *testing.F) {
 	f.Add([]byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"AKP","alg":"ML-DSA-65","kid":"a:v1","pub":"AA"}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
-		var refusal *evidence.Refusal
+		var refused *refusal.Refusal
 		switch {
-		case err != nil && !errors.As(err, &refusal):
+		case err != nil && !errors.As(err, &refused):
 			t.Errorf("an error without a code: %v", err)
 		case err == nil && (r.KeyID == "" || r.Public == nil):
 			t.Errorf("%q is a root without a key: %+v", raw, r)

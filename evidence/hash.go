@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // HashBytes returns the lowercase hex SHA-256 of b.
@@ -43,7 +45,7 @@ func HashValue(v any) (string, error) {
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return "", Refuse("content_malformed", "the value cannot be written as JSON: %v", err)
+		return "", refusal.New("content_malformed", "the value cannot be written as JSON: %v", err)
 	}
 	return HashJSON(buf.Bytes())
 }

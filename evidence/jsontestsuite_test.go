@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // The parsing tests of JSONTestSuite (MIT), whose repository the Go module proxy serves as a module. It has no Go packages, so go.mod
-// cannot name it: scripts/setup.sh downloads it, and its checksum stands here.
+// cannot name it: test/scripts/setup.sh downloads it, and its checksum stands here.
 const (
 	jsonTestSuite    = "github.com/nst/JSONTestSuite@v0.0.0-20241122125541-1ef36fa01286"
 	jsonTestSuiteSum = "h1:t/cjDwz9uc/5ZSagWtr7nWpoEA5Imvw/ArlJuI+d+Cw="
@@ -86,11 +88,11 @@ func TestJSONTestSuite(t *testing.T) {
 		}
 		name, code := filepath.Base(f), ""
 		if _, err := Canonical(raw); err != nil {
-			var refusal *Refusal
-			if !errors.As(err, &refusal) {
+			var refused *refusal.Refusal
+			if !errors.As(err, &refused) {
 				t.Fatalf("%s: %v has no code", name, err)
 			}
-			code = refusal.Code()
+			code = refused.Code()
 		}
 		want, known := undecided[name]
 		switch {

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; the libraries in use today know only the old name, so it
@@ -43,7 +45,7 @@ type parsed struct {
 
 func encodeHeader(h header) (raw []byte, err error) {
 	if h.Kid == "" || len(h.Kid) > maxKeyID {
-		return nil, Refuse("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
+		return nil, refusal.New("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
 	}
 	err = headerCodec.encode(&h, func(head []byte) { raw = bytes.Clone(head) })
 	return raw, err
@@ -67,13 +69,13 @@ func signed(input, signature []byte) string {
 func parse(token, alg, typ string, limit int) (parsed, error) {
 	var p parsed
 	if token == "" {
-		return p, Refuse("artifact_missing", "the %s is missing", typ)
+		return p, refusal.New("artifact_missing", "the %s is missing", typ)
 	}
 	if len(token) > limit {
 		return p, errTooLarge(token, typ, limit)
 	}
 	if dots := strings.Count(token, "."); dots != 2 {
-		return p, Refuse("jws_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, dots+1)
+		return p, refusal.New("jws_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, dots+1)
 	}
 	first, rest, _ := strings.Cut(token, ".")
 	second, third, _ := strings.Cut(rest, ".")
@@ -82,7 +84,7 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 	signature, err3 := decodeStrict(third)
 	for i, err := range [...]error{err1, err2, err3} {
 		if err != nil {
-			return p, Refuse("jws_malformed", "part %d of the %s is not canonical base64url", i+1, typ)
+			return p, refusal.New("jws_malformed", "part %d of the %s is not canonical base64url", i+1, typ)
 		}
 	}
 	h, err := parseHeader(head, alg, typ)
@@ -93,7 +95,7 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 }
 
 func errTooLarge(token, typ string, limit int) error {
-	return Refuse("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), limit)
+	return refusal.New("artifact_too_large", "the %s has %d bytes; at most %d are read", typ, len(token), limit)
 }
 
 var (
@@ -128,14 +130,14 @@ func parseHeader(raw, alg, typ string) (header, error) {
 	if !headerCodec.decode(raw, &h) {
 		var ok bool
 		if h, ok = looseHeader(raw); !ok {
-			return h, Refuse("jws_malformed", "the header of the %s is not a JSON object in which alg, kid and typ are texts", typ)
+			return h, refusal.New("jws_malformed", "the header of the %s is not a JSON object in which alg, kid and typ are texts", typ)
 		}
 	}
 	if h.Alg != alg {
-		return h, Refuse("jws_algorithm", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
+		return h, refusal.New("jws_algorithm", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
 	}
 	if h.Typ != typ {
-		return h, Refuse("jws_type", "a token of type %.60q was given where a %s is needed", h.Typ, typ)
+		return h, refusal.New("jws_type", "a token of type %.60q was given where a %s is needed", h.Typ, typ)
 	}
 	want, err := encodeHeader(h)
 	if err != nil {
@@ -143,7 +145,7 @@ func parseHeader(raw, alg, typ string) (header, error) {
 	}
 	if string(want) != raw {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: all of them are members or spellings that we never write.
-		return h, Refuse("jws_header", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
+		return h, refusal.New("jws_header", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
 	}
 	return h, nil
 }

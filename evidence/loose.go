@@ -8,6 +8,8 @@ import (
 	"math"
 	"reflect"
 	"strings"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // maxWhole is the greatest whole number of which a double is no other number as well (RFC 7493 section 2.2). Claims hold none beyond it.
@@ -21,14 +23,14 @@ func decodeSlowly[C any](k Kind[C], payload string) (*C, error) {
 		err = k.codec.fill(value, reflect.ValueOf(c).Elem(), "")
 	}
 	if err != nil {
-		return nil, Refuse("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
+		return nil, refusal.New("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
 	same := false
 	if err := k.codec.encode(c, func(want []byte) { same = string(want) == payload }); err != nil {
 		return nil, err
 	}
 	if !same {
-		return nil, Refuse("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
+		return nil, refusal.New("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
 	}
 	return c, nil
 }

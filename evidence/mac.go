@@ -5,13 +5,15 @@ import (
 	"encoding/base64"
 	"slices"
 	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // OpenMAC verifies a token that this verifier wrote to itself with [SignMAC].
 func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
 	var zero C
 	if k.alg != algHS256 {
-		return zero, Refuse("jws_algorithm", "a %s is not verified with a shared secret", k.Typ)
+		return zero, refusal.New("jws_algorithm", "a %s is not verified with a shared secret", k.Typ)
 	}
 	if err := s.Check(); err != nil {
 		return zero, err
@@ -21,7 +23,7 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 		return zero, err
 	}
 	if !s.authenticates(p.signed, p.signature) {
-		return zero, Refuse("signature_invalid", "the %s was not issued by this verifier, or was altered", k.Typ)
+		return zero, refusal.New("signature_invalid", "the %s was not issued by this verifier, or was altered", k.Typ)
 	}
 	c, err := decode(k, p.payload)
 	if err != nil {
@@ -38,7 +40,7 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (C, error) {
 	var zero C
 	if !k.shared {
-		return zero, Refuse("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
+		return zero, refusal.New("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
 	}
 	p, err := parse(token, algHS256, k.Typ, k.maxToken)
 	if err != nil {
@@ -46,21 +48,21 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	}
 	i := slices.IndexFunc(want.Secrets, func(s Secret) bool { return s.Check() == nil && s.id == p.header.Kid })
 	if i < 0 {
-		return zero, Refuse("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
+		return zero, refusal.New("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
 	}
 	s := want.Secrets[i]
 	if trust.publishes(s) {
-		return zero, Refuse("secret_public_key", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
+		return zero, refusal.New("secret_public_key", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
 	}
 	if !s.authenticates(p.signed, p.signature) {
-		return zero, Refuse("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)
+		return zero, refusal.New("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)
 	}
 	c, err := decode(k, p.payload)
 	if err != nil {
 		return zero, err
 	}
 	if *k.custody(c) != SharedSecret {
-		return zero, Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
+		return zero, refusal.New("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
 	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(c).ID}, at); err != nil {
 		return zero, err

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	json2 "github.com/go-json-experiment/json"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Expected is what a verifier demands of one artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and MaxAge
@@ -101,7 +103,7 @@ func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error) {
 	var zero C
 	if k.alg != algEdDSA {
-		return zero, Refuse("jws_algorithm", "a %s is not verified with a public key", k.Typ)
+		return zero, refusal.New("jws_algorithm", "a %s is not verified with a public key", k.Typ)
 	}
 	trust, at := v.Trust(), v.moment()
 	if len(want.Secrets) > 0 {
@@ -118,13 +120,13 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error)
 	var key KeyClaims
 	if cert != nil {
 		if reg.Issuer != cert.SubjectIssuer {
-			return zero, Refuse("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, reg.Issuer, kid, cert.SubjectIssuer)
+			return zero, refusal.New("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, reg.Issuer, kid, cert.SubjectIssuer)
 		}
 		key = cert.key()
 	}
 	if k.custody != nil {
 		if key = *k.custody(a.claims); cert != nil && key != cert.key() {
-			return zero, Refuse("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, kid)
+			return zero, refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, kid)
 		}
 	}
 	if cert == nil && k.custody == nil {
@@ -170,14 +172,14 @@ func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePo
 		return nil, nil, err
 	}
 	if requirePostQuantum {
-		return nil, nil, Refuse("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+		return nil, nil, refusal.New("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
 	}
 	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, at)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !verify(s.public, p) {
-		return nil, nil, Refuse("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, p.header.Kid)
+		return nil, nil, refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, p.header.Kid)
 	}
 	c, err := decode(k, p.payload)
 	if err != nil {
@@ -209,27 +211,27 @@ func decode[C any](k Kind[C], payload string) (*C, error) {
 // admits holds registered claims and key against e. what names the artifact in a refusal.
 func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
-		return Refuse("expectation_missing", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
+		return refusal.New("expectation_missing", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
 	}
 	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
 	now, skew := at.now, at.skew
 	switch {
 	case !slices.Contains(e.Issuers, r.Issuer):
-		return Refuse("issuer_not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
+		return refusal.New("issuer_not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
 	case !slices.Contains(e.Audiences, r.Audience):
-		return Refuse("audience_not_allowed", "the %s is meant for %q, which is not an audience here", what, r.Audience)
+		return refusal.New("audience_not_allowed", "the %s is meant for %q, which is not an audience here", what, r.Audience)
 	case !MatchKeyID(e.KeyIDs, kid):
-		return Refuse("key_not_allowed", "the %s is signed by key %s, which the policy does not allow", what, kid)
+		return refusal.New("key_not_allowed", "the %s is signed by key %s, which the policy does not allow", what, kid)
 	case now.Add(skew).Before(iat):
-		return Refuse("not_yet_valid", "the %s is issued %s in the future", what, iat.Sub(now).Round(time.Second))
+		return refusal.New("not_yet_valid", "the %s is issued %s in the future", what, iat.Sub(now).Round(time.Second))
 	case !now.Add(-skew).Before(exp):
-		return Refuse("expired", "the %s expired %s ago", what, now.Sub(exp).Round(time.Second))
+		return refusal.New("expired", "the %s expired %s ago", what, now.Sub(exp).Round(time.Second))
 	case now.Sub(iat) > e.MaxAge+skew:
-		return Refuse("too_old", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
+		return refusal.New("too_old", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
 	case e.RequireNonExportable && key.KeyExportable:
-		return Refuse("key_exportable", "the %s rests on a key that can be exported", what)
+		return refusal.New("key_exportable", "the %s rests on a key that can be exported", what)
 	case len(e.Custody) > 0 && !slices.Contains(e.Custody, key.KeyCustody):
-		return Refuse("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what, key.KeyCustody)
+		return refusal.New("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what, key.KeyCustody)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -79,8 +80,8 @@ func (w world) open(token string) error {
 
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
-	var refusal *evidence.Refusal
-	if !errors.As(err, &refusal) || refusal.Code() != code {
+	var refused *refusal.Refusal
+	if !errors.As(err, &refused) || refused.Code() != code {
 		t.Errorf("got %v, want code %s", err, code)
 	}
 }
@@ -340,8 +341,8 @@ func TestHashJSON(t *testing.T) {
 		"[" + strings.Repeat("0,", evidence.MaxItems-1) + "0]": "content_too_many", "[" + strings.Repeat("{},", evidence.MaxItems) + "{}]": "content_too_many", strings.Repeat(`"",`, evidence.MaxItems+1): "content_too_many",
 	} {
 		_, err := evidence.HashJSON([]byte(text))
-		var refusal *evidence.Refusal
-		if !errors.As(err, &refusal) || refusal.Code() != code {
+		var refused *refusal.Refusal
+		if !errors.As(err, &refused) || refused.Code() != code {
 			t.Errorf("%.40q: got %v, want %s", text, err, code)
 		}
 	}
@@ -411,11 +412,11 @@ func TestUnverified(t *testing.T) {
 
 func TestRefusalIs(t *testing.T) {
 	cause := errors.New("cause")
-	r := evidence.Refuse("expired", "it is over: %w", cause)
+	r := refusal.New("expired", "it is over: %w", cause)
 	for _, row := range []struct {
 		target error
 		want   bool
-	}{{evidence.Refuse("expired", "other words"), true}, {cause, true}, {evidence.Refuse("too_old", "it is over: %w", cause), false}, {errors.New("expired"), false}} {
+	}{{refusal.New("expired", "other words"), true}, {cause, true}, {refusal.New("too_old", "it is over: %w", cause), false}, {errors.New("expired"), false}} {
 		if got := errors.Is(r, row.target); got != row.want {
 			t.Errorf("%v: %t", row.target, got)
 		}

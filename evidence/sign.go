@@ -10,6 +10,8 @@ import (
 	"hash"
 	"strings"
 	"sync"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Key is one version of one signing key. The key itself may be anywhere: in memory, in Vault, in an HSM.
@@ -32,7 +34,7 @@ type Draft struct {
 // What it would not accept itself it does not prepare: the claims' own check runs first.
 func Prepare[C any](key Key, k Kind[C], c C) (Draft, error) {
 	if k.alg != algEdDSA {
-		return Draft{}, Refuse("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
+		return Draft{}, refusal.New("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
 	}
 	input, err := k.prepare(nil, k.alg, key.KeyID(), &c)
 	return Draft{typ: k.Typ, input: input, key: key}, err
@@ -66,9 +68,9 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (token string, err error) {
 	switch {
 	case k.alg == algHS256:
 	case !k.shared:
-		return "", Refuse("jws_algorithm", "a %s is not authenticated with a shared secret", k.Typ)
+		return "", refusal.New("jws_algorithm", "a %s is not authenticated with a shared secret", k.Typ)
 	case *k.custody(&c) != SharedSecret:
-		return "", Refuse("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
+		return "", refusal.New("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
 	if err := s.Check(); err != nil {
 		return "", err
@@ -101,7 +103,7 @@ func (k Kind[C]) prepare(b []byte, alg, kid string, c *C) ([]byte, error) {
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).
 const minSecret = 32
 
-var errShortSecret = Refuse("secret_too_short", "a shared secret must have at least %d bytes", minSecret)
+var errShortSecret = refusal.New("secret_too_short", "a shared secret must have at least %d bytes", minSecret)
 
 // secretPrefix begins the key id of every secret. No custody certificate names a key so.
 const secretPrefix = "mac:"

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Root is a public key that is pinned by configuration: the key registry's or the deployment auditor's.
@@ -57,21 +59,21 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified, len(b.Certificates)), newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if r.Purpose != PurposeSignerCertificate && r.Purpose != PurposeDeploymentCertificate {
-			return nil, Refuse("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
+			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
 		}
 		if _, ok := t.roots[r.KeyID]; ok {
-			return nil, Refuse("trust_malformed", "the root key id %s is pinned twice", r.KeyID)
+			return nil, refusal.New("trust_malformed", "the root key id %s is pinned twice", r.KeyID)
 		}
 		if _, err := NewPublicKey(r.Public); err != nil {
 			return nil, err
 		}
 		if other, ok := t.pinned(r.Public); ok {
-			return nil, Refuse("trust_malformed", "the roots %s and %s are pinned with one public key", other, r.KeyID)
+			return nil, refusal.New("trust_malformed", "the roots %s and %s are pinned with one public key", other, r.KeyID)
 		}
 		t.roots[r.KeyID] = r
 	}
 	if len(b.Certificates) > maxCertificates {
-		return nil, Refuse("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(b.Certificates), maxCertificates)
+		return nil, refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(b.Certificates), maxCertificates)
 	}
 	for _, token := range b.Certificates {
 		if err := t.add(token); err != nil {
@@ -120,7 +122,7 @@ func (t *Trust) add(token string) error {
 	}
 	root := t.roots[p.header.Kid]
 	if root.Purpose != PurposeSignerCertificate { // or there is no such root
-		return Refuse("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
+		return refusal.New("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
 	}
 	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
 		return err
@@ -131,28 +133,28 @@ func (t *Trust) add(token string) error {
 	}
 	// Otherwise the registry could make itself an auditor: allowlists of keys name a key without its version.
 	if purpose := cert.Purposes[0]; purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate {
-		return Refuse("certificate_untrusted", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
+		return refusal.New("certificate_untrusted", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
 	}
 	raw, err := decodeStrict(cert.SubjectPublicKey)
 	if err != nil {
-		return Refuse("certificate_key_mismatch", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
+		return refusal.New("certificate_key_mismatch", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
 	}
 	public, err := NewPublicKey(raw)
 	if err != nil {
 		return err
 	}
 	if HashBytes(public) != cert.SubjectPublicKeyHash {
-		return Refuse("certificate_key_mismatch", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
+		return refusal.New("certificate_key_mismatch", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
-		return Refuse("certificate_untrusted", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
+		return refusal.New("certificate_untrusted", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
 	}
 	if root, ok := t.pinned(public); ok {
-		return Refuse("certificate_untrusted", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
+		return refusal.New("certificate_untrusted", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
 	}
 	if old, ok := t.signers[cert.SubjectKeyID]; ok {
 		if subtle.ConstantTimeCompare(old.public, public) != 1 {
-			return Refuse("certificate_key_mismatch", "two certificates give different public keys the same key id %s", cert.SubjectKeyID)
+			return refusal.New("certificate_key_mismatch", "two certificates give different public keys the same key id %s", cert.SubjectKeyID)
 		}
 		if old.cert.IssuedAt > cert.IssuedAt {
 			return nil
@@ -185,12 +187,12 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 	r, ok := t.roots[kid]
 	if !ok {
 		if _, ok := t.signers[kid]; !ok {
-			return r, Refuse("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
+			return r, refusal.New("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
 		}
-		return r, Refuse("key_purpose", "the %s is signed by key %s, which is certified for a role and is no root", typ, kid)
+		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role and is no root", typ, kid)
 	}
 	if r.Purpose != purpose {
-		return r, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
+		return r, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
 	}
 	return r, nil
 }
@@ -202,33 +204,33 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 		return nil, err
 	}
 	if r, isRoot := t.roots[kid]; isRoot {
-		return nil, Refuse("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
+		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid, r.Purpose)
 	}
 	if !ok {
 		name, version := cutKeyID(kid)
 		if newest := t.newest[name]; 0 < version && version < newest {
-			return nil, Refuse("key_retired", "the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
+			return nil, refusal.New("key_retired", "the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
 		}
-		return nil, Refuse("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
+		return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
 	}
 	c := &s.cert
 	if err := t.notRevoked(SignerCertificateKind.Typ, s.kid, []string{c.ID}, at); err != nil {
 		return nil, err
 	}
 	if c.Purposes[0] != purpose {
-		return nil, Refuse("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
+		return nil, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ, kid, c.Purposes[0], purpose)
 	}
 	if s.shared {
-		return nil, Refuse("key_shared", "the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
+		return nil, refusal.New("key_shared", "the %s is signed by key %s, and the same key is certified for another purpose too", typ, kid)
 	}
 	if err := t.policy.admits(s.what, s.kid, c.Registered, c.key(), at); err != nil {
 		return nil, err
 	}
 	switch {
 	case t.policy.DenyAgentAccessible && c.AccessibleToAgent:
-		return nil, Refuse("key_agent_accessible", "the %s says that the agent can reach the key", s.what)
+		return nil, refusal.New("key_agent_accessible", "the %s says that the agent can reach the key", s.what)
 	case t.policy.DenyUserAccessible && c.AccessibleToUsers:
-		return nil, Refuse("key_user_accessible", "the %s says that users can reach the key", s.what)
+		return nil, refusal.New("key_user_accessible", "the %s says that users can reach the key", s.what)
 	}
 	return s, nil
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/cloudflare/circl/sign/ed25519"
 	jose "github.com/go-jose/go-jose/v4"
+
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // moduleDir returns the folder of a Go module in the module cache. Vectors that a module ships are read there and not copied: what is
@@ -140,7 +142,7 @@ func TestRFC8037(t *testing.T) {
 		t.Error("A.5: the signature verifies over another text")
 	}
 	// It is a JWS all right, and none of our artifacts: it has neither kid nor typ.
-	if _, err := parse(input+"."+signature, algEdDSA, RequestProofKind.Typ, maxToken); !errors.Is(err, Refuse("jws_type", "")) {
+	if _, err := parse(input+"."+signature, algEdDSA, RequestProofKind.Typ, maxToken); !errors.Is(err, refusal.New("jws_type", "")) {
 		t.Errorf("A.5: the JWS is taken for a request proof: %v", err)
 	}
 }

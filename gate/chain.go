@@ -4,8 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
@@ -70,7 +71,7 @@ type equal struct {
 func all(artifact string, pairs ...equal) error {
 	for _, p := range pairs {
 		if p.got != p.want {
-			return evidence.Refuse(p.code, "the %s of the %s does not match the rest of the chain", p.what, artifact)
+			return refusal.New(p.code, "the %s of the %s does not match the rest of the chain", p.what, artifact)
 		}
 	}
 	return nil
@@ -103,7 +104,7 @@ func (c *chain) verifyDecision(context.Context) (err error) {
 	}
 	d, b, o := &c.decision, &c.binding, &c.origin
 	if d.HumanInitiated {
-		return evidence.Refuse("decision_human", "the policy decision says that a human asked for the post")
+		return refusal.New("decision_human", "the policy decision says that a human asked for the post")
 	}
 	return all("policy decision",
 		equal{d.Decision, evidence.DecisionAllow, "decision_not_allow", "decision"},
@@ -149,7 +150,7 @@ func (c *chain) verifyGrant(context.Context) (err error) {
 		{g.OriginEvidenceHashes, d.OriginEvidenceHash, "grant_origin_mismatch", "origin evidence hashes"},
 	} {
 		if !slices.Contains(scope.list, scope.want) {
-			return evidence.Refuse(scope.code, "the %s of the action grant do not cover this post", scope.what)
+			return refusal.New(scope.code, "the %s of the action grant do not cover this post", scope.what)
 		}
 	}
 	return all("action grant",
@@ -167,11 +168,11 @@ func (c *chain) verifyRuntime(context.Context) (err error) {
 	a := &c.runtime
 	switch {
 	case a.HumanInteractive:
-		return evidence.Refuse("attestation_human", "the runtime attestation says that a human could interact with the run")
+		return refusal.New("attestation_human", "the runtime attestation says that a human could interact with the run")
 	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID): // the session's list always counts
-		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
+		return refusal.New("runtime_not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
 	case !slices.Contains(s.Runtime.TriggerKinds, a.Trigger.Kind):
-		return evidence.Refuse("attestation_trigger_kind", "the runtime policy does not allow runs that a %q caused", a.Trigger.Kind)
+		return refusal.New("attestation_trigger_kind", "the runtime policy does not allow runs that a %q caused", a.Trigger.Kind)
 	}
 	return all("runtime attestation",
 		equal{a.Mode, evidence.ModeAutonomous, "attestation_mode", "mode"},
@@ -196,17 +197,17 @@ func (c *chain) verifySession(context.Context) (err error) {
 	r := &c.session
 	switch {
 	case r.HumanPromptPresent:
-		return evidence.Refuse("session_human_prompt", "the session receipt says that a human prompted the agent")
+		return refusal.New("session_human_prompt", "the session receipt says that a human prompted the agent")
 	case r.HumanOperatorPresent:
-		return evidence.Refuse("session_human_operator", "the session receipt says that a human operated the run")
+		return refusal.New("session_human_operator", "the session receipt says that a human operated the run")
 	case r.UserShellAccess:
-		return evidence.Refuse("session_user_shell", "the session receipt says that users had a shell in the run")
+		return refusal.New("session_user_shell", "the session receipt says that users had a shell in the run")
 	case r.AgentEnvironmentUserAccessible:
-		return evidence.Refuse("session_user_environment", "the session receipt says that users could reach the agent's environment")
+		return refusal.New("session_user_environment", "the session receipt says that users could reach the agent's environment")
 	case slices.Contains(s.DeniedInputKinds, r.InputKind) || !slices.Contains(s.InputKinds, r.InputKind):
-		return evidence.Refuse("session_input_kind", "the policy does not allow sessions whose input is a %q", r.InputKind)
+		return refusal.New("session_input_kind", "the policy does not allow sessions whose input is a %q", r.InputKind)
 	case !slices.Contains(s.RuntimeIDs, r.RuntimeID):
-		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
+		return refusal.New("runtime_not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
 	}
 	return all("agent session receipt",
 		equal{r.RuntimeID, c.runtime.RuntimeID, "session_runtime_mismatch", "runtime"},

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 )
 
 // row is one single change of a valid chain and the code that refuses it.

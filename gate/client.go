@@ -8,10 +8,11 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // ClientOptions configure a [Client].
@@ -51,7 +52,7 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 		return challenge.Challenge{}, err
 	}
 	if !isToken(ch.Token, maxToken) || !isToken(ch.ID, maxID) || ch.Binding == nil || ch.Binding.CheckNonce() != nil || !ch.Binding.SameAction(b) {
-		return challenge.Challenge{}, evidence.Refuse("gate_answer", "the API gave no challenge for this binding")
+		return challenge.Challenge{}, refusal.New("gate_answer", "the API gave no challenge for this binding")
 	}
 	return ch, nil
 }
@@ -68,7 +69,7 @@ func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admitted, error) {
 		return Admitted{}, err
 	}
 	if !isToken(a.Capability, maxToken) || !isToken(a.CapabilityID, maxID) || a.BindingHash != r.Binding.Hash() {
-		return Admitted{}, evidence.Refuse("gate_answer", "the API gave no capability for this binding")
+		return Admitted{}, refusal.New("gate_answer", "the API gave no capability for this binding")
 	}
 	return Admitted{Capability: a.Capability, CapabilityID: a.CapabilityID}, nil
 }
@@ -95,7 +96,7 @@ func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 		return r
 	}, said.Error())
 	if !problem.Known(said.Code()) {
-		return evidence.Refuse("gate_answer", "the API's gate refused with the code %.40q, which is not known here, and said: %.500s", said.Code(), detail)
+		return refusal.New("gate_answer", "the API's gate refused with the code %.40q, which is not known here, and said: %.500s", said.Code(), detail)
 	}
-	return evidence.Refuse(said.Code(), "the API's gate refused, and said: %.500s", detail)
+	return refusal.New(said.Code(), "the API's gate refused, and said: %.500s", detail)
 }

@@ -20,10 +20,10 @@ import (
 
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
-	"github.com/actionproof/mediator/problem"
 )
 
 // What TestGateProcess is told by its environment.

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/policy"

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -61,8 +62,8 @@ func FuzzChain(f *testing.F) {
 		consumed := false
 		a, err := k.Gate.Admit(context.Background(), r, func(context.Context, ...ledger.Key) error { consumed = true; return nil })
 		if err != nil {
-			var refusal *evidence.Refusal
-			if !errors.As(err, &refusal) || consumed || a.Capability != "" {
+			var refused *refusal.Refusal
+			if !errors.As(err, &refused) || consumed || a.Capability != "" {
 				t.Errorf("consumed %t: %v", consumed, err)
 			}
 			return
@@ -179,8 +180,8 @@ func FuzzCertificate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, payload string) {
 		err := k.Believe(t, gatetest.Forge(t, k.Key(t, evidence.PurposeSignerCertificate), header, []byte(payload)))
 		if err != nil {
-			var refusal *evidence.Refusal
-			if !errors.As(err, &refusal) {
+			var refused *refusal.Refusal
+			if !errors.As(err, &refused) {
 				t.Errorf("an error without a code: %v", err)
 			}
 			return

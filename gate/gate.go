@@ -6,8 +6,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
@@ -196,7 +197,7 @@ func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (
 		return p, err
 	}
 	if subtle.ConstantTimeCompare([]byte(p.AccessTokenHash), []byte(r.AccessTokenHash)) != 1 {
-		return p, evidence.Refuse("proof_access_token", "the request proof is for another access token than the one that came with the request")
+		return p, refusal.New("proof_access_token", "the request proof is for another access token than the one that came with the request")
 	}
 	return p, proves(p, capability.ID, capability.Binding)
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/policy"
 )

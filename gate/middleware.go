@@ -9,9 +9,10 @@ import (
 	"net/http"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
-	"github.com/actionproof/mediator/wire"
 )
 
 // The headers in which a post carries its capability and its request proof.
@@ -80,10 +81,10 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 		return a, nil, errors.New("gate: the middleware was given no Bind")
 	}
 	if name := wire.MethodOverride(r.Header); name != "" {
-		return a, nil, evidence.Refuse("header_refused", "the header %s would change the method that the request is bound to", name)
+		return a, nil, refusal.New("header_refused", "the header %s would change the method that the request is bound to", name)
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
-		return a, nil, evidence.Refuse("query_override", "the parameter %.40q would change the method that the request is bound to", name)
+		return a, nil, refusal.New("query_override", "the parameter %.40q would change the method that the request is bound to", name)
 	}
 	var ask AuthorizeRequest
 	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {
@@ -93,7 +94,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 		return a, nil, err
 	}
 	if len(r.Header.Values("Authorization")) > 1 {
-		return a, nil, evidence.Refuse("proof_access_token", "the request has more than one Authorization header")
+		return a, nil, refusal.New("proof_access_token", "the request has more than one Authorization header")
 	}
 	if !p.Raw {
 		if err := wire.CheckJSON(r.Header); err != nil {
@@ -131,16 +132,16 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return nil, evidence.Refuse("content_too_large", "the body is larger than the %d bytes that are read here", limit)
+		return nil, refusal.New("content_too_large", "the body is larger than the %d bytes that are read here", limit)
 	case err != nil:
-		return nil, evidence.Refuse("content_incomplete", "the body ended early or could not be read")
+		return nil, refusal.New("content_incomplete", "the body ended early or could not be read")
 	case len(r.Trailer) > 0:
 		return nil, errTrailers
 	}
 	return body, nil
 }
 
-var errTrailers = evidence.Refuse("content_trailers", "the request has trailers, which the content hash would not cover")
+var errTrailers = refusal.New("content_trailers", "the request has trailers, which the content hash would not cover")
 
 func contentHash(body []byte, raw bool) (string, error) {
 	if raw {
@@ -152,7 +153,7 @@ func contentHash(body []byte, raw bool) (string, error) {
 func once(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" {
-		return "", evidence.Refuse("proof_missing", "the request must carry the header %s exactly once; a bearer token alone does not post here", name)
+		return "", refusal.New("proof_missing", "the request must carry the header %s exactly once; a bearer token alone does not post here", name)
 	}
 	return v[0], nil
 }

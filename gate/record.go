@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
@@ -35,7 +36,7 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 		SessionReceipt: tokens["sessionReceipt"], DeploymentCertificate: tokens["deploymentCertificate"],
 	}}
 	whole = true
-	missing := evidence.Refuse("artifact_missing", "")
+	missing := refusal.New("artifact_missing", "")
 	for _, check := range []verification{
 		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
 		{checkTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
@@ -66,7 +67,7 @@ func (c *chain) readWork(p ledger.Post) (err error) {
 		return err
 	}
 	if c.work.Binding == nil || !c.work.Binding.SameAction(call) {
-		return evidence.Refuse("challenge_binding_mismatch", "the challenge is for another subject, action, resource or content than the record's call")
+		return refusal.New("challenge_binding_mismatch", "the challenge is for another subject, action, resource or content than the record's call")
 	}
 	c.binding, c.hash = *c.work.Binding, c.work.Binding.Hash()
 	called, _, _ := strings.Cut(p.Resource, "?")

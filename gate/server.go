@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/wire"
 )
 
 // verifyRequest and verifyAnswer are what a mediator and an API say to each other about one chain.

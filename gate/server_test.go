@@ -17,12 +17,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/gate/gatetest"
-	"github.com/actionproof/mediator/problem"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // api is an API that takes part, over TLS.

@@ -7,9 +7,9 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 )
 
 // Transaction is a transaction of an API's own, in which a post is made and its keys are consumed.
@@ -50,7 +50,7 @@ func inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, be
 		err = errors.New("gate: the protected handler's answer is too large to be held back")
 	case held.status() < http.StatusBadRequest:
 		if tx.Commit() != nil {
-			err = evidence.Refuse("indeterminate", "the transaction that makes the post ended in an error; it may have been made")
+			err = refusal.New("indeterminate", "the transaction that makes the post ended in an error; it may have been made")
 		}
 	default:
 		_ = tx.Rollback() // what is not committed is not made, whatever this says

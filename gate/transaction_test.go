@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 )
 
 // shop is an API that makes its posts, and consumes what is good once, in one transaction of its PostgreSQL database.
@@ -123,7 +123,7 @@ func TestOwnTable(t *testing.T) {
 				}
 			}
 			s.after = func(w http.ResponseWriter, _ *http.Request) {
-				problem.Write(w, evidence.Refuse("content_malformed", "not like this"))
+				problem.Write(w, refusal.New("content_malformed", "not like this"))
 			}
 			post(http.StatusUnprocessableEntity, 1)
 			s.after = nil

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // Client asks a control plane. It is safe for concurrent use.
@@ -27,7 +27,7 @@ func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 		return Decision{}, err
 	}
 	if d.PolicyDecision == "" || d.Grant == "" {
-		return Decision{}, evidence.Refuse("control_unavailable", "the control plane answered without a decision or without a grant")
+		return Decision{}, refusal.New("control_unavailable", "the control plane answered without a decision or without a grant")
 	}
 	return d, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -90,7 +91,7 @@ func (e *Engine) admits(r Request) error {
 		return otherManifest(r.ManifestHash)
 	}
 	if r.EnvironmentHash != e.strict.Runtime.EnvironmentHash {
-		return evidence.Refuse("environment_mismatch", "the runtime runs another environment than the manifest requires")
+		return refusal.New("environment_mismatch", "the runtime runs another environment than the manifest requires")
 	}
 	return e.strict.CheckRuntime(r.RuntimeID)
 }
@@ -116,7 +117,7 @@ func (e *Engine) sign(ctx context.Context, r Request, o evidence.TriggerOriginPr
 		return Decision{}, err
 	}
 	if e.decision.Name() == e.grant.Name() || evidence.KeyName(evidence.KeyIDOf(tokens[0])) == evidence.KeyName(evidence.KeyIDOf(tokens[1])) {
-		return Decision{}, evidence.Refuse("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
+		return Decision{}, refusal.New("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
 	}
 	failpoint.Reach("granted")
 	return Decision{PolicyDecision: tokens[0], Grant: tokens[1]}, nil

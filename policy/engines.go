@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // maxEngines bounds the engines that are honoured at the same time.
@@ -71,5 +71,5 @@ func (e *Engines) Decide(ctx context.Context, r Request) (Decision, error) {
 }
 
 func otherManifest(hash string) error {
-	return evidence.Refuse("manifest_mismatch", "the sidecar judges this post by the manifest %.64q, which is not in force in the control plane", hash)
+	return refusal.New("manifest_mismatch", "the sidecar judges this post by the manifest %.64q, which is not in force in the control plane", hash)
 }

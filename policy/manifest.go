@@ -2,6 +2,7 @@ package policy
 
 import (
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Manifest is the strict deployment manifest (seed: deployment), under the seed's names. Durations whose names end in Ms are in
@@ -153,7 +154,7 @@ type RequestPolicy struct {
 func ParseManifest(raw []byte) (*Manifest, error) {
 	var m Manifest
 	if _, err := decodeStrict(raw, &m); err != nil {
-		return nil, evidence.Refuse("manifest_malformed", "the manifest is malformed: %w", err)
+		return nil, refusal.New("manifest_malformed", "the manifest is malformed: %w", err)
 	}
 	return &m, nil
 }

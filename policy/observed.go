@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // What is known of a control beside what the manifest declares.
@@ -163,7 +164,7 @@ func Apart(purpose string, seen []observe.Look) (result observe.Result, against 
 func Contradicted(controls []ObservedControl) error {
 	for _, c := range controls {
 		if c.State == ObservedFalse {
-			return evidence.Refuse("deployment_contradicted", "the manifest says %s: %t, but what was seen contradicts it (%s); mediator doctor shows all that was looked at",
+			return refusal.New("deployment_contradicted", "the manifest says %s: %t, but what was seen contradicts it (%s); mediator doctor shows all that was looked at",
 				c.Control, c.Declared, c.Against)
 		}
 	}

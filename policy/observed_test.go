@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/policy"
 )
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Request asks for a decision about one post.
@@ -51,15 +52,15 @@ func (r *Request) check() error {
 		{"call.path", r.Call.Path, maxPath}, {"call.rule", r.Call.Rule, maxText}, {"call.contentKind", r.Call.ContentKind, maxText},
 	} {
 		if f.value == "" || len(f.value) > f.max {
-			return evidence.Refuse("decision_request_malformed", "%s is missing or longer than %d bytes", f.name, f.max)
+			return refusal.New("decision_request_malformed", "%s is missing or longer than %d bytes", f.name, f.max)
 		}
 	}
 	if r.Call.Size < 0 {
-		return evidence.Refuse("decision_request_malformed", "call.size is negative")
+		return refusal.New("decision_request_malformed", "call.size is negative")
 	}
 	resource, _, _ := strings.Cut(r.Binding.Resource, "?")
 	if resource != r.Call.Method+" "+r.Call.Path {
-		return evidence.Refuse("call_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method, r.Call.Path, r.Binding.Resource)
+		return refusal.New("call_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method, r.Call.Path, r.Binding.Resource)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Effects of a rule.
@@ -68,7 +68,7 @@ func ParseRules(raw []byte) (*Rules, error) {
 			return r, nil
 		}
 	}
-	return nil, evidence.Refuse("policy_malformed", "the policy file is malformed: %w", err)
+	return nil, refusal.New("policy_malformed", "the policy file is malformed: %w", err)
 }
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of the rules: the policyHash of artifacts and manifest. How the file
@@ -156,7 +156,7 @@ func (r *Rules) decide(f *facts) (string, error) {
 			return "", err
 		}
 		if holds {
-			return "", evidence.Refuse("policy_denied", "the rule %s denies %s on %s", rule.name, f.binding.Action, f.binding.Resource)
+			return "", refusal.New("policy_denied", "the rule %s denies %s on %s", rule.name, f.binding.Action, f.binding.Resource)
 		}
 	}
 	for _, rule := range r.allows {
@@ -168,13 +168,13 @@ func (r *Rules) decide(f *facts) (string, error) {
 			return rule.name, nil
 		}
 	}
-	return "", evidence.Refuse("policy_denied", "no rule allows %s on %s", f.binding.Action, f.binding.Resource)
+	return "", refusal.New("policy_denied", "no rule allows %s on %s", f.binding.Action, f.binding.Resource)
 }
 
 func (r rule) holds(f *facts) (bool, error) {
 	v, _, err := r.program.Eval(activation{f})
 	if err != nil {
-		return false, evidence.Refuse("policy_error", "the rule %s cannot be evaluated, which denies: %v", r.name, err)
+		return false, refusal.New("policy_error", "the rule %s cannot be evaluated, which denies: %v", r.name, err)
 	}
 	return v == types.True, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // NewServer answers the internal API, which sidecars use: POST /v1/decide with a [Request], and POST /v1/manifests. Whoever reaches it

@@ -9,8 +9,9 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 )
 
 func TestClientAndServer(t *testing.T) {
@@ -107,7 +108,7 @@ func TestCodesAreInTheTable(t *testing.T) {
 		origin_binding_mismatch receipt_binding_mismatch receipt_other_origin receipt_event_mismatch receipt_source_mismatch trigger_human
 		trigger_kind_not_allowed trigger_source_not_allowed trigger_method_not_allowed trigger_pin_mismatch decision_request_malformed call_mismatch
 		roles_not_separated`) {
-		if d := problem.From(evidence.Refuse(code, "x")); d.Code != code || d.Title == "" || d.Remedy == "" {
+		if d := problem.From(refusal.New(code, "x")); d.Code != code || d.Title == "" || d.Remedy == "" {
 			t.Errorf("%s is not in the table of codes", code)
 		}
 	}

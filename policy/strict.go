@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Strict is a deployment manifest that audits clean, turned into what the chain verifier demands of each artifact
@@ -75,7 +76,7 @@ type SessionExpected struct {
 // Pins refuses rules other than those that the manifest requires, as policy_hash_mismatch.
 func (s *Strict) Pins(rules *Rules) error {
 	if rules.Hash() == "" || rules.Hash() != s.Runtime.PolicyHash {
-		return evidence.Refuse("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", rules.Hash(), s.Runtime.PolicyHash)
+		return refusal.New("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", rules.Hash(), s.Runtime.PolicyHash)
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 		for _, i := range issues[:min(namedIssues, len(issues))] {
 			named = append(named, i.Code+" ("+i.Path+")")
 		}
-		return nil, evidence.Refuse("deployment_unsafe", "the deployment manifest lacks %d safeguard(s), among them %s; mediator deployment audit explains each",
+		return nil, refusal.New("deployment_unsafe", "the deployment manifest lacks %d safeguard(s), among them %s; mediator deployment audit explains each",
 			len(issues), strings.Join(named, ", "))
 	}
 	s := m.RuntimePolicy.strict()
@@ -144,7 +145,7 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 func (s *Strict) CheckRuntime(id string) error {
 	own := s.Runtime.RuntimeIDs
 	if len(own) > 0 && !slices.Contains(own, id) || !slices.Contains(s.Session.RuntimeIDs, id) {
-		return evidence.Refuse("runtime_not_allowed", "the manifest does not allow the runtime %q", id)
+		return refusal.New("runtime_not_allowed", "the manifest does not allow the runtime %q", id)
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/trigger"
-	"github.com/actionproof/mediator/wire"
 )
 
 // books holds what is sent against what is recorded as forwarded. It is the transport and the record of a choke point.

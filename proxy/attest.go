@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -66,5 +67,5 @@ func tainted(seen observe.Report) error {
 	for i, f := range seen.Found {
 		found[i] = f.String()
 	}
-	return evidence.Refuse("session_tainted", "this session's run is not unattended: %s", strings.Join(found, "; "))
+	return refusal.New("session_tainted", "this session's run is not unattended: %s", strings.Join(found, "; "))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -59,7 +60,7 @@ const CheckSingleUse = "single use"
 // outcome says otherwise. A session that has ended since step 1 makes none.
 func (p *Pipeline) consume(ctx context.Context, t *posting) error {
 	if _, open := p.o.Sessions.Get(t.session.ID); !open {
-		return evidence.Refuse("session_required", "the session of the call has ended while the call was verified")
+		return refusal.New("session_required", "the session of the call has ended while the call was verified")
 	}
 	intent := t.record
 	intent.State = ledger.StateForwarding

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Bodies bounds what the bodies of all posts that are on their way take together, in bytes. A body counts as it comes, not as it is
@@ -56,7 +57,7 @@ type share struct {
 
 func (s *share) take(n int) error {
 	if !s.left.TryAcquire(int64(n)) {
-		return evidence.Refuse("overloaded", "the bodies of posts take the %d bytes of %s that they may take together; nothing was sent", s.limit, s.kind)
+		return refusal.New("overloaded", "the bodies of posts take the %d bytes of %s that they may take together; nothing was sent", s.limit, s.kind)
 	}
 	s.taken += int64(n)
 	return nil
@@ -131,11 +132,11 @@ func (c *content) read(body io.Reader, announced, inMemory int64, dir string) er
 func unlinkedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "body-*")
 	if err != nil {
-		return nil, evidence.Refuse("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
+		return nil, refusal.New("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
 	}
 	if err := os.Remove(f.Name()); err != nil {
 		_ = f.Close()
-		return nil, evidence.Refuse("content_spool", "the body could not be kept privately while it is verified")
+		return nil, refusal.New("content_spool", "the body could not be kept privately while it is verified")
 	}
 	return f, nil
 }
@@ -146,7 +147,7 @@ type spoolFile struct{ f *os.File }
 func (s spoolFile) Write(p []byte) (int, error) {
 	n, err := s.f.Write(p)
 	if err != nil {
-		return n, evidence.Refuse("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
+		return n, refusal.New("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
 	}
 	return n, nil
 }
@@ -154,7 +155,7 @@ func (s spoolFile) Write(p []byte) (int, error) {
 // hashJSON hashes JSON text in its canonical form, once it is its turn.
 func (b *bodies) hashJSON(ctx context.Context, text []byte) (string, error) {
 	if b.hashing.Acquire(ctx, 1) != nil {
-		return "", evidence.Refuse("overloaded", "the body did not get its turn to be normalised in time; nothing was sent")
+		return "", refusal.New("overloaded", "the body did not get its turn to be normalised in time; nothing was sent")
 	}
 	defer b.hashing.Release(1)
 	return evidence.HashJSON(text)

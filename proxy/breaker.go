@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // host is what is known of one host and port.
@@ -43,7 +43,7 @@ func (h *host) allow(t Target, b Breaker, now time.Time) (permit, error) {
 	done, err := h.breaker.Allow()
 	if err != nil {
 		left := time.Unix(0, h.resumes.Load()).Sub(now)
-		return permit{}, retryable{evidence.Refuse("upstream_suspended", "calls to %s are suspended after %d failures in a row; nothing was sent", t.Authority(), b.Failures), seconds(left.Seconds())}
+		return permit{}, retryable{refusal.New("upstream_suspended", "calls to %s are suspended after %d failures in a row; nothing was sent", t.Authority(), b.Failures), seconds(left.Seconds())}
 	}
 	return permit{done}, nil
 }
@@ -89,6 +89,6 @@ func isFault(err error) bool {
 	if err == nil {
 		return false
 	}
-	var refusal *evidence.Refusal
-	return errors.As(err, &refusal) && slices.Contains(faultCodes, refusal.Code())
+	var refused *refusal.Refusal
+	return errors.As(err, &refused) && slices.Contains(faultCodes, refused.Code())
 }

@@ -12,8 +12,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 )
 
 // Flows of a record.
@@ -129,7 +130,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 		entry.Write(zap.Inline(c), zap.Error(err))
 	}
 	if err != nil {
-		return errors.Join(evidence.Refuse("ledger_unavailable", "the record of the call could not be kept"), err)
+		return errors.Join(refusal.New("ledger_unavailable", "the record of the call could not be kept"), err)
 	}
 	return nil
 }

@@ -7,8 +7,9 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -23,7 +24,7 @@ func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
 		return err
 	}
 	if ch.Binding == nil || !ch.Binding.SameAction(t.binding) {
-		return evidence.Refuse("challenge_binding_mismatch", "the challenge is bound to another operation than the one that was asked for")
+		return refusal.New("challenge_binding_mismatch", "the challenge is bound to another operation than the one that was asked for")
 	}
 	if t.action.AgentSolves {
 		document, err := json.Marshal(ch)
@@ -31,7 +32,7 @@ func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
 			return err
 		}
 		return &challengeRequired{
-			Refusal:  evidence.Refuse("challenge_required", "the agent has to solve the challenge %s and make the same call again with its answers", ch.ID),
+			Refusal:  refusal.New("challenge_required", "the agent has to solve the challenge %s and make the same call again with its answers", ch.ID),
 			document: document,
 		}
 	}
@@ -46,11 +47,11 @@ func (p *Pipeline) freshWork(ctx context.Context, t *posting) error {
 // that it says so truthfully the gate verifies, which wrote it.
 func (t *posting) agentAnswer(token, response []string) error {
 	if len(token) != 1 || len(response) != 1 {
-		return evidence.Refuse("response_malformed", "the call needs the headers ActionProof-Challenge and ActionProof-Response, each exactly once")
+		return refusal.New("response_malformed", "the call needs the headers ActionProof-Challenge and ActionProof-Response, each exactly once")
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(response[0])
 	if err != nil {
-		return evidence.Refuse("response_malformed", "the header ActionProof-Response is not base64url without padding")
+		return refusal.New("response_malformed", "the header ActionProof-Response is not base64url without padding")
 	}
 	answer, err := challenge.ParseResponse(raw)
 	if err != nil {
@@ -61,7 +62,7 @@ func (t *posting) agentAnswer(token, response []string) error {
 		return err
 	}
 	if claims.Binding == nil || !claims.Binding.SameAction(t.binding) {
-		return evidence.Refuse("challenge_binding_mismatch", "the challenge was given for another operation or other content")
+		return refusal.New("challenge_binding_mismatch", "the challenge was given for another operation or other content")
 	}
 	return t.bind(*claims.Binding, token[0], answer)
 }
@@ -79,7 +80,7 @@ func (t *posting) bind(b evidence.Binding, token string, response evidence.Respo
 
 // challengeRequired asks the agent to solve a challenge first.
 type challengeRequired struct {
-	*evidence.Refusal
+	*refusal.Refusal
 	document []byte
 }
 

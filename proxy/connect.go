@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Connect decides a CONNECT before a tunnel is made: it must belong to a session and go where some rule could allow a call.
@@ -43,7 +43,7 @@ func (p *Pipeline) connect(c *call) error {
 		return err
 	}
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
-		return evidence.Refuse("egress_denied", "no rule allows any call to %s", t.Authority())
+		return refusal.New("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
 	if route, _ := RouteFrom(r.Context()); route.Original.IsValid() && p.o.Destination != nil {
 		return p.o.Destination(r.Context(), t, route.Original.Addr())

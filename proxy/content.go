@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 const (
@@ -27,7 +28,7 @@ func (p *Pipeline) readPost(ctx context.Context, t *posting) error {
 	resource := t.r.Method + " " + t.r.URL.EscapedPath()
 	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
 		if !t.action.AllowQuery {
-			return evidence.Refuse("query_refused", "the action %s takes no query", t.action.Name)
+			return refusal.New("query_refused", "the action %s takes no query", t.action.Name)
 		}
 		resource += "?" + t.r.URL.RawQuery
 	}
@@ -56,7 +57,7 @@ func (p *Pipeline) readPost(ctx context.Context, t *posting) error {
 // readContent reads, bounds and hashes the body of a post.
 func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http.Request, a *Action) (*content, error) {
 	if len(r.Trailer) > 0 {
-		return nil, evidence.Refuse("content_trailers", "the request announces trailers, which the content hash would not cover")
+		return nil, refusal.New("content_trailers", "the request announces trailers, which the content hash would not cover")
 	}
 	limit, inMemory := a.MaxBody, int64(spoolAt)
 	if a.Content == ContentJSON {
@@ -75,7 +76,7 @@ func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http
 	}
 	if len(r.Trailer) > 0 { // unannounced trailers appear only once the body has been read
 		c.Close()
-		return nil, evidence.Refuse("content_trailers", "the request carries trailers, which the content hash would not cover")
+		return nil, refusal.New("content_trailers", "the request carries trailers, which the content hash would not cover")
 	}
 	if a.Content == ContentJSON {
 		if c.hash, err = b.hashJSON(ctx, c.mem); err != nil {
@@ -87,7 +88,7 @@ func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http
 }
 
 func tooLarge(limit int64) error {
-	return evidence.Refuse("content_too_large", "the body is larger than the %d bytes that this action allows", limit)
+	return refusal.New("content_too_large", "the body is larger than the %d bytes that this action allows", limit)
 }
 
 func readError(err error, limit int64) error {
@@ -95,9 +96,9 @@ func readError(err error, limit int64) error {
 	if errors.As(err, &over) {
 		return tooLarge(limit)
 	}
-	var refusal *evidence.Refusal
-	if errors.As(err, &refusal) {
+	var refused *refusal.Refusal
+	if errors.As(err, &refused) {
 		return err
 	}
-	return evidence.Refuse("content_incomplete", "the body ended early or could not be read")
+	return refusal.New("content_incomplete", "the body ended early or could not be read")
 }

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // SecretSource knows the secret of a credential, which may change. It is safe for concurrent use.
@@ -58,9 +59,9 @@ func (c *Credential) now(ctx context.Context) (secretHeader, error) {
 	switch {
 	case err != nil:
 	case secret == "":
-		err = evidence.Refuse("credential_unavailable", "the credential that the rule injects is empty")
+		err = refusal.New("credential_unavailable", "the credential that the rule injects is empty")
 	case !httpguts.ValidHeaderFieldValue(secret):
-		err = evidence.Refuse("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
+		err = refusal.New("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
 	}
 	return secretHeader{c, secret}, err
 }

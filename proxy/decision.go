@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -22,7 +23,7 @@ func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
 	}
 	t.receipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
 	if err == nil && (t.receipt.EventID != t.session.Event.ID || t.receipt.BindingHash != t.record.BindingHash || t.receipt.OriginProofHash != evidence.HashToken(e.OriginProof)) {
-		err = evidence.Refuse("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
+		err = refusal.New("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
 	}
 	return t.check("received trigger receipt", err)
 }
@@ -51,7 +52,7 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	}
 	grant, err := evidence.Open(p.o.Verifier, evidence.ActionGrantKind, d.Grant, p.o.Strict.Grant)
 	if err == nil && (len(grant.PolicyDecisionHashes) != 1 || grant.PolicyDecisionHashes[0] != evidence.HashToken(d.PolicyDecision)) {
-		err = evidence.Refuse("grant_other_decision", "the grant is for another decision")
+		err = refusal.New("grant_other_decision", "the grant is for another decision")
 	}
 	return t.check("received grant", err)
 }

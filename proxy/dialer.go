@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Resolver looks up a host's addresses; *net.Resolver is one.
@@ -51,10 +51,10 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	for _, addr := range addrs {
 		if !dialable(addr, upstream.Networks) {
-			return nil, evidence.Refuse("egress_address_denied", "%s has an address that may not be dialled (%s)", host, classifyAddr(addr))
+			return nil, refusal.New("egress_address_denied", "%s has an address that may not be dialled (%s)", host, classifyAddr(addr))
 		}
 		if d.isOwn(netip.AddrPortFrom(addr.Unmap(), at)) {
-			return nil, evidence.Refuse("egress_address_denied", "%s is an address of the mediator itself", host)
+			return nil, refusal.New("egress_address_denied", "%s is an address of the mediator itself", host)
 		}
 	}
 	dialer := net.Dialer{Timeout: connectTimeout}
@@ -67,7 +67,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 			return nil, ctx.Err()
 		}
 	}
-	return nil, evidence.Refuse("upstream_unreachable", "no connection to %s, port %d", host, port)
+	return nil, refusal.New("upstream_unreachable", "no connection to %s, port %d", host, port)
 }
 
 // checkDestination refuses an address that the target's name does not have.
@@ -81,7 +81,7 @@ func (d *Dialer) checkDestination(ctx context.Context, t Target, dialled netip.A
 		return err
 	}
 	if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == dialled }) {
-		return evidence.Refuse("destination_mismatch", "the connection was made to %s, which is no address of %s", dialled, t.Host)
+		return refusal.New("destination_mismatch", "the connection was made to %s, which is no address of %s", dialled, t.Host)
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (d *Dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil || len(addrs) == 0: // the cause names the resolver's address
-		return nil, evidence.Refuse("upstream_unresolvable", "the name %s could not be resolved", host)
+		return nil, refusal.New("upstream_unresolvable", "the name %s could not be resolved", host)
 	}
 	return addrs, nil
 }

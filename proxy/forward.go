@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/wire"
 )
 
 // forward is step 10: once, with the credential, and never again by itself. It does not depend on the agent's patience: the
@@ -81,7 +81,7 @@ func (c *call) turnedAway() error {
 	if c.made.Load() <= maxConnections {
 		return nil
 	}
-	return evidence.Refuse("upstream_lost", "the upstream gave up %d connections, one after the other, without an answer", maxConnections)
+	return refusal.New("upstream_lost", "the upstream gave up %d connections, one after the other, without an answer", maxConnections)
 }
 
 // unanswered is the state of a call that got no answer but err.
@@ -89,7 +89,7 @@ func (c *call) unanswered(err error) ledger.State {
 	switch {
 	case c.connected.Load():
 		return ledger.StateIndeterminate // something may have been sent; nobody on this side knows
-	case !c.begun && errors.Is(err, evidence.Refuse("egress_address_denied", "")):
+	case !c.begun && errors.Is(err, refusal.New("egress_address_denied", "")):
 		return ledger.StateRefused // by us, before anything was dialled
 	default:
 		return ledger.StateFailed // without a connection nothing can have been sent

@@ -3,8 +3,8 @@ package proxy
 import (
 	"context"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/ledger"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // overrides are headers with which some servers are told to act on another path or host, or to allow another method, than the one that a
@@ -35,23 +35,23 @@ func checkHeader(r *http.Request) error {
 	h := r.Header
 	// HTTP/1 has been judged by strictConn. In HTTP/2 net/http takes the first of several lengths, and any for no body.
 	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 && lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
-		return evidence.Refuse("framing_ambiguous", "the header gives the body's length as %.40q, which it does not have", strings.Join(lengths, ", "))
+		return refusal.New("framing_ambiguous", "the header gives the body's length as %.40q, which it does not have", strings.Join(lengths, ", "))
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
-		return evidence.Refuse("query_override", "the parameter %.40q of the query would change the method that the call is bound to", name)
+		return refusal.New("query_override", "the parameter %.40q of the query would change the method that the call is bound to", name)
 	}
 	for name := range h {
 		dashed := wire.Dashed(name)
 		if what := overridden(dashed); what != "" {
-			return evidence.Refuse("header_refused", "the header %s would change the %s that the call is bound to", name, what)
+			return refusal.New("header_refused", "the header %s would change the %s that the call is bound to", name, what)
 		}
 		if dashed != name && (hasMeaning(dashed) || slices.Contains(hopByHop, dashed)) {
-			return evidence.Refuse("header_refused", "some servers take the header %s for %s", name, dashed)
+			return refusal.New("header_refused", "some servers take the header %s for %s", name, dashed)
 		}
 	}
 	for _, name := range connectionOptions(h) {
 		if hasMeaning(wire.Dashed(name)) {
-			return evidence.Refuse("header_refused", "Connection names %.40q, which is not for the next hop alone", name)
+			return refusal.New("header_refused", "Connection names %.40q, which is not for the next hop alone", name)
 		}
 	}
 	return nil
@@ -72,7 +72,7 @@ func (a *Action) checkHeader(h http.Header) error {
 	}
 	for name := range h {
 		if !slices.Contains(usualHeaders, name) && !slices.Contains(a.Headers, name) && !a.Credential.in(name) {
-			return evidence.Refuse("header_refused", "the action %s takes no header %.100s", a.Name, name)
+			return refusal.New("header_refused", "the action %s takes no header %.100s", a.Name, name)
 		}
 	}
 	return nil

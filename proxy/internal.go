@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -45,7 +45,7 @@ func (p *Pipeline) serveInternal(c *call, proxyAuthorization string) error {
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = evidence.Refuse("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s and /v1/ca.pem", InternalHost, r.Method, r.URL.Path)
+		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s and /v1/ca.pem", InternalHost, r.Method, r.URL.Path)
 	}
 	if err != nil {
 		return err
@@ -68,20 +68,20 @@ func (p *Pipeline) currentEvent(proxyAuthorization string) (any, error) {
 // event has credentials for that one alone.
 func (p *Pipeline) nextEvent(r *http.Request, proxyAuthorization string) (any, error) {
 	if !p.o.Standing || proxyAuthorization != "" {
-		return nil, evidence.Refuse("session_single_event", "this agent was started for one event; only a pod's standing session waits for the next")
+		return nil, refusal.New("session_single_event", "this agent was started for one event; only a pod's standing session waits for the next")
 	}
 	wait := 30 * time.Second
 	if q := r.URL.Query().Get("wait"); q != "" {
 		d, err := time.ParseDuration(q)
 		if err != nil || d < 0 || d > maxWait {
-			return nil, evidence.Refuse("wait_malformed", "wait=%.40q is not a duration between 0s and %s", q, maxWait)
+			return nil, refusal.New("wait_malformed", "wait=%.40q is not a duration between 0s and %s", q, maxWait)
 		}
 		wait = d
 	}
 	began, before := p.o.Now(), p.o.Sessions.Standing()
 	done, ok := p.o.Sessions.Turn(r.Context(), wait)
 	if !ok {
-		return nil, evidence.Refuse("event_none", "no event came while another call waited for it, and this one for its turn")
+		return nil, refusal.New("event_none", "no event came while another call waited for it, and this one for its turn")
 	}
 	defer done()
 	if s := p.o.Sessions.Standing(); s != nil && s != before { // another call waited as well: the pod has one session, and its event is the next one of both

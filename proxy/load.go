@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Load bounds what the choke point takes on. What is left zero has its default. The defaults are generous: they are there for agents that
@@ -73,12 +73,12 @@ func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	}
 	// Not a reservation that is cancelled: where several are made at once, that loses tokens.
 	missing := 1 - bucket.TokensAt(now)
-	return retryable{evidence.Refuse("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond), seconds(missing / r.PerSecond)}
+	return retryable{refusal.New("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond), seconds(missing / r.PerSecond)}
 }
 
 // retryable is a refusal that says when trying again can help.
 type retryable struct {
-	*evidence.Refusal
+	*refusal.Refusal
 	after int
 }
 
@@ -126,7 +126,7 @@ func (l *load) enter(c *call) error {
 	for {
 		n := l.calls.Load()
 		if n >= int64(l.Calls) {
-			return evidence.Refuse("overloaded", "the mediator has %d calls in flight already; nothing was sent", n)
+			return refusal.New("overloaded", "the mediator has %d calls in flight already; nothing was sent", n)
 		}
 		if l.calls.CompareAndSwap(n, n+1) {
 			c.entered = true

@@ -17,9 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -181,11 +181,11 @@ func TestWhatABreakerCounts(t *testing.T) {
 		err    error
 		fault  bool
 	}{
-		{"the name does not resolve", 0, evidence.Refuse("upstream_unresolvable", "x"), true},
-		{"no connection", 0, evidence.Refuse("upstream_unreachable", "x"), true},
-		{"a wrong certificate", 0, evidence.Refuse("upstream_certificate_untrusted", "x"), true},
-		{"no TLS", 0, evidence.Refuse("upstream_tls_failed", "x"), true},
-		{"no answer in time", 0, evidence.Refuse("upstream_timeout", "x"), true},
+		{"the name does not resolve", 0, refusal.New("upstream_unresolvable", "x"), true},
+		{"no connection", 0, refusal.New("upstream_unreachable", "x"), true},
+		{"a wrong certificate", 0, refusal.New("upstream_certificate_untrusted", "x"), true},
+		{"no TLS", 0, refusal.New("upstream_tls_failed", "x"), true},
+		{"no answer in time", 0, refusal.New("upstream_timeout", "x"), true},
 		{"a broken connection", 0, io.ErrUnexpectedEOF, true},
 		{"502", http.StatusBadGateway, nil, true},
 		{"503", http.StatusServiceUnavailable, nil, true},
@@ -195,9 +195,9 @@ func TestWhatABreakerCounts(t *testing.T) {
 		{"404", http.StatusNotFound, nil, false},
 		{"429", http.StatusTooManyRequests, nil, false},
 		{"500, perhaps for bad input", http.StatusInternalServerError, nil, false},
-		{"an address that may not be dialled", 0, evidence.Refuse("egress_address_denied", "x"), false},
-		{"an agent that goes away", 0, evidence.Refuse("client_gone", "x"), false},
-		{"an agent's broken body", 0, evidence.Refuse("content_incomplete", "x"), false},
+		{"an address that may not be dialled", 0, refusal.New("egress_address_denied", "x"), false},
+		{"an agent that goes away", 0, refusal.New("client_gone", "x"), false},
+		{"an agent's broken body", 0, refusal.New("content_incomplete", "x"), false},
 	} {
 		for _, line := range []string{readA, postA} {
 			t.Run(line[:4]+tt.name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestBreaker(t *testing.T) {
 		l := newLoadRig(t, Load{Breaker: Breaker{Failures: 3, Pause: 30 * time.Second}})
 		l.answer = func(r *http.Request) (int, error) {
 			if r.URL.Host == "a.example" {
-				return 0, evidence.Refuse("upstream_unreachable", "no connection")
+				return 0, refusal.New("upstream_unreachable", "no connection")
 			}
 			return http.StatusOK, nil
 		}
@@ -232,7 +232,7 @@ func TestBreaker(t *testing.T) {
 		}
 		l.want(http.StatusBadGateway, 2, "", postA)
 		// What is refused before it is sent says nothing of the upstream, neither good nor bad.
-		l.roles.fail["gate"] = evidence.Refuse("policy_denied", "refused by the test")
+		l.roles.fail["gate"] = refusal.New("policy_denied", "refused by the test")
 		l.want(http.StatusForbidden, 5, "", postA)
 		delete(l.roles.fail, "gate")
 		l.want(http.StatusBadGateway, 1, "", readA)
@@ -243,7 +243,7 @@ func TestBreaker(t *testing.T) {
 
 		// After the pause one call at a time tries, and whoever does not get to the upstream gives its place back.
 		time.Sleep(time.Second)
-		l.roles.fail["gate"] = evidence.Refuse("policy_denied", "refused by the test")
+		l.roles.fail["gate"] = refusal.New("policy_denied", "refused by the test")
 		l.want(http.StatusForbidden, 2, "", postA)
 		delete(l.roles.fail, "gate")
 		l.roles.panics = true

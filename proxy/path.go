@@ -7,11 +7,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 func ambiguousPath(path, why string) error {
-	return evidence.Refuse("path_ambiguous", "the path %.200q %s; write it in its normal form", path, why)
+	return refusal.New("path_ambiguous", "the path %.200q %s; write it in its normal form", path, why)
 }
 
 // checkSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character that ends it

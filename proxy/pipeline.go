@@ -15,9 +15,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -190,7 +191,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	err := errors.New("panic")
 	if c.record.State == ledger.StateForwarding {
 		c.record.State = ledger.StateIndeterminate
-		err = evidence.Refuse("indeterminate", "a fault in the mediator ended the call while it was sent")
+		err = refusal.New("indeterminate", "a fault in the mediator ended the call while it was sent")
 	}
 	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
 		p.o.Log.Error("panic in a call", zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
@@ -226,7 +227,7 @@ func (p *Pipeline) handle(c *call) error {
 		return err
 	}
 	if to := r.Header.Values("Upgrade"); len(to) > 0 {
-		return evidence.Refuse("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", strings.Join(to, ", "))
+		return refusal.New("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", strings.Join(to, ", "))
 	}
 	if err := checkHeader(r); err != nil {
 		return err

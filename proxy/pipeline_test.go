@@ -21,16 +21,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
-	"github.com/actionproof/mediator/wire"
 )
 
 // secretToken is the credential that no agent may ever see.
@@ -450,7 +451,7 @@ func TestTaintedSession(t *testing.T) {
 	_ = launcher.Wait()
 	for range 2 {
 		p.wantRefused("session_tainted", "POST", "/posts", "{}")
-		p.roles.fail["deployment"] = evidence.Refuse("deployment_contradicted", "by this session")
+		p.roles.fail["deployment"] = refusal.New("deployment_contradicted", "by this session")
 	}
 	rec, _ = p.record.last()
 	if !strings.Contains(rec.Reason, fmt.Sprintf("process %d (sleep) was to launch the agent and has ended", launcher.Process.Pid)) {
@@ -465,7 +466,7 @@ func TestTaintedSession(t *testing.T) {
 }
 
 func TestEachStepFailsClosed(t *testing.T) {
-	refusal := evidence.Refuse("policy_denied", "refused by the test")
+	refusal := refusal.New("policy_denied", "refused by the test")
 	for _, step := range []string{"deployment", "challenge", "trigger", "decision", "gate", "proof"} {
 		t.Run(step, func(t *testing.T) {
 			p := newPostRig(t, created, nil)
@@ -741,7 +742,7 @@ func (l leftTriggers) Evidence(ctx context.Context, _ string, _ evidence.Binding
 func TestAgentLeavesEarly(t *testing.T) {
 	for code, want := range map[string]string{"trigger_unavailable": "client_gone", "event_budget_spent": "event_budget_spent"} {
 		t.Run(code, func(t *testing.T) {
-			left := leftTriggers{asked: make(chan struct{}), answer: evidence.Refuse(code, "said the trigger service")}
+			left := leftTriggers{asked: make(chan struct{}), answer: refusal.New(code, "said the trigger service")}
 			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
 				left.fakeRoles = o.Triggers.(*fakeRoles)
 				o.Triggers = left
@@ -953,7 +954,7 @@ func TestInternalPages(t *testing.T) {
 	if len(p.roles.done) != 1 || p.roles.done[0] != "evt_1" {
 		t.Errorf("ended events: %v", p.roles.done)
 	}
-	p.roles.fail["claim"] = evidence.Refuse("event_none", "none")
+	p.roles.fail["claim"] = refusal.New("event_none", "none")
 	p.wantRefused("event_none", "GET", at+"/v1/event/next?wait=0s", "")
 	p.wantRefused("session_required", "GET", at+"/v1/event", "")
 
@@ -1043,7 +1044,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 					t.Errorf("call %d: status %d, %d calls sent", i, resp.StatusCode, len(p.sent))
 				}
 			}
-			source.fail = evidence.Refuse("credential_unavailable", "not now")
+			source.fail = refusal.New("credential_unavailable", "not now")
 			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 			source.fail = nil
 			for _, secret := range []string{"", "two\r\nlines", "end\n"} {

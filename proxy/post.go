@@ -6,8 +6,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -71,7 +72,7 @@ func goneMeanwhile(ctx context.Context, step string, err error) error {
 	if ctx.Err() == nil || d.Status < http.StatusInternalServerError {
 		return err
 	}
-	return evidence.Refuse("client_gone", "the client went away in the step %s, which ended as %s: %s", step, d.Code, d.Detail)
+	return refusal.New("client_gone", "the client went away in the step %s, which ended as %s: %s", step, d.Code, d.Detail)
 }
 
 // bounded gives a step its time.

@@ -19,8 +19,8 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 )
 
 // TestRawExchanges plays every exchange of testdata/raw against a whole choke point, and compares what the upstream receives, byte

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // relayBufferSize is what one record of TLS or one frame of HTTP/2 holds at most, so that a read seldom has more.
@@ -74,7 +74,7 @@ func copyResponseHeader(dst http.Header, resp *http.Response) {
 
 func relayBody(w http.ResponseWriter, body io.Reader, streaming bool) (n int64, err error) {
 	gone := func() error {
-		return evidence.Refuse("client_gone", "the client went away before it had the whole response")
+		return refusal.New("client_gone", "the client went away before it had the whole response")
 	}
 	flush := func() error { return nil }
 	if streaming {

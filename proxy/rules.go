@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Content kinds of an action: how its body is normalised before it is hashed.
@@ -196,9 +196,9 @@ func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
 
 func unmatched(target Target, method, path string) error {
 	if isRead(method) {
-		return evidence.Refuse("egress_denied", "no egress rule allows %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
+		return refusal.New("egress_denied", "no egress rule allows %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
 	}
-	return evidence.Refuse("action_unmatched", "no action rule names %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
+	return refusal.New("action_unmatched", "no action rule names %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
 }
 
 func (m *methods) find(method string, segments []string) *rule { return m.trees[method].find(segments) }

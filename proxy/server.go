@@ -14,7 +14,7 @@ import (
 	"github.com/elazarl/goproxy"
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Options are what a Proxy works with. CA, Handler, Connect, Refuse and Now are required: there is no default that lets
@@ -168,9 +168,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		p.serveConnect(w, r)
 	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/':
 		// "PRI * HTTP/2.0", "OPTIONS *", "GET mailto:a@b"
-		p.o.Refuse(w, r, evidence.Refuse("target_invalid", "the request target is neither absolute nor a path"))
+		p.o.Refuse(w, r, refusal.New("target_invalid", "the request target is neither absolute nor a path"))
 	case r.URL.Host == "" && r.URL.Scheme == "":
-		p.o.Refuse(w, r, evidence.Refuse("not_a_proxy_request", "this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
+		p.o.Refuse(w, r, refusal.New("not_a_proxy_request", "this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
 	default:
 		p.servePlain(w, r)
 	}
@@ -223,10 +223,10 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 
 func (p *Proxy) openTunnel(r *http.Request) (*tunnel, error) {
 	if r.ProtoMajor != 1 {
-		return nil, evidence.Refuse("connect_malformed", "CONNECT is taken over HTTP/1.1 only")
+		return nil, refusal.New("connect_malformed", "CONNECT is taken over HTTP/1.1 only")
 	}
 	if r.ContentLength != 0 {
-		return nil, evidence.Refuse("connect_malformed", "the CONNECT has a body")
+		return nil, refusal.New("connect_malformed", "the CONNECT has a body")
 	}
 	target, err := ParseConnect(r.RequestURI)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -79,7 +79,7 @@ func TestConnectRefused(t *testing.T) {
 		o.Connect = func(r *http.Request, target Target) (context.Context, error) {
 			switch target.Host {
 			case "denied.example":
-				return nil, evidence.Refuse("egress_denied", "no")
+				return nil, refusal.New("egress_denied", "no")
 			case "nil.example":
 				return nil, nil
 			case "panic.example":

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -95,7 +96,7 @@ func (s *Sessions) Open(event trigger.Event, runtime string, run *observe.Run) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= maxSessions {
-		return nil, "", evidence.Refuse("sessions_exhausted", "%d sessions are open already", maxSessions)
+		return nil, "", refusal.New("sessions_exhausted", "%d sessions are open already", maxSessions)
 	}
 	s.byID[session.ID] = session
 	return session, password, nil
@@ -196,13 +197,13 @@ func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
 		if s.standing == nil {
-			return nil, evidence.Refuse("session_required", "the call names no session and this pod has none open")
+			return nil, refusal.New("session_required", "the call names no session and this pod has none open")
 		}
 		return s.standing, nil
 	}
 	id, password, ok := basicCredentials(proxyAuthorization)
 	if !ok {
-		return nil, evidence.Refuse("session_credentials", "the proxy credentials are not of the form that mediator run gives out")
+		return nil, refusal.New("session_credentials", "the proxy credentials are not of the form that mediator run gives out")
 	}
 	session, open := s.Get(id)
 	got := sha256.Sum256(password)
@@ -211,7 +212,7 @@ func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
 		want = session.secret
 	}
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return nil, evidence.Refuse("session_credentials", "the proxy credentials belong to no open session; it may have ended")
+		return nil, refusal.New("session_credentials", "the proxy credentials belong to no open session; it may have ended")
 	}
 	return session, nil
 }

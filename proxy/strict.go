@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // strictConn lets a server read HTTP/1 that has one reading, and nothing else. net/http takes more than that: lines that end with LF
@@ -161,7 +161,7 @@ func (c *strictConn) judge() (bool, error) {
 	for {
 		n := bytes.IndexByte(c.buf[c.judged:], '\n')
 		if limit := c.limit - c.lines*lineOverhead; c.judged+n+1 > limit || n < 0 && len(c.buf) > limit {
-			return false, evidence.Refuse("header_too_large", "the request line and the header have more than the %d bytes that are read, with %d more for each line", c.limit, lineOverhead)
+			return false, refusal.New("header_too_large", "the request line and the header have more than the %d bytes that are read, with %d more for each line", c.limit, lineOverhead)
 		}
 		if n < 0 {
 			return false, nil
@@ -219,11 +219,11 @@ func (c *strictConn) line(line string) (follows int64, whole bool, err error) {
 func (c *strictConn) malformed(why string) error {
 	switch c.part {
 	case partRequest:
-		return evidence.Refuse("request_malformed", "the request line is not that of HTTP/1.1: %s", why)
+		return refusal.New("request_malformed", "the request line is not that of HTTP/1.1: %s", why)
 	case partChunk:
-		return evidence.Refuse("chunk_malformed", "a chunk of the body is not in order: %s", why)
+		return refusal.New("chunk_malformed", "a chunk of the body is not in order: %s", why)
 	}
-	return evidence.Refuse("header_malformed", "the header is not in order: %s", why)
+	return refusal.New("header_malformed", "the header is not in order: %s", why)
 }
 
 // header judges a line of a head.
@@ -237,7 +237,7 @@ func (c *strictConn) header(line string) error {
 	case "Host":
 		h.hosts++
 		if !httpguts.ValidHostHeader(value) {
-			return evidence.Refuse("host_ambiguous", "the Host %.100q is no host", value)
+			return refusal.New("host_ambiguous", "the Host %.100q is no host", value)
 		}
 	case "Content-Length":
 		h.lengths++
@@ -246,18 +246,18 @@ func (c *strictConn) header(line string) error {
 	case "Transfer-Encoding":
 		h.codings++
 		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
-			return evidence.Refuse("framing_ambiguous", "the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
+			return refusal.New("framing_ambiguous", "the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
 		}
 	case "Trailer":
 		for key := range strings.SplitSeq(value, ",") {
 			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
 			case "Transfer-Encoding", "Trailer", "Content-Length":
-				return evidence.Refuse("header_refused", "the request announces the trailer %.40q, which says where its body ends", key)
+				return refusal.New("header_refused", "the request announces the trailer %.40q, which says where its body ends", key)
 			}
 		}
 	case "Expect":
 		if !strings.EqualFold(value, "100-continue") {
-			return evidence.Refuse("expectation_refused", "the request expects %.40q; only 100-continue can be met", value)
+			return refusal.New("expectation_refused", "the request expects %.40q; only 100-continue can be met", value)
 		}
 	}
 	return nil
@@ -268,9 +268,9 @@ func (c *strictConn) endHead() (follows int64, whole bool, err error) {
 	h := c.head
 	switch {
 	case h.hosts > 1 || h.hosts == 0 && !h.http10:
-		return 0, false, evidence.Refuse("host_ambiguous", "the request has %d Host headers instead of one", h.hosts)
+		return 0, false, refusal.New("host_ambiguous", "the request has %d Host headers instead of one", h.hosts)
 	case h.lengths+h.codings > 1:
-		return 0, false, evidence.Refuse("framing_ambiguous", "the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
+		return 0, false, refusal.New("framing_ambiguous", "the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
 	case h.connect:
 		return math.MaxInt64, true, nil // what follows is the tunnel's
 	case h.chunked:

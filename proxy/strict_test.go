@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // readerConn is a connection to read from.
@@ -53,8 +53,8 @@ func FuzzStrict(f *testing.F) {
 				if c.refusal == nil || before != nil {
 					t.Fatal("a client's request stands for a refused one")
 				}
-				var refusal *evidence.Refusal
-				if !errors.As(c.refusal, &refusal) {
+				var refused *refusal.Refusal
+				if !errors.As(c.refusal, &refused) {
 					t.Fatalf("the refusal %v has no code", c.refusal)
 				}
 				return

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // The lines of HTTP/1, each in its one reading.
@@ -18,7 +18,7 @@ func requestLine(line string) (head, error) {
 	target, version, _ := strings.Cut(rest, " ")
 	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
 	if !validMethod(method) || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
-		return head{}, evidence.Refuse("request_malformed", "the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
+		return head{}, refusal.New("request_malformed", "the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
 	}
 	return h, nil
 }
@@ -44,7 +44,7 @@ func validTarget(target string, connect bool) bool {
 func field(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-		return "", "", evidence.Refuse("header_malformed", "the header is not in order: each line is a name, a colon and a value without control bytes")
+		return "", "", refusal.New("header_malformed", "the header is not in order: each line is a name, a colon and a value without control bytes")
 	}
 	return http.CanonicalHeaderKey(name), strings.Trim(value, " \t"), nil
 }
@@ -57,7 +57,7 @@ func decimal(s string) (n int64, err error) {
 		n = n*10 + int64(d-'0')
 	}
 	if !valid {
-		return 0, evidence.Refuse("framing_ambiguous", "the Content-Length %.40q is no number in its usual form", s)
+		return 0, refusal.New("framing_ambiguous", "the Content-Length %.40q is no number in its usual form", s)
 	}
 	return n, nil
 }
@@ -70,7 +70,7 @@ func chunkSize(line string) (n int64, err error) {
 		n = n<<4 | int64(unhex(d))
 	}
 	if !valid {
-		return 0, evidence.Refuse("chunk_malformed", "the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
+		return 0, refusal.New("chunk_malformed", "the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
 	}
 	return n, nil
 }

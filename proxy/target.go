@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Target is where a request goes, in one normal form, so that two spellings of a destination are always equal:
@@ -56,7 +56,7 @@ func ParseConnect(authority string) (Target, error) {
 		return Target{}, err
 	}
 	if port == 0 {
-		return Target{}, evidence.Refuse("target_invalid", "the CONNECT target %.300q names no port", authority)
+		return Target{}, refusal.New("target_invalid", "the CONNECT target %.300q names no port", authority)
 	}
 	return Target{Scheme: "https", Host: host, Port: port}, nil
 }
@@ -66,7 +66,7 @@ func ParseConnect(authority string) (Target, error) {
 // form the RFC has a proxy ignore it, and net/http has already replaced it by the target's. Every refusal is target_invalid.
 func parseRequestTarget(r *http.Request) (Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || defaultPort(r.URL.Scheme) == 0 {
-		return Target{}, evidence.Refuse("target_invalid", "the request target is no plain http or https URL")
+		return Target{}, refusal.New("target_invalid", "the request target is no plain http or https URL")
 	}
 	return parseOrigin(r.URL.Scheme, r.URL.Host)
 }
@@ -75,17 +75,17 @@ func parseRequestTarget(r *http.Request) (Target, error) {
 // the URL where it is absolute, must name pinned. What does not agree, or names nothing, is target_mismatch.
 func agree(r *http.Request, pinned Target) error {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil {
-		return evidence.Refuse("target_mismatch", "the request target is not one inside a tunnel to %s", pinned)
+		return refusal.New("target_mismatch", "the request target is not one inside a tunnel to %s", pinned)
 	}
 	if r.URL.Scheme != "" || r.URL.Host != "" {
 		if t, err := parseOrigin(r.URL.Scheme, r.URL.Host); err != nil || t != pinned {
-			return evidence.Refuse("target_mismatch", "the request target names another origin than the tunnel's, %s", pinned)
+			return refusal.New("target_mismatch", "the request target names another origin than the tunnel's, %s", pinned)
 		}
 	}
 	// Beside :authority net/http leaves a Host header of HTTP/2 where it was: a second name that somebody might read.
 	for _, name := range append([]string{r.Host}, r.Header["Host"]...) {
 		if t, err := parseOrigin(pinned.Scheme, name); err != nil || t != pinned {
-			return evidence.Refuse("target_mismatch", "the Host or :authority of the request is not that of the tunnel, %s", pinned)
+			return refusal.New("target_mismatch", "the Host or :authority of the request is not that of the tunnel, %s", pinned)
 		}
 	}
 	return nil
@@ -100,7 +100,7 @@ func parseOrigin(scheme, authority string) (Target, error) {
 		port = defaultPort(scheme)
 	}
 	if port == 0 {
-		return Target{}, evidence.Refuse("target_invalid", "the scheme %.20q is neither http nor https", scheme)
+		return Target{}, refusal.New("target_invalid", "the scheme %.20q is neither http nor https", scheme)
 	}
 	return Target{Scheme: scheme, Host: host, Port: port}, nil
 }
@@ -119,7 +119,7 @@ func defaultPort(scheme string) uint16 {
 // parseAuthority splits host[:port] (RFC 3986 section 3.2, without userinfo) and normalises the host. Port 0 means none given.
 func parseAuthority(s string) (host string, port uint16, err error) {
 	invalid := func(why string) (string, uint16, error) {
-		return "", 0, evidence.Refuse("target_invalid", "the target %.300q %s", s, why)
+		return "", 0, refusal.New("target_invalid", "the target %.300q %s", s, why)
 	}
 	if len(s) > 300 {
 		return invalid("is too long")

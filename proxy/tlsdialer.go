@@ -9,7 +9,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // tlsDialer connects and verifies as an upstream's description says.
@@ -76,9 +76,9 @@ func handshakeFailure(host string, err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &untrusted):
-		return upstreamError{evidence.Refuse("upstream_certificate_untrusted", "the certificate of %s could not be verified", host), err}
+		return upstreamError{refusal.New("upstream_certificate_untrusted", "the certificate of %s could not be verified", host), err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return upstreamError{evidence.Refuse("upstream_tls_failed", "%s did not complete the TLS handshake in time", host), err}
+		return upstreamError{refusal.New("upstream_tls_failed", "%s did not complete the TLS handshake in time", host), err}
 	}
-	return upstreamError{evidence.Refuse("upstream_tls_failed", "the TLS handshake with %s failed", host), err}
+	return upstreamError{refusal.New("upstream_tls_failed", "the TLS handshake with %s failed", host), err}
 }

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Redirected connections are those that a client made to an upstream and the kernel led here instead (mediator guard). Each
@@ -127,7 +127,7 @@ func (r Route) named(scheme, authority string) (Target, error) {
 		named.Port = t.Port
 	}
 	if _, isIP := named.IP(); named.Port != t.Port || isIP && named != t {
-		return Target{}, evidence.Refuse("target_mismatch", "the connection was made to %s, but names %s", r.Original, named.Address())
+		return Target{}, refusal.New("target_mismatch", "the connection was made to %s, but names %s", r.Original, named.Address())
 	}
 	return named, nil
 }
@@ -149,7 +149,7 @@ func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, 
 // originalDestination asks the kernel where a redirected connection was made to (SO_ORIGINAL_DST, IPv4).
 func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	refuse := func() (netip.AddrPort, error) {
-		return netip.AddrPort{}, evidence.Refuse("not_redirected", "a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
+		return netip.AddrPort{}, refusal.New("not_redirected", "a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
 	}
 	if limited, ok := conn.(*limitedConn); ok {
 		conn = limited.Conn
@@ -228,7 +228,7 @@ func (t *tunnel) peekMethod(ctx context.Context) error {
 			b := make([]byte, maxMethod)
 			n, err := t.Conn.Read(b)
 			if n == 0 && err != nil {
-				return evidence.Refuse("not_http", "the connection to %s ended before a request", t.route.Original)
+				return refusal.New("not_http", "the connection to %s ended before a request", t.route.Original)
 			}
 			t.head = append(t.head, b[:n]...)
 		}
@@ -236,7 +236,7 @@ func (t *tunnel) peekMethod(ctx context.Context) error {
 		case c == ' ' && i > 0:
 			return nil
 		case c < 'A' || c > 'Z' || i >= maxMethod:
-			return evidence.Refuse("not_http", "what the client sent to %s is neither TLS nor HTTP", t.route.Original)
+			return refusal.New("not_http", "what the client sent to %s is neither TLS nor HTTP", t.route.Original)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // UpstreamOptions describe how upstreams are reached. The zero value reaches public addresses with the system's roots.
@@ -98,11 +98,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		// 101 was never asked for: Upgrade is not forwarded. What would follow is no HTTP that could be mediated. net/http takes any number for
 		// a status over HTTP/2, and writes none with more than three digits.
 		_ = resp.Body.Close()
-		return nil, evidence.Refuse("upstream_lost", "the upstream answered with status %d, which ends no request", resp.StatusCode)
+		return nil, refusal.New("upstream_lost", "the upstream answered with status %d, which ends no request", resp.StatusCode)
 	}
 	if listSize(resp.Header) > maxResponseHeader { // over HTTP/2 net/http counts likewise
 		_ = resp.Body.Close()
-		return nil, evidence.Refuse("upstream_lost", "the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader, lineOverhead)
+		return nil, refusal.New("upstream_lost", "the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader, lineOverhead)
 	}
 	return resp, nil
 }
@@ -167,7 +167,7 @@ func (t *Transport) CloseIdleConnections() {
 // upstreamError is a refusal with its cause, which names addresses: for errors.Is, and for a log if need be, but not for the
 // sentence that the agent reads.
 type upstreamError struct {
-	*evidence.Refusal
+	*refusal.Refusal
 	cause error
 }
 
@@ -176,15 +176,15 @@ func (e upstreamError) Unwrap() []error { return []error{e.Refusal, e.cause} }
 // classifyError gives an error of a transport or of a response's body its code; one that has a code keeps it. After
 // upstream_timeout, upstream_lost and client_gone a request may have arrived; after all others nothing of it was sent.
 func classifyError(err error) error {
-	var refusal *evidence.Refusal
+	var refused *refusal.Refusal
 	var timeout net.Error
 	switch {
-	case err == nil || errors.As(err, &refusal):
+	case err == nil || errors.As(err, &refused):
 		return err
 	case errors.Is(err, context.Canceled):
-		return upstreamError{evidence.Refuse("client_gone", "the client went away before the upstream had answered"), err}
+		return upstreamError{refusal.New("client_gone", "the client went away before the upstream had answered"), err}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return upstreamError{evidence.Refuse("upstream_timeout", "the upstream did not answer in time"), err}
+		return upstreamError{refusal.New("upstream_timeout", "the upstream did not answer in time"), err}
 	}
-	return upstreamError{evidence.Refuse("upstream_lost", "the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB", maxResponseHeader>>10), err}
+	return upstreamError{refusal.New("upstream_lost", "the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB", maxResponseHeader>>10), err}
 }

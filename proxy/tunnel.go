@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // recordTypeHandshake is the first byte of every TLS connection (RFC 8446 section 5.1), and of no HTTP request.
@@ -123,10 +123,10 @@ func checkSNI(name string, pinned Target) error {
 		if _, isIP := pinned.IP(); isIP {
 			return nil
 		}
-		return evidence.Refuse("target_mismatch", "the TLS handshake in the tunnel to %s names no host (SNI)", pinned.Host)
+		return refusal.New("target_mismatch", "the TLS handshake in the tunnel to %s names no host (SNI)", pinned.Host)
 	}
 	if host, port, err := parseAuthority(name); err != nil || port != 0 || host != pinned.Host {
-		return evidence.Refuse("target_mismatch", "the TLS handshake names the host %.260q, but the tunnel is to %s", name, pinned.Host)
+		return refusal.New("target_mismatch", "the TLS handshake names the host %.260q, but the tunnel is to %s", name, pinned.Host)
 	}
 	return nil
 }
@@ -186,10 +186,10 @@ func (s *tunnels) open(ctx context.Context) (*tunnel, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, evidence.Refuse("shutting_down", "the mediator is shutting down")
+		return nil, refusal.New("shutting_down", "the mediator is shutting down")
 	}
 	if s.count >= s.o.Limits.Tunnels {
-		return nil, evidence.Refuse("too_many_tunnels", "%d tunnels are open already", s.count)
+		return nil, refusal.New("too_many_tunnels", "%d tunnels are open already", s.count)
 	}
 	s.count++
 	s.starting.Add(1)
@@ -213,9 +213,9 @@ func (s *tunnels) decide(t *tunnel, r *http.Request) error {
 	case base == nil:
 		return errors.New("proxy: Options.Connect returned neither a context nor an error")
 	case gone:
-		return evidence.Refuse("client_gone", "the client went away before its CONNECT was decided")
+		return refusal.New("client_gone", "the client went away before its CONNECT was decided")
 	case down:
-		return evidence.Refuse("shutting_down", "the mediator is shutting down")
+		return refusal.New("shutting_down", "the mediator is shutting down")
 	}
 	deciding := t.cancel
 	ctx, cancel := context.WithCancel(base)
@@ -294,17 +294,17 @@ func (s *tunnels) firstByte(t *tunnel) (first byte, ok bool) {
 
 // handshakeRefusal says what failed without quoting what the client sent.
 func handshakeRefusal(err error, target Target) error {
-	var refusal *evidence.Refusal
+	var refused *refusal.Refusal
 	var op *net.OpError
 	switch {
-	case errors.As(err, &refusal):
-		return refusal
+	case errors.As(err, &refused):
+		return refused
 	case errors.Is(err, context.DeadlineExceeded):
-		return evidence.Refuse("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
+		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
 	case errors.As(err, &op) && op.Op == "remote error": // an alert, one of a fixed set of texts
-		return evidence.Refuse("tls_handshake_failed", "the client ended the TLS handshake in the tunnel to %s (%s); does it trust the mediator's CA?", target.Host, op.Err)
+		return refusal.New("tls_handshake_failed", "the client ended the TLS handshake in the tunnel to %s (%s); does it trust the mediator's CA?", target.Host, op.Err)
 	}
-	return evidence.Refuse("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed", target.Host)
+	return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed", target.Host)
 }
 
 // serveTunnel takes a request inside a tunnel.
@@ -329,13 +329,13 @@ func (p *Proxy) serveTunnel(w http.ResponseWriter, r *http.Request) {
 func checkInner(r *http.Request, route Route) error {
 	switch {
 	case !validMethod(r.Method): // of HTTP/2, where it can be any text
-		return evidence.Refuse("request_malformed", "the method is not in capitals")
+		return refusal.New("request_malformed", "the method is not in capitals")
 	case !route.Intercepted && route.Target.Port == 443:
-		return evidence.Refuse("cleartext_refused", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
+		return refusal.New("cleartext_refused", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
 	case r.Method == http.MethodConnect:
-		return evidence.Refuse("connect_malformed", "a CONNECT inside a tunnel is not taken")
+		return refusal.New("connect_malformed", "a CONNECT inside a tunnel is not taken")
 	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):
-		return evidence.Refuse("target_invalid", "the request target is neither absolute nor a path")
+		return refusal.New("target_invalid", "the request target is neither absolute nor a path")
 	}
 	return agree(r, route.Target)
 }

@@ -7,8 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // maxWait bounds how long a claim waits.
@@ -25,7 +25,7 @@ type Claim struct {
 // event_expired or event_claimed, and with event_none where none came in time, or the service is ending.
 func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	if !isID(c.Runtime) {
-		return Event{}, evidence.Refuse("query_malformed", "a claim names its runtime, in at most %d printable characters", maxID)
+		return Event{}, refusal.New("query_malformed", "a claim names its runtime, in at most %d printable characters", maxID)
 	}
 	deadline := time.NewTimer(min(c.Wait, maxWait))
 	defer deadline.Stop()
@@ -43,9 +43,9 @@ func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 		case <-deadline.C:
 			return Event{}, err
 		case <-s.ending:
-			return Event{}, evidence.Refuse("event_none", "the trigger service is ending")
+			return Event{}, refusal.New("event_none", "the trigger service is ending")
 		case <-ctx.Done():
-			return Event{}, evidence.Refuse("event_none", "no event came while the caller waited")
+			return Event{}, refusal.New("event_none", "no event came while the caller waited")
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 		if _, err := s.Release(context.WithoutCancel(ctx), e.ID, e.ClaimedBy); err != nil {
 			s.o.Log.Error("an event was claimed by a caller that has gone away, and not given back", zap.String("event", e.ID), zap.Error(err))
 		}
-		return Event{}, evidence.Refuse("event_none", "the caller went away")
+		return Event{}, refusal.New("event_none", "the caller went away")
 	}
 	failpoint.Reach("claimed")
 	s.o.Log.Info("event claimed", zap.String("event", e.ID), zap.String("runtime", e.ClaimedBy))

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/trigger"
 )
 

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // Client asks a trigger service. Refusals keep their codes; trigger_unavailable means that there was no proper answer, and then

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // accepted is the answer to a delivery.
@@ -47,13 +47,13 @@ func (s *Service) Webhooks() http.Handler {
 func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, error) {
 	hook, ok := s.from.Load().hooks[r.PathValue("source")]
 	if !ok {
-		return accepted{}, evidence.Refuse("webhook_unknown", "no webhook has the name %.80q", r.PathValue("source"))
+		return accepted{}, refusal.New("webhook_unknown", "no webhook has the name %.80q", r.PathValue("source"))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.o.MaxPayload)))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return accepted{}, evidence.Refuse("webhook_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
+		return accepted{}, refusal.New("webhook_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
 	} else if err != nil {
-		return accepted{}, evidence.Refuse("webhook_malformed", "the delivery broke off")
+		return accepted{}, refusal.New("webhook_malformed", "the delivery broke off")
 	}
 	a, class, err := hook.accept(r.Header, body, s.o.Now())
 	if err != nil {

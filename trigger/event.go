@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Event is one durable trigger.
@@ -56,10 +57,10 @@ var origins = map[string]string{
 // on somebody's word (trigger_unverified).
 func (e Event) Verified() error {
 	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
-		return evidence.Refuse("trigger_human", "the event %s was asked for by a human, so it stands behind no post", e.ID)
+		return refusal.New("trigger_human", "the event %s was asked for by a human, so it stands behind no post", e.ID)
 	}
 	if kind, ok := origins[e.Method]; !ok || kind != e.Kind {
-		return evidence.Refuse("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind, e.Method)
+		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind, e.Method)
 	}
 	return nil
 }
@@ -85,13 +86,13 @@ type arrival struct {
 func (a arrival) event(now time.Time, maxAge time.Duration, maxPayload int) (Event, error) {
 	switch {
 	case len(a.payload) > maxPayload:
-		return Event{}, evidence.Refuse("event_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
+		return Event{}, refusal.New("event_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), maxPayload)
 	case !utf8.Valid(a.payload):
-		return Event{}, evidence.Refuse("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
+		return Event{}, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
 	case !isID(a.evidenceID) || !isID(a.source):
-		return Event{}, evidence.Refuse("event_malformed", "the event's id at its origin, or its source, is not 1 to %d printable ASCII characters without spaces", maxID)
+		return Event{}, refusal.New("event_malformed", "the event's id at its origin, or its source, is not 1 to %d printable ASCII characters without spaces", maxID)
 	case len(a.typ) > maxType || !utf8.ValidString(a.typ):
-		return Event{}, evidence.Refuse("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
+		return Event{}, refusal.New("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
 	}
 	hash, err := evidence.HashValue(a.verified)
 	if err != nil {

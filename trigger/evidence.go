@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -30,7 +31,7 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	}
 	binding := b.Hash()
 	if !evidence.IsHash(binding) {
-		return Evidence{}, evidence.Refuse("binding_malformed", "the binding has no canonical form")
+		return Evidence{}, refusal.New("binding_malformed", "the binding has no canonical form")
 	}
 	now := s.o.Now()
 	e, ok := s.known.get(eventID)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/trigger"
 )
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 const (
@@ -180,7 +181,7 @@ func (q *Queue) take(ctx context.Context, s *Service, folder, id string, owners 
 			verified: map[string]string{"queue": q.name, "messageId": id, "payload": hash, "claimedAt": s.o.Now().UTC().Format(time.RFC3339Nano)},
 		})
 	}
-	if refused := new(evidence.Refusal); errors.As(err, &refused) { // it will not get better
+	if refused := new(refusal.Refusal); errors.As(err, &refused) { // it will not get better
 		s.o.Log.Warn("message refused", zap.String("source", q.name), zap.String("message", id), zap.String("code", refused.Code()), zap.Error(refused))
 		return os.Rename(claimed, q.in(folderRefused, id))
 	}
@@ -200,7 +201,7 @@ func (q *Queue) take(ctx context.Context, s *Service, folder, id string, owners 
 func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
-		return nil, evidence.Refuse("event_malformed", "the message is not a plain file")
+		return nil, refusal.New("event_malformed", "the message is not a plain file")
 	}
 	if err != nil {
 		return nil, err
@@ -211,13 +212,13 @@ func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1:
-		return nil, evidence.Refuse("event_malformed", "the message is not a plain file with one name")
+		return nil, refusal.New("event_malformed", "the message is not a plain file with one name")
 	case !slices.Contains(owners, info.Uid):
-		return nil, evidence.Refuse("event_malformed", "the message belongs to the user %d, whose messages are not taken", info.Uid)
+		return nil, refusal.New("event_malformed", "the message belongs to the user %d, whose messages are not taken", info.Uid)
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, int64(maxSize)+1))
 	if len(raw) > maxSize {
-		return nil, evidence.Refuse("event_too_large", "the message is larger than %d bytes", maxSize)
+		return nil, refusal.New("event_too_large", "the message is larger than %d bytes", maxSize)
 	}
 	return raw, err
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // The requests of the internal API.

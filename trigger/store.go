@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -127,7 +127,7 @@ func scan(scan func(...any) error, now time.Time) (Event, error) {
 func one(row *sql.Row, id string, now time.Time) (Event, error) {
 	e, err := scan(row.Scan, now)
 	if errors.Is(err, sql.ErrNoRows) {
-		return e, evidence.Refuse("event_unknown", "no event has the id %.80q", id)
+		return e, refusal.New("event_unknown", "no event has the id %.80q", id)
 	}
 	return e, unread(err)
 }
@@ -170,7 +170,7 @@ func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, err
 const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY seq LIMIT 1`
 
 // errNothing means that no event waits.
-var errNothing = evidence.Refuse("event_none", "no event waits for a runtime")
+var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
 // claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
@@ -216,7 +216,7 @@ func (e Event) claimable() error {
 	case Expired:
 		return tooOld(e)
 	default:
-		return evidence.Refuse("event_claimed", "the event %s has opened a session already", e.ID)
+		return refusal.New("event_claimed", "the event %s has opened a session already", e.ID)
 	}
 }
 
@@ -231,14 +231,14 @@ func (e Event) payable() error {
 	case Expired:
 		return tooOld(e)
 	case Done:
-		return evidence.Refuse("event_done", "the session of the event %s has ended", e.ID)
+		return refusal.New("event_done", "the session of the event %s has ended", e.ID)
 	default:
-		return evidence.Refuse("event_unclaimed", "the event %s has opened no session", e.ID)
+		return refusal.New("event_unclaimed", "the event %s has opened no session", e.ID)
 	}
 }
 
 func tooOld(e Event) error {
-	return evidence.Refuse("event_expired", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
+	return refusal.New("event_expired", "the event %s has been too old since %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 const (
@@ -270,7 +270,7 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 		if err := e.payable(); err != nil {
 			return err
 		}
-		return evidence.Refuse("event_budget_spent", "the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
+		return refusal.New("event_budget_spent", "the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
 	})
 }
 
@@ -296,13 +296,13 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 		}
 		switch {
 		case e.ClaimedBy == "":
-			return evidence.Refuse("event_unclaimed", "the event %s has opened no session", id)
+			return refusal.New("event_unclaimed", "the event %s has opened no session", id)
 		case e.ClaimedBy != runtime:
-			return evidence.Refuse("event_claimed", "another runtime has claimed the event %s", id)
+			return refusal.New("event_claimed", "another runtime has claimed the event %s", id)
 		case e.State == to || e.State == Expired:
 			return nil
 		case e.State != Claimed:
-			return evidence.Refuse("event_done", "the session of the event %s has ended", id)
+			return refusal.New("event_done", "the session of the event %s has ended", id)
 		}
 		e.State = to
 		if to == Received {
@@ -311,7 +311,7 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 				return err
 			}
 			if paid {
-				return evidence.Refuse("event_budget_spent", "the event %s has paid for a post, so no other session opens for it", id)
+				return refusal.New("event_budget_spent", "the event %s has paid for a post, so no other session opens for it", id)
 			}
 			e.ClaimedBy = ""
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 const (
@@ -118,7 +119,7 @@ func (w *Webhook) accept(h http.Header, body []byte, now time.Time) (arrival, cl
 func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature string, err error) {
 	s := w.scheme
 	if len(h.Values(s.signatureHeader)) == 0 {
-		return d, "", evidence.Refuse("webhook_signature", "the delivery is not signed: it lacks the header %s", s.signatureHeader)
+		return d, "", refusal.New("webhook_signature", "the delivery is not signed: it lacks the header %s", s.signatureHeader)
 	}
 	header, err := only(h, s.signatureHeader)
 	if err != nil {
@@ -128,7 +129,7 @@ func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature stri
 		return d, "", err
 	}
 	if !isID(d.id) {
-		return d, "", evidence.Refuse("webhook_malformed", "the header %s is not 1 to %d printable ASCII characters", s.idHeader, maxID)
+		return d, "", refusal.New("webhook_malformed", "the header %s is not 1 to %d printable ASCII characters", s.idHeader, maxID)
 	}
 	if s.timestampHeader != "" {
 		if d.timestamp, err = only(h, s.timestampHeader); err != nil {
@@ -147,7 +148,7 @@ func (w *Webhook) verify(h http.Header, body []byte) (d delivery, signature stri
 		}
 	}
 	if signature == "" {
-		return d, "", evidence.Refuse("webhook_signature", "the delivery's signature is wrong")
+		return d, "", refusal.New("webhook_signature", "the delivery's signature is wrong")
 	}
 	return d, signature, nil
 }
@@ -159,10 +160,10 @@ func timely(d delivery, now time.Time) error {
 	}
 	seconds, err := strconv.ParseInt(d.timestamp, 10, 64)
 	if err != nil {
-		return evidence.Refuse("webhook_malformed", "the delivery's timestamp is not a Unix time")
+		return refusal.New("webhook_malformed", "the delivery's timestamp is not a Unix time")
 	}
 	if off := now.Sub(time.Unix(seconds, 0)).Abs(); off > webhookTolerance {
-		return evidence.Refuse("webhook_timestamp", "the delivery's timestamp is %s away from the clock here; at most %s are accepted", off.Round(time.Second), webhookTolerance)
+		return refusal.New("webhook_timestamp", "the delivery's timestamp is %s away from the clock here; at most %s are accepted", off.Round(time.Second), webhookTolerance)
 	}
 	return nil
 }
@@ -171,7 +172,7 @@ func timely(d delivery, now time.Time) error {
 func only(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" || len(v[0]) > maxHeader {
-		return "", evidence.Refuse("webhook_malformed", "the header %s must be there exactly once, with at most %d bytes", name, maxHeader)
+		return "", refusal.New("webhook_malformed", "the header %s must be there exactly once, with at most %d bytes", name, maxHeader)
 	}
 	return v[0], nil
 }
@@ -180,7 +181,7 @@ func only(h http.Header, name string) (string, error) {
 func object(body []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
-		return nil, evidence.Refuse("webhook_payload", "the delivery's payload is not a JSON object")
+		return nil, refusal.New("webhook_payload", "the delivery's payload is not a JSON object")
 	}
 	return members, nil
 }

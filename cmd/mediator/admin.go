@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/observe"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/trigger"
-	"github.com/actionproof/mediator/wire"
 )
 
 // adminServer is the operators' side of the sidecar, out of the agent's reach: sessions, records, metrics, health.
@@ -63,7 +63,7 @@ func (a *adminServer) handler() http.Handler {
 	mux.HandleFunc("GET /v1/posts/{id}", func(w http.ResponseWriter, r *http.Request) {
 		p, err := a.record.Get(r.Context(), r.PathValue("id"))
 		if errors.Is(err, ledger.ErrNotFound) {
-			err = evidence.Refuse("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
+			err = refusal.New("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
 		}
 		wire.Write(w, shownPost{p, assess(p)}, err)
 	})
@@ -74,7 +74,7 @@ func (a *adminServer) handler() http.Handler {
 func (a *adminServer) controls(w http.ResponseWriter, r *http.Request) {
 	d := a.deployment.Load()
 	if d == nil {
-		problem.Write(w, evidence.Refuse("not_ready", "the sidecar waits for its manifest or its trust bundle"))
+		problem.Write(w, refusal.New("not_ready", "the sidecar waits for its manifest or its trust bundle"))
 		return
 	}
 	d.look(r.Context())
@@ -116,7 +116,7 @@ func (a *adminServer) openSession(w http.ResponseWriter, r *http.Request) {
 func (a *adminServer) closeSession(w http.ResponseWriter, r *http.Request) {
 	s, open := a.sessions.Get(r.PathValue("id"))
 	if !open || !a.sessions.Close(s.ID) {
-		problem.Write(w, evidence.Refuse("session_unknown", "no session %.80q is open", r.PathValue("id")))
+		problem.Write(w, refusal.New("session_unknown", "no session %.80q is open", r.PathValue("id")))
 		return
 	}
 	if _, err := a.triggers.Done(r.Context(), s.Event.ID, s.Runtime); err != nil {
@@ -132,7 +132,7 @@ func (a *adminServer) listPosts(w http.ResponseWriter, r *http.Request) {
 	if s := q.Get("limit"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			problem.Write(w, evidence.Refuse("query_malformed", "limit=%.20q is no number", s))
+			problem.Write(w, refusal.New("query_malformed", "limit=%.20q is no number", s))
 			return
 		}
 		limit = n

@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/proxy"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/problem"
 )
 
 // verdict is what the seed's command line prints: whether it held, and why not.

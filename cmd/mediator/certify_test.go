@@ -21,7 +21,8 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -392,7 +393,7 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = r.follow(t.Context(), publish(t, "now", tt.now...), p.as[before], declared{}, zap.NewNop())
-			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, evidence.Refuse(tt.code, "")) {
+			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
 				t.Errorf("got %v", err)
 			}
 			if _, err := os.Stat(d.bundle); (err == nil) != (tt.code == "") {
@@ -535,7 +536,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	wantSaid(t, said, "trust bundle taken over")
 	wantRevoked := func() {
 		t.Helper()
-		if err := s.verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, evidence.Refuse("key_revoked", "")) {
+		if err := s.verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, refusal.New("key_revoked", "")) {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
 )
 
 // getJSON asks the process at an endpoint, unix:PATH. A nil answer is not read.

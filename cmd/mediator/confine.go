@@ -16,11 +16,11 @@ import (
 	"go.uber.org/zap"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/actionproof/mediator/confine"
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger/postgres"
-	"github.com/actionproof/mediator/observe"
-	"github.com/actionproof/mediator/wire"
 )
 
 // reach is what a process's configuration has it reach for once it serves.
@@ -225,13 +225,13 @@ func ports(addresses []string) ([]uint16, error) {
 func (p *process) confine(r reach, c confineConfig, file func(string) string) error {
 	l, err := r.limits(c, file)
 	if err != nil {
-		return evidence.Refuse("not_confined", "this process does not start: %v", err)
+		return refusal.New("not_confined", "this process does not start: %v", err)
 	}
 	_, _ = x509.SystemCertPool() // kept by crypto/x509
 	_, _ = time.Now().Zone()     // the zone of the machine, kept by package time
 	net.DefaultResolver.PreferGo = true
 	if p.confined, err = confine.Apply(l); err != nil {
-		return evidence.Refuse("not_confined", "this process does not start: %v", err)
+		return refusal.New("not_confined", "this process does not start: %v", err)
 	}
 	for _, layer := range p.confined.Layers() {
 		say := p.log.Info

@@ -16,8 +16,8 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/confine"
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // kernelSays returns fields of a process's status, as the kernel tells them to everybody (proc_pid_status(5)).
@@ -199,8 +199,8 @@ func TestReach(t *testing.T) {
 func TestNotConfined(t *testing.T) {
 	r := reach{named: paths(func(s string) string { return s }, false, "/trust.json")}
 	err := (&process{log: zap.NewNop()}).confine(r, confineConfig{}, func(s string) string { return s })
-	var refusal *evidence.Refusal
-	if !errors.As(err, &refusal) || refusal.Code() != "not_confined" || !strings.Contains(err.Error(), "/trust.json stands in the root folder") {
+	var refused *refusal.Refusal
+	if !errors.As(err, &refused) || refused.Code() != "not_confined" || !strings.Contains(err.Error(), "/trust.json stands in the root folder") {
 		t.Error(err)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -263,7 +264,7 @@ func (l *lateHandler) ready() bool        { return l.h.Load() != nil }
 func (l *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := l.h.Load()
 	if h == nil {
-		problem.Write(w, evidence.Refuse("not_ready", "the service is not ready: it waits for its manifest or its trust bundle"))
+		problem.Write(w, refusal.New("not_ready", "the service is not ready: it waits for its manifest or its trust bundle"))
 		return
 	}
 	(*h).ServeHTTP(w, r)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/trigger"
 )
 

@@ -26,8 +26,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 )
 
 // crashRules let the agent post to a path of its own in each play.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy"
 )
 
@@ -87,7 +87,7 @@ func (f *fileSecret) Secret(context.Context) (string, error) {
 	if f.stale {
 		secret, err := readSecret(f.path, 1)
 		if err != nil {
-			return "", evidence.Refuse("credential_unavailable", "the file of the credential cannot be read any more")
+			return "", refusal.New("credential_unavailable", "the file of the credential cannot be read any more")
 		}
 		f.secret, f.stale = secret, false
 	}

@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/trigger"
 )
 

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/every"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/wire"
 )
 
 // deploymentWatch holds the manifest against what this sidecar and the two other processes see, on a period.

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // minToken is the shortest token of a TCP endpoint, in bytes.
@@ -194,7 +194,7 @@ func (e endpoint) guard(next http.Handler) http.Handler {
 			// net/http waits for the rest of a body before it goes on, and for the next request after that: nobody waits for a stranger.
 			w.Header().Set("Connection", "close")
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
-			problem.Write(w, evidence.Refuse("endpoint_token", "this endpoint needs its bearer token"))
+			problem.Write(w, refusal.New("endpoint_token", "this endpoint needs its bearer token"))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -6,9 +6,9 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/actionproof/mediator/challenge"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/guard"
+	"github.com/actionproof/mediator/internal/guard"
 )
 
 func guardCommand() *cobra.Command {

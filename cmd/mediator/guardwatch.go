@@ -13,9 +13,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/guard"
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/guard"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // guardWatch looks whether the rules of guard stand, without the right to read them: what is sent to guard.ProbeAddress is treated as
@@ -53,7 +53,7 @@ func (w *guardWatch) stands() error {
 	if err := w.seen.Load(); err != nil {
 		return *err
 	}
-	return evidence.Refuse("guard_missing", "nobody has looked yet whether the rules of guard stand")
+	return refusal.New("guard_missing", "nobody has looked yet whether the rules of guard stand")
 }
 
 // watch looks until ctx ends.
@@ -91,7 +91,7 @@ func (w *guardWatch) refused(ctx context.Context) error {
 	if errors.Is(err, syscall.EPERM) {
 		return nil
 	}
-	return evidence.Refuse("guard_missing", "the rules of guard do not stand: a datagram to %s is not refused", guard.ProbeAddress)
+	return refusal.New("guard_missing", "the rules of guard do not stand: a datagram to %s is not refused", guard.ProbeAddress)
 }
 
 // redirected finds out whether the kernel leads a connection to the transparent listener.
@@ -116,7 +116,7 @@ func (w *guardWatch) redirected(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	return evidence.Refuse("guard_missing", "the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener", guard.ProbeAddress, w.port)
+	return refusal.New("guard_missing", "the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener", guard.ProbeAddress, w.port)
 }
 
 // probe is told of each redirected connection, and takes the one that was made to look.

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/actionproof/mediator/confine"
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // lookerCommand is the child of the sidecar that looks where the standard input of other processes leads. It alone keeps the capabilities that
@@ -27,7 +27,7 @@ func lookerCommand() *cobra.Command {
 				Landlock:     confine.Off, // which would keep it from every process that it has not started
 			})
 			if err != nil {
-				return evidence.Refuse("not_confined", "nothing looks at standard inputs: %v", err)
+				return refusal.New("not_confined", "nothing looks at standard inputs: %v", err)
 			}
 			return observe.AnswerStdin(c.InOrStdin(), c.OutOrStdout())
 		},

@@ -13,8 +13,9 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/observe"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // check adds what is wrong with the agent's user, and with a socket of this process that admits him.
@@ -69,7 +70,7 @@ func (o *observer) looks(ctx context.Context) []observe.Look {
 func (o *observer) start(ctx context.Context) error {
 	for _, l := range o.looks(ctx) {
 		if l.Result == observe.Contradicts {
-			return evidence.Refuse("deployment_contradicted", "this process does not start: %s (%s)", l.Seen, l.ID())
+			return refusal.New("deployment_contradicted", "this process does not start: %s (%s)", l.Seen, l.ID())
 		}
 	}
 	return nil

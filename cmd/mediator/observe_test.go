@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 // TestEachFileIsLookedAt lists the files of each process by which somebody could do its work: those that are secret, and those that must

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
 )
 
 // seedFunctions are the functions and the commands that the seed documents. Each stands in a first column of docs/parity.md.

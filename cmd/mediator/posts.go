@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy"
 )
@@ -78,11 +79,11 @@ func postsCommand() *cobra.Command {
 func checkPostQuery(limit int, state, flow string) error {
 	switch {
 	case limit < 1 || limit > ledger.MaxLimit:
-		return evidence.Refuse("query_malformed", "the limit %d is not a number from 1 to %d", limit, ledger.MaxLimit)
+		return refusal.New("query_malformed", "the limit %d is not a number from 1 to %d", limit, ledger.MaxLimit)
 	case state != "" && !slices.Contains(ledger.States[:], ledger.State(state)):
-		return evidence.Refuse("query_malformed", "no record has the state %.40q: it is one of %s", state, listed(ledger.States[:]))
+		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", state, listed(ledger.States[:]))
 	case flow != "" && !slices.Contains(proxy.Flows[:], flow):
-		return evidence.Refuse("query_malformed", "no record has the flow %.40q: it is one of %s", flow, listed(proxy.Flows[:]))
+		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", flow, listed(proxy.Flows[:]))
 	}
 	return nil
 }

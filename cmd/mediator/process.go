@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/confine"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/confine"
 )
 
 // process is what serve, trigger and control are all made of, for as long as they run.

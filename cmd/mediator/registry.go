@@ -20,7 +20,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/every"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -187,7 +188,7 @@ func (d *desk) unretired(roles []roleDocument) ([]roleDocument, error) {
 			return retired
 		})
 		if len(out[i].Keys) == 0 && newest > 0 {
-			return nil, evidence.Refuse("key_retired", "what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is another key of that name, "+
+			return nil, refusal.New("key_retired", "what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is another key of that name, "+
 				"move %s away, certify every process and the deployment again, and restart the processes", r.Purpose, r.Keys[len(r.Keys)-1].KeyID, newest, d.bundle)
 		}
 	}
@@ -234,13 +235,13 @@ func (r roleDocument) claims(looks []observe.Look, say declared) (evidence.Signe
 		Observed: slices.Clone(r.Observed), Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
 	}
 	if apart, against := policy.Apart(r.Purpose, looks); apart == observe.Contradicts {
-		return c, evidence.Refuse("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose, against)
+		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose, against)
 	}
 	reach, against := policy.OutOfReach(r.Purpose, looks)
 	switch {
 	case say.accessibleToAgent: // declared worse than it may be
 	case reach == observe.Contradicts:
-		return c, evidence.Refuse("deployment_contradicted", "the key of the role %s is not certified to be out of the agent's reach: %s", r.Purpose, against)
+		return c, refusal.New("deployment_contradicted", "the key of the role %s is not certified to be out of the agent's reach: %s", r.Purpose, against)
 	case reach == observe.Holds:
 		c.Observed = append(c.Observed, "accessibleToAgent")
 		slices.Sort(c.Observed)
@@ -364,7 +365,7 @@ func (r *registry) follow(ctx context.Context, at string, as []string, say decla
 // sameRoles refuses a process that publishes other roles, issuers or keys now than those that it was certified for.
 func sameRoles(at string, as, now []string) error {
 	if !slices.Equal(as, now) {
-		return evidence.Refuse("roles_changed", "the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
+		return refusal.New("roles_changed", "the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
 			at, strings.Join(as, ", "), strings.Join(now, ", "))
 	}
 	return nil

@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/problem"
-	"github.com/actionproof/mediator/wire"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // configured says which configuration a process works by, each by its SHA-256, and what became of the last reload.
@@ -123,7 +123,7 @@ func (r *reloader) reload(ctx context.Context) (configured, error) {
 	defer r.mu.Unlock()
 	if r.take == nil {
 		r.log.Error("not reloaded: the process has not begun yet")
-		return configured{}, evidence.Refuse("not_ready", "the process has not begun yet: it reads its configuration when it does")
+		return configured{}, refusal.New("not_ready", "the process has not begun yet: it reads its configuration when it does")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
@@ -139,9 +139,9 @@ func (r *reloader) reload(ctx context.Context) (configured, error) {
 
 // refuse notes a refusal everywhere where an operator may look.
 func (r *reloader) refuse(err error) error {
-	var known *evidence.Refusal
+	var known *refusal.Refusal
 	if !errors.As(err, &known) || known.Code() != "restart_required" {
-		err = evidence.Refuse("reload_refused", "the configuration before stays in force: %w%s", err, codeOf(err))
+		err = refusal.New("reload_refused", "the configuration before stays in force: %w%s", err, codeOf(err))
 	}
 	d := problem.From(err)
 	still := *r.inForce.Load()
@@ -158,7 +158,7 @@ func restartRequired(keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return evidence.Refuse("restart_required", "the configuration before stays in force: a restart, and no reload, takes over a change of %s", strings.Join(keys, ", "))
+	return refusal.New("restart_required", "the configuration before stays in force: a restart, and no reload, takes over a change of %s", strings.Join(keys, ", "))
 }
 
 // mayReload reports whether a request comes from the process's own user or root, or over TCP, where its token has been checked. A peer whose
@@ -178,7 +178,7 @@ func mayReload(r *http.Request) bool {
 func (r *reloader) handle(mux *http.ServeMux, ready func() bool) {
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
 		if !mayReload(req) {
-			problem.Write(w, evidence.Refuse("reload_forbidden", "who asks is neither the process's own user nor root"))
+			problem.Write(w, refusal.New("reload_forbidden", "who asks is neither the process's own user nor root"))
 			return
 		}
 		c, err := r.reload(context.WithoutCancel(req.Context())) // who asks may go away; what has begun ends
@@ -188,7 +188,7 @@ func (r *reloader) handle(mux *http.ServeMux, ready func() bool) {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		c := r.inForce.Load()
 		if !ready() || c == nil {
-			problem.Write(w, evidence.Refuse("not_ready", "the process is not ready: it waits for its manifest, its trust bundle or a port"))
+			problem.Write(w, refusal.New("not_ready", "the process is not ready: it waits for its manifest, its trust bundle or a port"))
 			return
 		}
 		wire.Write(w, struct {

@@ -23,9 +23,10 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/problem"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -311,8 +312,8 @@ func TestReloadOfSecrets(t *testing.T) {
 	must(t, err)
 	want := func(key string, err error) {
 		t.Helper()
-		var refusal *evidence.Refusal
-		if !errors.As(err, &refusal) || refusal.Code() != "restart_required" || !strings.HasSuffix(err.Error(), " of "+key) {
+		var refused *refusal.Refusal
+		if !errors.As(err, &refused) || refused.Code() != "restart_required" || !strings.HasSuffix(err.Error(), " of "+key) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/signer"
-	"github.com/actionproof/mediator/wire"
 )
 
 // role is one signing role of this process: what it signs, as whom, with which key.

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/observe"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/signer"

@@ -10,7 +10,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/signer"
@@ -106,7 +107,7 @@ func (p *sidecarProcess) fits(s *sidecar) error {
 	}
 	for _, host := range s.hosts() {
 		if !p.ca.Covers(host) {
-			return evidence.Refuse("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set", host)
+			return refusal.New("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set", host)
 		}
 	}
 	return nil
@@ -122,7 +123,7 @@ func (r *reading) allowed(roles []role) error {
 func (r *reading) pinned() error {
 	for _, want := range []string{r.strict.Runtime.EnvironmentHash, r.strict.Session.EnvironmentHash} {
 		if want != r.environmentHash {
-			return evidence.Refuse("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, r.environmentHash)
+			return refusal.New("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, r.environmentHash)
 		}
 	}
 	return r.strict.CheckRuntime(r.T.Runtime)
@@ -133,10 +134,10 @@ func admitted(strict *policy.Strict, roles []role, audience string) error {
 	for _, r := range roles {
 		want := strict.Expected(r.purpose)
 		if !slices.Contains(want.Issuers, r.issuer) || !slices.Contains(want.Audiences, audience) {
-			return evidence.Refuse("issuer_mismatch", "the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.issuer, audience, r.purpose)
+			return refusal.New("issuer_mismatch", "the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.issuer, audience, r.purpose)
 		}
 		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool { return evidence.KeyName(kid) == r.key.Name() }) {
-			return evidence.Refuse("key_not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)", r.key.Name(), r.purpose)
+			return refusal.New("key_not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)", r.key.Name(), r.purpose)
 		}
 	}
 	return nil
@@ -149,7 +150,7 @@ func (p *sidecarProcess) decided(ctx context.Context, strict *policy.Strict) err
 		return err
 	}
 	if len(now) == 0 || now[0] != strict.ManifestHash {
-		return evidence.Refuse("manifest_mismatch", "the control plane decides by another manifest than %s: reload it first", strict.ManifestHash)
+		return refusal.New("manifest_mismatch", "the control plane decides by another manifest than %s: reload it first", strict.ManifestHash)
 	}
 	return nil
 }

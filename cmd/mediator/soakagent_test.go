@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
 )
 
 // soakPatience is after how long a call counts as hanging: several times what all of its timeouts bring together.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/problem"
+	"github.com/actionproof/mediator/internal/problem"
 )
 
 // patience is for what has to happen soon and has no time of its own to be held to.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -152,7 +153,7 @@ func TestVaultRetireNow(t *testing.T) {
 		t.Errorf("said %s", out)
 	}
 	refused := until(t, 20*time.Second, "the refusal of what the retired version has signed", func() bool {
-		var r *evidence.Refusal
+		var r *refusal.Refusal
 		return errors.As(verify(), &r) && r.Code() == "key_retired"
 	})
 	again := until(t, 20*time.Second, "a post with the next version", func() bool { return a.post().code == "" })

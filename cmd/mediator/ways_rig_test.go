@@ -24,7 +24,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
-	"github.com/actionproof/mediator/guard"
+	"github.com/actionproof/mediator/internal/guard"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -72,7 +72,7 @@ func (ns *netns) sh(t *testing.T, script string) string {
 	t.Helper()
 	out, err := ns.output(exec.Command("sh", "-ec", script))
 	if err != nil {
-		t.Fatalf("%s (are iproute2 and nftables there? run scripts/setup.sh): %v\n%s", script, err, out)
+		t.Fatalf("%s (are iproute2 and nftables there? run test/scripts/setup.sh): %v\n%s", script, err, out)
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/actionproof/mediator/guard"
+	"github.com/actionproof/mediator/internal/guard"
 	"github.com/actionproof/mediator/ledger"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudflare/circl/sign/ed25519"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 // Rotator is a key that can be given a new version.

@@ -15,7 +15,7 @@ import (
 	"github.com/miekg/pkcs11"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 // key is one named key of a token.

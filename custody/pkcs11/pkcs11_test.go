@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/custodytest"
 	"github.com/actionproof/mediator/custody/pkcs11"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 const (

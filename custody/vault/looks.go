@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/vault/api"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 // Looks says what Vault says of the key, and of what the role's token may do.

@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
-	"github.com/actionproof/mediator/observe"
+	"github.com/actionproof/mediator/internal/observe"
 )
 
 // remake deletes a key and makes another one under its name.

@@ -1,0 +1,68 @@
+package challenge_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/actionproof/mediator/gate/challenge"
+)
+
+// BenchmarkChallenge is what fresh work costs a post: to issue it, to solve it and to verify it. The gauntlet has eight tasks.
+func BenchmarkChallenge(b *testing.B) {
+	for _, o := range []challenge.Options{{}, {Difficulty: challenge.Gauntlet, Tasks: 8}} {
+		i := newIssuer(b, o)
+		ch := create(b, i, binding)
+		r := solve(b, ch)
+		ctx := context.Background()
+		for _, work := range []struct {
+			name string
+			do   func() error
+		}{
+			{"create", func() error { _, err := i.Create(ctx, binding); return err }},
+			{"solve", func() error { _, err := challenge.Solve(ctx, ch.Tasks); return err }},
+			{"verify", func() error { _, err := i.Verify(ctx, ch, r, want); return err }},
+			{"verify-token", func() error { _, err := i.VerifyToken(ctx, ch.Token, r, want); return err }},
+		} {
+			b.Run(fmt.Sprintf("%s/tasks=%d/%s", ch.Difficulty, len(ch.Tasks), work.name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := work.do(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkGenerate is one task of each kind.
+func BenchmarkGenerate(b *testing.B) {
+	for _, d := range difficulties {
+		for _, p := range challenge.Builtin() {
+			b.Run(string(d)+"/"+p.Kind(), func(b *testing.B) {
+				b.ReportAllocs()
+				r := seeded(0)
+				for b.Loop() {
+					if _, _, err := p.Generate(r, d); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkCapability(b *testing.B) {
+	secret := newSecret(b, secretText)
+	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := challenge.VerifyCapability(secret, token, wantCapability()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package challenge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// CapabilityKey is the kind of ledger key that a capability is consumed under.
+const CapabilityKey = "capability"
+
+// Mint issues a capability with the registered claims r, which [evidence.NewRegistered] makes: the gate's name is iss and aud, and
+// the jti is the capability's id. The claims are returned as they were signed. It refuses what [VerifyCapability] would refuse
+// whatever is asked of it: an incomplete binding, and a session that a human could reach.
+func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) (token string, claims evidence.Capability, err error) {
+	evidence.CapabilityKind.Stamp(&c, r, evidence.KeyClaims{})
+	if err := free(c.Session); err != nil {
+		return "", evidence.Capability{}, err
+	}
+	if token, err = evidence.SignMAC(secret, evidence.CapabilityKind, c); err != nil {
+		return "", evidence.Capability{}, err
+	}
+	return token, c, nil
+}
+
+// WantCapability is what is demanded of a capability.
+type WantCapability struct {
+	// Issuer is iss and aud of the capability: the gate that minted it. Required.
+	Issuer string
+	// Binding is the operation that is about to be made; its nonce does not count. Required.
+	Binding evidence.Binding
+	// MaxAge bounds the time since it was minted. Required.
+	MaxAge time.Duration
+	// AllowUnconsumed accepts a capability whose verification was not consumed. Only for experiments and migrations.
+	AllowUnconsumed bool
+	// RequireEvidence demands the summaries of a runtime attestation and a session receipt.
+	RequireEvidence bool
+	// RequireGrant demands the ids of a policy decision and an action grant.
+	RequireGrant bool
+	// Runtime is demanded of the runtime summary, which must then be there. Nil demands nothing.
+	Runtime *WantRuntime
+	// Now is the time, required; Skew the clock difference that is tolerated.
+	Now  time.Time
+	Skew time.Duration
+}
+
+// WantRuntime is what is demanded of a capability's runtime summary (seed: the runtimePolicy of verifyStrictAutonomousAction). Every
+// field is required; one that is left empty refuses.
+type WantRuntime struct {
+	// KeyIDs holds whole key ids, or key names for every version: see [evidence.MatchKeyID].
+	Issuers, KeyIDs, RuntimeIDs  []string
+	TriggerKinds, TriggerSources []string
+	PolicyHash, EnvironmentHash  string
+	// MaxAge bounds the time since the attestation was issued.
+	MaxAge time.Duration
+}
+
+// VerifyCapability verifies a capability against the operation that is about to be made (seed: verifyCapability). The caller consumes
+// the returned key in the transaction that makes the post.
+func VerifyCapability(secret evidence.Secret, token string, want WantCapability) (evidence.Capability, ledger.Key, error) {
+	c, err := openCapability(secret, token, want)
+	if err == nil {
+		err = want.admits(c)
+	}
+	if err != nil {
+		return evidence.Capability{}, ledger.Key{}, err
+	}
+	return c, ledger.Key{Kind: CapabilityKey, ID: c.ID, Expires: time.Unix(c.Expires, 0)}, nil
+}
+
+func openCapability(secret evidence.Secret, token string, want WantCapability) (evidence.Capability, error) {
+	if err := want.Binding.Check(); err != nil {
+		return evidence.Capability{}, err
+	}
+	var names []string
+	if want.Issuer != "" {
+		names = []string{want.Issuer}
+	}
+	return evidence.OpenMAC(secret, evidence.CapabilityKind, token, evidence.Expected{
+		Issuers: names, Audiences: names, MaxAge: want.MaxAge,
+	}, want.Now, want.Skew)
+}
+
+// admits holds the claims of a capability against w.
+func (w WantCapability) admits(c evidence.Capability) error {
+	switch {
+	case !c.Binding.SameAction(w.Binding):
+		return refusal.New("capability_binding_mismatch", "the capability is for another subject, action, resource or content")
+	case !c.VerificationConsumed && !w.AllowUnconsumed:
+		return refusal.New("capability_unconsumed", "the capability was minted from a verification that had not been consumed")
+	case w.RequireEvidence && (c.Runtime == nil || c.Session == nil), w.Runtime != nil && c.Runtime == nil:
+		return refusal.New("capability_without_evidence", "the capability carries no runtime attestation or no session receipt")
+	case w.RequireGrant && (c.DecisionID == "" || c.GrantID == ""):
+		return refusal.New("capability_without_grant", "the capability carries no policy decision or no action grant")
+	}
+	if err := free(c.Session); err != nil {
+		return err
+	}
+	if w.Runtime == nil {
+		return nil
+	}
+	return w.Runtime.admits(*c.Runtime, w.Now, w.Skew)
+}
+
+// free refuses a session that a human could reach.
+func free(s *evidence.SessionSummary) error {
+	if s != nil && (s.HumanPromptPresent || s.HumanOperatorPresent || s.UserShellAccess || s.AgentEnvironmentUserAccessible) {
+		return refusal.New("capability_human_session", "the capability rests on a session with a human prompt, operator, shell or access to its environment")
+	}
+	return nil
+}
+
+func (w WantRuntime) admits(r evidence.RuntimeSummary, now time.Time, skew time.Duration) error {
+	for _, c := range []struct {
+		what string
+		ok   bool
+	}{
+		{"issuer", slices.Contains(w.Issuers, r.Issuer)},
+		{"key", evidence.MatchKeyID(w.KeyIDs, r.KeyID)},
+		{"runtime id", slices.Contains(w.RuntimeIDs, r.RuntimeID)},
+		{"trigger kind", slices.Contains(w.TriggerKinds, r.Trigger.Kind)},
+		{"trigger source", slices.Contains(w.TriggerSources, r.Trigger.Source)},
+		{"policy hash", w.PolicyHash != "" && r.PolicyHash == w.PolicyHash},
+		{"environment hash", w.EnvironmentHash != "" && r.EnvironmentHash == w.EnvironmentHash},
+	} {
+		if !c.ok {
+			return refusal.New("capability_runtime_not_allowed", "the policy does not allow the %s of the runtime attestation behind the capability", c.what)
+		}
+	}
+	age := now.Sub(time.Unix(r.IssuedAt, 0))
+	if w.MaxAge <= 0 || age > w.MaxAge+skew || age < -skew {
+		return refusal.New("capability_attestation_too_old", "the runtime attestation behind the capability is %s old; at most %s is accepted", age.Round(time.Second), w.MaxAge)
+	}
+	return nil
+}

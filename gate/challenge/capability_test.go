@@ -1,0 +1,171 @@
+package challenge_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// capabilityClaims are those of a capability that a whole chain has earned.
+func capabilityClaims() evidence.Capability {
+	b := binding
+	b.Nonce = "nonce_1"
+	hash := evidence.HashBytes([]byte("posting-policy-v1"))
+	return evidence.Capability{
+		Binding: b, ChallengeID: "challenge_1", DecisionID: "decision_1", GrantID: "grant_1", VerificationConsumed: true,
+		Runtime: &evidence.RuntimeSummary{
+			AttestationID: "attestation_1", EnvironmentHash: hash, IssuedAt: start.Unix(), Issuer: "mediator-runtime", KeyID: "runtime-key:v3", PolicyHash: hash,
+			RuntimeID: "worker-1", Trigger: evidence.Trigger{ID: "event_1", Kind: evidence.TriggerSourceEvent, Source: "github"},
+		},
+		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "receipt_1", SessionID: "session_1"},
+	}
+}
+
+func registered() evidence.Registered {
+	r := evidence.NewRegistered("gate", "gate", start, 15*time.Second)
+	r.ID = "capability_1"
+	return r
+}
+
+func wantCapability() challenge.WantCapability {
+	hash := evidence.HashBytes([]byte("posting-policy-v1"))
+	return challenge.WantCapability{
+		Issuer: "gate", Binding: binding, MaxAge: 10 * time.Second, RequireEvidence: true, RequireGrant: true, Now: start, Skew: evidence.DefaultSkew,
+		Runtime: &challenge.WantRuntime{
+			Issuers: []string{"mediator-runtime"}, KeyIDs: []string{"runtime-key"}, RuntimeIDs: []string{"worker-1"},
+			TriggerKinds: []string{evidence.TriggerSourceEvent}, TriggerSources: []string{"github"},
+			PolicyHash: hash, EnvironmentHash: hash, MaxAge: 15 * time.Second,
+		},
+	}
+}
+
+func TestVerifyCapability(t *testing.T) {
+	secret := newSecret(t, secretText)
+	type args struct {
+		claims evidence.Capability
+		reg    evidence.Registered
+		token  string // given instead of the one that is minted
+		secret evidence.Secret
+		want   challenge.WantCapability
+	}
+	for _, tt := range []struct {
+		name, code string // no code: accepted
+		change     func(*args)
+	}{
+		{"as it should be", "", func(*args) {}},
+		{"with a nonce of the caller", "", func(a *args) { a.want.Binding.Nonce = "mine" }},
+		{"unconsumed, and waived", "", func(a *args) { a.claims.VerificationConsumed, a.want.AllowUnconsumed = false, true }},
+		{"nothing but the binding demanded", "", func(a *args) {
+			a.claims = evidence.Capability{Binding: a.claims.Binding, ChallengeID: "c", VerificationConsumed: true}
+			a.want.RequireEvidence, a.want.RequireGrant, a.want.Runtime = false, false, nil
+		}},
+		{"no token", "artifact_missing", func(a *args) { a.token = "" }},
+		{"another secret", "signature_invalid", func(a *args) { a.secret = newSecret(t, []byte(strings.Repeat("x", 32))) }},
+		{"no secret", "secret_too_short", func(a *args) { a.secret = evidence.Secret{} }},
+		{"a challenge token", "jws_type", func(a *args) { a.token = create(t, newIssuer(t, challenge.Options{}), binding).Token }},
+		{"another gate's", "issuer_not_allowed", func(a *args) { a.want.Issuer = "other" }},
+		{"for another gate", "audience_not_allowed", func(a *args) { a.reg.Audience = "other" }},
+		{"the issuer left open", "expectation_missing", func(a *args) { a.want.Issuer = "" }},
+		{"the age left open", "expectation_missing", func(a *args) { a.want.MaxAge = 0 }},
+		{"the time left open", "not_yet_valid", func(a *args) { a.want.Now = time.Time{} }},
+		{"the binding left open", "binding_malformed", func(a *args) { a.want.Binding = evidence.Binding{} }},
+		{"expired", "expired", func(a *args) { a.want.Now, a.want.MaxAge = start.Add(17*time.Second), time.Hour }},
+		{"too old", "too_old", func(a *args) { a.want.Now = start.Add(13 * time.Second) }},
+		{"before its time", "not_yet_valid", func(a *args) { a.want.Now = start.Add(-3 * time.Second) }},
+		{"another subject", "capability_binding_mismatch", func(a *args) { a.want.Binding.Subject = "user_124" }},
+		{"another action", "capability_binding_mismatch", func(a *args) { a.want.Binding.Action = "delete_post" }},
+		{"another resource", "capability_binding_mismatch", func(a *args) { a.want.Binding.Resource = "POST /post" }},
+		{"other content", "capability_binding_mismatch", func(a *args) { a.want.Binding.ContentHash = evidence.HashBytes(nil) }},
+		{"unconsumed", "capability_unconsumed", func(a *args) { a.claims.VerificationConsumed = false }},
+		{"no attestation", "capability_without_evidence", func(a *args) { a.claims.Runtime = nil }},
+		{"no receipt", "capability_without_evidence", func(a *args) { a.claims.Session = nil }},
+		{"no attestation to judge", "capability_without_evidence", func(a *args) { a.claims.Runtime, a.want.RequireEvidence = nil, false }},
+		{"no attestation, and nothing asked of it", "capability_without_evidence", func(a *args) { a.claims.Runtime, a.want.Runtime = nil, nil }},
+		{"no grant", "capability_without_grant", func(a *args) { a.claims.GrantID = "" }},
+		{"no decision", "capability_without_grant", func(a *args) { a.claims.DecisionID = "" }},
+		{"another runtime issuer", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.Issuer = "x" }},
+		{"another runtime key", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.KeyID = "session-key:v1" }},
+		{"another runtime", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.RuntimeID = "worker-2" }},
+		{"a human trigger", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.Trigger.Kind = evidence.TriggerHumanRequest }},
+		{"another source", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.Trigger.Source = "x" }},
+		{"another policy", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.PolicyHash = evidence.HashBytes(nil) }},
+		{"another environment", "capability_runtime_not_allowed", func(a *args) { a.claims.Runtime.EnvironmentHash = evidence.HashBytes(nil) }},
+		{"the policy hash left open", "capability_runtime_not_allowed", func(a *args) { a.want.Runtime.PolicyHash = "" }},
+		{"the environment hash left open", "capability_runtime_not_allowed", func(a *args) { a.want.Runtime.EnvironmentHash = "" }},
+		{"everything about the runtime left open", "capability_runtime_not_allowed", func(a *args) { a.want.Runtime = &challenge.WantRuntime{} }},
+		{"an old attestation", "capability_attestation_too_old", func(a *args) { a.claims.Runtime.IssuedAt -= 18 }},
+		{"an attestation of the future", "capability_attestation_too_old", func(a *args) { a.claims.Runtime.IssuedAt += 3 }},
+		{"the attestation's age left open", "capability_attestation_too_old", func(a *args) { a.want.Runtime.MaxAge = 0 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := args{claims: capabilityClaims(), reg: registered(), secret: secret, token: "minted", want: wantCapability()}
+			tt.change(&a)
+			if a.token == "minted" {
+				var err error
+				if a.token, _, err = challenge.Mint(secret, a.reg, a.claims); err != nil {
+					t.Fatal(err)
+				}
+			}
+			claims, key, err := challenge.VerifyCapability(a.secret, a.token, a.want)
+			if tt.code != "" {
+				wantCode(t, err, tt.code)
+				if key != (ledger.Key{}) || claims.ID != "" {
+					t.Errorf("there are claims or a key beside the refusal: %+v, %+v", claims, key)
+				}
+				return
+			}
+			if err != nil || key != (ledger.Key{Kind: "capability", ID: "capability_1", Expires: time.Unix(start.Unix()+15, 0)}) {
+				t.Errorf("key %+v, %v", key, err)
+			}
+			if claims.Binding.Nonce != "nonce_1" {
+				t.Errorf("the nonce is %q, not the token's", claims.Binding.Nonce)
+			}
+		})
+	}
+}
+
+func TestMintRefuses(t *testing.T) {
+	secret := newSecret(t, secretText)
+	for name, tt := range map[string]struct {
+		code   string
+		change func(*evidence.Capability, *evidence.Registered)
+	}{
+		"a human prompt":        {"capability_human_session", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.HumanPromptPresent = true }},
+		"a human operator":      {"capability_human_session", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.HumanOperatorPresent = true }},
+		"a user's shell":        {"capability_human_session", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.UserShellAccess = true }},
+		"a user's environment":  {"capability_human_session", func(c *evidence.Capability, _ *evidence.Registered) { c.Session.AgentEnvironmentUserAccessible = true }},
+		"no nonce":              {"binding_malformed", func(c *evidence.Capability, _ *evidence.Registered) { c.Binding.Nonce = "" }},
+		"no binding":            {"binding_malformed", func(c *evidence.Capability, _ *evidence.Registered) { c.Binding = evidence.Binding{} }},
+		"no challenge":          {"claims_malformed", func(c *evidence.Capability, _ *evidence.Registered) { c.ChallengeID = "" }},
+		"no id":                 {"claims_malformed", func(_ *evidence.Capability, r *evidence.Registered) { r.ID = "" }},
+		"a lifetime of nothing": {"lifetime_invalid", func(_ *evidence.Capability, r *evidence.Registered) { r.Expires = r.IssuedAt }},
+		"an hour":               {"lifetime_too_long", func(_ *evidence.Capability, r *evidence.Registered) { r.Expires = r.IssuedAt + 3600 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, r := capabilityClaims(), registered()
+			tt.change(&c, &r)
+			token, _, err := challenge.Mint(secret, r, c)
+			wantCode(t, err, tt.code)
+			if token != "" {
+				t.Error("there is a token beside the refusal")
+			}
+		})
+	}
+}
+
+// TestHumanSessionIsRefusedOnUseToo signs a capability as something other than Mint might.
+func TestHumanSessionIsRefusedOnUseToo(t *testing.T) {
+	secret, c := newSecret(t, secretText), capabilityClaims()
+	c.Session.UserShellAccess = true
+	evidence.CapabilityKind.Stamp(&c, registered(), evidence.KeyClaims{})
+	token, err := evidence.SignMAC(secret, evidence.CapabilityKind, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = challenge.VerifyCapability(secret, token, wantCapability())
+	wantCode(t, err, "capability_human_session")
+}

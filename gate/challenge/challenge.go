@@ -1,0 +1,110 @@
+package challenge
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+
+	json2 "github.com/go-json-experiment/json"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Challenge is what its issuer gives out: the public tasks, and the token that the answers are verified with.
+type Challenge struct {
+	ID           string            `json:"id"`
+	Difficulty   Difficulty        `json:"difficulty"`
+	Instructions string            `json:"instructions"`
+	Binding      *evidence.Binding `json:"binding,omitempty"` // with the issuer's nonce; nil for a challenge that is bound to nothing
+	Tasks        []Task            `json:"tasks"`
+	Token        string            `json:"token"`
+	ExpiresAt    int64             `json:"expiresAt"` // Unix seconds
+}
+
+// instructions stand on every challenge.
+const instructions = `Solve every task as its own instructions say. Respond with {"challengeId":"...","answers":{"task_id":"64 lowercase hex characters"}}: the id of this challenge, one answer for each task, nothing else.`
+
+// Bounds on what is read, in bytes where nothing else is said.
+const (
+	maxTasks     = 32 // in a challenge
+	maxTaskID    = 64
+	maxKind      = 32
+	maxInput     = 32 << 10  // of one task
+	maxChallenge = 256 << 10 // as it travels
+	maxResponse  = 16 << 10  // as it travels
+)
+
+// ParseChallenge reads a challenge as it travels, up to 256 KiB. It is strict: unknown and duplicate members, names in another case and
+// text after the value are refused, and so is a challenge without its id, its token or its tasks. Nothing in it is verified.
+func ParseChallenge(raw []byte) (Challenge, error) {
+	var ch Challenge
+	if len(raw) > maxChallenge {
+		return Challenge{}, refusal.New("challenge_malformed", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
+	}
+	if err := evidence.ParseStrict(raw, &ch); err != nil {
+		return Challenge{}, refusal.New("challenge_malformed", "the challenge is malformed: %w", err)
+	}
+	if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
+		return Challenge{}, refusal.New("challenge_malformed", "the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
+	}
+	for _, t := range ch.Tasks {
+		if t.ID == "" || t.Kind == "" || len(t.Input) == 0 {
+			return Challenge{}, refusal.New("challenge_malformed", "a task of the challenge lacks its id, its kind or its input")
+		}
+	}
+	return ch, nil
+}
+
+// ParseResponse reads a response as it travels, up to 16 KiB, as strictly as [ParseChallenge].
+func ParseResponse(raw []byte) (evidence.Response, error) {
+	var r evidence.Response
+	if len(raw) > maxResponse {
+		return evidence.Response{}, refusal.New("response_malformed", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
+	}
+	if err := evidence.ParseStrict(raw, &r); err != nil {
+		return evidence.Response{}, refusal.New("response_malformed", "the response is malformed: %w", err)
+	}
+	if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
+		return evidence.Response{}, refusal.New("response_malformed", "the response lacks its challengeId or its answers, or has more than %d", maxTasks)
+	}
+	for id, answer := range r.Answers {
+		if !evidence.IsHash(answer) {
+			return evidence.Response{}, refusal.New("response_malformed", "the answer for task %.64q is not 64 lowercase hex characters", id)
+		}
+	}
+	return r, nil
+}
+
+// hashTasks is the hash of the public tasks as canonical JSON, so that they can be re-encoded on their way.
+func hashTasks(tasks []Task) (string, error) {
+	hash, err := evidence.HashValue(tasks)
+	if err != nil {
+		return "", refusal.New("challenge_malformed", "the challenge's tasks are malformed: %w", err)
+	}
+	return hash, nil
+}
+
+// hashCanonical is [hashTasks] of tasks of built-in kinds alone: they have their canonical form as they are written.
+func hashCanonical(tasks []Task) (string, error) {
+	sum := sha256.New()
+	err := json2.MarshalWrite(sum, tasks)
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// intact refuses a challenge that is not the one that its token was issued with.
+func (ch Challenge) intact(t evidence.ChallengeToken) error {
+	unbound := ch.Binding == nil && t.Binding == nil
+	bound := ch.Binding != nil && t.Binding != nil && *ch.Binding == *t.Binding
+	if ch.ID != t.ID || string(ch.Difficulty) != t.Difficulty || ch.ExpiresAt != t.Expires || !unbound && !bound {
+		return refusal.New("challenge_altered", "the challenge's id, difficulty, binding or expiry is not what it was issued with")
+	}
+	hash, err := hashTasks(ch.Tasks)
+	if err != nil {
+		return err
+	}
+	if subtle.ConstantTimeCompare([]byte(hash), []byte(t.TasksHash)) != 1 {
+		return refusal.New("challenge_tasks_altered", "the tasks are not those that the challenge was issued with")
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package challenge_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+)
+
+// FuzzSolve gives hostile tasks to the solvers: no panic, and either the same well-formed answer each time or a refusal with a code.
+func FuzzSolve(f *testing.F) {
+	for n, d := range difficulties {
+		for _, p := range challenge.Builtin() {
+			t, _, err := p.Generate(seeded(byte(n)), d)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(p.Kind(), []byte(t.Input))
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind string, input []byte) {
+		tasks := []challenge.Task{{ID: "t", Kind: kind, Input: input}}
+		answers, err := challenge.Solve(context.Background(), tasks)
+		if err != nil {
+			if !isRefusal(err) {
+				t.Errorf("an error without a code: %v", err)
+			}
+			return
+		}
+		again, err := challenge.Solve(context.Background(), tasks)
+		if err != nil || !evidence.IsHash(answers["t"]) || again["t"] != answers["t"] {
+			t.Errorf("%v, then %v, %v", answers, again, err)
+		}
+	})
+}
+
+func FuzzParseResponse(f *testing.F) {
+	f.Add([]byte(`{"challengeId":"c","answers":{"t1":"00"}}`))
+	f.Add([]byte(`{"challengeId":"c","answers":{"t1":"` + evidence.HashBytes(nil) + `"}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) { roundTrip(t, raw, challenge.ParseResponse) })
+}
+
+func FuzzParseChallenge(f *testing.F) {
+	// Short, because the fuzzer spends its time on making long ones shorter.
+	f.Add([]byte(`{"id":"c","difficulty":"lite","instructions":"","binding":{"action":"a","contentHash":"h","nonce":"n","resource":"r","subject":"s"},"tasks":[{"id":"t","input":{},"instructions":"","kind":"vm"}],"token":"t","expiresAt":1}`))
+	f.Fuzz(func(t *testing.T, raw []byte) { roundTrip(t, raw, challenge.ParseChallenge) })
+}
+
+// roundTrip asks of whatever parses that it means the same when it is written and parsed again.
+func roundTrip[T any](t *testing.T, raw []byte, parse func([]byte) (T, error)) {
+	v, err := parse(raw)
+	if err != nil {
+		if !isRefusal(err) {
+			t.Errorf("an error without a code: %v", err)
+		}
+		return
+	}
+	again, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := parse(again)
+	if err != nil {
+		t.Fatalf("what was parsed is refused when it is written again: %v", err)
+	}
+	a, errA := evidence.HashValue(v)
+	b, errB := evidence.HashValue(second)
+	if errA != nil || errB != nil || a != b {
+		t.Errorf("%v, %v: %+v was read again as %+v", errA, errB, v, second)
+	}
+}

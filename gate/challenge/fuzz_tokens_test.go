@@ -1,0 +1,104 @@
+package challenge_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+)
+
+// macOf authenticates any header and payload with the issuer's secret: what a fuzzer finds behind the signature counts.
+func macOf(header, payload string) string {
+	b64 := base64.RawURLEncoding
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
+	m := hmac.New(sha256.New, secretText)
+	m.Write([]byte(input))
+	return input + "." + b64.EncodeToString(m.Sum(nil))
+}
+
+// partsOf are the header and the payload of a token.
+func partsOf(t testing.TB, token string) (header, payload string) {
+	t.Helper()
+	var parts [3]string
+	for i, part := range strings.Split(token, ".") {
+		raw, err := base64.RawURLEncoding.DecodeString(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[i] = string(raw)
+	}
+	return parts[0], parts[1]
+}
+
+// FuzzVerifyToken verifies challenge tokens that bear the issuer's own signature, whatever they say, with responses, whatever they answer: no
+// panic, a code for each refusal, and what is accepted is in the one form, for this binding, in its time and rightly answered.
+func FuzzVerifyToken(f *testing.F) {
+	i := newIssuer(f, challenge.Options{Difficulty: challenge.Lite, Tasks: 1})
+	ch := create(f, i, binding)
+	response, err := json.Marshal(solve(f, ch))
+	if err != nil {
+		f.Fatal(err)
+	}
+	header, payload := partsOf(f, ch.Token)
+	f.Add(header, payload, response)
+	f.Add(header, strings.Replace(payload, `"exp":1`, `"exp":9`, 1), response)
+	f.Add(strings.Replace(header, "HS256", "none", 1), payload, response)
+	f.Add(header, payload, []byte(`{"challengeId":"`+ch.ID+`","answers":{}}`))
+	f.Fuzz(func(t *testing.T, header, payload string, response []byte) {
+		var r evidence.Response
+		if json.Unmarshal(response, &r) != nil {
+			return
+		}
+		c, err := i.VerifyToken(context.Background(), macOf(header, payload), r, want)
+		if err != nil {
+			if !isRefusal(err) {
+				t.Errorf("an error without a code: %v", err)
+			}
+			return
+		}
+		canonical, err := evidence.Canonical([]byte(payload))
+		if err != nil || string(canonical) != payload {
+			t.Errorf("%q is accepted, and is not canonical", payload)
+		}
+		if !c.Binding.SameAction(binding) || c.Expires <= start.Unix()-2 || c.IssuedAt > start.Unix()+2 || len(r.Answers) != len(c.Answers) || len(c.Answers) == 0 {
+			t.Errorf("%+v is accepted with %+v", c, r)
+		}
+	})
+}
+
+// FuzzVerifyCapability does the same for capabilities.
+func FuzzVerifyCapability(f *testing.F) {
+	secret := newSecret(f, secretText)
+	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
+	if err != nil {
+		f.Fatal(err)
+	}
+	header, payload := partsOf(f, token)
+	f.Add(header, payload)
+	f.Add(header, strings.Replace(payload, `"verificationConsumed":true`, `"verificationConsumed":false`, 1))
+	f.Add(header, strings.Replace(payload, `"humanPromptPresent":false`, `"humanPromptPresent":true`, 1))
+	f.Fuzz(func(t *testing.T, header, payload string) {
+		c, key, err := challenge.VerifyCapability(secret, macOf(header, payload), wantCapability())
+		if err != nil {
+			if !isRefusal(err) {
+				t.Errorf("an error without a code: %v", err)
+			}
+			return
+		}
+		canonical, err := evidence.Canonical([]byte(payload))
+		if err != nil || string(canonical) != payload {
+			t.Errorf("%q is accepted, and is not canonical", payload)
+		}
+		s := c.Session
+		if !c.Binding.SameAction(binding) || !c.VerificationConsumed || c.Runtime == nil || s == nil || s.HumanPromptPresent || s.HumanOperatorPresent ||
+			s.UserShellAccess || s.AgentEnvironmentUserAccessible || c.GrantID == "" || c.DecisionID == "" || !strings.HasSuffix(key.ID, c.ID) {
+			t.Errorf("%+v is accepted, under the key %+v", c, key)
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package challenge_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/golden")
+
+// TestGolden holds the wire format against files: the public challenge, the claims of its token, a response, and the claims of a
+// capability. Another JOSE library checks the tokens.
+func TestGolden(t *testing.T) {
+	for n, d := range difficulties {
+		t.Run(string(d), func(t *testing.T) {
+			i := newIssuer(t, challenge.Options{Difficulty: d, Random: seeded(byte(n))})
+			ch := create(t, i, binding)
+			golden(t, string(d), map[string]any{"challenge": ch, "tokenClaims": secondOpinion(t, ch.Token, "challenge+jwt"), "response": solve(t, ch)})
+		})
+	}
+	t.Run("capability", func(t *testing.T) {
+		token, claims, err := challenge.Mint(newSecret(t, secretText), registered(), capabilityClaims())
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := json.Marshal(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed := secondOpinion(t, token, "capability+jwt")
+		if want, err := evidence.Canonical(raw); err != nil || string(want) != string(signed) {
+			t.Errorf("the claims that Mint returns are not those that it signed: %s", signed)
+		}
+		golden(t, "capability", map[string]any{"capability": token, "tokenClaims": signed})
+	})
+}
+
+// TestGoldenVerifies verifies what is in the files, so that a challenge in flight survives a new version.
+func TestGoldenVerifies(t *testing.T) {
+	for _, d := range difficulties {
+		raw, err := os.ReadFile(filepath.Join("testdata", "golden", string(d)+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file struct{ Challenge, Response json.RawMessage }
+		if err := json.Unmarshal(raw, &file); err != nil {
+			t.Fatal(err)
+		}
+		ch, err := challenge.ParseChallenge(file.Challenge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := challenge.ParseResponse(file.Response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newIssuer(t, challenge.Options{}).Verify(context.Background(), ch, r, want); err != nil {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}
+
+func golden(t *testing.T, name string, v any) {
+	t.Helper()
+	var got bytes.Buffer
+	enc := json.NewEncoder(&got)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", "golden", name+".json")
+	if *update {
+		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got.Bytes()) {
+		t.Errorf("%s has changed; if that is meant, run go test -update and review the diff\n%s", path, got.Bytes())
+	}
+}
+
+// secondOpinion verifies an HS256 token with another library and returns its payload.
+func secondOpinion(t *testing.T, token, typ string) json.RawMessage {
+	t.Helper()
+	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.HS256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := jws.Verify(secretText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := jws.Signatures[0].Header.ExtraHeaders["typ"]; got != typ {
+		t.Errorf("the typ is %v, want %s", got, typ)
+	}
+	return payload
+}

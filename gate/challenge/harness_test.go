@@ -1,0 +1,80 @@
+package challenge_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+)
+
+var (
+	start        = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	binding      = evidence.Binding{Subject: "user_123", Action: "create_post", Resource: "POST /posts", ContentHash: evidence.HashBytes([]byte("post"))}
+	want         = challenge.Want{Binding: binding, MaxAge: 15 * time.Second}
+	difficulties = []challenge.Difficulty{challenge.Lite, challenge.Standard, challenge.Gauntlet}
+	secretText   = []byte(strings.Repeat("s", 32))
+)
+
+func newSecret(t testing.TB, text []byte) evidence.Secret {
+	t.Helper()
+	s, err := evidence.NewSecret(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newIssuer(t testing.TB, o challenge.Options) *challenge.Issuer {
+	t.Helper()
+	if o.Issuer == "" {
+		o.Issuer, o.Audience = "api", "api"
+	}
+	if o.Now == nil {
+		o.Now = func() time.Time { return start }
+	}
+	i, err := challenge.NewIssuer(newSecret(t, secretText), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func create(t testing.TB, i *challenge.Issuer, b evidence.Binding) challenge.Challenge {
+	t.Helper()
+	ch, err := i.Create(context.Background(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func solve(t testing.TB, ch challenge.Challenge, packs ...challenge.Pack) evidence.Response {
+	t.Helper()
+	answers, err := challenge.Solve(context.Background(), ch.Tasks, packs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return evidence.Response{ChallengeID: ch.ID, Answers: answers}
+}
+
+// seeded is a source of randomness that a test can repeat.
+func seeded(n byte) *rand.ChaCha8 { return rand.NewChaCha8([32]byte{n, 1}) }
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var coded interface{ Code() string }
+	if !errors.As(err, &coded) || coded.Code() != code {
+		t.Errorf("got %v, want code %s", err, code)
+	}
+}
+
+// isRefusal reports whether err carries a code.
+func isRefusal(err error) bool {
+	var coded interface{ Code() string }
+	return errors.As(err, &coded) && coded.Code() != ""
+}

@@ -1,0 +1,216 @@
+package challenge_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+)
+
+// TestTasksAtTheirLimits is about the largest tasks that are still solved; TestHostileTasks has what is one beyond.
+func TestTasksAtTheirLimits(t *testing.T) {
+	repeated := func(line string, n int) string {
+		raw, _ := json.Marshal(slices.Repeat([]string{line}, n))
+		return string(raw)
+	}
+	var odd, apart []string // 1, 3, … 47; the pairs with 1
+	for n := range 24 {
+		odd = append(odd, fmt.Sprint(2*n+1))
+	}
+	for n := range 64 {
+		apart = append(apart, fmt.Sprintf("[1,%d]", 2*(n%23)+3))
+	}
+	for name, tt := range map[string]struct{ kind, input, answer string }{
+		"route: the first and the last node":   {"route", `{"edges":[[0,63,1]],"from":63,"to":0}`, "63-0:1"},
+		"route: the highest cost":              {"route", `{"edges":[[0,1,1048576]],"from":0,"to":1}`, "0-1:1048576"},
+		"route: the most edges":                {"route", `{"edges":[` + strings.Repeat("[0,2,1],", 511) + `[0,1,1]],"from":0,"to":1}`, "0-1:1"},
+		"vm: the least modulus":                {"vm", `{"modulus":2,"program":["add a 1"],"registers":[1,0,1,0]}`, "0,0,1,0"},
+		"vm: the largest modulus":              {"vm", `{"modulus":1048576,"program":["add a 1048575"],"registers":[0,1048575,0,0]}`, "1048575,1048575,0,0"},
+		"vm: the longest program":              {"vm", `{"modulus":7,"program":` + repeated("add a 0", 256) + `,"registers":[0,1,2,3]}`, "0,1,2,3"},
+		"vm: the furthest jumps":               {"vm", `{"modulus":7,"program":["jnz a 256","jnz a -256","jlt b a 256","jlt b a -256"],"registers":[0,1,2,3]}`, "0,1,2,3"},
+		"vm: less, and not equal":              {"vm", `{"modulus":7,"program":["jlt a b 2","set c 5","jlt b c 2","set d 6"],"registers":[1,1,2,3]}`, "1,1,5,3"},
+		"json: the most operations":            {"json", `{"document":{"a":[1]},"operations":` + repeated("sort a", 256) + `}`, `{"a":[1]}`},
+		"json: the most elements":              {"json", `{"document":{"a":[` + strings.Repeat("1,", 511) + `1]},"operations":[]}`, `{"a":[` + strings.Repeat("1,", 511) + `1]}`},
+		"json: the largest numbers":            {"json", `{"document":{"a":[1073741824,-1073741824]},"operations":["push a 1073741824","push a -1073741824"]}`, `{"a":[1073741824,-1073741824,1073741824,-1073741824]}`},
+		"json: rotated by nothing":             {"json", `{"document":{"a":[1,2],"b":[]},"operations":["rotate a 0","rotate b 3"]}`, `{"a":[1,2],"b":[]}`},
+		"json: the first and the last list":    {"json", `{"document":{"z":[1]},"operations":["copy z a","push z 2"]}`, `{"a":[1],"z":[1,2]}`},
+		"subset: the most numbers":             {"subset", `{"apart":[],"even":0,"numbers":[` + strings.Join(odd, ",") + `],"size":24,"sum":576}`, strings.Join(odd, ",")},
+		"subset: the largest number":           {"subset", `{"apart":[],"even":1,"numbers":[1048576,1],"size":1,"sum":1048576}`, "1048576"},
+		"subset: the most apart":               {"subset", `{"apart":[` + strings.Join(apart, ",") + `],"even":0,"numbers":[` + strings.Join(odd, ",") + `],"size":1,"sum":1}`, "1"},
+		"subset: the smallest ones and no sum": {"subset", `{"apart":[],"even":2,"numbers":[2,4,6,8],"size":2,"sum":6}`, "2,4"},
+		"subset: the largest ones":             {"subset", `{"apart":[],"even":2,"numbers":[2,4,6,8],"size":2,"sum":14}`, "6,8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := challenge.Task{ID: strings.Repeat("t", 64), Kind: tt.kind, Input: json.RawMessage(tt.input)}
+			got, err := challenge.Solve(context.Background(), []challenge.Task{task})
+			if err != nil || got[task.ID] != evidence.HashBytes([]byte(tt.answer)) {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+	beyond := map[string]struct{ kind, input string }{
+		"route: a node too high":       {"route", `{"edges":[[0,64,1]],"from":0,"to":1}`},
+		"route: a cost too high":       {"route", `{"edges":[[0,1,1048577]],"from":0,"to":1}`},
+		"vm: a modulus of one":         {"vm", `{"modulus":1,"program":[],"registers":[0,0,0,0]}`},
+		"vm: a modulus too large":      {"vm", `{"modulus":1048577,"program":[],"registers":[0,0,0,0]}`},
+		"vm: a negative register":      {"vm", `{"modulus":7,"program":[],"registers":[0,0,0,-1]}`},
+		"vm: a jump too far":           {"vm", `{"modulus":7,"program":["jnz a 257"],"registers":[0,0,0,0]}`},
+		"vm: a jump too far back":      {"vm", `{"modulus":7,"program":["jlt a b -257"],"registers":[0,0,0,0]}`},
+		"json: a number too large":     {"json", `{"document":{"a":[1073741825]},"operations":[]}`},
+		"json: a number too small":     {"json", `{"document":{"a":[-1073741825]},"operations":[]}`},
+		"json: a number pushed":        {"json", `{"document":{"a":[1]},"operations":["push a 1073741825"]}`},
+		"json: a number far below":     {"json", `{"document":{"a":[1]},"operations":["push a -1073741825"]}`},
+		"json: rotated back":           {"json", `{"document":{"a":[1]},"operations":["rotate a -1"]}`},
+		"subset: more even than there": {"subset", `{"apart":[],"even":2,"numbers":[2,3],"size":1,"sum":2}`},
+		"subset: less even than none":  {"subset", `{"apart":[],"even":-1,"numbers":[2,3],"size":1,"sum":3}`},
+	}
+	for name, tt := range beyond {
+		t.Run(name, func(t *testing.T) {
+			_, err := challenge.Solve(context.Background(), []challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
+			wantCode(t, err, "challenge_malformed")
+		})
+	}
+}
+
+// TestSizesAtTheirLimits is about whole challenges, responses and issuers.
+func TestSizesAtTheirLimits(t *testing.T) {
+	var tasks []challenge.Task
+	for n := range 32 {
+		input := json.RawMessage(`{"modulus":10,"program":[],"registers":[1,2,3,4]}`)
+		tasks = append(tasks, challenge.Task{ID: fmt.Sprintf("t%d", n), Kind: "vm", Input: append(bytes.Repeat([]byte(" "), 32<<10-len(input)), input...)})
+	}
+	answers, err := challenge.Solve(context.Background(), tasks)
+	if err != nil || len(answers) != 32 {
+		t.Errorf("%d answers, %v", len(answers), err)
+	}
+	raw, err := json.Marshal(evidence.Response{ChallengeID: "c", Answers: answers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = append(raw, bytes.Repeat([]byte(" "), 16<<10-len(raw))...)
+	if r, err := challenge.ParseResponse(raw); err != nil || len(r.Answers) != 32 {
+		t.Errorf("%d answers, %v", len(r.Answers), err)
+	}
+	_, err = challenge.ParseResponse(append(raw, ' '))
+	wantCode(t, err, "response_malformed")
+
+	kind := strings.Repeat("k", 32)
+	i := newIssuer(t, challenge.Options{Tasks: 32, Lifetime: 10 * time.Minute, Packs: []challenge.Pack{private{kind}}})
+	if ch := create(t, i, binding); len(ch.Tasks) != 32 || ch.Tasks[31].Kind != kind || ch.ExpiresAt != start.Add(10*time.Minute).Unix() {
+		t.Errorf("%+v", ch)
+	}
+	ch := create(t, newIssuer(t, challenge.Options{Tasks: 32, Lifetime: time.Second}), binding)
+	if raw, err = json.Marshal(ch); err != nil {
+		t.Fatal(err)
+	}
+	raw = append(raw, bytes.Repeat([]byte(" "), 256<<10-len(raw))...)
+	if seen, err := challenge.ParseChallenge(raw); err != nil || len(seen.Tasks) != 32 || ch.ExpiresAt != start.Unix()+1 {
+		t.Errorf("%v", err)
+	}
+	_, err = challenge.ParseChallenge(append(raw, ' '))
+	wantCode(t, err, "challenge_malformed")
+}
+
+// TestDrawsAreUnbiased puts a draw before all others that is the first to be drawn again, and the last that is not.
+func TestDrawsAreUnbiased(t *testing.T) {
+	generate := func(first uint32) string {
+		task, _, err := challenge.Builtin()[1].Generate(io.MultiReader(bytes.NewReader(binary.LittleEndian.AppendUint32(nil, first)), seeded(1)), challenge.Lite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(task.Input)
+	}
+	const moduli = 45_001 // from 20,000 to 65,000
+	limit := ^uint32(0) - ^uint32(0)%moduli
+	task, _, err := challenge.Builtin()[1].Generate(seeded(1), challenge.Lite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if generate(limit) != string(task.Input) || generate(^uint32(0)) != string(task.Input) {
+		t.Error("what would make some numbers more likely was drawn")
+	}
+	if !strings.HasPrefix(generate(limit-1), `{"modulus":65000,`) {
+		t.Error("what is drawn evenly was drawn again")
+	}
+}
+
+// TestAttestationAtItsLimits is about how old the attestation behind a capability may be, and how young.
+func TestAttestationAtItsLimits(t *testing.T) {
+	secret := newSecret(t, secretText)
+	for at, code := range map[int64]string{-17: "", -18: "capability_attestation_too_old", 2: "", 3: "capability_attestation_too_old"} {
+		c := capabilityClaims()
+		c.Runtime.IssuedAt += at // 15 s are accepted, and 2 s that clocks may differ by
+		token, _, err := challenge.Mint(secret, registered(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err = challenge.VerifyCapability(secret, token, wantCapability()); code != "" || err != nil {
+			wantCode(t, err, code)
+		}
+	}
+	w := wantCapability()
+	w.Runtime.MaxAge = 0
+	w.Skew = time.Minute
+	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = challenge.VerifyCapability(secret, token, w)
+	wantCode(t, err, "capability_attestation_too_old")
+}
+
+// TestCopiesStayShort: what a copied list leaves behind has up to forty elements, and some have as many.
+func TestCopiesStayShort(t *testing.T) {
+	longest := 0
+	for n := range byte(200) {
+		task, _, err := challenge.Builtin()[2].Generate(seeded(n), challenge.Gauntlet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in struct {
+			Document   map[string][]int
+			Operations []string
+		}
+		if err := json.Unmarshal(task.Input, &in); err != nil {
+			t.Fatal(err)
+		}
+		size := make(map[string]int)
+		for name, list := range in.Document {
+			size[name] = len(list)
+		}
+		for _, line := range in.Operations {
+			w := strings.Fields(line)
+			switch w[0] {
+			case "push":
+				size[w[1]]++
+			case "copy", "move":
+				size[w[2]] += size[w[1]]
+			}
+			if w[0] == "move" || w[0] == "drop" {
+				delete(size, w[1])
+			}
+			if len(size) < 2 {
+				t.Errorf("seed %d: %d lists are left", n, len(size))
+			}
+			if w[0] == "copy" {
+				all := 0
+				for _, elements := range size {
+					all += elements
+				}
+				longest = max(longest, all)
+			}
+		}
+	}
+	if longest != 40 {
+		t.Errorf("after a copy there were up to %d elements", longest)
+	}
+}

@@ -1,0 +1,38 @@
+package challenge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Solve answers tasks from their public form alone, for a runtime that owns the whole autonomous path (seed: solvePublicTask). It
+// knows packs, which come first, and the built-in kinds. The tasks may come from an adversary: their number, their size and the work
+// on each of the built-in kinds are bounded, and ctx is looked at between two tasks.
+func Solve(ctx context.Context, tasks []Task, packs ...Pack) (map[string]string, error) {
+	if len(tasks) == 0 || len(tasks) > maxTasks {
+		return nil, refusal.New("challenge_malformed", "the challenge has %d tasks; from 1 to %d are solved", len(tasks), maxTasks)
+	}
+	known := append(slices.Clone(packs), Builtin()...)
+	answers := make(map[string]string, len(tasks))
+	for _, t := range tasks {
+		if err := ctx.Err(); err != nil {
+			return nil, refusal.New("challenge_unsolved", "the challenge was not solved in time: %w", err)
+		}
+		if _, twice := answers[t.ID]; twice || t.ID == "" || len(t.ID) > maxTaskID || len(t.Input) > maxInput {
+			return nil, refusal.New("challenge_malformed", "the challenge has a task whose id is missing, too long or there twice, or whose input is over %d bytes", maxInput)
+		}
+		at := slices.IndexFunc(known, func(p Pack) bool { return p.Kind() == t.Kind })
+		if at < 0 {
+			return nil, refusal.New("challenge_unsolved", "no solver is known for tasks of kind %.40q", t.Kind)
+		}
+		text, err := known[at].Solve(ctx, t)
+		if err != nil {
+			return nil, fmt.Errorf("challenge: solve a task of kind %s: %w", t.Kind, err)
+		}
+		answers[t.ID] = answerOf(text)
+	}
+	return answers, nil
+}

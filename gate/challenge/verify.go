@@ -1,0 +1,93 @@
+package challenge
+
+import (
+	"context"
+	"crypto/subtle"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Want is what a verifier demands of a response.
+type Want struct {
+	// Binding is the operation that the response must be bound to: subject, action, resource and content. The nonce is the token's.
+	// Required, except that [Issuer.Verify] takes the challenge's own where it is zero.
+	Binding evidence.Binding
+	// MaxAge bounds the time since the challenge was issued. Required.
+	MaxAge time.Duration
+}
+
+// Verify verifies a response against the whole challenge (seed: verifyResponse): [Issuer.VerifyToken], and also that the public
+// challenge is the one that was issued.
+func (i *Issuer) Verify(_ context.Context, ch Challenge, r evidence.Response, want Want) (evidence.ChallengeToken, error) {
+	c, err := i.open(ch.Token, want)
+	if err != nil {
+		return evidence.ChallengeToken{}, err
+	}
+	if err := ch.intact(c); err != nil {
+		return evidence.ChallengeToken{}, err
+	}
+	if err := answered(c, r); err != nil {
+		return evidence.ChallengeToken{}, err
+	}
+	return c, nil
+}
+
+// VerifyToken verifies a response against nothing but the challenge's token: signature, expiry, age, binding, and every answer. It
+// consumes nothing; the caller reserves the returned token's id before it rests anything on it.
+func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Response, want Want) (evidence.ChallengeToken, error) {
+	if want.Binding == (evidence.Binding{}) {
+		return evidence.ChallengeToken{}, refusal.New("expectation_missing", "no binding is demanded of the challenge, so nothing is accepted")
+	}
+	c, err := i.open(token, want)
+	if err != nil {
+		return evidence.ChallengeToken{}, err
+	}
+	if err := answered(c, r); err != nil {
+		return evidence.ChallengeToken{}, err
+	}
+	return c, nil
+}
+
+// open verifies the token itself.
+func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) {
+	c, err := evidence.OpenMAC(i.secret, evidence.ChallengeTokenKind, token, evidence.Expected{
+		Issuers: []string{i.o.Issuer}, Audiences: []string{i.o.Audience}, MaxAge: want.MaxAge,
+	}, i.o.Now(), evidence.DefaultSkew)
+	if err != nil {
+		return c, err
+	}
+	if want.Binding != (evidence.Binding{}) && (c.Binding == nil || !c.Binding.SameAction(want.Binding)) {
+		return c, refusal.New("challenge_binding_mismatch", "the challenge is bound to another subject, action, resource or content")
+	}
+	return c, nil
+}
+
+// answered refuses a response that does not answer exactly the tasks of c, each rightly.
+func answered(c evidence.ChallengeToken, r evidence.Response) error {
+	if r.ChallengeID != c.ID {
+		return refusal.New("response_other_challenge", "the response answers another challenge")
+	}
+	if len(r.Answers) != len(c.Answers) {
+		return refusal.New("response_incomplete", "the response has %d answers; the challenge has %d tasks", len(r.Answers), len(c.Answers))
+	}
+	for _, a := range c.Answers {
+		if _, ok := r.Answers[a.ID]; !ok {
+			return refusal.New("response_incomplete", "the response has no answer for task %s", a.ID)
+		}
+	}
+	right := 1
+	for _, a := range c.Answers {
+		answer := r.Answers[a.ID]
+		if !evidence.IsHash(answer) {
+			return refusal.New("response_malformed", "the answer for task %s is not 64 lowercase hex characters", a.ID)
+		}
+		// All of them are compared, so that neither the time nor the refusal says which one was wrong.
+		right &= subtle.ConstantTimeCompare([]byte(a.Hash), []byte(salted(a.Salt, c.ID, a.ID, answer)))
+	}
+	if right != 1 {
+		return refusal.New("response_wrong", "at least one answer is wrong")
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package observe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/observe"
+)
+
+// BenchmarkLook is one look on a machine with the processes that this one has.
+func BenchmarkLook(b *testing.B) {
+	launcher, _ := launched(b, nil, "sh", "-c", waits)
+	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	run := w.Begin("evt_1", launcher.Process.Pid, 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := run.Look(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

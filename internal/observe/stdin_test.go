@@ -1,0 +1,56 @@
+package observe_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/observe"
+)
+
+// TestLooker asks for the standard input of processes, and is told what the kernel says.
+func TestLooker(t *testing.T) {
+	questions, asked := io.Pipe()
+	answered, answers := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- observe.AnswerStdin(questions, answers) }()
+	l := observe.NewLooker(asked, answered)
+
+	plain := exec.Command("sleep", "60")
+	if err := plain.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = plain.Process.Kill(); _ = plain.Wait() }()
+	if terminal, err := l.ReadsTerminal(plain.Process.Pid); terminal || err != nil {
+		t.Errorf("a process without a terminal: %t, %v", terminal, err)
+	}
+	script, _ := start(t, nil, "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", script.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pty, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if terminal, err := l.ReadsTerminal(pty); !terminal || err != nil {
+		t.Errorf("a process on a terminal: %t, %v", terminal, err)
+	}
+	if _, err := l.ReadsTerminal(1 << 30); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("a process that is not there: %v", err)
+	}
+	asked.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("the answers ended with %v", err)
+	}
+	answers.Close()
+	for range 2 {
+		if _, err := l.ReadsTerminal(os.Getpid()); err == nil || !strings.Contains(err.Error(), "does not answer") {
+			t.Errorf("without a looker: %v", err)
+		}
+	}
+}

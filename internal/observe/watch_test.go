@@ -1,0 +1,542 @@
+package observe_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/observe"
+)
+
+// agent is a user that nobody else has, neither on this machine nor in another run of these tests.
+var agent = uint32(60578 + os.Getpid()%600)
+
+// TestMain is also the launcher of the tests' agents, as mediator run is one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "launch" {
+		os.Exit(launch(os.Args[2], os.Args[3:]))
+	}
+	if len(os.Args) == 4 && os.Args[1] == "look" {
+		os.Exit(lookAt(os.Args[2], os.Args[3]))
+	}
+	os.Exit(m.Run())
+}
+
+// launch starts args as user, and what they leave behind becomes this process's.
+func launch(user string, args []string) int {
+	uid, err := strconv.Atoi(user)
+	if err := errors.Join(err, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)); err != nil {
+		return 1
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
+	if err := cmd.Run(); err != nil {
+		return 1
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // stay until told to end
+	select {}
+}
+
+// lookAt prints what a look at a launcher's run shows to the user that this process has.
+func lookAt(user, pid string) int {
+	uid, err := strconv.ParseUint(user, 10, 32)
+	launcher, err2 := strconv.Atoi(pid)
+	if errors.Join(err, err2) != nil {
+		return 1
+	}
+	of := uint32(uid)
+	run := observe.NewWatch(&of, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+	if _, err := run.Look(context.Background()); err != nil {
+		return 1
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(observe.Looks([]*observe.Run{run})); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// start starts a command and waits until it has said something.
+func start(t testing.TB, change func(*exec.Cmd), args ...string) (cmd *exec.Cmd, said string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("only root can start a process as another user: run the tests as root")
+	}
+	cmd = exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if change != nil {
+		change(cmd)
+	}
+	out, err := cmd.StdoutPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		t.Fatalf("%v: %v (run make setup)", args, err)
+	}
+	t.Cleanup(func() {
+		all := exec.Command("sh", "-c", "kill -9 -1") // all that the agent has, wherever it has gone
+		all.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: agent, Gid: agent}}
+		_ = all.Run()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		for bound := time.Now().Add(time.Minute); agentRuns(); { // a process that is ending is a stranger to the next test's run
+			if time.Now().After(bound) {
+				t.Error("the agent's processes do not end")
+				return
+			}
+		}
+	})
+	said, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v says nothing: %v (run make setup)", args, err)
+	}
+	return cmd, strings.TrimSpace(said)
+}
+
+// agentRuns reports whether the agent's user has a process that has not ended.
+func agentRuns() bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/status") // a fixed pattern
+	return slices.ContainsFunc(files, func(name string) bool {
+		raw, _ := os.ReadFile(name) // empty for one that has ended
+		return strings.Contains(string(raw), "\nUid:\t"+itoa(int(agent))+"\t") && !strings.Contains(string(raw), "\nState:\tZ")
+	})
+}
+
+// launched starts an agent under a launcher, and returns the launcher.
+func launched(t testing.TB, change func(*exec.Cmd), args ...string) (launcher *exec.Cmd, said string) {
+	t.Helper()
+	return start(t, change, append([]string{"/proc/self/exe", "launch", itoa(int(agent))}, args...)...)
+}
+
+// asAgent makes a command one of the agent's user.
+func asAgent(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: agent, Gid: agent} }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+const waits = "echo $$; exec sleep 1000"
+
+// kindsOf returns what a look found, one of each kind.
+func kindsOf(r observe.Report) []string {
+	out := []string{}
+	for _, f := range r.Found {
+		out = append(out, f.Kind)
+	}
+	return out
+}
+
+var all = []string{observe.Terminal, observe.Stdin, observe.Debugger, observe.Stranger}
+
+func TestWatch(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// begin starts a run and whatever is wrong with it, and returns the run's launcher.
+		begin func(t *testing.T) *exec.Cmd
+		want  []string
+	}{
+		{"an unattended run", func(t *testing.T) *exec.Cmd { l, _ := launched(t, nil, "sh", "-c", waits); return l }, nil},
+		{"with children of its own", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", "sh -c '"+waits+"' & wait")
+			return l
+		}, nil},
+		{"with a child in a session of its own", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", "setsid sh -c '"+waits+"' & wait")
+			return l
+		}, nil},
+		{"with a daemon, whose parent has ended", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", "(setsid sh -c '"+waits+"' &); exec sleep 1000")
+			return l
+		}, nil},
+		{"with a controlling terminal", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "script", "-qc", "exec </dev/null; "+waits, "/dev/null")
+			return l
+		}, []string{observe.Terminal}},
+		{"with a terminal to read from", func(t *testing.T) *exec.Cmd {
+			stdin := terminal(t)
+			l, _ := launched(t, func(c *exec.Cmd) { c.Stdin = stdin }, "sh", "-c", waits)
+			return l
+		}, []string{observe.Stdin}},
+		{"with a debugger", func(t *testing.T) *exec.Cmd {
+			l, pid := launched(t, nil, "sh", "-c", "echo $$; sleep 1000; :") // not about to execute another program
+			debug(t, pid)
+			return l
+		}, []string{observe.Debugger}},
+		{"with a debugger at the launcher", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", waits)
+			debug(t, itoa(l.Process.Pid))
+			return l
+		}, []string{observe.Debugger}},
+		{"with an exec by another process", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", waits)
+			start(t, asAgent, "sh", "-c", waits)
+			return l
+		}, []string{observe.Stranger}},
+		{"with an interactive exec", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", waits)
+			start(t, asAgent, "script", "-qc", waits, "/dev/null")
+			return l
+		}, []string{observe.Terminal, observe.Stdin, observe.Stranger}},
+		{"beside other users' processes", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", waits)
+			start(t, nil, "script", "-qc", waits, "/dev/null")
+			return l
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			launcher := tt.begin(t)
+			var told []string
+			w := observe.NewWatch(&agent, time.Now, func(r *observe.Run, f observe.Finding) { told = append(told, r.Name+" "+f.Kind) })
+			run := w.Begin("evt_1", launcher.Process.Pid, 0)
+			for range 3 { // what was found is told once
+				report, err := run.Look(t.Context())
+				if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.want...)) {
+					t.Fatalf("found %v, want %v, %v", report.Found, tt.want, err)
+				}
+				for _, kind := range all {
+					if report.Has(kind) != slices.Contains(tt.want, kind) || !report.Saw(kind) {
+						t.Errorf("%s: %+v", kind, report)
+					}
+				}
+				for _, f := range report.Found {
+					if f.PID == 0 || !strings.Contains(f.String(), "process "+itoa(f.PID)+" ("+f.Command+") ") {
+						t.Errorf("%+v: %s", f, f)
+					}
+				}
+			}
+			if len(told) != len(tt.want) {
+				t.Errorf("told %q, want one of each of %q", told, tt.want)
+			}
+			for _, l := range observe.Looks([]*observe.Run{run}) {
+				want := observe.Holds
+				if slices.Contains(tt.want, l.Name) {
+					want = observe.Contradicts
+				}
+				if l.Result != want || l.Seen == "" {
+					t.Errorf("%+v, want %s", l, want)
+				}
+			}
+		})
+	}
+}
+
+// debug attaches gdb to a process, and returns once it is traced.
+func debug(t *testing.T, pid string) {
+	t.Helper()
+	start(t, nil, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for a broken test, not a measure
+	defer cancel()
+	for ctx.Err() == nil {
+		raw, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(raw), "TracerPid:\t0\n") {
+			return
+		}
+	}
+	t.Fatal("gdb does not attach: run make setup")
+}
+
+// terminal opens a terminal that is nobody's controlling one.
+func terminal(t *testing.T) *os.File {
+	t.Helper()
+	_, name := start(t, nil, "script", "-qc", "tty; exec sleep 1000", "/dev/null")
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// TestStartOfARun looks at a launcher's child that is yet to become the agent: it has the launcher's terminal until it has a session of its own,
+// and the launcher's user until it executes the agent. It is neither tainted by the one nor out of sight for the other. What only resembles
+// it is looked at.
+func TestStartOfARun(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		child  string // what the launcher's child does, in Python
+		found  []string
+		unseen []string
+	}{
+		{"in the launcher's session", "stay()", nil, nil},
+		{"in a session of its own", "os.setsid(); stay()", nil, nil},
+		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])", []string{observe.Terminal}, []string{observe.Stranger}},
+		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{observe.Terminal}, []string{observe.Stranger}},
+		{"a child of the child in a session of its own", "os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil, []string{observe.Stranger}},
+		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()", []string{observe.Terminal}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fork := `exec python3 -c "
+import os, time
+launcher = os.getpid()
+def stay():
+    print(launcher, flush=True)
+    time.sleep(1000)
+if os.fork() == 0:
+    ` + tt.child + `
+os.wait()" </dev/null`
+			_, said := start(t, nil, "script", "-qc", fork, "/dev/null")
+			launcher, err := strconv.Atoi(said)
+			if err != nil {
+				t.Fatalf("%q: %v", said, err)
+			}
+			run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+			report, err := run.Look(t.Context())
+			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
+				t.Errorf("%+v, %v", report, err)
+			}
+			for _, kind := range all {
+				if report.Saw(kind) == slices.Contains(tt.unseen, kind) {
+					t.Errorf("%s: %+v", kind, report)
+				}
+			}
+		})
+	}
+}
+
+// TestShortLives looks while parents end, whose children are no strangers for that.
+func TestShortLives(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000")
+	run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	for range 20 {
+		if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 || !report.Saw(observe.Stranger) {
+			t.Fatalf("%+v, %v", report, err)
+		}
+	}
+}
+
+// TestLookThatNobodyWaitsFor ends when its context does: the caller must not take what it has not seen for nothing.
+func TestLookThatNobodyWaitsFor(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := run.Look(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFindingsStay after what was found has ended.
+func TestFindingsStay(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	before, later := w.Begin("evt_1", launcher.Process.Pid, 0), (*observe.Run)(nil)
+	exec, _ := start(t, asAgent, "sh", "-c", waits)
+	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) {
+		t.Fatalf("%+v, %v", before.Report(), err)
+	}
+	if err := errors.Join(exec.Process.Kill(), ignore(exec.Wait())); err != nil {
+		t.Fatal(err)
+	}
+	later = w.Begin("evt_2", launcher.Process.Pid, 0)
+	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) || len(later.Report().Found) > 0 {
+		t.Errorf("%+v, %+v, %v", before.Report(), later.Report(), err)
+	}
+}
+
+func ignore(error) error { return nil }
+
+// TestLauncherEnds before its session, whether anybody has asked for its exit status or not, or after it.
+func TestLauncherEnds(t *testing.T) {
+	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
+		launcher, _ := launched(t, nil, "sh", "-c", waits)
+		w := observe.NewWatch(nil, time.Now, func(*observe.Run, observe.Finding) {})
+		run := w.Begin("evt_1", launcher.Process.Pid, 0)
+		other := w.Begin("evt_2", os.Getpid(), 0)
+		if tt.over {
+			run.End()
+		}
+		if err := launcher.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if tt.waited {
+			_ = launcher.Wait()
+		} else if err := unix.Waitid(unix.P_PID, launcher.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			report, err := run.Look(t.Context())
+			if err != nil || report.Has(observe.Launcher) == tt.over || len(report.Found) > 1 || other.Report().Has(observe.Launcher) {
+				t.Errorf("%+v: %+v, %v", tt, report, err)
+			}
+		}
+	}
+}
+
+// TestUnseen is of what cannot be looked at: it is never said to hold.
+func TestUnseen(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	pid := launcher.Process.Pid
+	hidden := filepath.Join(t.TempDir(), "proc")
+	if err := errors.Join(os.Mkdir(hidden, 0o700), unix.Mount("proc", hidden, "proc", 0, "hidepid=2")); err != nil {
+		t.Fatalf("mount a proc file system: %v (the tests need CAP_SYS_ADMIN)", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(hidden, unix.MNT_DETACH) })
+	other := agent + 1
+	for _, tt := range []struct {
+		name     string
+		proc     string
+		user     *uint32
+		pid      int
+		uid      uint32
+		unseen   []string
+		sentence string
+	}{
+		{"hidepid", hidden, &agent, pid, 0, all, "hidepid="},
+		{"no proc file system", t.TempDir(), &agent, pid, 0, all, "another process namespace"},
+		{"a launcher in another process namespace", "/proc", &agent, 0, 0, all, "another process namespace"},
+		{"a launcher that is not there", "/proc", &agent, 1 << 22, 0, all, "cannot be seen"},
+		{"a launcher of the agent's own user", "/proc", &agent, pid, agent, all, "the agent's own user"},
+		{"no configured user", "/proc", nil, pid, 0, []string{observe.Stranger}, "agent.uid"},
+		{"an agent of another user", "/proc", &other, pid, 0, []string{observe.Stranger}, "another user than agent.uid"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := observe.NewWatchOn(tt.proc, tt.user, time.Now, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
+			run := w.Begin("evt_1", tt.pid, tt.uid)
+			if _, err := run.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantUnseen(t, run, tt.unseen, tt.sentence)
+		})
+	}
+	t.Run("a sidecar without rights", func(t *testing.T) {
+		_, said := start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other} }, self(t), "look", itoa(int(agent)), itoa(pid))
+		var looks []observe.Look
+		if err := json.Unmarshal([]byte(said), &looks); err != nil || len(looks) != len(all) {
+			t.Fatalf("%s %v", said, err)
+		}
+		for _, l := range looks {
+			if want := map[bool]observe.Result{true: observe.Unseen, false: observe.Holds}[l.Name == observe.Stdin]; l.Result != want {
+				t.Errorf("%+v, want %q", l, want)
+			}
+		}
+	})
+	t.Run("no launcher", func(t *testing.T) {
+		if _, err := (*observe.Run)(nil).Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantUnseen(t, nil, all, "mediator run")
+	})
+	t.Run("no session", func(t *testing.T) {
+		for _, l := range observe.Looks(nil) {
+			if l.Result != observe.Unseen || !strings.Contains(l.Seen, "No session is open") {
+				t.Errorf("%+v", l)
+			}
+		}
+	})
+	t.Run("nothing was reported", func(t *testing.T) {
+		if (observe.Report{}).Saw(observe.Terminal) {
+			t.Error("the zero report says that something was looked at")
+		}
+	})
+}
+
+// TestGap: what nobody looked at for long is not said to have been seen, of the runs that there were by then.
+func TestGap(t *testing.T) {
+	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	now := time.Unix(1_800_000_000, 0)
+	w := observe.NewWatch(&agent, func() time.Time { return now }, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
+	saw := func(run *observe.Run, want bool) {
+		t.Helper()
+		report, err := run.Look(t.Context())
+		if err != nil || report.Saw(observe.Stranger) != want || report.Saw(observe.Terminal) != want {
+			t.Errorf("%+v, %v, want seen %t", report, err, want)
+		}
+	}
+	first := w.Begin("evt_1", launcher.Process.Pid, 0)
+	for range 3 {
+		now = now.Add(10 * observe.Period)
+		saw(first, true)
+	}
+	now = now.Add(10*observe.Period + 1)
+	second := w.Begin("evt_2", launcher.Process.Pid, 0)
+	saw(first, false)
+	saw(second, true)
+	now = now.Add(observe.Period)
+	saw(first, false) // for good
+	saw(second, true)
+	wantUnseen(t, first, all, "nobody looked for 5s")
+}
+
+// self puts this program where another user can start it.
+func self(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "observe-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	to := filepath.Join(dir, "self")
+	raw, err := os.ReadFile("/proc/self/exe")
+	if err := errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(to, raw, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func wantUnseen(t *testing.T, run *observe.Run, unseen []string, sentence string) {
+	t.Helper()
+	report := run.Report()
+	for _, l := range observe.Looks([]*observe.Run{run}) {
+		hidden := slices.Contains(unseen, l.Name)
+		if (l.Result == observe.Unseen) != hidden || report.Saw(l.Name) == hidden || hidden && !strings.Contains(l.Seen, sentence) {
+			t.Errorf("%+v, saw %t", l, report.Saw(l.Name))
+		}
+	}
+}
+
+// TestEntered puts a process of another user into a process namespace from outside, as an exec into a pod does. The test runs again
+// in a namespace of its own to see it.
+func TestEntered(t *testing.T) {
+	if os.Getenv("OBSERVE_INSIDE") == "" {
+		self, err := os.Executable()
+		inside := exec.Command("unshare", "--pid", "--fork", "--mount-proc", self, "-test.run=^TestEntered$")
+		inside.Env, inside.Stderr = append(os.Environ(), "OBSERVE_INSIDE=1"), os.Stderr
+		inside.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		stdin, errIn := inside.StdinPipe()
+		stdout, errOut := inside.StdoutPipe()
+		if err := errors.Join(err, errIn, errOut, inside.Start()); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(stdout)
+		for line := ""; line != "ready\n"; {
+			if line, err = lines.ReadString('\n'); err != nil {
+				t.Fatalf("no answer from inside: %v %q", err, line)
+			}
+		}
+		start(t, nil, "nsenter", "--pid="+filepath.Join("/proc", itoa(inside.Process.Pid), "ns/pid_for_children"), "sh", "-c", waits)
+		if _, err := io.WriteString(stdin, "entered\n"); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(lines)
+		if err := errors.Join(err, inside.Wait()); err != nil {
+			t.Fatalf("%v\n%s", err, rest)
+		}
+		return
+	}
+	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	run := w.Begin("evt_1", launcher.Process.Pid, 0)
+	if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := run.Look(t.Context()); err != nil || !slices.Equal(kindsOf(report), []string{observe.Stranger}) {
+		t.Errorf("%+v, %v", report, err)
+	}
+}

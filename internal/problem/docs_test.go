@@ -1,0 +1,176 @@
+package problem_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+var update = flag.Bool("update", false, "write docs/errors.md")
+
+// TestDocsErrors compares docs/errors.md with the table; -update writes it.
+func TestDocsErrors(t *testing.T) {
+	const path = "../../docs/errors.md"
+	want := page()
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/errors.md is not what the table says: run make docs")
+	}
+}
+
+func page() string {
+	var b strings.Builder
+	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. A refusal that is answered over HTTP is an RFC 9457 problem\n(`application/problem+json`) with a stable `code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`)\nwhere there is one.\nThe member `error` holds `code` and `detail` once more, the latter as `message`, for SDKs that look only there.\n")
+	step := ""
+	for _, c := range problem.Codes() {
+		if c.Step != step {
+			step = c.Step
+			fmt.Fprintf(&b, "\n## Step: %s\n", step)
+		}
+		retry := ""
+		if c.RetryAfter > 0 {
+			retry = fmt.Sprintf(" Retry after %d s.", c.RetryAfter)
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n%d. %s. %s%s\n", c.Name, c.Status, c.Title, c.Remedy, retry)
+	}
+	return b.String()
+}
+
+// TestWriteSaysTheErrorWhereSDKsLook: many vendors' APIs answer {"error": {"code", "message"}}, and their SDKs read nothing else of a refusal.
+func TestWriteSaysTheErrorWhereSDKsLook(t *testing.T) {
+	w := httptest.NewRecorder()
+	problem.Write(w, refusal.New("egress_denied", "no rule names it"))
+	var got struct {
+		Code, Detail string
+		Error        struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Code != "egress_denied" || got.Error.Code != got.Code || got.Detail != "no rule names it" || got.Error.Message != got.Detail {
+		t.Errorf("got %s", w.Body)
+	}
+}
+
+func TestFromTellsNothingOfWhatNobodyClassified(t *testing.T) {
+	d := problem.From(fmt.Errorf("dial 10.0.0.1: password hunter2"))
+	if d.Code != "internal" || strings.Contains(d.Detail, "hunter2") || strings.Contains(d.Detail, "10.0.0.1") {
+		t.Errorf("got %+v", d)
+	}
+}
+
+// TestEveryCodeIsInTheTable finds codes in the source that the table lacks, and rows that nobody uses.
+func TestEveryCodeIsInTheTable(t *testing.T) {
+	used := make(map[string]bool)
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/problem/codes") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range refusals.FindAllStringSubmatch(string(raw), -1) {
+			if !known(m[1]) {
+				t.Errorf("%s: the code %s is not in the table", path, m[1])
+			}
+		}
+		for _, m := range literals.FindAllStringSubmatch(string(raw), -1) {
+			used[m[1]] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range problem.Codes() {
+		if !used[c.Name] {
+			t.Errorf("nobody uses the code %s", c.Name)
+		}
+		if c.Title == "" || c.Remedy == "" || c.Step == "" || c.Status < 400 || (c.Status == http.StatusUnauthorized) != (c.Authenticate != "") {
+			t.Errorf("the row of %s is incomplete", c.Name)
+		}
+	}
+}
+
+var (
+	refusals = regexp.MustCompile(`refusal\.New\("([a-z_]+)"`)
+	literals = regexp.MustCompile(`"([a-z]+(?:_[a-z]+)*)"`)
+)
+
+func known(code string) bool {
+	return slices.ContainsFunc(problem.Codes(), func(c problem.Code) bool { return c.Name == code })
+}
+
+func TestWrite(t *testing.T) {
+	w := httptest.NewRecorder()
+	problem.Details{Status: http.StatusProxyAuthRequired, Code: "session_required", Authenticate: "Scheme", RetryAfter: 3}.Write(w)
+	for name, want := range map[string]string{"WWW-Authenticate": "Scheme", "Content-Type": problem.ContentType, "Proxy-Authenticate": `Basic realm="mediator"`, "Retry-After": "3", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	err := problem.Read(w.Result())
+	var p *problem.Error
+	if !errors.As(err, &p) || p.Code() != "session_required" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWriteSaysNothingOfWhatItDoesNotHave(t *testing.T) {
+	w := httptest.NewRecorder()
+	problem.Details{Status: http.StatusForbidden, Code: "policy_denied"}.Write(w)
+	for _, name := range []string{"WWW-Authenticate", "Proxy-Authenticate", "Retry-After"} {
+		if got := w.Header().Values(name); got != nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	w = httptest.NewRecorder()
+	if (problem.Details{Status: http.StatusForbidden, Challenge: json.RawMessage("{")}).Write(w); w.Code != http.StatusInternalServerError {
+		t.Errorf("half a challenge: %d", w.Code)
+	}
+}
+
+// TestReadRefuses: what is no problem document, whole and with a code, names none.
+func TestReadRefuses(t *testing.T) {
+	const good = `{"code":"policy_denied"}`
+	for name, tt := range map[string]struct {
+		body io.Reader
+		want string
+	}{
+		"a document":          {strings.NewReader(good), ""},
+		"one at the bound":    {strings.NewReader(good + strings.Repeat(" ", 64<<10-len(good))), ""},
+		"one beyond it":       {strings.NewReader(strings.Repeat(" ", 64<<10) + good), "without a problem document"},
+		"no code":             {strings.NewReader(`{"code":"","title":"t"}`), "without a problem document"},
+		"no JSON":             {strings.NewReader("<html>"), "without a problem document"},
+		"one that breaks off": {io.MultiReader(strings.NewReader(good), iotest.ErrReader(io.ErrUnexpectedEOF)), "unexpected EOF"},
+	} {
+		err := problem.Read(&http.Response{Status: "403 Forbidden", Body: io.NopCloser(tt.body)})
+		if coded := (*problem.Error)(nil); errors.As(err, &coded) != (tt.want == "") || tt.want != "" && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+// Package refusal holds the one error type of everything that says no: a stable code for programs and a sentence for people.
+package refusal
+
+import "fmt"
+
+// Refusal is an error that may be shown to whoever asked. It never holds a secret, a body or a whole token.
+type Refusal struct {
+	code   string
+	detail string
+	cause  error
+}
+
+// New makes a [Refusal] with a stable code (snake_case, never reused for another meaning) and a formatted sentence that says what failed,
+// and where. %w wraps a cause for errors.Is; the cause's text becomes part of the sentence, so wrap only what the caller may read.
+func New(code, format string, args ...any) *Refusal {
+	err := fmt.Errorf(format, args...)
+	r := &Refusal{code: code, detail: err.Error()}
+	if u, ok := err.(interface{ Unwrap() error }); ok {
+		r.cause = u.Unwrap()
+	}
+	return r
+}
+
+// Code returns the stable code, as listed in docs/errors.md.
+func (r *Refusal) Code() string { return r.code }
+
+// Error returns the sentence.
+func (r *Refusal) Error() string { return r.detail }
+
+// Unwrap returns the wrapped cause, or nil.
+func (r *Refusal) Unwrap() error { return r.cause }
+
+// Is reports whether target is a [Refusal] with the same code, so that errors.Is(err, refusal.New("expired", "")) asks for the code and
+// never for the wording.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal)
+	return ok && t.code == r.code
+}

@@ -1,0 +1,131 @@
+// Package wire carries requests between the mediator's processes, and between the mediator and an API that takes part: JSON over
+// HTTP, strict and bounded in both directions, with refusals as problem documents that keep their codes.
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Bounds on a request and an answer, in bytes.
+const (
+	MaxRequest = 256 << 10
+	MaxAnswer  = 4 << 20
+)
+
+// Read reads one strict JSON request.
+func Read(w http.ResponseWriter, r *http.Request, v any) error {
+	raw, err := readAll(http.MaxBytesReader(w, r.Body, MaxRequest), r.ContentLength)
+	if err != nil {
+		return refusal.New("query_malformed", "the request is larger than %d bytes, or broke off", MaxRequest)
+	}
+	if err := evidence.ParseStrict(raw, v); err != nil {
+		return refusal.New("query_malformed", "the request is malformed: %v", err)
+	}
+	return nil
+}
+
+// readAll reads to the end, at once where the announced length, -1 for none, is true and not too long to be believed.
+func readAll(r io.Reader, announced int64) ([]byte, error) {
+	var buf bytes.Buffer
+	buf.Grow(int(min(announced, 64<<10)) + bytes.MinRead)
+	_, err := buf.ReadFrom(r)
+	return buf.Bytes(), err
+}
+
+// Write answers with v, or with the problem document for err.
+func Write(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// Handle makes a handler of a function from request to answer.
+func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var ask Ask
+		var answer Answer
+		err := Read(w, r, &ask)
+		if err == nil {
+			answer, err = do(r.Context(), ask)
+		}
+		Write(w, answer, err)
+	}
+}
+
+// Peer is the other side of a call.
+type Peer struct {
+	HTTP *http.Client
+	// Name names the other side in a refusal, Unavailable is the refusal's code when it gives no proper answer.
+	Name, Unavailable string
+}
+
+// Call posts ask to url and reads the answer, strictly: one document with no other members than answer has. A problem document comes back as an error with its code; whatever else goes wrong is
+// the peer's being unavailable.
+func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.GetBody = nil // nothing is asked twice: most calls consume something
+	resp, err := p.HTTP.Do(req)
+	if err != nil {
+		return refusal.New(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		err := problem.Read(resp)
+		var coded *problem.Error
+		if errors.As(err, &coded) {
+			return err
+		}
+		return refusal.New(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
+	}
+	raw, err := readAll(io.LimitReader(resp.Body, MaxAnswer+1), resp.ContentLength)
+	if err != nil || len(raw) > MaxAnswer {
+		return refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
+	}
+	if err := evidence.ParseMembers(raw, answer); err != nil {
+		return refusal.New(p.Unavailable, "the answer of %s cannot be read: %v", p.Name, err)
+	}
+	return nil
+}
+
+// why says what became of a request that nobody answered, and nothing of where it went: the agent reads it too.
+func why(err error) string {
+	var number syscall.Errno
+	var timeout net.Error
+	switch {
+	case errors.As(err, &number):
+		return number.Error() // permission denied, no such file or directory, connection refused
+	case errors.Is(err, context.Canceled):
+		return "the caller has gone"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "it took too long"
+	}
+	return "the connection was closed or broke"
+}

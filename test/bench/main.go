@@ -1,0 +1,134 @@
+// Command bench measures the mediator beside what does less: no proxy, the same proxy library intercepting without evidence, and a peer.
+// All cells of one run alternate round by round on the same machine, and what counts is their ratios: see RESULTS.md.
+//
+// bench growth measures what a post costs when records, rules or sessions have become many: see GROWTH.md.
+// bench postgres measures sidecars that share a database: see POSTGRES.md.
+// bench compare compares the benchmarks beside the hot paths with those of another version.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are what a run measures.
+type options struct {
+	rounds      int
+	duration    time.Duration
+	connections []int
+	only        string
+	out         string
+	vault       bool
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 3 { // a process that this program has started: what it is, its address, and the folder of the certificates
+		switch args[0] {
+		case "upstream":
+			return serveUpstream(ctx, args[1], args[2])
+		case "goproxy":
+			return serveGoproxy(ctx, args[1], args[2], nil)
+		case "parts":
+			return serveParts(ctx, args[1], args[2])
+		}
+	}
+	if len(args) > 0 {
+		switch args[0] {
+		case "growth":
+			return runGrowth(ctx, args[1:])
+		case "postgres":
+			return runPostgres(ctx, args[1:])
+		case "compare":
+			return runCompare(ctx, args[1:])
+		}
+	}
+	var o options
+	var connections string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which the medians count")
+	f.DurationVar(&o.duration, "duration", time.Second, "of one cell in one round")
+	f.StringVar(&connections, "connections", "1,16,64", "numbers of connections")
+	f.StringVar(&o.only, "only", "", "only cells with this in their names")
+	f.StringVar(&o.out, "out", "test/bench", "folder for results.json and RESULTS.md")
+	f.BoolVar(&o.vault, "vault", true, "measure keys in Vault too, with bin/vault")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if o.connections, err = parseCounts("connections", connections); err != nil {
+		return err
+	}
+	return measure(ctx, o)
+}
+
+// parseCounts reads the value of a flag, a list of numbers.
+func parseCounts(name, list string) ([]int, error) {
+	var counts []int
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-%s: %q is not a number from 1 on", name, s)
+		}
+		counts = append(counts, n)
+	}
+	return counts, nil
+}
+
+// measure starts everything, runs the rounds and writes the results.
+func measure(ctx context.Context, o options) error {
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &stand{dir: dir}
+	defer b.stop()
+	targets, err := b.start(ctx, o)
+	if err != nil {
+		return err
+	}
+	var all results
+	all.Machine = describeMachine()
+	all.Floors, err = b.floors(ctx)
+	if err != nil {
+		return err
+	}
+	cells := makeCells(targets, o)
+	for _, c := range cells { // caches are filled and connections are made before anything counts
+		if _, err := c.load(ctx, 300*time.Millisecond); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	for round := range o.rounds {
+		for i := range cells {
+			c := cells[(i+round)%len(cells)]
+			sample, err := c.load(ctx, o.duration)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.Name, err)
+			}
+			c.samples = append(c.samples, sample)
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
+	}
+	all.Rounds, all.Seconds = o.rounds, o.duration.Seconds()
+	all.summarize(cells)
+	return errors.Join(writeJSON(filepath.Join(o.out, "results.json"), all), all.writeMarkdown(filepath.Join(o.out, "RESULTS.md")))
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Installs what the tests need besides Go: curl, git, gdb, PostgreSQL, Python's requests and httpx from Debian, Node's undici and the SDKs
+# from the npm registry. It does nothing where all of it is there.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+# Each package with a command that succeeds where it is installed.
+need=()
+want() { bash -c "$2" >/dev/null 2>&1 || need+=("$1"); }
+want curl            'command -v curl'
+want git             'command -v git'
+want ca-certificates 'test -e /etc/ssl/certs/ca-certificates.crt'
+want gcc             'command -v gcc'
+want gdb             'command -v gdb'
+want util-linux      'command -v setsid && command -v unshare && command -v nsenter'
+want bsdutils        'command -v script'
+want libc6-dev       'test -e /usr/include/stdlib.h'
+want python3         'test -x /usr/bin/python3'
+want python3-requests '/usr/bin/python3 -c "import requests"'
+want python3-httpx   '/usr/bin/python3 -c "import httpx"'
+want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
+want opensc          'command -v pkcs11-tool'
+want nodejs          'command -v node'
+want npm             'command -v npm'
+want nftables        'test -x /usr/sbin/nft'
+want iproute2        'command -v ip || test -x /usr/sbin/ip'
+want postgresql      'ls /usr/lib/postgresql/*/bin/initdb' # the tests run clusters of their own
+
+if [ ${#need[@]} -gt 0 ]; then
+	if [ "$(id -u)" != 0 ]; then
+		echo "setup: these Debian packages are missing: ${need[*]}; install them, or run make test as root" >&2
+		exit 1
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq
+	apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
+fi
+
+# Vectors that are read from the module cache (evidence/jsontestsuite_test.go).
+go mod download github.com/nst/JSONTestSuite@v0.0.0-20241122125541-1ef36fa01286
+
+cd cmd/mediator/testdata/node
+if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
+	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+	touch node_modules/.ok
+fi
+
+# A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
+cd "$OLDPWD"
+build() {
+	if [ ! -x "bin/$1" ] || [ test/vaultserver/go.sum -nt "bin/$1" ]; then
+		echo "setup: building $1 for the tests; this takes some minutes the first time" >&2
+		(cd test/vaultserver && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o "../../bin/$1" "$2")
+	fi
+}
+build vault .
+for plugin in vault-plugin-auth-kubernetes vault-plugin-secrets-terraform; do
+	build "$plugin" "github.com/hashicorp/$plugin/cmd/$plugin"
+done

@@ -1,0 +1,152 @@
+// Package vectors_test generates the golden vectors of the wire format and verifies them: with this implementation, and with the one in
+// js, which was written from docs/vectors.md alone.
+package vectors_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/problem"
+)
+
+var update = flag.Bool("update", false, "write the vectors")
+
+func compact(v any) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	mustDo(enc.Encode(v))
+	return bytes.TrimSpace(buf.Bytes())
+}
+
+// TestVectorsAreGenerated holds the files against what the generator writes: the wire format does not change unnoticed.
+func TestVectorsAreGenerated(t *testing.T) {
+	d := newDeployment()
+	for name, want := range map[string][]byte{
+		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
+		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
+	} {
+		if *update {
+			mustDo(os.WriteFile(name, want, 0o644))
+			continue
+		}
+		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the generator writes (%v); if the wire format may change, run go test ./vectors -update", name, err)
+		}
+	}
+}
+
+func read[T any](t *testing.T, name string) T {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return v
+}
+
+// judged is one vector with the verdict that it asks for and the one that it got.
+type judged struct{ file, name, want, got string }
+
+// all judges every vector with this implementation, in the order of the files.
+func all(t *testing.T) []judged {
+	t.Helper()
+	var out []judged
+	artifacts := read[artifactsFile](t, "artifacts.json")
+	for _, v := range artifacts.Vectors {
+		out = append(out, judged{"artifacts.json", v.Name, v.Verdict, artifacts.verify(v)})
+	}
+	chains := read[chainsFile](t, "chains.json")
+	for _, v := range chains.Vectors {
+		out = append(out, judged{"chains.json", v.Name, v.Verdict, chains.verify(v)})
+	}
+	posts := read[postsFile](t, "posts.json")
+	for _, v := range posts.Vectors {
+		out = append(out, judged{"posts.json", v.Name, v.Verdict, posts.verify(v)})
+	}
+	canonical := read[canonicalFile](t, "canonical.json")
+	for _, v := range canonical.Vectors {
+		out = append(out, judged{"canonical.json", v.Name, v.Verdict, canonical.verify(v)})
+	}
+	return out
+}
+
+// TestVectors demands the verdict of every vector, and that no two vectors of a file have one name.
+func TestVectors(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, v := range all(t) {
+		if v.got != v.want {
+			t.Errorf("%s: %s: %s, want %s", v.file, v.name, v.got, v.want)
+		}
+		if seen[v.file+v.name] {
+			t.Errorf("%s: %s stands there twice", v.file, v.name)
+		}
+		seen[v.file+v.name] = true
+	}
+}
+
+// TestVerdictsAreDocumented finds every verdict of the files on the page for authors of verifiers and in the table of codes.
+func TestVerdictsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/vectors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := problem.Codes()
+	for _, v := range all(t) {
+		known := v.want == "ok" || slices.ContainsFunc(codes, func(c problem.Code) bool { return c.Name == v.want })
+		if !known || !bytes.Contains(page, []byte("`"+v.want+"`")) {
+			t.Errorf("%s: %s asks for %s, which is no code, or not on the page", v.file, v.name, v.want)
+		}
+	}
+}
+
+// withoutMLDSA are the vectors that a Node without ML-DSA cannot decide: it says so.
+const withoutMLDSA = "unsupported"
+
+// TestIndependentVerifier has the verifier in js judge every vector. It has been written from docs/vectors.md, in another language,
+// with nothing but Node's own modules; it does not read the verdicts.
+func TestIndependentVerifier(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("node is not installed: run make setup")
+	}
+	cmd := exec.Command(node, "js/verify.mjs", ".")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &stderr)
+	}
+	lines, want := strings.Split(strings.TrimSpace(string(out)), "\n"), all(t)
+	if len(lines) != len(want) {
+		t.Fatalf("it judges %d vectors of %d", len(lines), len(want))
+	}
+	var unsupported []string
+	for i, v := range want {
+		got, err := strconv.Unquote(lines[i])
+		if err != nil {
+			t.Fatalf("%s: %v", lines[i], err)
+		}
+		switch {
+		case got == withoutMLDSA:
+			unsupported = append(unsupported, v.name)
+		case got != v.want:
+			t.Errorf("%s: %s: %s, want %s", v.file, v.name, got, v.want)
+		}
+	}
+	if len(unsupported) > 0 && !slices.Equal(unsupported, []string{"second signature, valid", "second signature, by another key"}) {
+		t.Errorf("it does not decide %q", unsupported)
+	}
+	t.Logf("%d vectors, the same verdict from both but for %d that need ML-DSA", len(want), len(unsupported))
+}
