@@ -98,7 +98,7 @@ func FuzzRecord(f *testing.F) {
 		genuine[a] = true
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var p ledger.Post
+		var p ledger.Record
 		if evidence.ParseStrict(raw, &p) != nil {
 			return
 		}

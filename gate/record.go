@@ -25,7 +25,7 @@ const checkCall = "call"
 //
 // The first check that does not hold is the last in the list. An artifact that is missing refuses as artifact_missing, but does not end
 // it: the record of a refused post holds what there was until then.
-func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Post) (checks []ledger.Check, whole bool) {
+func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Record) (checks []ledger.Check, whole bool) {
 	tokens := make(map[string]string, len(p.Artifacts))
 	for _, a := range p.Artifacts {
 		tokens[a.Name] = a.Token
@@ -58,7 +58,7 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 }
 
 // readWork takes the binding from the challenge token, unverified, and holds it against the record's call.
-func (c *chain) readWork(p ledger.Post) (err error) {
+func (c *chain) readWork(p ledger.Record) (err error) {
 	if c.work, err = evidence.UnverifiedClaims(evidence.ChallengeTokenKind, c.envelope.ChallengeToken); err != nil {
 		return err
 	}

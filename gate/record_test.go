@@ -13,14 +13,14 @@ import (
 )
 
 // recorded is the record of a chain, and of the post that it earned where it did.
-func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Post {
+func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record {
 	t.Helper()
 	e, b := r.Envelope, r.Binding
 	event, _ := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, e.TriggerReceipt)
 	session, _ := evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt)
 	work, _ := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, e.ChallengeToken)
 	method, path, _ := strings.Cut(b.Resource, " ")
-	p := ledger.Post{Manifest: k.Strict.ManifestHash, Event: event.EventID, Session: session.SessionID, BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
+	p := ledger.Record{Manifest: k.Strict.ManifestHash, Event: event.EventID, Session: session.SessionID, BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, Artifacts: []ledger.Artifact{
 		{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
 		{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
 		{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
@@ -35,13 +35,13 @@ func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Post {
 }
 
 // put replaces one artifact of a record.
-func put(p *ledger.Post, name, token string) {
+func put(p *ledger.Record, name, token string) {
 	i := slices.IndexFunc(p.Artifacts, func(a ledger.Artifact) bool { return a.Name == name })
 	p.Artifacts[i].Token = token
 }
 
 // judge returns the code of the first check of a record that does not hold.
-func judge(t *testing.T, k *gatetest.Kit, p ledger.Post) string {
+func judge(t *testing.T, k *gatetest.Kit, p ledger.Record) string {
 	t.Helper()
 	checks, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p)
 	failed := slices.IndexFunc(checks, func(c ledger.Check) bool { return !c.OK })
@@ -83,52 +83,52 @@ func TestVerifyRecord(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, code string
-		change     func(t *testing.T, k *gatetest.Kit, p *ledger.Post, other ledger.Post)
+		change     func(t *testing.T, k *gatetest.Kit, p *ledger.Record, other ledger.Record)
 	}{
-		{"as it is", "", func(*testing.T, *gatetest.Kit, *ledger.Post, ledger.Post) {}},
-		{"of nothing", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { *p = ledger.Post{} }},
-		{"without the last step", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { put(p, "requestProof", "") }},
-		{"of other content", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.ContentHash = other }},
-		{"of another subject", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Subject = "agent:other" }},
-		{"of another resource", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Resource += "/1" }},
-		{"of a call without content", "binding_malformed", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.ContentHash = "" }},
-		{"of another event", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Event = "evt_2" }},
-		{"of another session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Session = "ses_2" }},
-		{"of no session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Session = "" }},
-		{"of another binding", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.BindingHash = other }},
-		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Method = "PUT" }},
-		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Path += "/1" }},
-		{"of another capability", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.CapabilityID = "another" }},
-		{"of another manifest", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Manifest = other }},
-		{"of no manifest that it names", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { p.Manifest = "" }},
-		{"with another post's capability", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+		{"as it is", "", func(*testing.T, *gatetest.Kit, *ledger.Record, ledger.Record) {}},
+		{"of nothing", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { *p = ledger.Record{} }},
+		{"without the last step", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { put(p, "requestProof", "") }},
+		{"of other content", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.ContentHash = other }},
+		{"of another subject", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Subject = "agent:other" }},
+		{"of another resource", "challenge_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Resource += "/1" }},
+		{"of a call without content", "binding_malformed", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.ContentHash = "" }},
+		{"of another event", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Event = "evt_2" }},
+		{"of another session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Session = "ses_2" }},
+		{"of no session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Session = "" }},
+		{"of another binding", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.BindingHash = other }},
+		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Method = "PUT" }},
+		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Path += "/1" }},
+		{"of another capability", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.CapabilityID = "another" }},
+		{"of another manifest", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Manifest = other }},
+		{"of no manifest that it names", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Manifest = "" }},
+		{"with another post's capability", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
 			put(p, "capability", o.Artifacts[8].Token)
 		}},
-		{"with a token for a capability", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+		{"with a token for a capability", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
 			put(p, "capability", o.Artifacts[1].Token)
 		}},
-		{"without its capability", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, _ ledger.Post) { put(p, "capability", "") }},
-		{"with a token for a challenge", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+		{"without its capability", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { put(p, "capability", "") }},
+		{"with a token for a challenge", "jws_algorithm", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
 			put(p, "challenge", o.Artifacts[1].Token)
 		}},
-		{"with a challenge that is bound to nothing", "challenge_binding_mismatch", func(t *testing.T, k *gatetest.Kit, p *ledger.Post, _ ledger.Post) {
+		{"with a challenge that is bound to nothing", "challenge_binding_mismatch", func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
 			unbound, err := k.Challenges.Create(context.Background(), evidence.Binding{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			put(p, "challenge", unbound.Token)
 		}},
-		{"with another post's challenge", "origin_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+		{"with another post's challenge", "origin_binding_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
 			put(p, "challenge", o.Artifacts[0].Token)
 			p.BindingHash = o.BindingHash
 		}},
-		{"with another post's grant", "grant_other_decision", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+		{"with another post's grant", "grant_other_decision", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
 			put(p, "grant", o.Artifacts[4].Token)
 		}},
-		{"with another post's request proof", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Post, o ledger.Post) {
+		{"with another post's request proof", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
 			put(p, "requestProof", o.Artifacts[9].Token)
 		}},
-		{"with a request proof for other content", "proof_binding_mismatch", func(t *testing.T, k *gatetest.Kit, p *ledger.Post, _ ledger.Post) {
+		{"with a request proof for other content", "proof_binding_mismatch", func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
 			put(p, "requestProof", gatetest.Resign(t, k, evidence.RequestProofKind, p.Artifacts[9].Token, func(c *evidence.RequestProof) { c.ContentHash = other }))
 		}},
 	} {

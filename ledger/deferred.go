@@ -18,7 +18,7 @@ import (
 // indeterminate, or the record of such a call. It is safe for concurrent use.
 type Deferred struct {
 	Store
-	failed         func(Post, error)
+	failed         func(Record, error)
 	places         *semaphore.Weighted
 	kept           atomic.Int64
 	finish, record takeLater
@@ -29,7 +29,7 @@ type Deferred struct {
 }
 
 // takeLater takes a record, and tells once how storing it went. An error means that it was not taken.
-type takeLater func(ctx context.Context, p Post, stored func(error)) error
+type takeLater func(ctx context.Context, p Record, stored func(error)) error
 
 const (
 	// maxDeferred bounds what has been taken and is not stored yet, where a further one waits, and what is kept while the store is away
@@ -44,7 +44,7 @@ const (
 )
 
 // Defer makes a Deferred of a store. failed is told of each record that was taken and is lost.
-func Defer(s Store, failed func(p Post, err error)) *Deferred {
+func Defer(s Store, failed func(p Record, err error)) *Deferred {
 	d := &Deferred{
 		Store: s, failed: failed, places: semaphore.NewWeighted(maxDeferred),
 		closing: make(chan struct{}),
@@ -58,14 +58,14 @@ func Defer(s Store, failed func(p Post, err error)) *Deferred {
 	if l, ok := s.(*Ledger); ok { // stores it with what somebody waits for
 		d.finish, d.record = l.finishLater, l.recordLater
 	} else {
-		d.finish, d.record = beside(s.Finish), beside(s.Record)
+		d.finish, d.record = beside(s.Finish), beside(s.Add)
 	}
 	return d
 }
 
 // beside stores what it takes while its caller goes on.
-func beside(store func(context.Context, Post) error) takeLater {
-	return func(ctx context.Context, p Post, stored func(error)) error {
+func beside(store func(context.Context, Record) error) takeLater {
+	return func(ctx context.Context, p Record, stored func(error)) error {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deferredTimeout)
 			defer cancel()
@@ -76,12 +76,12 @@ func beside(store func(context.Context, Post) error) takeLater {
 }
 
 // FinishLater takes an outcome for Finish. An error means that it was not taken.
-func (d *Deferred) FinishLater(ctx context.Context, p Post) error { return d.take(ctx, p, d.finish) }
+func (d *Deferred) FinishLater(ctx context.Context, p Record) error { return d.take(ctx, p, d.finish) }
 
-// RecordLater takes a record for Record. An error means that it was not taken.
-func (d *Deferred) RecordLater(ctx context.Context, p Post) error { return d.take(ctx, p, d.record) }
+// AddLater takes a record for Record. An error means that it was not taken.
+func (d *Deferred) AddLater(ctx context.Context, p Record) error { return d.take(ctx, p, d.record) }
 
-func (d *Deferred) take(ctx context.Context, p Post, later takeLater) error {
+func (d *Deferred) take(ctx context.Context, p Record, later takeLater) error {
 	if err := d.place(ctx); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (d *Deferred) Room() error {
 }
 
 // keep has a record that could not be stored stored later. Readers do not wait for that. It does not wait either.
-func (d *Deferred) keep(p Post, later takeLater, err error) {
+func (d *Deferred) keep(p Record, later takeLater, err error) {
 	limit := int64(maxKept)
 	if p.State == StateRefused {
 		limit = maxDeferred
@@ -140,7 +140,7 @@ func (d *Deferred) keep(p Post, later takeLater, err error) {
 }
 
 // retry stores a record once the store is back, or returns why that cannot be. It tries a last time when the Deferred is closed.
-func (d *Deferred) retry(p Post, later takeLater, err error) error {
+func (d *Deferred) retry(p Record, later takeLater, err error) error {
 	var away *Error
 	for pause := firstPause; errors.As(err, &away); pause = min(2*pause, lastPause) {
 		last := false
@@ -157,7 +157,7 @@ func (d *Deferred) retry(p Post, later takeLater, err error) error {
 }
 
 // again tries once more. The attempt before may have stored the record without anybody having learnt of it.
-func (d *Deferred) again(p Post, later takeLater) error {
+func (d *Deferred) again(p Record, later takeLater) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deferredTimeout)
 	defer cancel()
 	switch kept, err := d.Store.Get(ctx, p.ID); {
@@ -187,15 +187,15 @@ func (d *Deferred) settle(ctx context.Context) error {
 }
 
 // Get returns a record, after what has been taken is stored or is kept: see [Store].
-func (d *Deferred) Get(ctx context.Context, id string) (Post, error) {
+func (d *Deferred) Get(ctx context.Context, id string) (Record, error) {
 	if err := d.settle(ctx); err != nil {
-		return Post{}, err
+		return Record{}, err
 	}
 	return d.Store.Get(ctx, id)
 }
 
 // List returns records, after what has been taken is stored or is kept: see [Store].
-func (d *Deferred) List(ctx context.Context, q Query) ([]Post, error) {
+func (d *Deferred) List(ctx context.Context, q Query) ([]Record, error) {
 	if err := d.settle(ctx); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type lost struct {
 	ids []string
 }
 
-func (l *lost) add(p ledger.Post, _ error) {
+func (l *lost) add(p ledger.Record, _ error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ids = append(l.ids, p.ID)
@@ -36,15 +36,15 @@ func TestDeferred(t *testing.T) {
 		}
 		return ledger.Defer(s, l.add)
 	}
-	post := func(id string, state ledger.State) ledger.Post {
-		return ledger.Post{ID: id, Flow: "post", State: state, Started: time.Now()}
+	post := func(id string, state ledger.State) ledger.Record {
+		return ledger.Record{ID: id, Flow: "post", State: state, Started: time.Now()}
 	}
 	var lost lost
 	d := open(&lost)
 	want := make(map[string]ledger.State)
 	for i := range 50 {
 		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded), post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
-		if err := errors.Join(d.Begin(t.Context(), begun), d.FinishLater(t.Context(), begun), d.RecordLater(t.Context(), read)); err != nil {
+		if err := errors.Join(d.Begin(t.Context(), begun), d.FinishLater(t.Context(), begun), d.AddLater(t.Context(), read)); err != nil {
 			t.Fatal(err)
 		}
 		want[begun.ID], want[read.ID] = ledger.StateForwarded, ledger.StateForwarded
@@ -58,13 +58,13 @@ func TestDeferred(t *testing.T) {
 	if err := d.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(d.RecordLater(t.Context(), post("last_of_all", ledger.StateFailed)), d.Close()); err != nil {
+	if err := errors.Join(d.AddLater(t.Context(), post("last_of_all", ledger.StateFailed)), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(lost.ids) != 1 || lost.ids[0] != "unknown" {
 		t.Errorf("told of %v, not of the post that never began", lost.ids)
 	}
-	if err := d.RecordLater(t.Context(), post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
+	if err := d.AddLater(t.Context(), post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := d.Close(); err != nil {
@@ -81,11 +81,11 @@ func TestDeferred(t *testing.T) {
 // failed then: it does not stay in flight.
 func TestRefusedAfterItsIntent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
-	p := ledger.Post{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable", Started: time.Now()}
+	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable", Started: time.Now()}
 	var lost lost
 	for _, use := range []func(d *ledger.Deferred) error{
 		func(d *ledger.Deferred) error {
-			return errors.Join(d.Begin(t.Context(), p), d.RecordLater(t.Context(), p))
+			return errors.Join(d.Begin(t.Context(), p), d.AddLater(t.Context(), p))
 		},
 		func(d *ledger.Deferred) error {
 			kept, err := d.Get(t.Context(), p.ID)
@@ -115,7 +115,7 @@ type stuck struct {
 	let chan struct{}
 }
 
-func (s stuck) Record(context.Context, ledger.Post) error {
+func (s stuck) Add(context.Context, ledger.Record) error {
 	<-s.let
 	return nil
 }
@@ -124,11 +124,11 @@ func (s stuck) Record(context.Context, ledger.Post) error {
 func TestDeferredIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
-		d := ledger.Defer(s, func(ledger.Post, error) { t.Error("one was lost") })
+		d := ledger.Defer(s, func(ledger.Record, error) { t.Error("one was lost") })
 		taken := 0
 		for ; ; taken++ {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			err := d.RecordLater(ctx, ledger.Post{})
+			err := d.AddLater(ctx, ledger.Record{})
 			cancel()
 			if err != nil {
 				var coded interface{ Code() string }
@@ -148,7 +148,7 @@ func TestDeferredIsBounded(t *testing.T) {
 		}
 		close(s.let)
 		synctest.Wait()
-		if err := d.RecordLater(t.Context(), ledger.Post{}); err != nil {
+		if err := d.AddLater(t.Context(), ledger.Record{}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second) // of the test's own clock
@@ -164,7 +164,7 @@ type absent struct {
 	kept      map[string]ledger.State
 }
 
-func (a *absent) Finish(_ context.Context, p ledger.Post) error {
+func (a *absent) Finish(_ context.Context, p ledger.Record) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, ended := a.kept[p.ID]; ended && a.kept[p.ID] != ledger.StateForwarding {
@@ -179,16 +179,16 @@ func (a *absent) Finish(_ context.Context, p ledger.Post) error {
 	return nil
 }
 
-func (a *absent) Get(_ context.Context, id string) (ledger.Post, error) {
+func (a *absent) Get(_ context.Context, id string) (ledger.Record, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if state, ok := a.kept[id]; ok {
-		return ledger.Post{ID: id, State: state}, nil
+		return ledger.Record{ID: id, State: state}, nil
 	}
-	return ledger.Post{}, ledger.ErrNotFound
+	return ledger.Record{}, ledger.ErrNotFound
 }
 
-func (a *absent) List(context.Context, ledger.Query) ([]ledger.Post, error) { return nil, nil }
+func (a *absent) List(context.Context, ledger.Query) ([]ledger.Record, error) { return nil, nil }
 func (a *absent) Close() error                                              { return nil }
 
 // TestDeferredOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
@@ -214,7 +214,7 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 				s := &absent{kept: make(map[string]ledger.State), surprises: tt.surprises}
 				d := ledger.Defer(s, lost.add)
 				for i := range tt.posts {
-					p := ledger.Post{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
+					p := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
 					s.kept[p.ID] = ledger.StateForwarding
 					if err := d.FinishLater(t.Context(), p); err != nil {
 						t.Fatal(err)

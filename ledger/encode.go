@@ -13,7 +13,7 @@ import (
 
 // Encode returns the record as it is kept: apart from its artifacts, which are most of it and never change once a post has begun.
 // These are empty where there are none.
-func (p Post) Encode() (record, artifacts string, err error) {
+func (p Record) Encode() (record, artifacts string, err error) {
 	if artifacts, err = text(func(w *writer) { w.artifacts(p.Artifacts) }); err != nil {
 		return "", "", err
 	}
@@ -22,17 +22,17 @@ func (p Post) Encode() (record, artifacts string, err error) {
 }
 
 // Outcome returns the record without its artifacts.
-func (p Post) Outcome() (record string, err error) {
+func (p Record) Outcome() (record string, err error) {
 	return text(func(w *writer) { w.post(&p, nil) })
 }
 
 // Whole returns the record with its artifacts in it.
-func (p Post) Whole() (record string, err error) {
+func (p Record) Whole() (record string, err error) {
 	return text(func(w *writer) { w.post(&p, p.Artifacts) })
 }
 
 // decode reads what Encode, Outcome or Whole has made. artifacts may be empty.
-func decode(record, artifacts []byte) (p Post, err error) {
+func decode(record, artifacts []byte) (p Record, err error) {
 	if err = json.Unmarshal(record, &p); err == nil && len(artifacts) > 0 {
 		err = json.Unmarshal(artifacts, &p.Artifacts)
 	}
@@ -67,8 +67,8 @@ func lend(write func(*writer), use func([]byte) error) error {
 	return use(w.b)
 }
 
-// post writes a record with these artifacts. Members that are empty are left out, as the tags of Post say.
-func (w *writer) post(p *Post, artifacts []Artifact) {
+// post writes a record with these artifacts. Members that are empty are left out, as the tags of Record say.
+func (w *writer) post(p *Record, artifacts []Artifact) {
 	w.open('{')
 	w.text("id", p.ID)
 	w.text("flow", p.Flow)

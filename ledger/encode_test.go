@@ -35,10 +35,10 @@ func fillAll(v reflect.Value) {
 
 // TestEncode: a record is written as encoding/json reads it, with every field that a record has, and without those that are empty.
 func TestEncode(t *testing.T) {
-	var full, bad ledger.Post
+	var full, bad ledger.Record
 	fillAll(reflect.ValueOf(&full).Elem())
 	bad.Reason, bad.Checks = "no UTF-8: \xff", []ledger.Check{{}}
-	for name, p := range map[string]ledger.Post{"full": full, "empty": {}, "no UTF-8": bad} {
+	for name, p := range map[string]ledger.Record{"full": full, "empty": {}, "no UTF-8": bad} {
 		t.Run(name, func(t *testing.T) {
 			whole, err := p.Whole()
 			if err != nil {
@@ -82,6 +82,6 @@ func reads[V any](t *testing.T, text string, v V) {
 
 // TestEncodeTime: a time that JSON has no text for is no record.
 func TestEncodeTime(t *testing.T) {
-	_, _, err := ledger.Post{Started: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}.Encode()
+	_, _, err := ledger.Record{Started: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}.Encode()
 	wantUnavailable(t, err, "year outside of range")
 }

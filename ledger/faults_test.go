@@ -31,9 +31,9 @@ func tmpfs(t *testing.T, size string) (dir string) {
 	return dir
 }
 
-func numbered(n int) (ledger.Post, ledger.Key) {
+func numbered(n int) (ledger.Record, ledger.Key) {
 	id := fmt.Sprintf("post_%06d", n)
-	return ledger.Post{ID: id, Flow: "post", Started: ledgertest.Now()}, ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
+	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}, ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
 }
 
 // begin begins numbered posts until one fails, and returns how many did not, and the error.

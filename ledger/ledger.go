@@ -46,18 +46,18 @@ type Store interface {
 	Consume(ctx context.Context, keys ...Key) error
 	// Begin consumes keys as Consume does and records the intent to forward p, in one transaction. Only after nil may the first byte
 	// go out.
-	Begin(ctx context.Context, p Post, keys ...Key) error
+	Begin(ctx context.Context, p Record, keys ...Key) error
 	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. The whole record is replaced, except
 	// for its artifacts: those that Begin was given stay. It succeeds once; for a post that has not begun, or has an outcome, it
 	// returns [ErrState].
-	Finish(ctx context.Context, p Post) error
+	Finish(ctx context.Context, p Record) error
 	// Record keeps a whole record at once: of a refusal, or of a call that needs no evidence. A post in flight is Begin's: for one,
 	// and for a state that there is not, it returns [ErrState].
-	Record(ctx context.Context, p Post) error
+	Add(ctx context.Context, p Record) error
 	// Get returns the record with this id, or the only one whose id begins with it.
-	Get(ctx context.Context, id string) (Post, error)
+	Get(ctx context.Context, id string) (Record, error)
 	// List returns records, the one that started last first.
-	List(ctx context.Context, q Query) ([]Post, error)
+	List(ctx context.Context, q Query) ([]Record, error)
 	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It never removes a
 	// post in flight. The caller decides when; ctx may end it at any point.
 	//
@@ -151,7 +151,7 @@ func (l *Ledger) Consume(ctx context.Context, keys ...Key) error {
 }
 
 // Begin consumes keys and records an intent: see [Store].
-func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
+func (l *Ledger) Begin(ctx context.Context, p Record, keys ...Key) error {
 	p.State = StateForwarding
 	record, err := p.Outcome()
 	if err != nil {
@@ -173,7 +173,7 @@ func (l *Ledger) Begin(ctx context.Context, p Post, keys ...Key) error {
 }
 
 // Finish records an outcome: see [Store].
-func (l *Ledger) Finish(ctx context.Context, p Post) error {
+func (l *Ledger) Finish(ctx context.Context, p Record) error {
 	do, err := l.finish(p)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (l *Ledger) Finish(ctx context.Context, p Post) error {
 }
 
 // Record keeps a whole record: see [Store].
-func (l *Ledger) Record(ctx context.Context, p Post) error {
+func (l *Ledger) Add(ctx context.Context, p Record) error {
 	row, artifacts, err := l.record(p)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (l *Ledger) Record(ctx context.Context, p Post) error {
 }
 
 // finishLater is Finish for [Deferred].
-func (l *Ledger) finishLater(ctx context.Context, p Post, stored func(error)) error {
+func (l *Ledger) finishLater(ctx context.Context, p Record, stored func(error)) error {
 	do, err := l.finish(p)
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (l *Ledger) finishLater(ctx context.Context, p Post, stored func(error)) er
 }
 
 // recordLater is Record for [Deferred].
-func (l *Ledger) recordLater(ctx context.Context, p Post, stored func(error)) error {
+func (l *Ledger) recordLater(ctx context.Context, p Record, stored func(error)) error {
 	row, artifacts, err := l.record(p)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (l *Ledger) recordLater(ctx context.Context, p Post, stored func(error)) er
 }
 
 // finish returns how an outcome is written.
-func (l *Ledger) finish(p Post) (func(tx *sql.Tx) error, error) {
+func (l *Ledger) finish(p Record) (func(tx *sql.Tx) error, error) {
 	if !p.State.Outcome() {
 		return nil, ErrState
 	}
@@ -224,7 +224,7 @@ func (l *Ledger) finish(p Post) (func(tx *sql.Tx) error, error) {
 }
 
 // record returns a whole record as it is written.
-func (l *Ledger) record(p Post) (row []any, artifacts string, err error) {
+func (l *Ledger) record(p Record) (row []any, artifacts string, err error) {
 	if p.State != StateRefused && !p.State.Outcome() {
 		return nil, "", ErrState
 	}
@@ -296,7 +296,7 @@ func place(id string) string {
 }
 
 // rowOf returns the values of insertPost for p, whose record is written.
-func rowOf(p Post, record string) ([]any, error) {
+func rowOf(p Record, record string) ([]any, error) {
 	return []any{p.ID, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record}, p.Check()
 }
 
@@ -311,7 +311,7 @@ func (l *Ledger) insert(tx *sql.Tx, row []any, artifacts []byte) error {
 }
 
 // update replaces the record of a post that is in flight.
-func (l *Ledger) update(tx *sql.Tx, p Post, record string) error {
+func (l *Ledger) update(tx *sql.Tx, p Record, record string) error {
 	n, err := affected(tx.Stmt(l.updatePost).Exec(p.State, record, p.ID))
 	if err != nil {
 		return Unavailable("write the record", err)

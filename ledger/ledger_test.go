@@ -39,7 +39,7 @@ func crash(path string) {
 	l, err := ledger.Open(context.Background(), path, ledger.Options{Now: ledgertest.Now})
 	if err == nil {
 		k := ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}
-		err = l.Begin(context.Background(), ledger.Post{ID: "post_crash", Started: ledgertest.Now()}, k)
+		err = l.Begin(context.Background(), ledger.Record{ID: "post_crash", Started: ledgertest.Now()}, k)
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -141,8 +141,8 @@ func TestUpgrade(t *testing.T) {
 func TestArtifactsOfManyPosts(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
-	post := func(i int) ledger.Post {
-		return ledger.Post{ID: fmt.Sprintf("post_%d", i), Started: ledgertest.Now(), Artifacts: []ledger.Artifact{{Name: "grant", Token: strings.Repeat(strconv.Itoa(i%10), 1000+i)}}}
+	post := func(i int) ledger.Record {
+		return ledger.Record{ID: fmt.Sprintf("post_%d", i), Started: ledgertest.Now(), Artifacts: []ledger.Artifact{{Name: "grant", Token: strings.Repeat(strconv.Itoa(i%10), 1000+i)}}}
 	}
 	const posts = 200
 	var all sync.WaitGroup
@@ -189,7 +189,7 @@ func TestArtifactsOfManyPosts(t *testing.T) {
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
-	p := ledger.Post{ID: "post_1", Started: ledgertest.Now()}
+	p := ledger.Record{ID: "post_1", Started: ledgertest.Now()}
 	if err := l.Begin(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +209,13 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	at := func(id string, started time.Time) ledger.Post {
-		return ledger.Post{ID: id, State: ledger.StateRefused, Started: started}
+	at := func(id string, started time.Time) ledger.Record {
+		return ledger.Record{ID: id, State: ledger.StateRefused, Started: started}
 	}
 	var all sync.WaitGroup
 	for i := range 600 {
 		all.Go(func() {
-			if err := l.Record(context.Background(), at(fmt.Sprintf("post_old_%d", i), ledgertest.Now().Add(-day-time.Second))); err != nil {
+			if err := l.Add(context.Background(), at(fmt.Sprintf("post_old_%d", i), ledgertest.Now().Add(-day-time.Second))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -223,7 +223,7 @@ func TestRetention(t *testing.T) {
 	all.Wait()
 	err = errors.Join(
 		l.Begin(context.Background(), at("post_in_flight", ledgertest.Now().Add(-2*day))),
-		l.Record(context.Background(), at("post_young", ledgertest.Now())),
+		l.Add(context.Background(), at("post_young", ledgertest.Now())),
 		l.Prune(context.Background(), ledgertest.Now()),
 	)
 	if err != nil {

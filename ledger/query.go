@@ -54,15 +54,15 @@ func (q Query) where() (string, []any) {
 const newestFirst = ` ORDER BY started DESC, seq DESC`
 
 // List returns records: see [Store].
-func (l *Ledger) List(ctx context.Context, q Query) ([]Post, error) {
+func (l *Ledger) List(ctx context.Context, q Query) ([]Record, error) {
 	where, args := q.where()
 	args = append(args, q.Rows())
 	return Scan(l.db.Read().QueryContext(ctx, selectPost+`WHERE `+where+newestFirst+` LIMIT ?`, args...))
 }
 
 // Get returns one record: see [Store].
-func (l *Ledger) Get(ctx context.Context, id string) (Post, error) {
-	return Find(id, func(from, below string) ([]Post, error) {
+func (l *Ledger) Get(ctx context.Context, id string) (Record, error) {
+	return Find(id, func(from, below string) ([]Record, error) {
 		return Scan(l.db.Read().QueryContext(ctx, selectPost+`WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 2`, from, below))
 	})
 }
@@ -72,27 +72,27 @@ const minPrefix = 6
 
 // Find returns the record with this id, or the only one whose id begins with it; read returns the first two records with ids from
 // one on and below another, in order.
-func Find(id string, read func(from, below string) ([]Post, error)) (Post, error) {
+func Find(id string, read func(from, below string) ([]Record, error)) (Record, error) {
 	if len(id) < minPrefix {
-		return Post{}, ErrNotFound
+		return Record{}, ErrNotFound
 	}
 	posts, err := read(id, id+"\U0010FFFF")
 	switch {
 	case err != nil:
-		return Post{}, err
+		return Record{}, err
 	case len(posts) == 1 || len(posts) == 2 && posts[0].ID == id: // an id that is the beginning of another comes first
 		return posts[0], nil
 	}
-	return Post{}, ErrNotFound
+	return Record{}, ErrNotFound
 }
 
-// Scan reads the records of a query for what [Post.Encode] has made: the record and its artifacts, which may be NULL.
-func Scan(rows *sql.Rows, err error) ([]Post, error) {
+// Scan reads the records of a query for what [Record.Encode] has made: the record and its artifacts, which may be NULL.
+func Scan(rows *sql.Rows, err error) ([]Record, error) {
 	if err != nil {
 		return nil, Unavailable("read", err)
 	}
 	defer rows.Close()
-	posts := []Post{}
+	posts := []Record{}
 	for rows.Next() {
 		var record, artifacts []byte
 		if err := rows.Scan(&record, &artifacts); err != nil {

@@ -19,7 +19,7 @@ CREATE TABLE posts (
 	state   TEXT NOT NULL,
 	session TEXT NOT NULL,
 	started INTEGER NOT NULL, -- Unix milliseconds
-	record  TEXT NOT NULL     -- the whole Post, JSON
+	record  TEXT NOT NULL     -- the whole Record, JSON
 );
 CREATE INDEX posts_forwarding ON posts (state) WHERE state = 'forwarding';
 CREATE INDEX posts_started ON posts (started);

@@ -96,13 +96,13 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusCreated, ContentLength: 4, Body: io.NopCloser(strings.NewReader("made")), Header: http.Header{}, Request: out}, nil
 }
 
-func (b *books) Begin(context.Context, ledger.Post, ...ledger.Key) error { return nil }
-func (b *books) Finish(ctx context.Context, p ledger.Post) error         { return b.Record(ctx, p) }
-func (b *books) FinishLater(ctx context.Context, p ledger.Post) error    { return b.Record(ctx, p) }
-func (b *books) RecordLater(ctx context.Context, p ledger.Post) error    { return b.Record(ctx, p) }
+func (b *books) Begin(context.Context, ledger.Record, ...ledger.Key) error { return nil }
+func (b *books) Finish(ctx context.Context, p ledger.Record) error         { return b.Add(ctx, p) }
+func (b *books) FinishLater(ctx context.Context, p ledger.Record) error    { return b.Add(ctx, p) }
+func (b *books) AddLater(ctx context.Context, p ledger.Record) error    { return b.Add(ctx, p) }
 func (b *books) Room() error                                             { return nil }
 
-func (b *books) Record(_ context.Context, p ledger.Post) error {
+func (b *books) Add(_ context.Context, p ledger.Record) error {
 	switch {
 	case p.State != ledger.StateForwarded:
 	case p.Flow == flowPost:

@@ -35,7 +35,7 @@ type call struct {
 	target  Target
 	session *Session // nil until step 1
 
-	record ledger.Post
+	record ledger.Record
 	begun  bool // the intent is durable; from here on there is an outcome, not a refusal
 	// unsure is set when nobody knows whether the intent is durable. Nothing was sent.
 	unsure bool
@@ -61,7 +61,7 @@ type call struct {
 func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{w: w, r: r, now: p.o.Now, last: now}
-	c.record = ledger.Post{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
+	c.record = ledger.Record{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
 	if r != nil && validMethod(r.Method) { // any other is refused, and stands in no record
 		c.record.Method = r.Method
 	}
@@ -170,7 +170,7 @@ func (p *Pipeline) store(ctx context.Context, c *call) error {
 	case c.begun:
 		return p.o.Record.FinishLater(ctx, c.record)
 	case c.canWait():
-		return p.o.Record.RecordLater(ctx, c.record)
+		return p.o.Record.AddLater(ctx, c.record)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
 	defer cancel()
@@ -181,11 +181,11 @@ func (p *Pipeline) store(ctx context.Context, c *call) error {
 			return nil
 		}
 	}
-	if p.o.Record.Record(ctx, c.record) == nil {
+	if p.o.Record.Add(ctx, c.record) == nil {
 		return nil
 	}
 	// The ledger cannot be reached: the record is kept in memory until it can, and only then is it known whether there is an intent.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the first attempt may have used up its own
 	defer cancel()
-	return p.o.Record.RecordLater(ctx, c.record)
+	return p.o.Record.AddLater(ctx, c.record)
 }

@@ -36,7 +36,7 @@ type loadRig struct {
 
 func newLoadRig(t testing.TB, load Load) *loadRig {
 	t.Helper()
-	l := &loadRig{t: t, sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
+	l := &loadRig{t: t, sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
 	var o PipelineOptions
 	l.roles, o = newRoles(t, l.sessions, l.record)

@@ -36,7 +36,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-func (m *Metrics) observe(p ledger.Post) {
+func (m *Metrics) observe(p ledger.Record) {
 	m.calls.WithLabelValues(p.Flow, string(p.State), p.Rule, p.Code).Inc()
 	m.took.WithLabelValues(p.Flow, string(p.State)).Observe(p.Finished.Sub(p.Started).Seconds())
 	if p.Flow == flowPost {

@@ -40,11 +40,11 @@ type Control interface {
 
 // Record keeps what happened, durably. [ledger.Deferred] does.
 type Record interface {
-	Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) error
-	Finish(ctx context.Context, p ledger.Post) error
-	Record(ctx context.Context, p ledger.Post) error
-	FinishLater(ctx context.Context, p ledger.Post) error
-	RecordLater(ctx context.Context, p ledger.Post) error
+	Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error
+	Finish(ctx context.Context, p ledger.Record) error
+	Add(ctx context.Context, p ledger.Record) error
+	FinishLater(ctx context.Context, p ledger.Record) error
+	AddLater(ctx context.Context, p ledger.Record) error
 	// Room refuses while the record of a call that is sent now might be lost.
 	Room() error
 }
@@ -93,7 +93,7 @@ type PipelineOptions struct {
 }
 
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it makes
-// exactly one record. It never changes: another configuration is another pipeline, see [Choke].
+// exactly one record. It never changes: another configuration is another pipeline, see [Handler].
 type Pipeline struct {
 	o      PipelineOptions
 	load   *load

@@ -65,11 +65,11 @@ type memoryRecord struct {
 	panics bool
 
 	mu    sync.Mutex
-	posts map[string]ledger.Post
+	posts map[string]ledger.Record
 	order []string
 }
 
-func (m *memoryRecord) Begin(_ context.Context, p ledger.Post, keys ...ledger.Key) error {
+func (m *memoryRecord) Begin(_ context.Context, p ledger.Record, keys ...ledger.Key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil && !m.kept {
@@ -87,7 +87,7 @@ func (m *memoryRecord) Begin(_ context.Context, p ledger.Post, keys ...ledger.Ke
 	return m.fail
 }
 
-func (m *memoryRecord) Finish(_ context.Context, p ledger.Post) error {
+func (m *memoryRecord) Finish(_ context.Context, p ledger.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !p.State.Outcome() {
@@ -107,14 +107,14 @@ func (m *memoryRecord) Finish(_ context.Context, p ledger.Post) error {
 	return nil
 }
 
-func (m *memoryRecord) Record(ctx context.Context, p ledger.Post) error {
+func (m *memoryRecord) Add(ctx context.Context, p ledger.Record) error {
 	if m.away {
 		return ledger.Unavailable("write the record", errors.New("the file is locked"))
 	}
-	return m.RecordLater(ctx, p)
+	return m.AddLater(ctx, p)
 }
 
-func (m *memoryRecord) RecordLater(_ context.Context, p ledger.Post) error {
+func (m *memoryRecord) AddLater(_ context.Context, p ledger.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.posts[p.ID]; ok {
@@ -127,14 +127,14 @@ func (m *memoryRecord) RecordLater(_ context.Context, p ledger.Post) error {
 
 func (m *memoryRecord) Room() error { return m.full }
 
-func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Post) error { return m.Finish(ctx, p) }
+func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Record) error { return m.Finish(ctx, p) }
 
 // last returns the newest record and how many there are.
-func (m *memoryRecord) last() (ledger.Post, int) {
+func (m *memoryRecord) last() (ledger.Record, int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.order) == 0 {
-		return ledger.Post{}, 0
+		return ledger.Record{}, 0
 	}
 	return m.posts[m.order[len(m.order)-1]], len(m.order)
 }
@@ -289,7 +289,7 @@ func newRoles(t testing.TB, sessions *Sessions, record *memoryRecord) (*fakeRole
 
 func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
 	t.Helper()
-	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Post)}}
+	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var raw []byte
 		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself

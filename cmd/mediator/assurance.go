@@ -14,14 +14,14 @@ import (
 
 // shownPost is a record as operators see it, with what it amounts to.
 type shownPost struct {
-	ledger.Post
+	ledger.Record
 	// Assurance is absent where the mediator's own gate judged no chain: for a call that is no post, and where the API did.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
 }
 
 // assess says what the verifications of a record amount to. Only the gate's own count, and of the sidecar's that the single use was
 // made durable.
-func assess(p ledger.Post) *policy.Assurance {
+func assess(p ledger.Record) *policy.Assurance {
 	if p.Flow != "post" || slices.ContainsFunc(p.Checks, func(k ledger.Check) bool { return k.Name == checkByAPI }) {
 		return nil
 	}

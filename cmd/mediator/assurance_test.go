@@ -21,18 +21,18 @@ func TestAssess(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		post   ledger.Post
+		post   ledger.Record
 		claim  string
 		issues int
 	}{
-		{"everything", ledger.Post{Flow: "post", Checks: checks(append(gates, proxy.CheckSingleUse)...)}, policy.ClaimControlledPath, 0},
-		{"before the keys are consumed", ledger.Post{Flow: "post", Checks: checks(gates...)}, policy.ClaimNone, 1},
-		{"keys that were used", ledger.Post{Flow: "post", Checks: append(checks(gates...), ledger.Check{Name: proxy.CheckSingleUse})}, policy.ClaimNone, 1},
-		{"a check of the gate failed", ledger.Post{Flow: "post", Checks: append(checks(gates[:3]...), ledger.Check{Name: gates[3]})}, policy.ClaimNone, 6},
-		{"the sidecar's own checks alone", ledger.Post{Flow: "post", Checks: checks("received origin proof", "received trigger receipt", "received decision", "received grant")}, policy.ClaimNone, 9},
-		{"no checks", ledger.Post{Flow: "post"}, policy.ClaimNone, 9},
-		{"an API that judges itself", ledger.Post{Flow: "post", Checks: checks(checkByAPI, proxy.CheckSingleUse)}, "", 0},
-		{"no post", ledger.Post{Flow: "egress"}, "", 0},
+		{"everything", ledger.Record{Flow: "post", Checks: checks(append(gates, proxy.CheckSingleUse)...)}, policy.ClaimControlledPath, 0},
+		{"before the keys are consumed", ledger.Record{Flow: "post", Checks: checks(gates...)}, policy.ClaimNone, 1},
+		{"keys that were used", ledger.Record{Flow: "post", Checks: append(checks(gates...), ledger.Check{Name: proxy.CheckSingleUse})}, policy.ClaimNone, 1},
+		{"a check of the gate failed", ledger.Record{Flow: "post", Checks: append(checks(gates[:3]...), ledger.Check{Name: gates[3]})}, policy.ClaimNone, 6},
+		{"the sidecar's own checks alone", ledger.Record{Flow: "post", Checks: checks("received origin proof", "received trigger receipt", "received decision", "received grant")}, policy.ClaimNone, 9},
+		{"no checks", ledger.Record{Flow: "post"}, policy.ClaimNone, 9},
+		{"an API that judges itself", ledger.Record{Flow: "post", Checks: checks(checkByAPI, proxy.CheckSingleUse)}, "", 0},
+		{"no post", ledger.Record{Flow: "egress"}, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := assess(tt.post)

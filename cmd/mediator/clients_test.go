@@ -259,7 +259,7 @@ func TestClients(t *testing.T) {
 		}
 	})
 	t.Run("each call left one record", func(t *testing.T) {
-		var posts []ledger.Post
+		var posts []ledger.Record
 		if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000", &posts); err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +280,7 @@ func TestClients(t *testing.T) {
 }
 
 // wantAssurance asks for one record and demands that it claims what it may and no more.
-func (r *rig) wantAssurance(t *testing.T, p ledger.Post) {
+func (r *rig) wantAssurance(t *testing.T, p ledger.Record) {
 	t.Helper()
 	var shown shownPost
 	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts/"+p.ID, &shown); err != nil {

@@ -283,9 +283,9 @@ func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, pa
 }
 
 // records returns the records of an event's calls.
-func (r *crashRig) records(t *testing.T, event string) []ledger.Post {
+func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
 	t.Helper()
-	var all, ours []ledger.Post
+	var all, ours []ledger.Record
 	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000", &all); err != nil {
 		t.Fatal(err)
 	}

@@ -345,7 +345,7 @@ func (d *demo) printEvidence(ctx context.Context, w io.Writer) error {
 	if d.firstPost == "" {
 		return nil
 	}
-	var p ledger.Post
+	var p ledger.Record
 	if err := getJSON(ctx, d.stack.admin(), "/v1/posts/"+d.firstPost, &p); err != nil {
 		return err
 	}

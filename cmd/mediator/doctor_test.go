@@ -81,7 +81,7 @@ func TestDoctor(t *testing.T) {
 			if post() != "refused" {
 				t.Error("a post went out")
 			}
-			var posts []ledger.Post
+			var posts []ledger.Record
 			if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || posts[0].Code != "deployment_contradicted" {
 				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
 			}

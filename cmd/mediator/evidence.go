@@ -78,30 +78,30 @@ It does not show that no human was involved anywhere: what is only declared is o
 nonHumanIdentityProven: false
 `
 
-func readRecord(c *cobra.Command, path string) (ledger.Post, error) {
+func readRecord(c *cobra.Command, path string) (ledger.Record, error) {
 	var p struct {
-		ledger.Post
+		ledger.Record
 		Assurance json.RawMessage `json:"assurance"` // is made anew, and not read
 	}
 	raw, err := readInput(c, path)
 	if err != nil {
-		return p.Post, err
+		return p.Record, err
 	}
 	if err := evidence.ParseStrict(raw, &p); err != nil {
-		return p.Post, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", path, err)
+		return p.Record, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", path, err)
 	}
 	if len(p.Artifacts) == 0 {
-		return p.Post, fmt.Errorf("%s: the record has no artifacts", path)
+		return p.Record, fmt.Errorf("%s: the record has no artifacts", path)
 	}
 	for i, a := range p.Artifacts {
 		switch {
 		case !slices.Contains(artifactNames, a.Name):
-			return p.Post, fmt.Errorf("%s: artifacts[%d].name is %.40q, which is no artifact", path, i, a.Name)
+			return p.Record, fmt.Errorf("%s: artifacts[%d].name is %.40q, which is no artifact", path, i, a.Name)
 		case slices.ContainsFunc(p.Artifacts[:i], func(b ledger.Artifact) bool { return b.Name == a.Name }):
-			return p.Post, fmt.Errorf("%s: artifacts[%d].name is %q, which is there twice", path, i, a.Name)
+			return p.Record, fmt.Errorf("%s: artifacts[%d].name is %q, which is there twice", path, i, a.Name)
 		}
 	}
-	return p.Post, nil
+	return p.Record, nil
 }
 
 // artifactNames are the artifacts of a record.
@@ -141,7 +141,7 @@ secrets of the gate that issued them and are not judged.`,
 }
 
 // lastSigned is when the last artifact of a record was signed: the request proof, or what there is of an earlier step.
-func lastSigned(p ledger.Post) time.Time {
+func lastSigned(p ledger.Record) time.Time {
 	for _, a := range p.Artifacts {
 		if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, a.Token); err == nil {
 			return time.Unix(c.IssuedAt, 0)
@@ -158,7 +158,7 @@ type verifiedRecord struct {
 }
 
 // verifyRecord prints a line for each check of the chain, and what they amount to.
-func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p ledger.Post, asJSON bool) error {
+func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p ledger.Record, asJSON bool) error {
 	out := plainWriter{c.OutOrStdout()}
 	checks, whole := gate.VerifyRecord(c.Context(), v, s, p)
 	if asJSON {

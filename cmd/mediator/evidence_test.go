@@ -58,7 +58,7 @@ func jwk(key custody.Version) map[string]string {
 }
 
 // madePost is the record of a post with its whole chain.
-func madePost(t testing.TB, k *gatetest.Kit) ledger.Post {
+func madePost(t testing.TB, k *gatetest.Kit) ledger.Record {
 	t.Helper()
 	r := k.Chain(t)
 	var used gatetest.Used
@@ -68,7 +68,7 @@ func madePost(t testing.TB, k *gatetest.Kit) ledger.Post {
 	}
 	e, b := r.Envelope, r.Binding
 	method, path, _ := strings.Cut(b.Resource, " ")
-	return ledger.Post{
+	return ledger.Record{
 		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
 		Event: a.Claims.Runtime.Trigger.ID, Session: a.Claims.Session.SessionID, BindingHash: a.Claims.Binding.Hash(),
 		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.Claims.ID,
@@ -88,7 +88,7 @@ func TestEvidenceOfARealPost(t *testing.T) {
 	if out, err := r.asAgent(t, post...); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
-	var posts []ledger.Post
+	var posts []ledger.Record
 	if err := getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}

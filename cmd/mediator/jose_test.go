@@ -65,7 +65,7 @@ func TestJose(t *testing.T) {
 // signed lists every signed token of the one post that was forwarded, and of the trust bundle.
 func (r *rig) signed(t *testing.T) []typed {
 	t.Helper()
-	var posts []ledger.Post
+	var posts []ledger.Record
 	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}

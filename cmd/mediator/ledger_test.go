@@ -39,7 +39,7 @@ func TestLedgerInPostgres(t *testing.T) {
 	}
 	recorded := func(n int) {
 		until(t, patience, fmt.Sprintf("%d records", n), func() bool {
-			var posts []ledger.Post
+			var posts []ledger.Record
 			err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?state=forwarded", &posts)
 			return err == nil && len(posts) == n
 		})

@@ -101,11 +101,11 @@ func listed[S ~string](words []S) string {
 type postFilter struct{ state, session, flow string }
 
 // list returns the newest limit records; with a key only those that hold an artifact signed by it.
-func (f postFilter) list(ctx context.Context, admin string, limit int, key string) ([]ledger.Post, error) {
+func (f postFilter) list(ctx context.Context, admin string, limit int, key string) ([]ledger.Record, error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}, "state": {f.state}, "session": {f.session}, "flow": {f.flow}}
-	found := []ledger.Post{}
+	found := []ledger.Record{}
 	for {
-		var page []ledger.Post
+		var page []ledger.Record
 		if err := getJSON(ctx, admin, "/v1/posts?"+q.Encode(), &page); err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func (f postFilter) list(ctx context.Context, admin string, limit int, key strin
 }
 
 // signedBy tells whether a record holds an artifact that the key has signed.
-func signedBy(p ledger.Post, key string) bool {
+func signedBy(p ledger.Record, key string) bool {
 	return slices.ContainsFunc(p.Artifacts, func(a ledger.Artifact) bool {
 		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
 	})
@@ -135,7 +135,7 @@ func signedBy(p ledger.Post, key string) bool {
 // maxListedCall is how much of a call, which is ASCII, a line of the list has, in bytes; posts show has it whole.
 const maxListedCall = 200
 
-func printPosts(w io.Writer, posts []ledger.Post) {
+func printPosts(w io.Writer, posts []ledger.Record) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TIME\tID\tFLOW\tSTATE\tCODE\tSTATUS\tMS\tCALL")
 	for _, p := range posts {
@@ -152,7 +152,7 @@ func printPosts(w io.Writer, posts []ledger.Post) {
 	t.Flush()
 }
 
-func took(p ledger.Post) string {
+func took(p ledger.Record) string {
 	if p.Finished.IsZero() {
 		return "-"
 	}
@@ -186,7 +186,7 @@ func printPost(w io.Writer, p shownPost) {
 	for _, s := range p.Steps {
 		steps = append(steps, fmt.Sprintf("%s %.2f", s.Name, float64(s.Micros)/1000))
 	}
-	fmt.Fprintf(w, "  ms           %s (%s)\n", took(p.Post), strings.Join(steps, ", "))
+	fmt.Fprintf(w, "  ms           %s (%s)\n", took(p.Record), strings.Join(steps, ", "))
 	for _, k := range p.Checks {
 		mark := "ok     "
 		if !k.OK {

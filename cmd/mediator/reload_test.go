@@ -137,9 +137,9 @@ func (r *reloadRig) metric(t *testing.T, name, line string) bool {
 }
 
 // newest returns the newest record of a flow.
-func (r *reloadRig) newest(t *testing.T, flow string) ledger.Post {
+func (r *reloadRig) newest(t *testing.T, flow string) ledger.Record {
 	t.Helper()
-	var posts []ledger.Post
+	var posts []ledger.Record
 	must(t, getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=1&flow="+flow, &posts))
 	if len(posts) == 0 {
 		t.Fatalf("there is no record of flow %s", flow)
@@ -515,7 +515,7 @@ func (r *reloadRig) judgedBy(t *testing.T, known map[string]configured) map[stri
 	t.Helper()
 	count, next := make(map[string]int), ""
 	for {
-		var posts []ledger.Post
+		var posts []ledger.Record
 		must(t, getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=200&flow=post&before="+next, &posts))
 		if len(posts) == 0 {
 			return count
@@ -531,7 +531,7 @@ func (r *reloadRig) judgedBy(t *testing.T, known map[string]configured) map[stri
 }
 
 // belongs holds what a record says of its configuration against the configurations that were in force.
-func belongs(p ledger.Post, known map[string]configured) error {
+func belongs(p ledger.Record, known map[string]configured) error {
 	c, ok := known[p.Manifest]
 	if !ok || p.State != ledger.StateForwarded {
 		return fmt.Errorf("it is %s (%s), by manifest %s", p.State, p.Code, p.Manifest)

@@ -246,7 +246,7 @@ func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path
 // states counts the records of a path by state and code.
 func (c *replicas) states(ctx context.Context, t *testing.T, r *replica, path string) map[string]int {
 	t.Helper()
-	var records []ledger.Post
+	var records []ledger.Record
 	if err := getJSON(ctx, r.admin(), "/v1/posts?limit=1000", &records); err != nil {
 		t.Fatal(err)
 	}

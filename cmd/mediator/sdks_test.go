@@ -199,11 +199,11 @@ func TestSDKs(t *testing.T) {
 			if strings.Contains(out, "secret-") {
 				t.Error("the agent saw a credential")
 			}
-			var posts []ledger.Post
+			var posts []ledger.Record
 			if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000&state="+tt.state, &posts); err != nil {
 				t.Fatal(err)
 			}
-			if i := slices.IndexFunc(posts, func(p ledger.Post) bool { return p.Rule == tt.rule }); i < 0 {
+			if i := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == tt.rule }); i < 0 {
 				t.Errorf("no call by rule %q is recorded as %s", tt.rule, tt.state)
 			}
 			if posted := r.posts.Load() - before; posted != 0 && tt.script != "slack.mjs" || posted != 1 && tt.name == "Slack posts" {

@@ -149,9 +149,9 @@ func descendants(pid int) []int {
 }
 
 // receipt returns the last record of a flow post, with what its session receipt claims.
-func (r *rig) receipt(t *testing.T) (ledger.Post, evidence.SessionReceipt) {
+func (r *rig) receipt(t *testing.T) (ledger.Record, evidence.SessionReceipt) {
 	t.Helper()
-	var posts []ledger.Post
+	var posts []ledger.Record
 	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || len(posts) == 0 {
 		t.Fatalf("%d records, %v", len(posts), err)
 	}
@@ -165,7 +165,7 @@ func (r *rig) receipt(t *testing.T) (ledger.Post, evidence.SessionReceipt) {
 		}
 	}
 	t.Fatalf("the record has no session receipt: %+v", posts[0])
-	return ledger.Post{}, evidence.SessionReceipt{}
+	return ledger.Record{}, evidence.SessionReceipt{}
 }
 
 // newSessionRig is a deployment whose agent, a user of its own, can read the CA's certificate, and post more than once.

@@ -49,7 +49,7 @@ type sidecarProcess struct {
 
 	trusts  trustWatch
 	admin   *adminServer
-	choke   *proxy.Choke
+	handler   *proxy.Handler
 	inForce *snapshot // nil before the first; changed by the reloader alone
 }
 
@@ -105,7 +105,7 @@ func (p *sidecarProcess) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.record = ledger.Defer(record, func(post ledger.Post, err error) {
+	p.record = ledger.Defer(record, func(post ledger.Record, err error) {
 		p.log.Error("the record of a call could not be kept", zap.String("post", post.ID), zap.String("state", string(post.State)), zap.Error(err))
 	})
 	defer p.record.Close()
@@ -215,7 +215,7 @@ func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, admin
 	if err != nil {
 		return err
 	}
-	p.choke = proxy.NewChoke(first.pipeline)
+	p.handler = proxy.NewHandler(first.pipeline)
 	p.put(first)
 	p.reload.begin(first.configured(), p.take)
 	return p.serveProxy(ctx, group, listener, redirected)
@@ -233,7 +233,7 @@ func (p *sidecarProcess) countFiles() {
 // serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
 func (p *sidecarProcess) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
 	o := proxy.Options{
-		CA: p.ca, Handler: p.choke, Connect: p.choke.Connect, Refuse: p.choke.Refuse, Refused: p.choke.Refused,
+		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
 		Limits: p.T.Limits.connections(), Log: p.log, Now: time.Now,
 	}
 	if p.guard != nil {

@@ -184,8 +184,8 @@ func (p *sidecarProcess) build(ctx context.Context, r *reading) (*snapshot, erro
 		Load:     c.Limits.load(),
 		Metrics:  p.metrics, Log: p.log, LogLater: p.logLater, Now: time.Now,
 	}
-	if p.choke != nil {
-		o.After = p.choke.Pipeline()
+	if p.handler != nil {
+		o.After = p.handler.Pipeline()
 	}
 	if n.pipeline, err = proxy.NewPipeline(o); err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (p *sidecarProcess) put(next *snapshot) {
 	watched, next.stop = context.WithCancel(p.life)
 	go next.deployment.watch(watched)
 	p.trusts.add(next.trust)
-	p.choke.Set(next.pipeline)
+	p.handler.Set(next.pipeline)
 	p.looking.Store(next.observer)
 	p.admin.deployment.Store(next.deployment)
 	if old := p.inForce; old != nil {

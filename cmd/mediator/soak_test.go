@@ -221,7 +221,7 @@ func (s *soak) agree(t *testing.T) tally {
 }
 
 // agreePost holds one record against the upstream's log.
-func (s *soak) agreePost(t *testing.T, p ledger.Post) {
+func (s *soak) agreePost(t *testing.T, p ledger.Record) {
 	t.Helper()
 	s.mu.Lock()
 	keys := s.sent[p.Path]

@@ -38,7 +38,7 @@ func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 // kids returns the keys that signed the artifacts of the newest forwarded post.
 func (v *vaultRig) kids(t *testing.T) map[string]string {
 	t.Helper()
-	var posts []ledger.Post
+	var posts []ledger.Record
 	must(t, getJSON(t.Context(), v.stack.admin(), "/v1/posts?limit=1&flow=post&state=forwarded", &posts))
 	kids := make(map[string]string)
 	for _, a := range posts[0].Artifacts {
@@ -128,7 +128,7 @@ func TestVaultRetireNow(t *testing.T) {
 			t.Fatalf("%+v", o)
 		}
 	}
-	var posts []ledger.Post
+	var posts []ledger.Record
 	must(t, getJSON(t.Context(), v.stack.admin(), "/v1/posts?limit=1&flow=post", &posts))
 	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })
 	token := posts[0].Artifacts[i].Token

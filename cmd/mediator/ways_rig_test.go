@@ -360,11 +360,11 @@ func (p *pod) counters() map[string]uint64 {
 }
 
 // posts returns the newest records, or those of one flow.
-func (p *pod) posts(flow string) []ledger.Post {
+func (p *pod) posts(flow string) []ledger.Record {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	var posts []ledger.Post
+	var posts []ledger.Record
 	if err := getJSON(ctx, p.stack.admin(), "/v1/posts?limit=20&flow="+flow, &posts); err != nil {
 		p.t.Fatal(err)
 	}

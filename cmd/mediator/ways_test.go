@@ -270,7 +270,7 @@ func (p *pod) refuses(t *testing.T, w way) {
 	}
 	records := p.newPosts(before, w)
 	if w.first && len(records) > 0 {
-		records = slices.DeleteFunc(records, func(r ledger.Post) bool { return r.State == ledger.StateForwarded })
+		records = slices.DeleteFunc(records, func(r ledger.Record) bool { return r.State == ledger.StateForwarded })
 	}
 	if w.code == "" && len(records) > 0 || w.code != "" && (len(records) != 1 || records[0].Code != w.code || records[0].State != ledger.StateRefused) {
 		t.Errorf("want one record of %q; the agent got %q, and the records are", w.code, got)
@@ -281,12 +281,12 @@ func (p *pod) refuses(t *testing.T, w way) {
 }
 
 // newPosts returns the records that are not among those before, and waits for the one that has to come.
-func (p *pod) newPosts(before []ledger.Post, w way) (posts []ledger.Post) {
+func (p *pod) newPosts(before []ledger.Record, w way) (posts []ledger.Record) {
 	eventually(func() bool {
-		posts = slices.DeleteFunc(p.posts(""), func(r ledger.Post) bool {
-			return slices.ContainsFunc(before, func(b ledger.Post) bool { return b.ID == r.ID })
+		posts = slices.DeleteFunc(p.posts(""), func(r ledger.Record) bool {
+			return slices.ContainsFunc(before, func(b ledger.Record) bool { return b.ID == r.ID })
 		})
-		return w.code == "" || slices.ContainsFunc(posts, func(r ledger.Post) bool { return r.Code != "" })
+		return w.code == "" || slices.ContainsFunc(posts, func(r ledger.Record) bool { return r.Code != "" })
 	})
 	return posts
 }

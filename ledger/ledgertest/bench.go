@@ -80,13 +80,13 @@ func consume(l ledger.Store, n int) error {
 func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 	for _, together := range []int{1, 32, 256} {
 		b.Run("together="+strconv.Itoa(together), func(b *testing.B) {
-			l := ledger.Defer(open(b), func(_ ledger.Post, err error) { b.Error(err) })
+			l := ledger.Defer(open(b), func(_ ledger.Record, err error) { b.Error(err) })
 			b.ReportAllocs()
 			b.ResetTimer()
 			defer CPU(b)()
 			for n := 1; n <= b.N; n++ {
 				p := call(n)
-				err := l.RecordLater(context.Background(), p)
+				err := l.AddLater(context.Background(), p)
 				if n%together == 0 {
 					_, err = l.Get(context.Background(), p.ID) // once all are stored
 				}
@@ -99,11 +99,11 @@ func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 }
 
 // read is what a call costs that needs no evidence.
-func read(l ledger.Store, n int) error { return l.Record(context.Background(), call(n)) }
+func read(l ledger.Store, n int) error { return l.Add(context.Background(), call(n)) }
 
 // call is the record of a call that needed no evidence.
-func call(n int) ledger.Post {
-	return ledger.Post{
+func call(n int) ledger.Record {
+	return ledger.Record{
 		ID: "post_" + id(n), Flow: "egress", State: ledger.StateForwarded, Session: session(n), Event: "evt_" + id(n/1000), Rule: "read", Method: "GET",
 		Host: "api.example", Path: "/v1/things/" + strconv.Itoa(n), Started: Now(), Finished: Now(), Status: 200, BytesIn: 2000,
 		Steps: []ledger.Step{{Name: "session", Micros: 3}, {Name: "match", Micros: 10}, {Name: "upstream", Micros: 2000}, {Name: "relay", Micros: 100}},
@@ -113,7 +113,7 @@ func call(n int) ledger.Post {
 // postOnce is what one post costs: nine keys and the intent in one transaction, the outcome in another.
 func postOnce(l ledger.Store, n int) error {
 	artifacts, keys := make([]ledger.Artifact, len(kinds)), make([]ledger.Key, len(kinds))
-	p := ledger.Post{
+	p := ledger.Record{
 		ID: "post_" + id(n), Flow: "post", Session: session(n), Event: "evt_" + id(n/1000), Rule: "create", Subject: "agent:writer", Action: "create_post",
 		Resource: "POST /v1/things?draft=false", Method: "POST", Host: "api.example", Path: "/v1/things", ContentHash: hash, BindingHash: hash, CapabilityID: id(n),
 		Started: Now().Add(time.Duration(n) * 2 * time.Millisecond), Artifacts: artifacts,

@@ -21,8 +21,8 @@ func key(kind, id string) ledger.Key {
 	return ledger.Key{Kind: kind, ID: id, Expires: Now().Add(time.Minute)}
 }
 
-func post(id string) ledger.Post {
-	return ledger.Post{ID: id, Flow: "post", Session: "ses_1", Started: Now(), Checks: []ledger.Check{{Name: "grant", OK: true}}, Artifacts: []ledger.Artifact{artifact}}
+func post(id string) ledger.Record {
+	return ledger.Record{ID: id, Flow: "post", Session: "ses_1", Started: Now(), Checks: []ledger.Check{{Name: "grant", OK: true}}, Artifacts: []ledger.Artifact{artifact}}
 }
 
 var artifact = ledger.Artifact{Name: "grant", Token: "e30.e30.AA"}
@@ -111,7 +111,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Fatal(err)
 		}
 		p.State = ledger.StateFailed
-		for _, p := range []ledger.Post{p, {ID: "post_9", State: ledger.StateForwarded}, {ID: "post_1", State: ledger.StateRefused}} {
+		for _, p := range []ledger.Record{p, {ID: "post_9", State: ledger.StateForwarded}, {ID: "post_1", State: ledger.StateRefused}} {
 			if err := s.Finish(ctx, p); !errors.Is(err, ledger.ErrState) {
 				t.Errorf("finish %s as %s: %v", p.ID, p.State, err)
 			}
@@ -128,7 +128,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			if i == 2 {
 				p.Session = "ses_2"
 			}
-			if err := s.Record(ctx, p); err != nil {
+			if err := s.Add(ctx, p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -166,7 +166,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		for _, at := range []int{3, 1, 4, 0, 2, 2} { // seconds
 			p := post(fmt.Sprintf("post_%d_%d", at, len(all(t, s, ledger.Query{}))))
 			p.State, p.Started = ledger.StateRefused, Now().Add(time.Duration(at)*time.Second)
-			if err := s.Record(ctx, p); err != nil {
+			if err := s.Add(ctx, p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -245,12 +245,12 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		for _, k := range []ledger.Key{{Kind: whole.Kind, ID: whole.ID}, {ID: whole.ID, Expires: whole.Expires}, {Kind: whole.Kind, Expires: whole.Expires}} {
 			wantUnavailable(t, s.Consume(ctx, k))
 		}
-		wantUnavailable(t, s.Begin(ctx, ledger.Post{Started: Now()}, whole))
-		wantUnavailable(t, s.Begin(ctx, ledger.Post{ID: "post_1"}, whole))
+		wantUnavailable(t, s.Begin(ctx, ledger.Record{Started: Now()}, whole))
+		wantUnavailable(t, s.Begin(ctx, ledger.Record{ID: "post_1"}, whole))
 		for _, state := range []ledger.State{"", "invented", ledger.StateForwarding} {
 			p := post("post_1")
 			p.State = state
-			if err := s.Record(ctx, p); !errors.Is(err, ledger.ErrState) {
+			if err := s.Add(ctx, p); !errors.Is(err, ledger.ErrState) {
 				t.Errorf("record as %q: %v", state, err)
 			}
 		}
@@ -266,7 +266,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		wantUnavailable(t, s.Begin(ctx, post("post_1"), key("k", "a")))
 		p := post("post_1")
 		p.State = ledger.StateRefused
-		wantUnavailable(t, s.Record(ctx, p))
+		wantUnavailable(t, s.Add(ctx, p))
 		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarding {
 			t.Errorf("got %+v, %v", got, err)
 		}

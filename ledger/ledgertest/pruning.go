@@ -63,7 +63,7 @@ type history struct {
 	latest   time.Time // that now was
 	pruned   time.Time // the latest time by which something was pruned
 	used     []ledger.Key
-	inFlight []ledger.Post
+	inFlight []ledger.Record
 }
 
 // begin begins a post with a fresh key, and most often ends it.

@@ -75,7 +75,7 @@ func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
 }
 
 // Begin consumes keys and records an intent: see [ledger.Store].
-func (l *Ledger) Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) error {
+func (l *Ledger) Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error {
 	p.State = ledger.StateForwarding
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := l.insert(ctx, tx, p); err != nil {
@@ -86,7 +86,7 @@ func (l *Ledger) Begin(ctx context.Context, p ledger.Post, keys ...ledger.Key) e
 }
 
 // Finish records an outcome: see [ledger.Store].
-func (l *Ledger) Finish(ctx context.Context, p ledger.Post) error {
+func (l *Ledger) Finish(ctx context.Context, p ledger.Record) error {
 	if !p.State.Outcome() {
 		return ledger.ErrState
 	}
@@ -98,7 +98,7 @@ func (l *Ledger) Finish(ctx context.Context, p ledger.Post) error {
 }
 
 // Record keeps a whole record: see [ledger.Store].
-func (l *Ledger) Record(ctx context.Context, p ledger.Post) error {
+func (l *Ledger) Add(ctx context.Context, p ledger.Record) error {
 	if p.State != ledger.StateRefused && !p.State.Outcome() {
 		return ledger.ErrState
 	}
@@ -152,7 +152,7 @@ const (
 	updatePost = `UPDATE actionproof.posts SET state = $1, record = $2 WHERE id = $3 AND state = 'forwarding'`
 )
 
-func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, p ledger.Post) error {
+func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, p ledger.Record) error {
 	record, artifacts, err := p.Encode()
 	if err := errors.Join(p.Check(), err); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, p ledger.Post) error {
 }
 
 // update replaces the record of a post that is in flight.
-func update(ctx context.Context, tx *sql.Tx, p ledger.Post, record string) error {
+func update(ctx context.Context, tx *sql.Tx, p ledger.Record, record string) error {
 	n, err := affected(tx.ExecContext(ctx, updatePost, string(p.State), record, p.ID))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)

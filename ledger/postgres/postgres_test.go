@@ -60,8 +60,8 @@ func key(id string) ledger.Key {
 	return ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
 }
 
-func post(id string) ledger.Post {
-	return ledger.Post{ID: id, Flow: "post", Started: ledgertest.Now()}
+func post(id string) ledger.Record {
+	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}
 }
 
 func TestPostgres(t *testing.T) {
@@ -260,19 +260,19 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	at := func(id string, age time.Duration) ledger.Post {
-		return ledger.Post{ID: id, State: ledger.StateRefused, Started: ledgertest.Now().Add(-age)}
+	at := func(id string, age time.Duration) ledger.Record {
+		return ledger.Record{ID: id, State: ledger.StateRefused, Started: ledgertest.Now().Add(-age)}
 	}
 	var all sync.WaitGroup
 	for i := range 1100 {
 		all.Go(func() {
-			if err := l.Record(ctx, at(fmt.Sprintf("post_old_%d", i), time.Hour+time.Second)); err != nil {
+			if err := l.Add(ctx, at(fmt.Sprintf("post_old_%d", i), time.Hour+time.Second)); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	err = errors.Join(l.Begin(ctx, at("post_in_flight", 2*time.Hour)), l.Record(ctx, at("post_young", 0)), l.Prune(ctx, ledgertest.Now()))
+	err = errors.Join(l.Begin(ctx, at("post_in_flight", 2*time.Hour)), l.Add(ctx, at("post_young", 0)), l.Prune(ctx, ledgertest.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}

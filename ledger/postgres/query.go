@@ -10,7 +10,7 @@ import (
 )
 
 // List returns records: see [ledger.Store].
-func (l *Ledger) List(ctx context.Context, q ledger.Query) ([]ledger.Post, error) {
+func (l *Ledger) List(ctx context.Context, q ledger.Query) ([]ledger.Record, error) {
 	where, args := []string{"true"}, []any{}
 	for _, c := range []struct{ condition, value string }{
 		{"session = $%d", q.Session}, {"state = $%d", string(q.State)}, {"flow = $%d", q.Flow},
@@ -20,7 +20,7 @@ func (l *Ledger) List(ctx context.Context, q ledger.Query) ([]ledger.Post, error
 		case c.value == "":
 			continue
 		case !storable(c.value):
-			return []ledger.Post{}, nil
+			return []ledger.Record{}, nil
 		}
 		args = append(args, c.value)
 		where = append(where, fmt.Sprintf(c.condition, len(args)))
@@ -30,16 +30,16 @@ func (l *Ledger) List(ctx context.Context, q ledger.Query) ([]ledger.Post, error
 }
 
 // Get returns one record: see [ledger.Store].
-func (l *Ledger) Get(ctx context.Context, id string) (ledger.Post, error) {
+func (l *Ledger) Get(ctx context.Context, id string) (ledger.Record, error) {
 	if !storable(id) {
-		return ledger.Post{}, ledger.ErrNotFound
+		return ledger.Record{}, ledger.ErrNotFound
 	}
-	return ledger.Find(id, func(from, below string) ([]ledger.Post, error) {
+	return ledger.Find(id, func(from, below string) ([]ledger.Record, error) {
 		return l.read(ctx, `SELECT record, artifacts FROM actionproof.posts WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2`, from, below)
 	})
 }
 
-func (l *Ledger) read(ctx context.Context, query string, args ...any) ([]ledger.Post, error) {
+func (l *Ledger) read(ctx context.Context, query string, args ...any) ([]ledger.Record, error) {
 	if l.closed.Load() {
 		return nil, ledger.ErrClosed
 	}

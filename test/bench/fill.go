@@ -20,13 +20,13 @@ import (
 
 // example is what one real post has left in a ledger.
 type example struct {
-	post ledger.Post
+	post ledger.Record
 	keys []ledger.Key
 }
 
 // readExample takes it from a sidecar that has made a post, whose folder is dir.
 func readExample(ctx context.Context, dir string) (example, error) {
-	var posts []ledger.Post
+	var posts []ledger.Record
 	if err := ask(ctx, filepath.Join(dir, "run", "serve.sock"), http.MethodGet, "/v1/posts?limit=1&state=forwarded", nil, &posts); err != nil {
 		return example{}, err
 	}
@@ -96,7 +96,7 @@ func (e example) fill(ctx context.Context, dir string, n int) (filling, error) {
 			p.Started = posted(began, i, n)
 			p.ID, p.Session = at(e.post.ID, p.Started), fmt.Sprintf("ses_filled_%d", i/100)
 			p.Finished = p.Started.Add(5 * time.Millisecond)
-			g.Go(func() error { return l.Record(ctx, p) })
+			g.Go(func() error { return l.Add(ctx, p) })
 		}
 	}
 	err = errors.Join(g.Wait(), l.Close())
@@ -131,7 +131,7 @@ func at(like string, t time.Time) string {
 	return like[:max(len(like)-len(fresh), 0)] + fresh
 }
 
-func size(p ledger.Post) (int, error) {
+func size(p ledger.Record) (int, error) {
 	record, err := p.Whole()
 	return len(record), err
 }

@@ -39,7 +39,7 @@ func serveParts(ctx context.Context, address, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	p.posts = ledger.Defer(posts, func(ledger.Post, error) {})
+	p.posts = ledger.Defer(posts, func(ledger.Record, error) {})
 	defer func() { err = errors.Join(err, p.posts.Close()) }()
 	return serveGoproxy(ctx, address, dir, p.post)
 }
@@ -73,7 +73,7 @@ func (p *parts) post(ctx context.Context) error {
 	if err := p.budget.Consume(ctx, ledger.Key{Kind: "budget", ID: evidence.NewID(), Expires: until}); err != nil {
 		return err
 	}
-	post := ledger.Post{
+	post := ledger.Record{
 		ID: evidence.NewOrderedID(now), Flow: "post", Session: evidence.NewID(), Event: evidence.NewID(), Rule: "post", Subject: "agent", Action: "posts:create", Resource: "bench:posts",
 		Method: "POST", Host: host, Path: "/posts", ContentHash: hash, BindingHash: hash, CapabilityID: evidence.NewID(), Manifest: hash, Started: now,
 	}

@@ -28,10 +28,10 @@ func (l *loadRig) succeed(load Load, change func(*PipelineOptions)) *Pipeline {
 	return p
 }
 
-// TestChoke: a call goes by the pipeline that was in force when it came, to its end, and the next by the one that is in force then.
-func TestChoke(t *testing.T) {
+// TestHandlerSwap: a call goes by the pipeline that was in force when it came, to its end, and the next by the one that is in force then.
+func TestHandlerSwap(t *testing.T) {
 	l := newLoadRig(t, Load{})
-	choke := NewChoke(l.pipeline)
+	handler := NewHandler(l.pipeline)
 	none, err := NewRules(nil, nil)
 	must(t, err)
 	next := l.succeed(Load{}, func(o *PipelineOptions) { o.Rules = none })
@@ -41,26 +41,26 @@ func TestChoke(t *testing.T) {
 	}
 	target := Target{Scheme: "https", Host: "a.example", Port: 443}
 	l.answer = func(*http.Request) (int, error) {
-		choke.Set(next) // while the call is at the upstream
+		handler.Set(next) // while the call is at the upstream
 		return http.StatusCreated, nil
 	}
 	before := l.pipeline.o.Strict.ManifestHash
-	_, err = choke.Connect(read(), target)
+	_, err = handler.Connect(read(), target)
 	must(t, err)
 	w := httptest.NewRecorder()
-	choke.ServeHTTP(w, read())
+	handler.ServeHTTP(w, read())
 	if rec, _ := l.record.last(); w.Code != http.StatusCreated || rec.Manifest != before || rec.State != ledger.StateForwarded {
 		t.Errorf("the call in flight: %d, %+v", w.Code, rec)
 	}
 	for _, refused := range []func(w http.ResponseWriter){
-		func(w http.ResponseWriter) { choke.ServeHTTP(w, read()) },
-		func(w http.ResponseWriter) { choke.Refuse(w, read(), errors.New("broken")) },
+		func(w http.ResponseWriter) { handler.ServeHTTP(w, read()) },
+		func(w http.ResponseWriter) { handler.Refuse(w, read(), errors.New("broken")) },
 		func(w http.ResponseWriter) {
-			choke.Refused(t.Context(), target, errors.New("broken"))
+			handler.Refused(t.Context(), target, errors.New("broken"))
 			w.WriteHeader(http.StatusForbidden)
 		},
 		func(w http.ResponseWriter) {
-			if _, err := choke.Connect(read(), target); err != nil {
+			if _, err := handler.Connect(read(), target); err != nil {
 				w.WriteHeader(http.StatusForbidden)
 			}
 		},

@@ -25,8 +25,8 @@ func (s State) Outcome() bool {
 	return s == StateForwarded || s == StateFailed || s == StateIndeterminate
 }
 
-// Post is the record of one call.
-type Post struct {
+// Record is the record of one call.
+type Record struct {
 	ID           string     `json:"id"`
 	Flow         string     `json:"flow"`
 	State        State      `json:"state"`
@@ -57,7 +57,7 @@ type Post struct {
 }
 
 // Check refuses a record that lacks its id or its start.
-func (p Post) Check() error {
+func (p Record) Check() error {
 	if p.ID == "" || p.Started.IsZero() {
 		return Unavailable("write the record", errors.New("it lacks its id or start"))
 	}
@@ -65,7 +65,7 @@ func (p Post) Check() error {
 }
 
 // Lost returns the record of a post in flight whose process has ended without an outcome.
-func (p Post) Lost(now time.Time) Post {
+func (p Record) Lost(now time.Time) Record {
 	p.State, p.Code, p.Step = StateIndeterminate, "indeterminate", "forward"
 	p.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
 	p.Finished = now
