@@ -189,7 +189,7 @@ func (a *absent) Get(_ context.Context, id string) (ledger.Record, error) {
 }
 
 func (a *absent) List(context.Context, ledger.Query) ([]ledger.Record, error) { return nil, nil }
-func (a *absent) Close() error                                              { return nil }
+func (a *absent) Close() error                                                { return nil }
 
 // TestDeferredOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
 func TestDeferredOutlastsTheStore(t *testing.T) {

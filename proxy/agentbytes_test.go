@@ -99,8 +99,8 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 func (b *books) Begin(context.Context, ledger.Record, ...ledger.Key) error { return nil }
 func (b *books) Finish(ctx context.Context, p ledger.Record) error         { return b.Add(ctx, p) }
 func (b *books) FinishLater(ctx context.Context, p ledger.Record) error    { return b.Add(ctx, p) }
-func (b *books) AddLater(ctx context.Context, p ledger.Record) error    { return b.Add(ctx, p) }
-func (b *books) Room() error                                             { return nil }
+func (b *books) AddLater(ctx context.Context, p ledger.Record) error       { return b.Add(ctx, p) }
+func (b *books) Room() error                                               { return nil }
 
 func (b *books) Add(_ context.Context, p ledger.Record) error {
 	switch {

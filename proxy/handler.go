@@ -33,7 +33,9 @@ func (c *Handler) Connect(r *http.Request, t Target) (context.Context, error) {
 }
 
 // Refused is for [Options].Refused.
-func (c *Handler) Refused(ctx context.Context, t Target, err error) { c.Pipeline().Refused(ctx, t, err) }
+func (c *Handler) Refused(ctx context.Context, t Target, err error) {
+	c.Pipeline().Refused(ctx, t, err)
+}
 
 // Refuse is for [Options].Refuse.
 func (c *Handler) Refuse(w http.ResponseWriter, r *http.Request, err error) {

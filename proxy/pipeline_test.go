@@ -127,7 +127,9 @@ func (m *memoryRecord) AddLater(_ context.Context, p ledger.Record) error {
 
 func (m *memoryRecord) Room() error { return m.full }
 
-func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Record) error { return m.Finish(ctx, p) }
+func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Record) error {
+	return m.Finish(ctx, p)
+}
 
 // last returns the newest record and how many there are.
 func (m *memoryRecord) last() (ledger.Record, int) {

@@ -17,10 +17,10 @@ type forgetful struct{}
 
 func (forgetful) Begin(context.Context, ledger.Record, ...ledger.Key) error { return nil }
 func (forgetful) Finish(context.Context, ledger.Record) error               { return nil }
-func (forgetful) Add(context.Context, ledger.Record) error               { return nil }
+func (forgetful) Add(context.Context, ledger.Record) error                  { return nil }
 func (forgetful) FinishLater(context.Context, ledger.Record) error          { return nil }
-func (forgetful) AddLater(context.Context, ledger.Record) error          { return nil }
-func (forgetful) Room() error                                             { return nil }
+func (forgetful) AddLater(context.Context, ledger.Record) error             { return nil }
+func (forgetful) Room() error                                               { return nil }
 
 // BenchmarkRead takes a read through the choke point alone: no connection, no upstream, no ledger.
 func BenchmarkRead(b *testing.B) {

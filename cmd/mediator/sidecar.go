@@ -49,7 +49,7 @@ type sidecarProcess struct {
 
 	trusts  trustWatch
 	admin   *adminServer
-	handler   *proxy.Handler
+	handler *proxy.Handler
 	inForce *snapshot // nil before the first; changed by the reloader alone
 }
 
