@@ -29,22 +29,32 @@ type Credential struct {
 	source         SecretSource
 }
 
-// NewCredential makes a credential that sets header to prefix followed by the secret. A header that HTTP or the mediator reads, such as Host,
-// is refused: net/http would send something else, or the upstream read another call.
+// NewCredential makes a credential that sets header to prefix followed by the secret, if [CheckCredential] takes both.
 func NewCredential(header, prefix string, source SecretSource) (*Credential, error) {
-	if header == "" || source == nil {
-		return nil, errors.New("proxy: a credential needs a header and a source of its secret")
+	if source == nil {
+		return nil, errors.New("proxy: a credential needs a source of its secret")
 	}
+	if err := CheckCredential(header, prefix); err != nil {
+		return nil, err
+	}
+	return &Credential{header: http.CanonicalHeaderKey(header), prefix: prefix, source: source}, nil
+}
+
+// CheckCredential refuses a header or a prefix that can carry no credential. A header that HTTP or the mediator reads, such as Host, is
+// refused: net/http would send something else, or the upstream would read another call.
+func CheckCredential(header, prefix string) error {
 	name := http.CanonicalHeaderKey(header)
 	switch {
+	case header == "":
+		return errors.New("proxy: a credential needs a header")
 	case !httpguts.ValidHeaderFieldName(header):
-		return nil, fmt.Errorf("%q is not the name of a header", header)
+		return fmt.Errorf("%q is not the name of a header", header)
 	case slices.Contains(contentHeaders, name) || slices.Contains(hopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.Dashed(name)) != "":
-		return nil, fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
+		return fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
 	case !httpguts.ValidHeaderFieldValue(prefix):
-		return nil, errors.New("the prefix holds what no header can")
+		return errors.New("the prefix holds what no header can")
 	}
-	return &Credential{header: name, prefix: prefix, source: source}, nil
+	return nil
 }
 
 // in reports whether a header is the one that carries the credential.

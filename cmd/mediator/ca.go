@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/proxy"
 )
 
@@ -32,11 +29,11 @@ With --config its certificate is good for the hosts that the configuration's rul
 			o := proxy.CAOptions{Lifetime: lifetime, Now: time.Now}
 			switch {
 			case path != "":
-				s, err := loadSidecar(path)
+				c, err := config.LoadSidecar(path)
 				if err != nil {
 					return err
 				}
-				if o.Constraints, err = proxy.Constrain(s.hosts()); err != nil {
+				if o.Constraints, err = proxy.Constrain(c.Hosts()); err != nil {
 					return err
 				}
 			case !unconstrained:
@@ -70,58 +67,4 @@ With --config its certificate is good for the hosts that the configuration's rul
 		required(c, "dir")
 	}
 	return group("ca", "The interception CA", create, show)
-}
-
-// openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone; its certificate is written out
-// for agents to trust.
-func (s *sidecar) openCA() (*proxy.CA, error) {
-	var ca *proxy.CA
-	var err error
-	if s.T.CA.Dir != "" {
-		ca, err = proxy.LoadCA(s.file(s.T.CA.Dir), time.Now())
-	} else {
-		o := proxy.CAOptions{Now: time.Now}
-		if !s.T.CA.Unconstrained {
-			if o.Constraints, err = proxy.Constrain(s.hosts()); err != nil {
-				return nil, err
-			}
-		}
-		ca, err = proxy.NewCA(o)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return ca, os.WriteFile(s.caFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // a certificate is public, and agents of other users read it
-}
-
-func (s *sidecar) caFile() string {
-	if s.T.CA.CertificateFile != "" {
-		return s.file(s.T.CA.CertificateFile)
-	}
-	return filepath.Join(s.file(s.T.State), "ca.pem")
-}
-
-// hosts returns every host that a rule names: the interception CA is good for them and for the mediator's own name.
-func (s *sidecar) hosts() []string {
-	hosts := []string{proxy.InternalHost}
-	for _, a := range s.actions {
-		hosts = append(hosts, a.Match.Host)
-	}
-	for _, e := range s.egress {
-		hosts = append(hosts, e.Match.Host)
-	}
-	return hosts
-}
-
-// warnOfExpiry says in the log, once a day, that the CA is about to expire: after that no agent's handshake succeeds.
-func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
-	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
-	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init", zap.Time("expires", ca.Expires()))
-		}
-	}
 }

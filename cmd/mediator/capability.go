@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,12 +36,6 @@ func (v verdict) print(c *cobra.Command, pretty bool, err error) error {
 		return errRefused
 	}
 	return nil
-}
-
-func writeJSONLine(w io.Writer, v any) {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
 }
 
 // cliCapabilityTTL is the lifetime of a capability that the command line mints, as in the seed's example.

@@ -21,6 +21,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 )
 
 // TestThousandAgents has a thousand agents, each on a connection and in a session of its own, call at once. Each call is answered: it is done,
@@ -106,13 +109,13 @@ type capacityRig struct {
 
 func newCapacityRig(t *testing.T, limits string, upstream http.HandlerFunc) *capacityRig {
 	t.Helper()
-	prepared := prepareRig(t, []string{plainHost}, func(*rig) (http.Handler, string) { return upstream, capacityRules + limits }, func(file string) string {
-		return strings.Replace(file, "maxAge: "+demoMaxAge.String(), "maxAge: 1h\nbudget: 1000000", 1)
+	prepared := prepareRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return upstream, capacityRules + limits }, func(file string) string {
+		return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 1000000", 1)
 	})
-	c := &capacityRig{crashRig: &crashRig{demo: prepared.demo, sent: make(map[string]int)}, roots: x509.NewCertPool(), resumed: tls.NewLRUClientSessionCache(1)}
-	c.self, c.stack = buildProgram(t), &stack{dir: prepared.dir}
+	c := &capacityRig{crashRig: &crashRig{Deployment: prepared.Deployment, sent: make(map[string]int)}, roots: x509.NewCertPool(), resumed: tls.NewLRUClientSessionCache(1)}
+	c.Self, c.Stack = buildProgram(t), devstack.New(prepared.Dir)
 	c.startUntilEnd(t)
-	event, err := c.release(t.Context())
+	event, err := c.Release(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +136,7 @@ func newCapacityRig(t *testing.T, limits string, upstream http.HandlerFunc) *cap
 // resources says what the sidecar holds.
 func (c *capacityRig) resources(t *testing.T) sample {
 	t.Helper()
-	got, err := (&soak{rig: &rig{demo: c.demo}}).measure("serve")
+	got, err := (&soak{rig: &rig{Deployment: c.Deployment}}).measure("serve")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,13 +150,13 @@ func (c *capacityRig) tunnel(ctx context.Context) (*tls.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", c.plain(), base64.StdEncoding.EncodeToString([]byte(c.session.User.String())))
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %[1]s\r\nProxy-Authorization: Basic %s\r\n\r\n", c.Plain(), base64.StdEncoding.EncodeToString([]byte(c.session.User.String())))
 	const established = "HTTP/1.1 200 Connection Established\r\n\r\n"
 	answer := make([]byte, len(established))
 	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != established {
 		return nil, errors.Join(conn.Close(), fmt.Errorf("CONNECT was answered %q: %w", answer, err))
 	}
-	secure := tls.Client(conn, &tls.Config{RootCAs: c.roots, ServerName: plainHost, MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}, ClientSessionCache: c.resumed})
+	secure := tls.Client(conn, &tls.Config{RootCAs: c.roots, ServerName: demo.PlainHost, MinVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}, ClientSessionCache: c.resumed})
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -162,7 +165,7 @@ func (c *capacityRig) tunnel(ctx context.Context) (*tls.Conn, error) {
 
 // ask makes a call in a tunnel and reads the start of its answer, which is all of it where the upstream says nothing.
 func (c *capacityRig) ask(conn net.Conn) (string, error) {
-	if _, err := fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: %s\r\n\r\n", c.plain()); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: %s\r\n\r\n", c.Plain()); err != nil {
 		return "", err
 	}
 	answer := make([]byte, 4096)
@@ -228,7 +231,7 @@ func TestIdleConnections(t *testing.T) {
 	for _, call := range []struct {
 		method, path, body string
 	}{{http.MethodGet, "/y", ""}, {http.MethodPost, "/texts", `{"a":1}`}} {
-		req, err := http.NewRequestWithContext(t.Context(), call.method, "https://"+c.plain()+call.path, strings.NewReader(call.body))
+		req, err := http.NewRequestWithContext(t.Context(), call.method, "https://"+c.Plain()+call.path, strings.NewReader(call.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +279,7 @@ func TestFloods(t *testing.T) {
 			client := c.client()
 			client.Transport.(*http.Transport).ForceAttemptHTTP2 = h2
 			defer client.CloseIdleConnections()
-			req, err := http.NewRequestWithContext(ctx, method, "https://"+c.plain()+path, io.LimitReader(endless{}, 200<<20))
+			req, err := http.NewRequestWithContext(ctx, method, "https://"+c.Plain()+path, io.LimitReader(endless{}, 200<<20))
 			if err != nil {
 				t.Error(err)
 				return
@@ -325,13 +328,13 @@ func TestFloods(t *testing.T) {
 		t.Errorf("the spool took %d bytes", spooled)
 	}
 	until(t, time.Minute, "the spool to be empty", func() bool { return spooledBy(t, pid) == 0 })
-	if left, err := filepath.Glob(filepath.Join(c.dir, "state", "body-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(c.Dir, "state", "body-*")); err != nil || len(left) > 0 {
 		t.Errorf("the spool left %v, %v", left, err)
 	}
 	client := c.client()
 	defer client.CloseIdleConnections()
 	until(t, time.Minute, "a small post afterwards", func() bool { // what is refused last may still hold memory
-		resp, err := client.Post("https://"+c.plain()+"/texts", "application/json", strings.NewReader(`{"a":1}`))
+		resp, err := client.Post("https://"+c.Plain()+"/texts", "application/json", strings.NewReader(`{"a":1}`))
 		if err != nil {
 			t.Fatal(err)
 		}

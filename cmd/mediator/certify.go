@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -31,12 +34,12 @@ func (r *registryFlags) add(c *cobra.Command) {
 }
 
 // registry is the key registry that the flags name. Its caller closes its key.
-func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*registry, error) {
-	key, err := openRootKey(ctx, r.keyFile, stderr, evidence.PurposeSignerCertificate)
+func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyring.Registry, error) {
+	key, err := keyring.OpenRootKey(ctx, r.keyFile, stderr, evidence.PurposeSignerCertificate)
 	if err != nil {
 		return nil, err
 	}
-	return &registry{key, key.options(signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}), r.bundle}, nil
+	return keyring.NewRegistry(key, signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}, r.bundle), nil
 }
 
 // certifiedKeys is what keys certify has done to a bundle's certificates.
@@ -63,37 +66,32 @@ but what is signed now, so a version that is no longer published is retired. A r
 With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew. A process
 that then publishes another role, issuer or key than at the beginning is certified for nothing more (roles_changed).`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if watch && slices.ContainsFunc(from, func(at string) bool { _, ok := publishedFile(at); return ok }) {
+			if watch && slices.ContainsFunc(from, func(at string) bool { _, ok := keyring.PublishedFile(at); return ok }) {
 				return usagef("%s --watch follows running processes, and no file", c.CommandPath())
 			}
 			registry, err := r.registry(c.Context(), c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			defer registry.key.Close()
-			say := declared{!notAgent, !notUsers}
-			p, err := readPublished(c.Context(), from)
+			defer registry.Key.Close()
+			say := keyring.Declared{AccessibleToAgent: !notAgent, AccessibleToUsers: !notUsers}
+			p, err := keyring.ReadPublished(c.Context(), from)
 			if err != nil {
 				return err
 			}
-			done := certifiedKeys{Bundle: r.bundle}
-			err = registry.work(func(d *desk) (err error) {
-				before := len(d.b.Certificates)
-				done.Certified, done.Stay, err = d.certify(c.Context(), p, say)
-				done.LeftOut = before - done.Stay
-				return err
-			})
+			made, err := registry.Certify(c.Context(), p, say, nil)
+			done := certifiedKeys{r.bundle, made.Certified, made.Stay, made.LeftOut}
 			if err == nil {
 				err = printResult(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
 			}
 			if err != nil || !watch {
 				return err
 			}
-			log, err := newLogger(logConfig{}, "registry", c.ErrOrStderr())
+			log, err := daemon.NewLogger(config.Log{}, "registry", c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			registry.watch(c.Context(), from, p.as, say, log)
+			registry.Watch(c.Context(), from, p.SignsAs, say, log)
 			return nil
 		},
 	}

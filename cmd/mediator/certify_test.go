@@ -12,15 +12,20 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
@@ -35,24 +40,25 @@ func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 }
 
 // publish serves the roles of a process on a unix socket and returns its endpoint.
-func publish(t *testing.T, name string, roles ...role) string {
+func publish(t *testing.T, name string, roles ...daemon.Role) string {
 	t.Helper()
-	return publishSeen(t, name, &observer{roles: roles})
+	return publishSeen(t, name, &daemon.Observer{Roles: roles})
 }
 
 // publishSeen is publish for a process that has looked at its deployment.
-func publishSeen(t *testing.T, name string, o *observer) string {
+func publishSeen(t *testing.T, name string, o *daemon.Observer) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	rolesHandler(mux, o.roles)
-	var inForce atomic.Pointer[observer]
-	inForce.Store(o)
-	looksHandler(mux, &inForce)
+	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry(), Roles: o.Roles}
+	p.Observer.Store(o)
+	if p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics); err != nil {
+		t.Fatal(err)
+	}
+	mux := p.Mux(func() bool { return true })
 	s := &http.Server{Handler: mux}
 	done := make(chan struct{})
 	go func() {
@@ -73,6 +79,11 @@ func memoryKey(t *testing.T, name string) *custody.Memory {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// role is a signing role of a process.
+func role(purpose, issuer string, key *signer.Rotation) daemon.Role {
+	return daemon.Role{Purpose: purpose, Issuer: issuer, Key: key}
 }
 
 // rotating is key as a role has it.
@@ -108,7 +119,7 @@ func (d team) trust(t *testing.T) *evidence.Trust {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := readBundle(d.bundle)
+	b, _, err := config.ReadBundle(d.bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +149,8 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 		t.Run(strings.Join(flags, ""), func(t *testing.T) {
 			d := newTeam(t, flags...)
 			grant, decision, proof := memoryKey(t, "grant-key"), memoryKey(t, "decision-key"), memoryKey(t, "proof-key")
-			control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(grant)}, role{evidence.PurposePolicyDecision, "policy", rotating(decision)})
-			serve := publish(t, "serve", role{evidence.PurposeRequestProof, "mediator", rotating(proof)})
+			control := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(grant)), role(evidence.PurposePolicyDecision, "policy", rotating(decision)))
+			serve := publish(t, "serve", role(evidence.PurposeRequestProof, "mediator", rotating(proof)))
 			certify := func(want string, args ...string) {
 				t.Helper()
 				status, out, said := d.do(t, "certify", args...)
@@ -158,7 +169,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "proof-key:v1")
 
 			// The same names with other keys: a process in whose memory they were has started again, and rotated no more.
-			again := publish(t, "again", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
+			again := publish(t, "again", role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))))
 			certify("certified 1 keys into "+d.bundle+"; 2 certificates stay, 2 are left out", "--from", again)
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
@@ -167,16 +178,14 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for after, want := range map[time.Duration]int{0: 3, 89 * 24 * time.Hour: 3, 91 * 24 * time.Hour: 0} {
-				registry.o.Now = func() time.Time { return time.Now().Add(after) }
-				err := registry.work(func(d *desk) error {
-					if kept, err := d.keep(nil); err != nil || len(kept) != want {
-						t.Errorf("after %s %d certificates stay, want %d, %v", after, len(kept), want, err)
-					}
-					return nil
-				})
-				if err != nil {
-					t.Error(err)
+			for _, tt := range []struct {
+				after time.Duration
+				stay  int
+			}{{0, 3}, {89 * 24 * time.Hour, 3}, {91 * 24 * time.Hour, 0}} {
+				registry.Options.Now = func() time.Time { return time.Now().Add(tt.after) }
+				done, err := registry.Certify(t.Context(), keyring.Published{}, keyring.Declared{}, nil)
+				if err != nil || done.Stay != tt.stay {
+					t.Errorf("after %s %d certificates stay, want %d, %v", tt.after, done.Stay, tt.stay, err)
 				}
 			}
 		})
@@ -187,13 +196,13 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 // would take that bundle.
 func TestCertifyBringsNothingBack(t *testing.T) {
 	d, grant := newTeam(t), memoryKey(t, "grant-key")
-	control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(grant)})
+	control := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(grant)))
 	first := publishedBy(t, control)
 	must(t, grant.Rotate())
 	both := publishedBy(t, control)
 	raw, err := os.ReadFile(strings.TrimPrefix(both, "file:"))
 	must(t, err)
-	var p publication
+	var p keyring.Publication
 	must(t, json.Unmarshal(raw, &p))
 	p.Roles[0].Keys = p.Roles[0].Keys[1:]
 	second := filepath.Join(t.TempDir(), "second.json")
@@ -236,7 +245,7 @@ func publishedBy(t *testing.T, at string) string {
 // TestCertifyWhatIsNotPublished reads files that are not what keys publish prints. What was seen cannot be left out of one by mistake.
 func TestCertifyWhatIsNotPublished(t *testing.T) {
 	d := newTeam(t)
-	good := publishedBy(t, publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))}))
+	good := publishedBy(t, publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key")))))
 	path := strings.TrimPrefix(good, "file:")
 	raw, err := os.ReadFile(path)
 	must(t, err)
@@ -292,7 +301,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 		{"the token may use other keys", observe.Apart, nil, "no key of the role action_grant is certified for it alone: apart was seen.", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := &observer{roles: []role{{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))}}, more: held(tt.contradicted)}
+			o := &daemon.Observer{Roles: []daemon.Role{role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key")))}, Known: held(tt.contradicted)}
 			at := publishSeen(t, "control", o)
 			status, _, said := d.do(t, "certify", append([]string{"--from", publishedBy(t, at)}, tt.declare...)...)
 			onSite, _, saidOnSite := d.do(t, "certify", append([]string{"--from", at}, tt.declare...)...)
@@ -320,8 +329,8 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 func TestCertifyWatch(t *testing.T) {
 	d := newTeam(t)
 	grant, proof := memoryKey(t, "grant-key"), memoryKey(t, "proof-key")
-	control := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(grant)})
-	serve := publish(t, "serve", role{evidence.PurposeRequestProof, "mediator", rotating(proof)})
+	control := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(grant)))
+	serve := publish(t, "serve", role(evidence.PurposeRequestProof, "mediator", rotating(proof)))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan string)
 	go func() {
@@ -367,18 +376,18 @@ func TestCertifyWatch(t *testing.T) {
 // TestCertifyWatchKeepsToRoles: a process that somebody has taken over is not certified for another role, or for its own under another name,
 // by a registry that follows its keys.
 func TestCertifyWatchKeepsToRoles(t *testing.T) {
-	proof := role{evidence.PurposeRequestProof, "mediator", rotating(memoryKey(t, "proof-key"))}
-	decision := role{evidence.PurposePolicyDecision, "policy", rotating(memoryKey(t, "decision-key"))}
+	proof := role(evidence.PurposeRequestProof, "mediator", rotating(memoryKey(t, "proof-key")))
+	decision := role(evidence.PurposePolicyDecision, "policy", rotating(memoryKey(t, "decision-key")))
 	before := publish(t, "before", proof)
 	for name, tt := range map[string]struct {
-		now  []role
+		now  []daemon.Role
 		code string
 	}{
-		"the same":           {[]role{proof}, ""},
-		"one more role":      {[]role{proof, decision}, "roles_changed"},
-		"another role":       {[]role{decision}, "roles_changed"},
-		"another's key name": {[]role{{proof.purpose, proof.issuer, decision.key}}, "roles_changed"},
-		"another's issuer":   {[]role{{proof.purpose, decision.issuer, proof.key}}, "roles_changed"},
+		"the same":           {[]daemon.Role{proof}, ""},
+		"one more role":      {[]daemon.Role{proof, decision}, "roles_changed"},
+		"another role":       {[]daemon.Role{decision}, "roles_changed"},
+		"another's key name": {[]daemon.Role{role(proof.Purpose, proof.Issuer, decision.Key)}, "roles_changed"},
+		"another's issuer":   {[]daemon.Role{role(proof.Purpose, decision.Issuer, proof.Key)}, "roles_changed"},
 		"no role":            {nil, "roles_changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -388,11 +397,11 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := readPublished(t.Context(), []string{before})
+			p, err := keyring.ReadPublished(t.Context(), []string{before})
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = r.follow(t.Context(), publish(t, "now", tt.now...), p.as[before], declared{}, zap.NewNop())
+			err = r.Follow(t.Context(), publish(t, "now", tt.now...), p.SignsAs[before], keyring.Declared{}, zap.NewNop())
 			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
 				t.Errorf("got %v", err)
 			}
@@ -406,7 +415,7 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 // TestCertifyRefusesAnotherRegistrysBundle: it would have to answer for certificates that it has never made, or throw them away.
 func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 	d, other := newTeam(t), newTeam(t)
-	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
+	at := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))))
 	if status, _, said := d.do(t, "certify", "--from", at); status != 0 {
 		t.Fatal(said)
 	}
@@ -427,7 +436,7 @@ func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 
 func TestRevoke(t *testing.T) {
 	d := newTeam(t, "--post-quantum")
-	at := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
+	at := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))))
 	revoke := func(want int, args ...string) (string, string) {
 		t.Helper()
 		status, out, said := d.do(t, "revoke", args...)
@@ -483,9 +492,9 @@ func TestRevoke(t *testing.T) {
 func TestRevocationReachesARunningProcess(t *testing.T) {
 	d := newTeam(t)
 	key := memoryKey(t, "action-grant-key")
-	at := publish(t, "control", role{evidence.PurposeActionGrant, "mediator-authorization", rotating(key)})
+	at := publish(t, "control", role(evidence.PurposeActionGrant, "mediator-authorization", rotating(key)))
 	file := func(name string) string { return filepath.Join(d.dir, name) }
-	manifest := filepath.Join("..", "..", "configs", manifestFile)
+	manifest := filepath.Join("..", "..", "configs", devstack.ManifestFile)
 	registry := []string{"--registry-key", file("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.bundle}
 	for _, args := range [][]string{
 		{"keys", "root", "--name", "auditor", "--out", d.dir},
@@ -498,26 +507,26 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	}
 	said := make(chan string, 10)
 	log := zap.New(saying{zapcore.NewNopCore(), said})
-	_, strict, err := readManifest(manifest)
+	_, strict, err := config.ReadStrict(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	c := trustConfig{Registry: "registry.jwk", Auditor: "auditor.jwk", Bundle: "trust.json"}.in(file)
-	p := &process{log: log}
-	if err := p.openRoots(ctx, c); err != nil {
+	c := config.Trust{Registry: file("registry.jwk"), Auditor: file("auditor.jwk"), Bundle: file("trust.json")}
+	p := &daemon.Process{Log: log}
+	if err := p.OpenRoots(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.openTrust(ctx, c, strict)
+	s, err := p.OpenTrust(ctx, c, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w := &trustWatch{}
-		w.add(s)
-		w.watch(ctx)
+		w := &daemon.TrustWatch{}
+		w.Add(s)
+		w.Watch(ctx)
 	}()
 	defer func() {
 		stop()
@@ -527,7 +536,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.verifier.NotRevoked("grant", "action-grant-key:v1"); err != nil {
+	if err := s.Verifier.NotRevoked("grant", "action-grant-key:v1"); err != nil {
 		t.Fatal(err)
 	}
 	if status, _, said := invoke(t, append([]string{"keys", "revoke", "--key", "action-grant-key:v1", "--reason", "lost"}, registry...)...); status != 0 {
@@ -536,12 +545,12 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	wantSaid(t, said, "trust bundle taken over")
 	wantRevoked := func() {
 		t.Helper()
-		if err := s.verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, refusal.New("key_revoked", "")) {
+		if err := s.Verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, refusal.New("key_revoked", "")) {
 			t.Errorf("got %v", err)
 		}
 	}
 	wantRevoked()
-	if err := replaceFile(d.bundle, before, 0o644); err != nil {
+	if err := files.Replace(d.bundle, before, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	wantSaid(t, said, "the new trust bundle is not taken over")

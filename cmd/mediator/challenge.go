@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/files"
 )
 
 // secretVariable holds the shared secret, as in the seed's command line.
@@ -40,7 +41,7 @@ func (s *secretFlags) read() (evidence.Secret, error) {
 		return evidence.Secret{}, usagef("--secret and --secret-file name two secrets; give one")
 	case byFile:
 		var err error
-		if value, err = readSecret(s.file, 1); err != nil {
+		if value, err = files.ReadSecret(s.file, 1); err != nil {
 			return evidence.Secret{}, fmt.Errorf("--secret-file: %w", err)
 		}
 	case bySecret && value == "":
@@ -83,15 +84,6 @@ func (f *bindingFlags) read() (evidence.Binding, error) {
 		return evidence.Binding{}, usagef("%v; a binding takes --subject, --action, --resource and --content-hash", err)
 	}
 	return f.b, nil
-}
-
-// printMaybePretty prints JSON on one line, or indented.
-func printMaybePretty(c *cobra.Command, pretty bool, v any) error {
-	if pretty {
-		return printJSON(c.OutOrStdout(), v)
-	}
-	writeJSONLine(c.OutOrStdout(), v)
-	return nil
 }
 
 func challengeCommand() *cobra.Command {

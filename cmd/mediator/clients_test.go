@@ -19,6 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -43,7 +47,7 @@ upstreams:
 
 // rig is a deployment with one upstream over HTTPS.
 type rig struct {
-	*demo
+	*demo.Deployment
 	posts atomic.Int64 // how many arrived there
 }
 
@@ -56,46 +60,46 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var err error
-	if r.stack, err = startStack(ctx, r.dir); err != nil {
+	if r.Stack, err = devstack.Start(ctx, r.Dir); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.stack.stop)
+	t.Cleanup(r.Stack.Stop)
 	return r
 }
 
 // prepareRig makes a deployment's folder and its upstream, and starts none of the processes.
 func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
 	t.Helper()
-	r := &rig{demo: &demo{dir: t.TempDir(), direct: http.DefaultClient}}
-	for _, at := range []*string{&r.listen, &r.hooks, &r.awareAddr} {
+	r := &rig{Deployment: &demo.Deployment{Dir: t.TempDir(), Direct: http.DefaultClient}}
+	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {
 		address, err := freeport.Address()
 		if err != nil {
 			t.Fatal(err)
 		}
 		*at = address
 	}
-	if err := writeDemoCertificates(r.dir, hosts...); err != nil {
+	if err := demo.WriteCertificates(r.Dir, hosts...); err != nil {
 		t.Fatal(err)
 	}
 	handler, rules := api(r)
 	upstream := httptest.NewUnstartedServer(handler)
-	cert, err := tls.LoadX509KeyPair(filepath.Join(r.dir, "api.pem"), filepath.Join(r.dir, "api.key"))
+	cert, err := tls.LoadX509KeyPair(filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	upstream.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	upstream.StartTLS()
 	t.Cleanup(upstream.Close)
-	r.plainAddr = upstream.Listener.Addr().String()
-	rules = strings.ReplaceAll(rules, "UPSTREAM", r.plainAddr)
-	files := r.files(rules)
-	for name, raw := range files {
+	r.PlainAddr = upstream.Listener.Addr().String()
+	rules = strings.ReplaceAll(rules, "UPSTREAM", r.PlainAddr)
+	content := r.Files(rules)
+	for name, raw := range content {
 		for _, c := range change {
 			raw = []byte(c(string(raw)))
 		}
-		files[name] = lasting(raw)
+		content[name] = lasting(raw)
 	}
-	if err := errors.Join(prepareDir(r.dir, files), writeAbsent(filepath.Join(r.dir, "secrets", "api-token"), []byte(demoToken))); err != nil {
+	if err := errors.Join(devstack.Prepare(r.Dir, content), files.WriteAbsent(filepath.Join(r.Dir, "secrets", "api-token"), []byte(demo.Token))); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -103,13 +107,13 @@ func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handl
 
 // lasting has events be good for longer than a slow machine takes, unless their age has been set: it is the demo that waits for one to expire.
 func lasting(file []byte) []byte {
-	return bytes.Replace(file, []byte("maxAge: "+demoMaxAge.String()), []byte("maxAge: 10m"), 1)
+	return bytes.Replace(file, []byte("maxAge: "+demo.MaxAge.String()), []byte("maxAge: 10m"), 1)
 }
 
 // newClientsRig is a deployment in front of what answers as GitHub's API does, and serves one repository by git's own HTTP backend.
 func newClientsRig(t *testing.T, change ...func(file string) string) *rig {
 	t.Helper()
-	return newRig(t, []string{plainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, change...)
+	return newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, change...)
 }
 
 func (r *rig) github(t *testing.T) http.Handler {
@@ -120,7 +124,7 @@ func (r *rig) github(t *testing.T) http.Handler {
 	})
 	mux.HandleFunc("POST /repos/acme/site/issues/7/comments", func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
-		if err != nil || !json.Valid(body) || req.Header.Get("Authorization") != "Bearer "+demoToken || req.Header.Get("Idempotency-Key") == "" {
+		if err != nil || !json.Valid(body) || req.Header.Get("Authorization") != "Bearer "+demo.Token || req.Header.Get("Idempotency-Key") == "" {
 			http.Error(w, "no token, no key or no JSON", http.StatusUnauthorized)
 			return
 		}
@@ -131,7 +135,7 @@ func (r *rig) github(t *testing.T) http.Handler {
 	mux.HandleFunc("/", func(_ http.ResponseWriter, req *http.Request) {
 		t.Errorf("%s %s reached the upstream", req.Method, req.URL)
 	})
-	repos := r.dir + "/git"
+	repos := r.Dir + "/git"
 	sh := func(args ...string) {
 		cmd := exec.Command("git", args...)
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
@@ -139,9 +143,9 @@ func (r *rig) github(t *testing.T) http.Handler {
 			t.Fatalf("git %v: %v %s", args, err, out)
 		}
 	}
-	sh("init", "-q", "-b", "main", r.dir+"/work")
-	sh("-C", r.dir+"/work", "commit", "-q", "--allow-empty", "-m", "first")
-	sh("clone", "-q", "--bare", r.dir+"/work", repos+"/site.git")
+	sh("init", "-q", "-b", "main", r.Dir+"/work")
+	sh("-C", r.Dir+"/work", "commit", "-q", "--allow-empty", "-m", "first")
+	sh("clone", "-q", "--bare", r.Dir+"/work", repos+"/site.git")
 	sh("-C", repos+"/site.git", "config", "http.receivepack", "true") // so that it is the mediator who refuses a push
 	backend := "/usr/lib/git-core/git-http-backend"
 	mux.Handle("/git/", &cgi.Handler{Path: backend, Root: "/git", Env: []string{"GIT_PROJECT_ROOT=" + repos, "GIT_HTTP_EXPORT_ALL=1"}})
@@ -153,12 +157,12 @@ func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	event, err := r.release(ctx)
+	event, err := r.Release(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"run", "--admin", r.stack.admin(), "--event", event, "--uid", "-1", "--"}, args...)...)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"run", "--admin", r.Stack.Admin(), "--event", event, "--uid", "-1", "--"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return strings.TrimSpace(stdout.String()), fmt.Errorf("%w: %s", err, stderr.String())
@@ -189,7 +193,7 @@ func nodeAgent(t *testing.T) []string {
 func TestClients(t *testing.T) {
 	t.Parallel()
 	r := newClientsRig(t)
-	base := "https://" + r.plain()
+	base := "https://" + r.Plain()
 	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments", base+"/repos/acme/site/milestones"
 	const body = `{"body":"released"}`
 	node := nodeAgent(t)
@@ -238,7 +242,7 @@ func TestClients(t *testing.T) {
 			if got := r.posts.Load() - before; got != wantPosts {
 				t.Errorf("%d posts reached the upstream, not %d", got, wantPosts)
 			}
-			if strings.Contains(out, demoToken) {
+			if strings.Contains(out, demo.Token) {
 				t.Error("the agent saw the API's credential")
 			}
 		})
@@ -253,14 +257,14 @@ func TestClients(t *testing.T) {
 		}
 	})
 	t.Run("git may not push", func(t *testing.T) {
-		_, err := r.asAgent(t, need(t, "git"), "-C", r.dir+"/work", "push", "-q", base+"/git/site.git", "main:other")
+		_, err := r.asAgent(t, need(t, "git"), "-C", r.Dir+"/work", "push", "-q", base+"/git/site.git", "main:other")
 		if err == nil || !strings.Contains(err.Error(), "403") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("each call left one record", func(t *testing.T) {
 		var posts []ledger.Record
-		if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000", &posts); err != nil {
+		if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &posts); err != nil {
 			t.Fatal(err)
 		}
 		forwarded := 0
@@ -282,8 +286,8 @@ func TestClients(t *testing.T) {
 // wantAssurance asks for one record and demands that it claims what it may and no more.
 func (r *rig) wantAssurance(t *testing.T, p ledger.Record) {
 	t.Helper()
-	var shown shownPost
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts/"+p.ID, &shown); err != nil {
+	var shown admin.Record
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts/"+p.ID, &shown); err != nil {
 		t.Fatal(err)
 	}
 	if p.Flow != "post" {
@@ -303,7 +307,7 @@ func (r *rig) wantAssurance(t *testing.T, p ledger.Record) {
 		t.Errorf("%s, %s at step %q: claims %s, missing %v", p.ID, p.State, p.Step, got.Claim, got.Issues)
 	}
 	var text strings.Builder
-	printPost(&text, shown)
+	printRecord(&text, shown)
 	if !strings.Contains(text.String(), want+"; nonHumanIdentityProven: false") {
 		t.Errorf("posts show does not say so:\n%s", &text)
 	}

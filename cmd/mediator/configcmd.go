@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -20,9 +22,9 @@ var configKinds = []struct {
 	key   string
 	check func(path string, raw []byte) error
 }{
-	{"sidecar (mediator serve)", "runtime:", func(path string, _ []byte) error { _, err := loadSidecar(path); return err }},
-	{"trigger service (mediator trigger)", "sources:", func(path string, _ []byte) error { _, err := loadTrigger(path); return err }},
-	{"control plane (mediator control)", "policy:", func(path string, _ []byte) error { _, err := loadControl(path); return err }},
+	{"sidecar (mediator serve)", "runtime:", func(path string, _ []byte) error { _, err := config.LoadSidecar(path); return err }},
+	{"trigger service (mediator trigger)", "sources:", func(path string, _ []byte) error { _, err := config.LoadTrigger(path); return err }},
+	{"control plane (mediator control)", "policy:", func(path string, _ []byte) error { _, err := config.LoadControl(path); return err }},
 	{"root key", "purpose:", checkRootKey},
 	{"policy file", "rules:", func(_ string, raw []byte) error { _, err := policy.ParseRules(raw); return err }},
 	{"deployment manifest", "deploymentId:", checkManifest},
@@ -38,11 +40,8 @@ func checkManifest(_ string, raw []byte) error {
 }
 
 func checkRootKey(path string, _ []byte) error {
-	l, err := load[rootKeyConfig](path)
-	if err != nil {
-		return err
-	}
-	return l.T.check().err(path)
+	_, err := config.LoadRootKey(path)
+	return err
 }
 
 // checkedFile is what config check says of a file.
@@ -93,7 +92,7 @@ func configCheck() *cobra.Command {
 }
 
 func checkConfigFile(path string) (string, error) {
-	raw, err := readFile(path)
+	raw, err := files.Read(path)
 	if err != nil {
 		return "", err
 	}
@@ -103,4 +102,17 @@ func checkConfigFile(path string) (string, error) {
 		}
 	}
 	return "", errors.New("it is no configuration, policy or manifest file: none of their top-level keys is there")
+}
+
+func configSchema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema serve|trigger|control|root", Short: "Print the JSON Schema of a configuration file", Args: exactArgs(1, "one of serve, trigger, control, root"),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := config.Schema(args[0])
+			if err != nil {
+				return usageError{err}
+			}
+			return printJSON(c.OutOrStdout(), s)
+		},
+	}
 }

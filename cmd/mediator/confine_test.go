@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,10 +13,14 @@ import (
 	"testing"
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
-	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
-	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/controld"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/triggerd"
 )
 
 // kernelSays returns fields of a process's status, as the kernel tells them to everybody (proc_pid_status(5)).
@@ -64,18 +67,18 @@ func TestConfined(t *testing.T) {
 	want := func(caps string) string {
 		return fmt.Sprintf("CapInh %s, CapPrm %s, CapEff %s, CapAmb %s, NoNewPrivs 1, Seccomp 2", none, caps, caps, none)
 	}
-	for _, p := range r.stack.processes {
-		if got := kernelSays(t, p.cmd.Process.Pid, fields...); got != want(none) {
-			t.Errorf("%s: %s", p.name, got)
+	for _, p := range r.Stack.Processes {
+		if got := kernelSays(t, p.Cmd.Process.Pid, fields...); got != want(none) {
+			t.Errorf("%s: %s", p.Name, got)
 		}
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.cmd.Process.Pid))
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.Cmd.Process.Pid))
 		if err != nil || !strings.Contains(strings.Join(strings.Fields(string(raw)), " "), "Max core file size 0 0 bytes") {
-			t.Errorf("%s has another core limit than 0: %v", p.name, err)
+			t.Errorf("%s has another core limit than 0: %v", p.Name, err)
 		}
-		children := childrenOf(t, p.cmd.Process.Pid)
-		if p.name != "serve" {
+		children := childrenOf(t, p.Cmd.Process.Pid)
+		if p.Name != "serve" {
 			if len(children) != 0 {
-				t.Errorf("%s has started %d processes", p.name, len(children))
+				t.Errorf("%s has started %d processes", p.Name, len(children))
 			}
 			continue
 		}
@@ -109,7 +112,7 @@ func TestConfined(t *testing.T) {
 // again, and cannot.
 func TestReadsOnlyItsFolders(t *testing.T) {
 	r := newClientsRig(t)
-	bundle, elsewhere := filepath.Join(r.dir, bundleFile), filepath.Join(t.TempDir(), "elsewhere.json")
+	bundle, elsewhere := filepath.Join(r.Dir, devstack.BundleFile), filepath.Join(t.TempDir(), "elsewhere.json")
 	raw, err := os.ReadFile(bundle)
 	if err != nil {
 		t.Fatal(err)
@@ -124,12 +127,12 @@ func TestReadsOnlyItsFolders(t *testing.T) {
 			must(t, os.Symlink(elsewhere, bundle+".led"))
 			must(t, os.Rename(bundle+".led", bundle))
 		}
-		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
 		return err == nil && bytes.Contains(log, []byte(refused))
 	})
 }
 
-const elsewhereRefused = bundleFile + ": permission denied"
+const elsewhereRefused = devstack.BundleFile + ": permission denied"
 
 // TestLookerEnds ends the sidecar as a crash does: its child does not outlive it.
 func TestLookerEnds(t *testing.T) {
@@ -145,8 +148,8 @@ func TestLookerEnds(t *testing.T) {
 	}
 }
 
-// TestReach compares the table of the shipped examples with what their configurations name.
-func TestReach(t *testing.T) {
+// TestNeeds compares the table of the shipped examples with what their configurations name.
+func TestNeeds(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.CopyFS(dir, os.DirFS("../../configs")))
 	for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key", "github-webhook", "billing-webhook", "engine-webhook"} {
@@ -156,52 +159,42 @@ func TestReach(t *testing.T) {
 		for _, f := range l.Files {
 			if rest, ok := strings.CutPrefix(f.Path, dir); ok && f.Use == use {
 				out = append(out, "."+rest)
-			} else if f.Use == use && !slices.Contains(systemFiles, f.Path) && use != confine.Read {
+			} else if f.Use == use && use != confine.Read {
 				out = append(out, f.Path)
 			}
 		}
 		slices.Sort(out)
 		return out
 	}
-	s, err := loadSidecar(filepath.Join(dir, "mediator.yaml"))
+	s, err := config.LoadSidecar(filepath.Join(dir, "mediator.yaml"))
 	must(t, err)
-	sr, err := s.reach(s.observer(nil))
+	ofSidecar, err := sidecar.Needs(s, sidecar.Observer(s, nil))
 	must(t, err)
-	trig, err := loadTrigger(filepath.Join(dir, "trigger.yaml"))
+	trig, err := config.LoadTrigger(filepath.Join(dir, "trigger.yaml"))
 	must(t, err)
-	c, err := loadControl(filepath.Join(dir, "control.yaml"))
+	c, err := config.LoadControl(filepath.Join(dir, "control.yaml"))
 	must(t, err)
-	low := trig.reach(trig.observer(nil))
-	low.bind = []string{":443"}
+	ofTrigger := triggerd.Needs(trig, triggerd.Observer(trig, nil))
+	low := ofTrigger
+	low.Bind = []string{":443"}
 	for _, tt := range []struct {
 		name   string
-		reach  reach
-		config confineConfig
-		file   func(string) string
+		needs  daemon.Needs
+		config config.Confine
 		want   string
 	}{
-		{"serve", sr, s.T.Confine, s.file, "read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
-		{"trigger", trig.reach(trig.observer(nil)), trig.T.Confine, trig.file, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [8182] connect [] keep []"},
-		{"trigger on a port of root's", low, trig.T.Confine, trig.file, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
-		{"control", c.reach(c.observer(nil)), c.T.Confine, c.file, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"serve", ofSidecar, s.Confine, "read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
+		{"trigger", ofTrigger, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [8182] connect [] keep []"},
+		{"trigger on a port of root's", low, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
+		{"control", controld.Needs(c, controld.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
 	} {
-		l, err := tt.reach.limits(tt.config, tt.file)
+		l, err := tt.needs.Limits(tt.config)
 		must(t, err)
 		got := fmt.Sprint("read ", in(l, confine.Read), " write ", in(l, confine.Write), " move ", in(l, confine.Move), " listen ", in(l, confine.Listen),
 			" bind ", l.Bind, " connect ", l.Connect, " keep ", l.Capabilities)
 		if got != tt.want {
 			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)
 		}
-	}
-}
-
-// TestNotConfined starts a process whose configuration names a file in the root folder: to read that folder is to read everything.
-func TestNotConfined(t *testing.T) {
-	r := reach{named: paths(func(s string) string { return s }, false, "/trust.json")}
-	err := (&process{log: zap.NewNop()}).confine(r, confineConfig{}, func(s string) string { return s })
-	var refused *refusal.Refusal
-	if !errors.As(err, &refused) || refused.Code() != "not_confined" || !strings.Contains(err.Error(), "/trust.json stands in the root folder") {
-		t.Error(err)
 	}
 }
 
@@ -215,19 +208,8 @@ func TestConfineIsChecked(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "control.yaml")
 		must(t, os.WriteFile(path, []byte("confine: "+section+"\n"), 0o600))
-		if err := control(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		if err := controld.Run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", section, err)
 		}
-	}
-}
-
-// TestPorts reads ports as configurations write them.
-func TestPorts(t *testing.T) {
-	got, err := ports([]string{"", "127.0.0.1:8181", ":443", "[::1]:80", "53", "https://vault:8200/x", "https://api.example/y", "http://api.example"})
-	if err != nil || !slices.Equal(got, []uint16{53, 80, 443, 8181, 8200}) {
-		t.Errorf("%v, %v", got, err)
-	}
-	if _, err := ports([]string{"host:nonsense"}); err == nil {
-		t.Error("a port that is none was read")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
@@ -100,7 +101,7 @@ func TestCrash(t *testing.T) {
 func (r *crashRig) play(t *testing.T, c crash) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	event, err := r.release(ctx)
+	event, err := r.Release(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func (r *crashRig) play(t *testing.T, c crash) {
 	go func() { // what the agent learns of it is not what counts here
 		defer close(tried)
 		body := `{"text":"` + strings.Repeat("x", 3<<20) + `"}`
-		resp, err := r.agentOf(t, s).Post("https://"+r.plain()+path, "application/json", strings.NewReader(body))
+		resp, err := r.agentOf(t, s).Post("https://"+r.Plain()+path, "application/json", strings.NewReader(body))
 		if err == nil {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()
@@ -206,7 +207,7 @@ func TestCrashWhileDelivering(t *testing.T) {
 		t.Run(strings.Join(tt.points, " "), func(t *testing.T) {
 			before := len(r.events(t))
 			r.arm(t, "trigger", tt.points...)
-			event, err := r.release(ctx)
+			event, err := r.Release(ctx)
 			if err == nil { // it is the claim that crashes
 				_, err = r.open(ctx, event)
 			}
@@ -215,8 +216,8 @@ func TestCrashWhileDelivering(t *testing.T) {
 			}
 			r.crashed(t, "trigger")
 			r.start(t)
-			r.deliveries--
-			if _, err := r.release(ctx); (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
+			r.Deliveries--
+			if _, err := r.Release(ctx); (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
 				t.Errorf("delivered again: %v, want %s", err, tt.again)
 			}
 			events := r.events(t)
@@ -235,7 +236,7 @@ func TestCrashWhileDelivering(t *testing.T) {
 
 func (r *crashRig) events(t *testing.T) (events []trigger.Event) {
 	t.Helper()
-	if err := getJSON(context.Background(), "unix:"+r.stack.socket("trigger"), "/v1/events", &events); err != nil {
+	if err := admin.Get(context.Background(), "unix:"+r.Stack.Socket("trigger"), "/v1/events", &events); err != nil {
 		t.Fatal(err)
 	}
 	return events

@@ -25,6 +25,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
@@ -44,7 +48,7 @@ upstreams:
 
 // crashRig is a deployment of real processes, of a build with failpoints, in front of an upstream that notes what arrives.
 type crashRig struct {
-	*demo
+	*demo.Deployment
 	dsn string // of the ledger; empty for a file
 
 	supervisor *exec.Cmd
@@ -85,18 +89,18 @@ func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 // prepareCrashRig is newCrashRig without the start.
 func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
-	r := &crashRig{demo: &demo{dir: t.TempDir(), self: binary, direct: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
-	r.stack = &stack{dir: r.dir} // for the paths of its sockets
+	r := &crashRig{Deployment: &demo.Deployment{Dir: t.TempDir(), Self: binary, Direct: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
+	r.Stack = devstack.New(r.Dir) // for the paths of its sockets
 	var err error
-	for _, at := range []*string{&r.listen, &r.hooks, &r.awareAddr} {
+	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {
 		if *at, err = freeport.Address(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := writeDemoCertificates(r.dir, plainHost); err != nil {
+	if err := demo.WriteCertificates(r.Dir, demo.PlainHost); err != nil {
 		t.Fatal(err)
 	}
-	cert, err := tls.LoadX509KeyPair(filepath.Join(r.dir, "api.pem"), filepath.Join(r.dir, "api.key"))
+	cert, err := tls.LoadX509KeyPair(filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,20 +108,20 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 	upstream.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	upstream.StartTLS()
 	t.Cleanup(upstream.Close)
-	r.plainAddr = upstream.Listener.Addr().String()
+	r.PlainAddr = upstream.Listener.Addr().String()
 	rules := crashRules + strings.Join(more, "")
 	if dsn != "" {
 		rules += "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
 	}
-	files := r.files(rules)
-	for name, raw := range files { // a play chooses the next write of the trigger service: nothing else may write there
+	content := r.Files(rules)
+	for name, raw := range content { // a play chooses the next write of the trigger service: nothing else may write there
 		raw = bytes.Replace(lasting(raw), []byte("@every 1s"), []byte("@every 1h"), 1)
-		if name == serveFile || name == triggerFile || name == controlFile {
+		if name == devstack.SidecarFile || name == devstack.TriggerFile || name == devstack.ControlFile {
 			raw = append(raw, "confine: {write: [failpoint]}\n"...)
 		}
-		files[name] = raw
+		content[name] = raw
 	}
-	err = errors.Join(prepareDir(r.dir, files), os.Mkdir(filepath.Dir(r.failpoint()), 0o700), writeAbsent(filepath.Join(r.dir, "secrets", "ledger-dsn"), []byte(dsn)))
+	err = errors.Join(devstack.Prepare(r.Dir, content), os.Mkdir(filepath.Dir(r.failpoint()), 0o700), files.WriteAbsent(filepath.Join(r.Dir, "secrets", "ledger-dsn"), []byte(dsn)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +144,7 @@ func (r *crashRig) startUntilEnd(t *testing.T) {
 func (r *crashRig) start(t *testing.T) {
 	t.Helper()
 	r.said = &bytes.Buffer{}
-	r.supervisor = exec.Command(r.self, "dev", "--dir", r.dir)
+	r.supervisor = exec.Command(r.Self, "dev", "--dir", r.Dir)
 	r.supervisor.Env = append(os.Environ(), "MEDIATOR_FAILPOINT="+r.failpoint())
 	r.supervisor.Stderr = r.said
 	r.supervisor.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -173,7 +177,7 @@ func (r *crashRig) ended(t *testing.T, process, how string) {
 	}
 }
 
-func (r *crashRig) failpoint() string { return filepath.Join(r.dir, "failpoint", "points") }
+func (r *crashRig) failpoint() string { return filepath.Join(r.Dir, "failpoint", "points") }
 
 // arm ends a process at the last of these points, once it has passed the others in this order.
 func (r *crashRig) arm(t *testing.T, process string, points ...string) {
@@ -235,13 +239,13 @@ func (r *crashRig) arrived(path string) int {
 }
 
 // open opens a session for an event.
-func (r *crashRig) open(ctx context.Context, event string) (s sessionOpened, err error) {
-	err = callJSON(ctx, r.stack.admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s)
+func (r *crashRig) open(ctx context.Context, event string) (s admin.Session, err error) {
+	err = admin.Call(ctx, r.Stack.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s)
 	return s, err
 }
 
 // agentOf is a client whose calls go through the proxy, in a session.
-func (r *crashRig) agentOf(t *testing.T, s sessionOpened) *http.Client {
+func (r *crashRig) agentOf(t *testing.T, s admin.Session) *http.Client {
 	t.Helper()
 	proxy, err := url.Parse(s.ProxyURL)
 	if err != nil {
@@ -260,7 +264,7 @@ func (r *crashRig) agentOf(t *testing.T, s sessionOpened) *http.Client {
 // try makes a post and returns its answer; d is the problem document of a refusal.
 func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, path string, answer http.Header) (resp *http.Response, d problem.Details) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.plain()+path, strings.NewReader(`{"a":1}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+path, strings.NewReader(`{"a":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +290,7 @@ func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, pa
 func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
 	t.Helper()
 	var all, ours []ledger.Record
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000", &all); err != nil {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range all {
@@ -300,7 +304,7 @@ func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
 // consumed counts the single-use keys that the ledger holds as used.
 func (r *crashRig) consumed(t *testing.T) (n int) {
 	t.Helper()
-	driver, dsn, table := "sqlite", "file:"+filepath.Join(r.dir, "state", "ledger.db")+"?mode=ro", "used"
+	driver, dsn, table := "sqlite", "file:"+filepath.Join(r.Dir, "state", "ledger.db")+"?mode=ro", "used"
 	if r.dsn != "" {
 		driver, dsn, table = "pgx", r.dsn, "actionproof.consumed"
 	}

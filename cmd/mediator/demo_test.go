@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/freeport"
 )
 
-// TestDemo plays the demo: each scenario has to go as expected.
+// TestDemo plays the Deployment: each scenario has to go as expected.
 func TestDemo(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if err := runDemo(context.Background(), true, &stdout, &stderr); err != nil {
@@ -23,7 +24,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("only %d scenarios were played", len(lines))
 	}
 	for _, line := range lines {
-		var p played
+		var p demo.Played
 		if err := json.Unmarshal([]byte(line), &p); err != nil {
 			t.Fatal(err)
 		}

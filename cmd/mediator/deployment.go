@@ -1,13 +1,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -24,7 +27,7 @@ func deploymentAudit() *cobra.Command {
 	c := &cobra.Command{
 		Use: "audit FILE", Short: "List every safeguard that the manifest lacks", Args: exactArgs(1, oneManifest),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := readManifestFile(args[0])
+			m, err := config.ReadManifest(args[0])
 			if err != nil {
 				return err
 			}
@@ -59,7 +62,7 @@ func deploymentHash() *cobra.Command {
 	c := &cobra.Command{
 		Use: "hash FILE", Short: "Print the manifest's hash", Args: exactArgs(1, oneManifest),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := readManifestFile(args[0])
+			m, err := config.ReadManifest(args[0])
 			if err != nil {
 				return err
 			}
@@ -77,20 +80,20 @@ func deploymentCertify() *cobra.Command {
 	c := &cobra.Command{
 		Use: "certify FILE --auditor-key FILE --bundle FILE", Short: "Sign a manifest that audits clean into the trust bundle", Args: exactArgs(1, oneManifest),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := readManifestFile(args[0])
+			m, err := config.ReadManifest(args[0])
 			if err != nil {
 				return err
 			}
-			auditor, err := openRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
+			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}
 			defer auditor.Close()
-			token, until, err := certifyDeployment(c.Context(), auditor, m, signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now})
+			token, until, err := keyring.CertifyDeployment(c.Context(), auditor, m, signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now})
 			if err != nil {
 				return err
 			}
-			if err := updateBundle(bundleFile, func(b *evidence.Bundle) error {
+			if err := keyring.UpdateBundle(bundleFile, func(b *evidence.Bundle) error {
 				b.DeploymentCertificate = token
 				return nil
 			}); err != nil {
@@ -119,42 +122,17 @@ type certifiedDeployment struct {
 	Until        time.Time `json:"until"`
 }
 
-// certifyDeployment signs a manifest that audits clean, and says until when the certificate counts. One that the manifest itself would not have
-// believed, because it allows another auditor, issuer or audience, is refused here and not by every process that reads it.
-func certifyDeployment(ctx context.Context, auditor rootKey, m *policy.Manifest, o signer.Options) (token string, until time.Time, err error) {
-	strict, err := m.Strict()
-	if err != nil {
-		return "", until, err
-	}
-	if token, err = policy.Certify(ctx, auditor, m, auditor.options(o)); err != nil {
-		return "", until, err
-	}
-	trust, err := evidence.NewTrust([]evidence.Root{auditor.pinned(evidence.PurposeDeploymentCertificate)}, evidence.Bundle{}, strict.Signers)
-	if err != nil {
-		return "", until, err
-	}
-	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: o.Now})
-	if err != nil {
-		return "", until, err
-	}
-	cert, err := policy.VerifyCertificate(v, token, strict)
-	if err != nil {
-		return "", until, fmt.Errorf("the manifest would not believe this certificate, by its deploymentCertificatePolicy: %w", err)
-	}
-	return token, strict.Until(cert), nil
-}
-
 func deploymentVerify() *cobra.Command {
-	var auditor, registry, bundleFile string
+	var trust config.Trust
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify FILE --auditor FILE --registry FILE --bundle FILE", Short: "Verify the deployment certificate of a manifest", Args: exactArgs(1, oneManifest),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, strict, err := readManifest(args[0])
+			_, strict, err := config.ReadStrict(args[0])
 			if err != nil {
 				return err
 			}
-			v, b, err := offlineVerifier(registry, auditor, bundleFile, strict, time.Now)
+			v, b, err := config.OfflineVerifier(trust, strict, time.Now)
 			if err != nil {
 				return err
 			}
@@ -167,33 +145,15 @@ func deploymentVerify() *cobra.Command {
 		},
 	}
 	jsonFlag(c, &asJSON)
-	trustFlags(c, &registry, &auditor, &bundleFile)
+	trustFlags(c, &trust)
 	return c
 }
 
 // trustFlags adds the flags of a command that verifies away from the running processes.
-func trustFlags(c *cobra.Command, registry, auditor, bundleFile *string) {
-	c.Flags().StringVar(registry, "registry", "registry.jwk", "the pinned public key of the key registry")
-	c.Flags().StringVar(auditor, "auditor", "auditor.jwk", "the pinned public key of the deployment auditor")
-	c.Flags().StringVar(bundleFile, "bundle", "trust.json", "the trust bundle")
-}
-
-// offlineVerifier makes a verifier from files, with a clock of the caller's choice.
-func offlineVerifier(registry, auditor, bundleFile string, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle, error) {
-	roots, err := readRoots(registry, auditor)
-	if err != nil {
-		return nil, evidence.Bundle{}, err
-	}
-	b, _, err := readBundle(bundleFile)
-	if err != nil {
-		return nil, b, err
-	}
-	trust, err := evidence.NewTrust(roots, b, strict.Signers)
-	if err != nil {
-		return nil, b, err
-	}
-	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
-	return v, b, err
+func trustFlags(c *cobra.Command, trust *config.Trust) {
+	c.Flags().StringVar(&trust.Registry, "registry", devstack.RegistryFile, "the pinned public key of the key registry")
+	c.Flags().StringVar(&trust.Auditor, "auditor", devstack.AuditorFile, "the pinned public key of the deployment auditor")
+	c.Flags().StringVar(&trust.Bundle, "bundle", devstack.BundleFile, "the trust bundle")
 }
 
 func deploymentEnvironment() *cobra.Command {
@@ -202,11 +162,11 @@ func deploymentEnvironment() *cobra.Command {
 	c := &cobra.Command{
 		Use: "environment --config FILE", Short: "Print the hash of this binary with a sidecar's configuration, for requiredEnvironmentHash", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			raw, err := readFile(path)
+			raw, err := files.Read(path)
 			if err != nil {
 				return err
 			}
-			h, err := environmentHash(raw)
+			h, err := config.EnvironmentHash(raw)
 			if err != nil {
 				return err
 			}
@@ -223,7 +183,7 @@ func deploymentPolicy() *cobra.Command {
 	c := &cobra.Command{
 		Use: "policy FILE", Short: "Print the hash of a policy file, for requiredPolicyHash", Args: exactArgs(1, "the path of one policy file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			rules, err := readRules(args[0])
+			rules, err := config.ReadRules(args[0])
 			if err != nil {
 				return err
 			}

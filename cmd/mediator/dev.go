@@ -2,22 +2,17 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/launch"
 )
 
 func devCommand() *cobra.Command {
@@ -38,83 +33,31 @@ func dev(ctx context.Context, dir string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := prepareDir(dir, configs.Dev); err != nil {
+	if err := devstack.Prepare(dir, configs.Dev); err != nil {
 		return err
 	}
-	side, err := loadSidecar(filepath.Join(dir, serveFile))
+	side, err := config.LoadSidecar(filepath.Join(dir, devstack.SidecarFile))
 	if err != nil {
 		return err
 	}
-	s, err := startStack(ctx, dir)
+	s, err := devstack.Start(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer s.stop()
+	defer s.Stop()
 	fmt.Fprintf(stdout, "ready in %.1f s; configuration, state and logs are in %s\n\n", time.Since(began).Seconds(), dir)
 	fmt.Fprintln(stdout, "To wire an agent up:")
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-		fmt.Fprintf(stdout, "  export %s=http://%s\n", name, side.T.Listen)
+	for _, name := range launch.ProxyVariables {
+		fmt.Fprintf(stdout, "  export %s=http://%s\n", name, side.Listen)
 	}
-	for _, name := range caVariables {
-		fmt.Fprintf(stdout, "  export %s=%s\n", name, side.caFile())
+	for _, name := range launch.CAVariables {
+		fmt.Fprintf(stdout, "  export %s=%s\n", name, side.CAFile())
 	}
 	fmt.Fprintf(stdout, `  unset NO_PROXY no_proxy
 
 The agent waits for its event at http://mediator.internal/v1/event/next (curl http://mediator.internal/v1/event/next?wait=30s).
 Webhooks arrive at the address that %s names. The record: mediator posts list --admin %s
 After a change of the files: mediator reload unix:%s
-`, filepath.Join(dir, triggerFile), s.admin(), s.socket("dev"))
-	return s.serve(ctx)
-}
-
-// serve takes reloads until ctx ends, or a process ends by itself.
-func (s *stack) serve(ctx context.Context) error {
-	l, err := endpoint{unix: s.socket("dev")}.listen(zap.NewNop())
-	if err != nil {
-		return err
-	}
-	r, err := newReloader(zap.NewNop(), prometheus.NewRegistry())
-	if err != nil {
-		return err
-	}
-	r.begin(configured{}, s.reload)
-	mux := http.NewServeMux()
-	r.handle(mux, func() bool { return true })
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serveHTTP(ctx, l, mux, bounds{}, time.Second, zap.NewNop()) })
-	group.Go(func() error { return s.wait(ctx) })
-	return group.Wait()
-}
-
-// prepareDir makes a stack's folder and writes the files that are not there yet. The folder can be passed through by other
-// users, for the CA's certificate; everything else in it is its owner's alone.
-func prepareDir(dir string, files map[string][]byte) error {
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return err
-	}
-	for _, sub := range []string{"run", "state", "secrets", "events"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
-			return err
-		}
-	}
-	for name, content := range files {
-		if err := writeAbsent(filepath.Join(dir, name), content); err != nil {
-			return err
-		}
-	}
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails; see evidence.NewID
-	return writeAbsent(filepath.Join(dir, "secrets", "webhook"), []byte("whsec_"+base64.StdEncoding.EncodeToString(secret)))
-}
-
-func writeAbsent(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Close())
+`, filepath.Join(dir, devstack.TriggerFile), s.Admin(), s.Socket("dev"))
+	return s.Serve(ctx)
 }

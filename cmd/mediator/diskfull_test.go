@@ -22,7 +22,7 @@ func TestDiskFullSidecar(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	r := prepareCrashRig(t, thisProgram(t), "")
-	state := filepath.Join(r.dir, "state")
+	state := filepath.Join(r.Dir, "state")
 	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 		t.Fatalf("mount a file system: %v: run the tests as root", err)
 	}
@@ -66,7 +66,7 @@ func TestDiskFullSidecar(t *testing.T) {
 		{"afterwards", func() {}, http.StatusServiceUnavailable, "ledger_unavailable", "5", 0},
 	} {
 		tt.before()
-		event, err := r.release(ctx)
+		event, err := r.Release(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,17 +5,18 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
 )
 
 // TestDocsConfiguration compares the configuration reference with what the types say; -update writes it.
 func TestDocsConfiguration(t *testing.T) {
 	const path = "../../docs/configuration.md"
 	var want bytes.Buffer
-	if err := writeReference(&want); err != nil {
+	if err := config.WriteReference(&want); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
@@ -32,21 +33,6 @@ func TestDocsConfiguration(t *testing.T) {
 	}
 }
 
-// TestEveryOptionIsExplained finds configuration keys without a comment.
-func TestEveryOptionIsExplained(t *testing.T) {
-	options, err := configDocs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, list := range options {
-		for _, o := range list {
-			if !strings.HasPrefix(o.comment, "`"+o.key+"`") && !strings.Contains(o.comment, " ") {
-				t.Errorf("%s.%s has no comment", name, o.key)
-			}
-		}
-	}
-}
-
 // TestExamples reads every shipped configuration file as its process would.
 func TestExamples(t *testing.T) {
 	dir := t.TempDir()
@@ -59,7 +45,7 @@ func TestExamples(t *testing.T) {
 	}
 	writeSecret(t, filepath.Join(dir, "dev", "secrets", "webhook"))
 	for name, content := range configs.Dev {
-		if err := writeAbsent(filepath.Join(dir, "dev", name), content); err != nil {
+		if err := files.WriteAbsent(filepath.Join(dir, "dev", name), content); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,7 +75,7 @@ func writeSecret(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	secret := base64.StdEncoding.EncodeToString([]byte("a secret for a test, and for " + filepath.Base(path)))
-	if err := writeAbsent(path, []byte("whsec_"+secret)); err != nil {
+	if err := files.WriteAbsent(path, []byte("whsec_"+secret)); err != nil {
 		t.Fatal(err)
 	}
 }

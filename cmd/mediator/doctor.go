@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/policy"
 )
 
 func doctorCommand() *cobra.Command {
-	var admin string
+	var at string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Hold the manifest's controls against what the three processes see", Args: noArgs,
@@ -22,12 +23,12 @@ The exit status is 1 if any is observed false; posts are refused then.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
-				Confinement []processLayers          `json:"confinement"`
+				Confinement []admin.Confinement      `json:"confinement"`
 			}
-			if err := getJSON(c.Context(), admin, "/v1/controls", &seen.Controls); err != nil {
+			if err := admin.Get(c.Context(), at, "/v1/controls", &seen.Controls); err != nil {
 				return err
 			}
-			if err := getJSON(c.Context(), admin, "/v1/confinement", &seen.Confinement); err != nil {
+			if err := admin.Get(c.Context(), at, "/v1/confinement", &seen.Confinement); err != nil {
 				return err
 			}
 			if asJSON {
@@ -44,7 +45,7 @@ The exit status is 1 if any is observed false; posts are refused then.`,
 			return nil
 		},
 	}
-	adminFlag(c, &admin)
+	adminFlag(c, &at)
 	jsonFlag(c, &asJSON)
 	return c
 }
@@ -67,7 +68,7 @@ func printControls(w io.Writer, controls []policy.ObservedControl) {
 }
 
 // printConfinement lists what holds each process, as it sees itself: no control of the manifest speaks of it.
-func printConfinement(w io.Writer, processes []processLayers) {
+func printConfinement(w io.Writer, processes []admin.Confinement) {
 	for _, p := range processes {
 		fmt.Fprintf(w, "confinement of mediator %s\n", p.Process)
 		for _, l := range p.Layers {

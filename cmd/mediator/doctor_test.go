@@ -12,6 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/controld"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/triggerd"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
@@ -20,7 +28,7 @@ import (
 func (r *rig) doctor(t *testing.T) (status int, text string, byState map[string][]string) {
 	t.Helper()
 	var controls []policy.ObservedControl
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/controls", &controls); err != nil {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/controls", &controls); err != nil {
 		t.Fatal(err)
 	}
 	byState = make(map[string][]string)
@@ -28,7 +36,7 @@ func (r *rig) doctor(t *testing.T) (status int, text string, byState map[string]
 		byState[c.State] = append(byState[c.State], c.Control)
 	}
 	var stdout, stderr bytes.Buffer
-	status = run(context.Background(), []string{"doctor", "--admin", r.stack.admin()}, nil, &stdout, &stderr)
+	status = run(context.Background(), []string{"doctor", "--admin", r.Stack.Admin()}, nil, &stdout, &stderr)
 	return status, stdout.String() + stderr.String(), byState
 }
 
@@ -39,14 +47,14 @@ func TestDoctor(t *testing.T) {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}
 	r := newClientsRig(t)
-	for _, dir := range []string{r.dir, filepath.Dir(r.dir), filepath.Join(r.dir, "secrets")} { // closed to others as they are made, which would hide what is below
+	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir), filepath.Join(r.Dir, "secrets")} { // closed to others as they are made, which would hide what is below
 		if err := os.Chmod(dir, 0o711); err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(t, os.Chown(filepath.Join(r.dir, "secrets", "api-token"), 0, demoUser())) // the group that mediator run gives the agent
+	must(t, os.Chown(filepath.Join(r.Dir, "secrets", "api-token"), 0, demo.User())) // the group that mediator run gives the agent
 	post := func() string {
-		_, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.plain()+"/repos/acme/site/issues/7/comments")
+		_, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		if err != nil {
 			return "refused"
 		}
@@ -70,7 +78,7 @@ func TestDoctor(t *testing.T) {
 		{"a socket that the agent can replace", "run", 0o777, 0o711, "triggerSignerAccessibleToAgent"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(r.dir, tt.path)
+			path := filepath.Join(r.Dir, tt.path)
 			if err := os.Chmod(path, tt.mode); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +90,7 @@ func TestDoctor(t *testing.T) {
 				t.Error("a post went out")
 			}
 			var posts []ledger.Record
-			if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || posts[0].Code != "deployment_contradicted" {
+			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || posts[0].Code != "deployment_contradicted" {
 				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
 			}
 			if err := os.Chmod(path, tt.back); err != nil {
@@ -97,19 +105,19 @@ func TestDoctor(t *testing.T) {
 
 // TestAProcessDoesNotStart while the agent could reach it.
 func TestAProcessDoesNotStart(t *testing.T) {
-	for name, start := range map[string]func(context.Context, string, io.Writer) error{serveFile: serve, triggerFile: runTrigger, controlFile: control} {
+	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: triggerd.Run, devstack.ControlFile: controld.Run} {
 		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
 			t.Run(name+" for "+user, func(t *testing.T) {
-				d := &demo{dir: t.TempDir(), listen: "127.0.0.1:0", hooks: "127.0.0.1:0", awareAddr: "127.0.0.1:1", plainAddr: "127.0.0.1:2"}
-				files := d.files(demoRules)
-				files[name] = append(bytes.Replace(files[name], []byte(fmt.Sprintf("agent: {uid: %d}", demoUser())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
-				if err := errors.Join(prepareDir(d.dir, files), writeAbsent(filepath.Join(d.dir, "secrets", "api-token"), []byte(demoToken)), writeDemoCertificates(d.dir)); err != nil {
+				d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+				content := d.Files(demo.Rules)
+				content[name] = append(bytes.Replace(content[name], []byte(fmt.Sprintf("agent: {uid: %d}", demo.User())), nil, 1), fmt.Sprintf("\nagent: {uid: %d}\n", uid)...)
+				if err := errors.Join(devstack.Prepare(d.Dir, content), files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(demo.Token)), demo.WriteCertificates(d.Dir)); err != nil {
 					t.Fatal(err)
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				defer cancel()
-				err := start(ctx, filepath.Join(d.dir, name), io.Discard)
-				if err == nil || codeOf(err) != " (deployment_contradicted)" {
+				err := start(ctx, filepath.Join(d.Dir, name), io.Discard)
+				if err == nil || daemon.CodeOf(err) != " (deployment_contradicted)" {
 					t.Errorf("got %v", err)
 				}
 			})

@@ -99,7 +99,7 @@ type posted struct {
 // post posts as an agent, in a session of its own.
 func (r *crashRig) post(ctx context.Context, t *testing.T, name string, body io.Reader, want string) *posted {
 	t.Helper()
-	event, err := r.release(ctx)
+	event, err := r.Release(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (r *crashRig) post(ctx context.Context, t *testing.T, name string, body io.
 		t.Fatal(err)
 	}
 	p, agent := &posted{event, "/posts/" + name, want, make(chan string, 1)}, r.agentOf(t, s)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.plain()+p.path, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+p.path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func (r *crashRig) post(ctx context.Context, t *testing.T, name string, body io.
 func (r *crashRig) refuses(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for ctx.Err() == nil {
-		c, err := net.Dial("tcp", r.listen)
+		c, err := net.Dial("tcp", r.Listen)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			return
 		}

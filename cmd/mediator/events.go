@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -20,7 +21,7 @@ func eventsCommand() *cobra.Command {
 		Use: "list", Short: "List the newest 100 of the events that the trigger service keeps", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var events []trigger.Event
-			if err := getJSON(c.Context(), at, "/v1/events", &events); err != nil {
+			if err := admin.Get(c.Context(), at, "/v1/events", &events); err != nil {
 				return err
 			}
 			if asJSON {
@@ -57,7 +58,7 @@ func eventsCommand() *cobra.Command {
 			var kept struct {
 				EventID string `json:"eventId"`
 			}
-			if err := callJSON(c.Context(), at, http.MethodPost, "/v1/events", report, &kept); err != nil {
+			if err := admin.Call(c.Context(), at, http.MethodPost, "/v1/events", report, &kept); err != nil {
 				return err
 			}
 			return printResult(c, asJSON, kept, kept.EventID)

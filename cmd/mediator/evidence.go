@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
@@ -111,7 +112,8 @@ var artifactNames = []string{
 }
 
 func evidenceVerify() *cobra.Command {
-	var registry, auditor, bundleFile, manifest string
+	var trust config.Trust
+	var manifest string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify FILE --manifest FILE", Short: "Verify the chain of evidence of one record with public keys alone", Args: exactArgs(1, "one file, or - for standard input"),
@@ -123,11 +125,11 @@ secrets of the gate that issued them and are not judged.`,
 			if err != nil {
 				return err
 			}
-			_, strict, err := readManifest(manifest)
+			_, strict, err := config.ReadStrict(manifest)
 			if err != nil {
 				return err
 			}
-			v, _, err := offlineVerifier(registry, auditor, bundleFile, strict, func() time.Time { return lastSigned(p) })
+			v, _, err := config.OfflineVerifier(trust, strict, func() time.Time { return lastSigned(p) })
 			if err != nil {
 				return err
 			}
@@ -135,7 +137,7 @@ secrets of the gate that issued them and are not judged.`,
 		},
 	}
 	jsonFlag(c, &asJSON)
-	trustFlags(c, &registry, &auditor, &bundleFile)
+	trustFlags(c, &trust)
 	c.Flags().StringVar(&manifest, "manifest", "manifest.yaml", "the strict deployment manifest")
 	return c
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -84,12 +86,12 @@ func madePost(t testing.TB, k *gatetest.Kit) ledger.Record {
 // TestEvidenceOfARealPost takes the record of a post through the processes as an operator does, and verifies it with public keys alone.
 func TestEvidenceOfARealPost(t *testing.T) {
 	r := newClientsRig(t)
-	post := []string{need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.plain() + "/repos/acme/site/issues/7/comments"}
+	post := []string{need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
 	if out, err := r.asAgent(t, post...); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
 	var posts []ledger.Record
-	if err := getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
+	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
 	program := func(args ...string) string {
@@ -101,15 +103,15 @@ func TestEvidenceOfARealPost(t *testing.T) {
 		return stdout.String()
 	}
 	record := filepath.Join(t.TempDir(), "record.json")
-	shown := program("posts", "show", posts[0].ID, "--json", "--admin", r.stack.admin())
+	shown := program("posts", "show", posts[0].ID, "--json", "--admin", r.Stack.Admin())
 	if err := os.WriteFile(record, []byte(shown), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if said := program("evidence", "show", record); !strings.HasPrefix(said, "request proof") || !strings.Contains(said, "nonHumanIdentityProven: false") {
 		t.Errorf("evidence show: %s", said)
 	}
-	in := func(name string) string { return filepath.Join(r.dir, name) }
-	said := program("evidence", "verify", record, "--registry", in(registryFile), "--auditor", in(auditorFile), "--bundle", in(bundleFile), "--manifest", in(manifestFile))
+	in := func(name string) string { return filepath.Join(r.Dir, name) }
+	said := program("evidence", "verify", record, "--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile), "--manifest", in(devstack.ManifestFile))
 	if strings.Count(said, " ok\n") != 8 {
 		t.Errorf("evidence verify: %s", said)
 	}

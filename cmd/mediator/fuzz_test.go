@@ -56,23 +56,3 @@ func FuzzShow(f *testing.F) {
 		}
 	})
 }
-
-// FuzzRootKey reads any file as a private root key: no panic, and an error that quotes nothing of it.
-func FuzzRootKey(f *testing.F) {
-	for _, postQuantum := range []bool{false, true} {
-		_, raw, err := generateRoot("root", postQuantum)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		k, err := parseRootKey(raw)
-		switch {
-		case err != nil && err != errRootKey && err != errPostQuantum:
-			t.Errorf("it says %v", err)
-		case err == nil && k.version.KeyID() == "":
-			t.Errorf("%q is a key without a kid", raw)
-		}
-	})
-}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/internal/config"
 )
 
 // The example pod: one container may change rules, and is gone before the others start; nobody else has any capability, and the agent is
@@ -58,9 +60,11 @@ func TestGuardPod(t *testing.T) {
 	}
 
 	// What the example configuration has the sidecar write is in volumes of its own: its root folder cannot be written.
-	l, err := load[serveConfig]("../../configs/mediator.yaml")
+	raw, err = os.ReadFile("../../configs/mediator.yaml")
 	must(t, err)
-	for _, name := range []string{l.T.State, filepath.Dir(l.T.Admin.Unix), filepath.Dir(l.T.CA.CertificateFile)} {
+	var c config.Sidecar
+	must(t, yaml.Load(raw, &c))
+	for _, name := range []string{c.State, filepath.Dir(c.Admin.Unix), filepath.Dir(c.CA.CertificateFile)} {
 		written := false
 		for _, m := range all[1].VolumeMounts {
 			written = written || m.MountPath == name && !m.ReadOnly

@@ -13,6 +13,9 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -35,7 +38,7 @@ type typed struct {
 func TestJose(t *testing.T) {
 	nodeAgent(t) // says what to run where Node's packages are missing
 	r := newClientsRig(t)
-	post := []string{need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.plain() + "/repos/acme/site/issues/7/comments"}
+	post := []string{need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
 	if out, err := r.asAgent(t, post...); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
@@ -66,11 +69,11 @@ func TestJose(t *testing.T) {
 func (r *rig) signed(t *testing.T) []typed {
 	t.Helper()
 	var posts []ledger.Record
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
-	var post shownPost
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts/"+posts[0].ID, &post); err != nil {
+	var post admin.Record
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts/"+posts[0].ID, &post); err != nil {
 		t.Fatal(err)
 	}
 	var out []typed
@@ -82,7 +85,7 @@ func (r *rig) signed(t *testing.T) []typed {
 	if len(out) != len(signedTyps) {
 		t.Fatalf("the record holds %d signed artifacts; there are %d", len(out), len(signedTyps))
 	}
-	b, _, err := readBundle(filepath.Join(r.dir, bundleFile))
+	b, _, err := config.ReadBundle(filepath.Join(r.Dir, devstack.BundleFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,14 +99,14 @@ func (r *rig) signed(t *testing.T) []typed {
 func (r *rig) published(t *testing.T) jose.JSONWebKeySet {
 	t.Helper()
 	var all jose.JSONWebKeySet
-	for _, p := range r.stack.processes {
+	for _, p := range r.Stack.Processes {
 		var set jose.JSONWebKeySet
-		if err := getJSON(context.Background(), p.endpoint, "/v1/jwks", &set); err != nil {
+		if err := admin.Get(context.Background(), p.Endpoint, "/v1/jwks", &set); err != nil {
 			t.Fatal(err)
 		}
 		all.Keys = append(all.Keys, set.Keys...)
 	}
-	roots, err := readRoots(filepath.Join(r.dir, registryFile), filepath.Join(r.dir, auditorFile))
+	roots, err := config.ReadRoots(filepath.Join(r.Dir, devstack.RegistryFile), filepath.Join(r.Dir, devstack.AuditorFile))
 	if err != nil {
 		t.Fatal(err)
 	}

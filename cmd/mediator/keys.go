@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,48 +9,10 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
 )
-
-// writeNew writes a file that must not exist yet.
-func writeNew(path string, content []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; move it away first", path)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(content, '\n'))
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// replaceFile writes a file so that a reader sees the old or the new content, never a part.
-func replaceFile(path string, content []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
-// readRoles asks processes for the roles whose keys they hold, or reads what mediator keys publish has printed.
-func readRoles(ctx context.Context, endpoints []string) ([]roleDocument, error) {
-	var all []roleDocument
-	for _, at := range endpoints {
-		roles, err := rolesAt(ctx, at)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, roles...)
-	}
-	return all, nil
-}
 
 func keysCommand() *cobra.Command {
 	return group("keys", "Signing keys", keysListCommand(), keysJWKSCommand(), keysPublishCommand(), keysRootCommand(), keysCertifyCommand(),
@@ -74,7 +33,7 @@ func keysListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list --from unix:PATH", Short: "List the roles and keys of running processes", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			roles, err := readRoles(c.Context(), from)
+			roles, err := keyring.ReadRoles(c.Context(), from)
 			if err != nil {
 				return err
 			}
@@ -99,7 +58,7 @@ func keysJWKSCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "jwks --from unix:PATH", Short: "Print the public keys as a JWKS, for verifiers", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			roles, err := readRoles(c.Context(), from)
+			roles, err := keyring.ReadRoles(c.Context(), from)
 			if err != nil {
 				return err
 			}
@@ -122,11 +81,11 @@ func keysPublishCommand() *cobra.Command {
 where the registry's key is, and give it to keys certify --from file:PATH. Nothing in it is secret; but whoever can change it on its way has a
 key of his own certified, so compare what mediator keys jwks prints of the processes there and of the file here.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			p, err := readPublished(c.Context(), from)
+			p, err := keyring.ReadPublished(c.Context(), from)
 			if err != nil {
 				return err
 			}
-			return printJSON(c.OutOrStdout(), p.publication)
+			return printJSON(c.OutOrStdout(), p.Publication)
 		},
 	}
 	fromFlag(c, &from, "")
@@ -165,19 +124,19 @@ With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the fil
 			if held != "" {
 				return pinRoot(c, asJSON, held, filepath.Join(out, name+".jwk"))
 			}
-			key, secret, err := generateRoot(name, postQuantum)
+			key, secret, err := keyring.GenerateRoot(name, postQuantum)
 			if err != nil {
 				return err
 			}
-			public, err := key.jwk()
+			public, err := key.JWK()
 			if err != nil {
 				return err
 			}
-			made := madeRoot{key.version.KeyID(), filepath.Join(out, name+".key.jwk"), filepath.Join(out, name+".jwk")}
-			if err := writeNew(made.Private, secret, 0o600); err != nil {
+			made := madeRoot{key.KeyID(), filepath.Join(out, name+".key.jwk"), filepath.Join(out, name+".jwk")}
+			if err := files.WriteNew(made.Private, secret, 0o600); err != nil {
 				return err
 			}
-			if err := writeNew(made.Public, public, 0o644); err != nil {
+			if err := files.WriteNew(made.Public, public, 0o644); err != nil {
 				return err
 			}
 			return printResult(c, asJSON, made, fmt.Sprintf("made %s in %s; keep %s.key.jwk offline and pin %s.jwk", made.KeyID, out, name, name))
@@ -197,31 +156,18 @@ func pinRoot(c *cobra.Command, asJSON bool, held, path string) error {
 	if filepath.Ext(held) != ".yaml" {
 		return usagef("--root-key takes a .yaml file that names a key in Vault or in a token")
 	}
-	key, err := openRootKey(c.Context(), held, c.ErrOrStderr(), rootPurposes...)
+	key, err := keyring.OpenRootKey(c.Context(), held, c.ErrOrStderr(), config.RootPurposes...)
 	if err != nil {
 		return err
 	}
 	defer key.Close()
-	public, err := key.jwk()
+	public, err := key.JWK()
 	if err != nil {
 		return err
 	}
-	if err := writeNew(path, public, 0o644); err != nil {
+	if err := files.WriteNew(path, public, 0o644); err != nil {
 		return err
 	}
-	wrote := madeRoot{KeyID: key.version.KeyID(), Public: path}
+	wrote := madeRoot{KeyID: key.KeyID(), Public: path}
 	return printResult(c, asJSON, wrote, fmt.Sprintf("wrote %s to %s; pin it", wrote.KeyID, path))
-}
-
-// readManifestFile reads a manifest without judging it.
-func readManifestFile(path string) (*policy.Manifest, error) {
-	raw, err := readFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	m, err := policy.ParseManifest(raw)
-	if err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", path, err)
-	}
-	return m, nil
 }

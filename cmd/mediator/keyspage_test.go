@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 )
 
 // section is one heading of a page with its commands and its YAML, as they are written.
@@ -59,28 +61,28 @@ func TestKeysPage(t *testing.T) {
 	must(t, err)
 
 	var custody string
-	r := prepareRig(t, []string{plainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, manyPosts)
+	r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, manyPosts)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
 	for link, to := range map[string]string{
-		filepath.Join(bin, "mediator"): self, filepath.Join(bin, "vault"): vault, filepath.Join(r.dir, "configs"): configs,
-		filepath.Join(r.dir, "run", "admin.sock"): filepath.Join(r.dir, "run", "serve.sock"),
+		filepath.Join(bin, "mediator"): self, filepath.Join(bin, "vault"): vault, filepath.Join(r.Dir, "configs"): configs,
+		filepath.Join(r.Dir, "run", "admin.sock"): filepath.Join(r.Dir, "run", "serve.sock"),
 	} {
 		must(t, os.Symlink(to, link))
 	}
 	ca, err := os.ReadFile(v.CAFile)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(r.dir, "vault-ca.pem"), ca, 0o600))
-	must(t, os.WriteFile(filepath.Join(r.dir, "admin-token"), []byte(v.Token), 0o600))
-	here := strings.NewReplacer("https://vault.example:8200", v.Address, "/run/mediator/", filepath.Join(r.dir, "run")+"/", "/var/log/vault/", r.dir+"/")
+	must(t, os.WriteFile(filepath.Join(r.Dir, "vault-ca.pem"), ca, 0o600))
+	must(t, os.WriteFile(filepath.Join(r.Dir, "admin-token"), []byte(v.Token), 0o600))
+	here := strings.NewReplacer("https://vault.example:8200", v.Address, "/run/mediator/", filepath.Join(r.Dir, "run")+"/", "/var/log/vault/", r.Dir+"/")
 
 	start := func(command string) (*exec.Cmd, *strings.Builder) {
 		t.Helper()
 		var out strings.Builder
 		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
-		cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, &out, &out
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+demoToken, "SSL_CERT_FILE="+v.CAFile)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = r.Dir, &out, &out
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "VAULT_ADDR="+v.Address, "VAULT_CACERT="+v.CAFile, "VAULT_TOKEN="+v.Token, "GITHUB_TOKEN="+demo.Token, "SSL_CERT_FILE="+v.CAFile)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 		must(t, cmd.Start())
 		return cmd, &out
@@ -96,27 +98,27 @@ func TestKeysPage(t *testing.T) {
 	// startProcesses is what docs/operations/running.md says, with the page's custody in each configuration.
 	startProcesses := func() {
 		t.Helper()
-		for _, name := range []string{serveFile, triggerFile, controlFile} {
-			path := filepath.Join(r.dir, name)
+		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile} {
+			path := filepath.Join(r.Dir, name)
 			raw, err := os.ReadFile(path)
 			must(t, err)
 			must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), "custody: {type: memory}\n", here.Replace(custody), 1)), 0o600))
 		}
-		s := &stack{dir: r.dir, registry: func() {}}
-		_, err := s.pin()
+		s := devstack.New(r.Dir)
+		_, err := s.Pin()
 		must(t, err)
 		run(`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
 			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
-		r.stack = s
-		t.Cleanup(s.stop)
-		for _, p := range []struct{ name, config string }{{"trigger", triggerFile}, {"control", controlFile}, {"serve", serveFile}} {
-			must(t, s.start(p.name, p.config))
+		r.Stack = s
+		t.Cleanup(s.Stop)
+		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"serve", devstack.SidecarFile}} {
+			must(t, s.StartProcess(p.name, p.config))
 		}
-		for _, p := range s.processes {
-			must(t, s.await(t.Context(), p, "/healthz"))
+		for _, p := range s.Processes {
+			must(t, s.Await(t.Context(), p, "/healthz"))
 		}
 	}
-	must(t, os.Mkdir(filepath.Join(r.dir, "keys"), 0o700))
+	must(t, os.Mkdir(filepath.Join(r.Dir, "keys"), 0o700))
 
 	want := map[string]string{ // something that a section's commands have to say
 		"Bootstrap": "mediator-request_proof", "The roots": "the certificate of deployment", "Certify": "44 controls", "Rotate": "versions of request-proof-key before 2 are retired",
@@ -127,8 +129,8 @@ func TestKeysPage(t *testing.T) {
 		said := ""
 		if s.title == "The roots" {
 			auditors := strings.NewReplacer("signer_certificate", "deployment_certificate", "key: registry", "key: auditor")
-			must(t, os.WriteFile(filepath.Join(r.dir, "registry.yaml"), []byte(here.Replace(s.yaml[0])), 0o600))
-			must(t, os.WriteFile(filepath.Join(r.dir, "auditor.yaml"), []byte(auditors.Replace(here.Replace(s.yaml[0]))), 0o600))
+			must(t, os.WriteFile(filepath.Join(r.Dir, "registry.yaml"), []byte(here.Replace(s.yaml[0])), 0o600))
+			must(t, os.WriteFile(filepath.Join(r.Dir, "auditor.yaml"), []byte(auditors.Replace(here.Replace(s.yaml[0]))), 0o600))
 		}
 		for _, command := range s.commands {
 			if strings.Contains(command, "--watch") {
@@ -138,8 +140,8 @@ func TestKeysPage(t *testing.T) {
 					_ = cmd.Wait()
 					t.Logf("the registry:\n%s", out)
 				})
-				for _, p := range r.stack.processes {
-					must(t, r.stack.await(t.Context(), p, "/readyz"))
+				for _, p := range r.Stack.Processes {
+					must(t, r.Stack.Await(t.Context(), p, "/readyz"))
 				}
 				certified = true
 				continue

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 )
@@ -22,8 +24,8 @@ func TestLedgerInPostgres(t *testing.T) {
 	const password = "hunter2-of-the-ledger"
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
-	r := newRig(t, []string{plainHost}, func(r *rig) (http.Handler, string) {
-		secrets := filepath.Join(r.dir, "secrets")
+	r := newRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) {
+		secrets := filepath.Join(r.Dir, "secrets")
 		if err := errors.Join(os.MkdirAll(secrets, 0o700), os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +33,7 @@ func TestLedgerInPostgres(t *testing.T) {
 	})
 	post := func() string {
 		out, err := r.asAgent(t, need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"released"}`,
-			"https://"+r.plain()+"/repos/acme/site/issues/7/comments")
+			"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +42,7 @@ func TestLedgerInPostgres(t *testing.T) {
 	recorded := func(n int) {
 		until(t, patience, fmt.Sprintf("%d records", n), func() bool {
 			var posts []ledger.Record
-			err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?state=forwarded", &posts)
+			err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?state=forwarded", &posts)
 			return err == nil && len(posts) == n
 		})
 	}
@@ -69,10 +71,10 @@ func TestLedgerInPostgres(t *testing.T) {
 	if err := db.QueryRow(`SELECT count(*) FROM actionproof.consumed`).Scan(&keys); err != nil || keys != 2*9 {
 		t.Errorf("%d keys, %v", keys, err)
 	}
-	if _, err := os.Stat(filepath.Join(r.dir, "state", "ledger.db")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(r.Dir, "state", "ledger.db")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("there is a ledger in a file too: %v", err)
 	}
-	log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+	log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
 	if err != nil || bytes.Contains(log, []byte(password)) {
 		t.Errorf("the log shows the password, or cannot be read: %v", err)
 	}

@@ -14,6 +14,9 @@ import (
 	_ "time/tzdata" // the time zones, for a machine that has none
 
 	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/launch"
 )
 
 func main() {
@@ -37,11 +40,6 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitStatus ends the program with the status of a child that it ran.
-type exitStatus int
-
-func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
-
 // run is the whole program, without the process around it. Results go to stdout, all else to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand()
@@ -51,7 +49,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	var usage usageError
-	var status exitStatus
+	var status launch.ExitStatus
+	var endpoint daemon.EndpointError
 	switch {
 	case err == nil:
 		return exitDone
@@ -59,22 +58,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return int(status)
 	case errors.Is(err, errRefused):
 		return exitRefused
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &endpoint):
 		fmt.Fprintf(stderr, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "mediator: %v%s\n", err, codeOf(err))
+		fmt.Fprintf(stderr, "mediator: %v%s\n", err, daemon.CodeOf(err))
 		return exitRefused
 	}
-}
-
-// codeOf returns the stable code of an error, as a suffix, where it has one.
-func codeOf(err error) string {
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		return " (" + coded.Code() + ")"
-	}
-	return ""
 }
 
 func rootCommand() *cobra.Command {

@@ -8,46 +8,54 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/controld"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/triggerd"
 )
 
 // TestEachFileIsLookedAt lists the files of each process by which somebody could do its work: those that are secret, and those that must
 // not be changed.
 func TestEachFileIsLookedAt(t *testing.T) {
-	d := &demo{dir: t.TempDir(), listen: "127.0.0.1:0", hooks: "127.0.0.1:0", awareAddr: "127.0.0.1:1", plainAddr: "127.0.0.1:2"}
-	files := d.files(demoRules)
-	for name, raw := range files {
-		files[name] = []byte(strings.NewReplacer("custody: {type: memory}", `custody:
+	d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+	content := d.Files(demo.Rules)
+	for name, raw := range content {
+		content[name] = []byte(strings.NewReplacer("custody: {type: memory}", `custody:
   type: vault
   vault: {address: "https://127.0.0.1:1", ca: vault-ca.pem, keys: [k], auth: {tokenFile: "auth/{role}.token"}}`,
 			"admin: {unix: run/serve.sock}", "admin: {unix: run/serve.sock, uids: [7]}",
 			"internal: {unix: run/trigger.sock}", "internal: {unix: run/trigger.sock, uids: [7]}",
 			"internal: {unix: run/control.sock}", "internal: {unix: run/control.sock, uids: [7]}").Replace(string(raw)))
 	}
-	must(t, prepareDir(d.dir, files))
-	must(t, writeAbsent(filepath.Join(d.dir, "secrets", "api-token"), []byte(demoToken)))
-	must(t, writeDemoCertificates(d.dir))
-	roles := []role{{purpose: evidence.PurposeActionGrant}}
-	s, err := loadSidecar(filepath.Join(d.dir, serveFile))
+	must(t, devstack.Prepare(d.Dir, content))
+	must(t, files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(demo.Token)))
+	must(t, demo.WriteCertificates(d.Dir))
+	roles := []daemon.Role{{Purpose: evidence.PurposeActionGrant}}
+	s, err := config.LoadSidecar(filepath.Join(d.Dir, devstack.SidecarFile))
 	must(t, err)
-	c, err := loadControl(filepath.Join(d.dir, controlFile))
+	c, err := config.LoadControl(filepath.Join(d.Dir, devstack.ControlFile))
 	must(t, err)
-	g, err := loadTrigger(filepath.Join(d.dir, triggerFile))
+	g, err := config.LoadTrigger(filepath.Join(d.Dir, devstack.TriggerFile))
 	must(t, err)
 	everywhere := []string{"PROGRAM", "auditor.jwk", "auth/action_grant.token (secret)", "registry.jwk", "trust.json", "vault-ca.pem"}
 	for _, tt := range []struct {
 		name string
-		o    *observer
+		o    *daemon.Observer
 		want []string
 	}{
-		{"serve", s.observer(roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
-		{"control", c.observer(roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
-		{"trigger", g.observer(roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
+		{"serve", sidecar.Observer(s, roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
+		{"control", controld.Observer(c, roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
+		{"trigger", triggerd.Observer(g, roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, p := range tt.o.paths {
-				got = append(got, describePath(t, d.dir, p))
+			for _, p := range tt.o.Paths {
+				got = append(got, describePath(t, d.Dir, p))
 			}
 			want := append(slices.Clone(everywhere), tt.want...)
 			slices.Sort(got)

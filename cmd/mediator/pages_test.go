@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/problem"
 )
 
@@ -122,7 +124,7 @@ func checkSettings(t *testing.T, page, text string) {
 		if strings.HasPrefix(m[1], "securityContext:") {
 			continue
 		}
-		if !slices.ContainsFunc(configRoots, func(root configRoot) bool { return isPartOf(root.t, m[1]) }) {
+		if !slices.ContainsFunc(config.FileKinds, func(root config.FileKind) bool { return isPartOf(root.Type, m[1]) }) {
 			t.Errorf("%s: no configuration file has\n%s", page, m[1])
 		}
 	}
@@ -134,7 +136,7 @@ func isPartOf(at reflect.Type, text string) bool {
 		at = at.Elem()
 	}
 	return at.Kind() == reflect.Struct && (yaml.Load([]byte(text), reflect.New(at).Interface(), yaml.WithKnownFields()) == nil ||
-		slices.ContainsFunc(flatFields(at), func(f flatField) bool { return isPartOf(f.t, text) }))
+		slices.ContainsFunc(config.KeysOf(at), func(f config.Key) bool { return isPartOf(f.Type, text) }))
 }
 
 // headings are the anchors of a page's headings.
@@ -178,14 +180,14 @@ func hasFlag(c *cobra.Command, name string) bool {
 func isSetting(s string, words map[string]bool) bool {
 	keys := strings.Split(strings.ReplaceAll(s, "[]", ""), ".")
 	begins := false
-	for _, root := range configRoots {
+	for _, root := range config.FileKinds {
 		depth := 0
-		for at := root.t; depth < len(keys); depth++ {
-			i := slices.IndexFunc(flatFields(at), func(f flatField) bool { return f.key == keys[depth] })
+		for at := root.Type; depth < len(keys); depth++ {
+			i := slices.IndexFunc(config.KeysOf(at), func(f config.Key) bool { return f.Name == keys[depth] })
 			if i < 0 {
 				break
 			}
-			for at = flatFields(at)[i].t; at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice; {
+			for at = config.KeysOf(at)[i].Type; at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice; {
 				at = at.Elem()
 			}
 			if at.Kind() != reflect.Struct {
@@ -242,7 +244,7 @@ func (s source) hasTest(name string) bool {
 func sourceWords(t *testing.T) map[string]bool {
 	t.Helper()
 	words, word := make(map[string]bool), regexp.MustCompile(`[A-Za-z0-9_]+`)
-	metrics, err := newMetrics().Gather()
+	metrics, err := daemon.NewMetrics().Gather()
 	must(t, err)
 	for _, m := range metrics {
 		words[m.GetName()] = true

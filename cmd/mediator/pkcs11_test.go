@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -45,12 +47,12 @@ func TestPKCS11(t *testing.T) {
 		return strings.Replace(file, "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
 	})
 	out, err := r.asAgent(t, need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`,
-		"https://"+r.plain()+"/repos/acme/site/issues/7/comments")
+		"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 	if err != nil || !strings.HasSuffix(out, " 201") {
 		t.Fatalf("%s, %v", out, err)
 	}
-	var roles []roleDocument
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/roles", &roles); err != nil || len(roles) != 3 {
+	var roles []daemon.RoleDocument
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 3 {
 		t.Fatalf("%v, %v", roles, err)
 	}
 	for _, role := range roles {

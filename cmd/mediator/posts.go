@@ -14,8 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 )
 
@@ -25,17 +26,17 @@ func adminFlag(c *cobra.Command, to *string) {
 }
 
 func postsCommand() *cobra.Command {
-	var admin, key string
+	var at, key string
 	var filter postFilter
 	var limit int
 	var asJSON bool
 	list := &cobra.Command{
 		Use: "list", Short: "List the record, newest first", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkPostQuery(limit, filter.state, filter.flow); err != nil {
+			if err := admin.CheckQuery(limit, filter.state, filter.flow); err != nil {
 				return usageError{err}
 			}
-			posts, err := filter.list(c.Context(), admin, limit, key)
+			posts, err := filter.list(c.Context(), at, limit, key)
 			if err != nil {
 				return err
 			}
@@ -47,9 +48,9 @@ func postsCommand() *cobra.Command {
 		},
 	}
 	list.Flags().IntVar(&limit, "limit", 50, fmt.Sprint("how many, at most ", ledger.MaxLimit))
-	list.Flags().StringVar(&filter.state, "state", "", "only this state: "+listed(ledger.States[:]))
+	list.Flags().StringVar(&filter.state, "state", "", "only this state: "+admin.Listed(ledger.States[:]))
 	list.Flags().StringVar(&filter.session, "session", "", "only this session")
-	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: "+listed(proxy.Flows[:]))
+	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: "+admin.Listed(proxy.Flows[:]))
 	list.Flags().StringVar(&key, "key", "", "only those with an artifact that this key has signed: a kid, or a name for all its versions; the whole record is looked through")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: exactArgs(1, "the id of a record, or its beginning"),
@@ -57,56 +58,34 @@ func postsCommand() *cobra.Command {
 			if args[0] == "" {
 				return usagef("%s takes the id of a record, or its beginning, and not an empty one", c.CommandPath())
 			}
-			var p shownPost
-			if err := getJSON(c.Context(), admin, "/v1/posts/"+url.PathEscape(args[0]), &p); err != nil {
+			var p admin.Record
+			if err := admin.Get(c.Context(), at, "/v1/posts/"+url.PathEscape(args[0]), &p); err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(c.OutOrStdout(), p)
 			}
-			printPost(plainWriter{c.OutOrStdout()}, p)
+			printRecord(plainWriter{c.OutOrStdout()}, p)
 			return nil
 		},
 	}
 	for _, c := range []*cobra.Command{list, show} {
-		adminFlag(c, &admin)
+		adminFlag(c, &at)
 		jsonFlag(c, &asJSON)
 	}
 	return group("posts", "The record of calls", list, show)
-}
-
-// checkPostQuery refuses what no record could answer. A word that none has would find nothing, and read as if there were nothing.
-func checkPostQuery(limit int, state, flow string) error {
-	switch {
-	case limit < 1 || limit > ledger.MaxLimit:
-		return refusal.New("query_malformed", "the limit %d is not a number from 1 to %d", limit, ledger.MaxLimit)
-	case state != "" && !slices.Contains(ledger.States[:], ledger.State(state)):
-		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", state, listed(ledger.States[:]))
-	case flow != "" && !slices.Contains(proxy.Flows[:], flow):
-		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", flow, listed(proxy.Flows[:]))
-	}
-	return nil
-}
-
-// listed joins words for a sentence.
-func listed[S ~string](words []S) string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = string(w)
-	}
-	return strings.Join(texts, ", ")
 }
 
 // postFilter says which records are asked for; what is empty selects all.
 type postFilter struct{ state, session, flow string }
 
 // list returns the newest limit records; with a key only those that hold an artifact signed by it.
-func (f postFilter) list(ctx context.Context, admin string, limit int, key string) ([]ledger.Record, error) {
+func (f postFilter) list(ctx context.Context, at string, limit int, key string) ([]ledger.Record, error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}, "state": {f.state}, "session": {f.session}, "flow": {f.flow}}
 	found := []ledger.Record{}
 	for {
 		var page []ledger.Record
-		if err := getJSON(ctx, admin, "/v1/posts?"+q.Encode(), &page); err != nil {
+		if err := admin.Get(ctx, at, "/v1/posts?"+q.Encode(), &page); err != nil {
 			return nil, err
 		}
 		if key == "" {
@@ -166,7 +145,7 @@ func orDash(s string) string {
 	return s
 }
 
-func printPost(w io.Writer, p shownPost) {
+func printRecord(w io.Writer, p admin.Record) {
 	fmt.Fprintf(w, "%s  %s  %s %s%s\n", p.ID, p.State, p.Method, p.Host, p.Path)
 	if p.Code != "" {
 		fmt.Fprintf(w, "  refused      %s at step %s: %s\n", p.Code, p.Step, p.Reason)
@@ -213,4 +192,21 @@ func (i indent) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+func printAssurance(w io.Writer, a policy.Assurance) {
+	fmt.Fprintf(w, "  assurance    %s; nonHumanIdentityProven: %t\n", a.Claim, a.NonHumanIdentityProven())
+	if len(a.Issues) > 0 {
+		fmt.Fprintf(w, "  missing      %s\n", strings.Join(a.Issues, ", "))
+	}
+	for _, t := range a.Threats {
+		switch {
+		case t.Covered:
+			fmt.Fprintf(w, "  covered      %s. Open: %s\n", t.Name, t.NotCovered)
+		case t.By == "":
+			fmt.Fprintf(w, "  not covered  %s. Open: %s\n", t.Name, t.NotCovered)
+		default:
+			fmt.Fprintf(w, "  not covered  %s. It would be: %s\n", t.Name, t.By)
+		}
+	}
 }

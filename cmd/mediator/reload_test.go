@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"os/exec"
@@ -23,8 +21,14 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -59,7 +63,7 @@ func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
 	own := func(file string) string { // the CA of the development files is constrained to the hosts of their rules
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # the CA itself lives in memory alone\n", "", 1)
 	}
-	r.rig = newRig(t, []string{plainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, append(change, manyPosts, own)...)
+	r.rig = newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, append(change, manyPosts, own)...)
 	return r
 }
 
@@ -76,24 +80,24 @@ func (r *reloadRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // edit changes a file, and returns what takes the change back.
 func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
 	t.Helper()
-	path := filepath.Join(r.dir, name)
+	path := filepath.Join(r.Dir, name)
 	raw, err := os.ReadFile(path)
 	must(t, err)
 	if !strings.Contains(string(raw), old) {
 		t.Fatalf("%s does not hold %q:\n%s", name, old, raw)
 	}
-	must(t, replaceFile(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
-	return func() { must(t, replaceFile(path, raw, 0o600)) }
+	must(t, files.Replace(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
+	return func() { must(t, files.Replace(path, raw, 0o600)) }
 }
 
 // certify pins what the files say and certifies it, as the security team does.
 func (r *reloadRig) certify(t *testing.T) {
 	t.Helper()
-	m, err := r.stack.pin()
+	m, err := r.Stack.Pin()
 	must(t, err)
-	token, err := r.stack.audit(t.Context(), m)
+	token, err := r.Stack.Audit(t.Context(), m)
 	must(t, err)
-	must(t, updateBundle(filepath.Join(r.dir, bundleFile), func(b *evidence.Bundle) error {
+	must(t, keyring.UpdateBundle(filepath.Join(r.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
 		b.DeploymentCertificate = token
 		return nil
 	}))
@@ -104,7 +108,7 @@ func (r *reloadRig) reload(t *testing.T, names ...string) (status int, said stri
 	t.Helper()
 	args := []string{"reload"}
 	for _, name := range names {
-		args = append(args, "unix:"+r.stack.socket(name))
+		args = append(args, "unix:"+r.Stack.Socket(name))
 	}
 	status, out, errs := invoke(t, args...)
 	return status, out + errs
@@ -118,15 +122,15 @@ func (r *reloadRig) mustReload(t *testing.T, names ...string) {
 }
 
 // readiness is what a process says of its configuration.
-func (r *reloadRig) readiness(t *testing.T, name string) (c configured) {
+func (r *reloadRig) readiness(t *testing.T, name string) (c daemon.ConfigStatus) {
 	t.Helper()
-	must(t, getJSON(t.Context(), "unix:"+r.stack.socket(name), "/readyz", &c))
+	must(t, admin.Get(t.Context(), "unix:"+r.Stack.Socket(name), "/readyz", &c))
 	return c
 }
 
 func (r *reloadRig) metric(t *testing.T, name, line string) bool {
 	t.Helper()
-	client, base := endpoint{unix: r.stack.socket(name)}.client()
+	client, base := daemon.Client(config.Endpoint{Unix: r.Stack.Socket(name)})
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base + "/metrics")
 	must(t, err)
@@ -140,7 +144,7 @@ func (r *reloadRig) metric(t *testing.T, name, line string) bool {
 func (r *reloadRig) newest(t *testing.T, flow string) ledger.Record {
 	t.Helper()
 	var posts []ledger.Record
-	must(t, getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=1&flow="+flow, &posts))
+	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=1&flow="+flow, &posts))
 	if len(posts) == 0 {
 		t.Fatalf("there is no record of flow %s", flow)
 	}
@@ -182,16 +186,16 @@ func TestReload(t *testing.T) {
 
 	// A rule for another call, and a new credential.
 	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched")
-	r.edit(t, serveFile, "egress:\n", `  - name: draft
-    match: {url: "https://`+r.plain()+`/drafts", methods: [POST]}
+	r.edit(t, devstack.SidecarFile, "egress:\n", `  - name: draft
+    match: {url: "https://`+r.Plain()+`/drafts", methods: [POST]}
     subject: agent:worker-1
     action: create_draft
 egress:
 `)
-	must(t, os.WriteFile(filepath.Join(r.dir, "secrets", "api-token"), []byte("another-token"), 0o600))
+	must(t, os.WriteFile(filepath.Join(r.Dir, "secrets", "api-token"), []byte("another-token"), 0o600))
 	r.certify(t)
 	until(t, 20*time.Second, "the bundle to be seen", func() bool {
-		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
 		return err == nil && bytes.Contains(log, []byte("the deployment certificate is not taken over"))
 	})
 	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched") // not before the reload
@@ -211,7 +215,7 @@ egress:
 	}
 
 	// A policy that denies what was allowed.
-	r.edit(t, policyFile, "rules:\n", "rules:\n  - name: no-drafts\n    effect: deny\n    when: binding.action == \"create_draft\"\n")
+	r.edit(t, devstack.PolicyFile, "rules:\n", "rules:\n  - name: no-drafts\n    effect: deny\n    when: binding.action == \"create_draft\"\n")
 	r.certify(t)
 	r.mustReload(t, "control")
 	wantTunnel(t, a, http.MethodPost, "/drafts", "") // the sidecar's manifest is still the one before, which is honoured for some minutes
@@ -220,7 +224,7 @@ egress:
 	wantTunnel(t, a, http.MethodPost, "/notes", "")
 
 	// A limit, by SIGHUP.
-	r.edit(t, serveFile, "egress:\n", "limits: {session: {perSecond: 0.001, burst: 1}}\negress:\n")
+	r.edit(t, devstack.SidecarFile, "egress:\n", "limits: {session: {perSecond: 0.001, burst: 1}}\negress:\n")
 	r.certify(t)
 	for _, name := range []string{"control", "serve"} {
 		since := r.readiness(t, name).Since
@@ -231,8 +235,8 @@ egress:
 	wantTunnel(t, a, http.MethodGet, "/notes", "rate_limited")
 
 	// A source of events, and what the others were.
-	r.edit(t, triggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/extra]}\n")
-	writeSecret(t, filepath.Join(r.dir, "secrets", "extra"))
+	r.edit(t, devstack.TriggerFile, "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n", "  - name: tick\n    schedule: {cron: \"@every 1s\"}\n  - name: extra\n    standardWebhooks: {secretFiles: [secrets/extra]}\n")
+	writeSecret(t, filepath.Join(r.Dir, "secrets", "extra"))
 	wantHook(t, r, "extra", "webhook_unknown")
 	r.mustReload(t, "trigger")
 	wantHook(t, r, "extra", "webhook_signature")
@@ -243,8 +247,8 @@ egress:
 // a process that has confined itself.
 func TestTimeZones(t *testing.T) {
 	r := newReloadRig(t)
-	r.edit(t, policyFile, "rules:\n", "rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
-	r.edit(t, triggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
+	r.edit(t, devstack.PolicyFile, "rules:\n", "rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
+	r.edit(t, devstack.TriggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
 	r.certify(t)
 	r.mustReload(t, "control", "trigger", "serve")
 	if got := r.agent(t).note(); got.code != "" {
@@ -256,17 +260,17 @@ func TestTimeZones(t *testing.T) {
 func TestCertifiedUntil(t *testing.T) {
 	r := newReloadRig(t)
 	for range 2 {
-		b, _, err := readBundle(filepath.Join(r.dir, bundleFile))
+		b, _, err := config.ReadBundle(filepath.Join(r.Dir, devstack.BundleFile))
 		must(t, err)
 		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
 		must(t, err)
 		line := "mediator_deployment_certificate_until_seconds " + strconv.FormatFloat(float64(c.Expires), 'g', -1, 64)
 		until(t, 20*time.Second, line, func() bool { return r.metric(t, "serve", line) })
-		m, err := readManifestFile(filepath.Join(r.dir, manifestFile))
+		m, err := config.ReadManifest(filepath.Join(r.Dir, devstack.ManifestFile))
 		must(t, err)
-		token, err := policy.Certify(t.Context(), r.stack.auditor, m, signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
+		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m, signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
 		must(t, err)
-		must(t, updateBundle(filepath.Join(r.dir, bundleFile), func(b *evidence.Bundle) error {
+		must(t, keyring.UpdateBundle(filepath.Join(r.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
 			b.DeploymentCertificate = token
 			return nil
 		}))
@@ -276,9 +280,9 @@ func TestCertifiedUntil(t *testing.T) {
 // hangUp sends SIGHUP to a process.
 func (r *reloadRig) hangUp(t *testing.T, name string) {
 	t.Helper()
-	for _, p := range r.stack.processes {
-		if p.name == name {
-			must(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	for _, p := range r.Stack.Processes {
+		if p.Name == name {
+			must(t, p.Cmd.Process.Signal(syscall.SIGHUP))
 			return
 		}
 	}
@@ -288,54 +292,13 @@ func (r *reloadRig) hangUp(t *testing.T, name string) {
 // wantHook sends an unsigned delivery and demands this refusal.
 func wantHook(t *testing.T, r *reloadRig, source, code string) {
 	t.Helper()
-	resp, err := http.Post("http://"+r.hooks+"/hooks/"+source, "application/json", strings.NewReader(`{}`))
+	resp, err := http.Post("http://"+r.Hooks+"/hooks/"+source, "application/json", strings.NewReader(`{}`))
 	must(t, err)
 	defer resp.Body.Close()
 	var p *problem.Error
 	if err := problem.Read(resp); !errors.As(err, &p) || p.Code() != code {
 		t.Errorf("a delivery to %s: %v, want %s", source, err, code)
 	}
-}
-
-// TestReloadOfSecrets: what a secret file holds is bound to a process as much as the file's name is.
-func TestReloadOfSecrets(t *testing.T) {
-	dir := t.TempDir()
-	trust := trustConfig{Registry: filepath.Join(dir, registryFile), Auditor: filepath.Join(dir, auditorFile)}
-	for path, name := range map[string]string{trust.Registry: "registry", trust.Auditor: "auditor"} {
-		key, _, err := generateRoot(name, false)
-		must(t, err)
-		public, err := key.jwk()
-		must(t, err)
-		must(t, os.WriteFile(path, public, 0o600))
-	}
-	roots, err := readRoots(trust.Registry, trust.Auditor)
-	must(t, err)
-	want := func(key string, err error) {
-		t.Helper()
-		var refused *refusal.Refusal
-		if !errors.As(err, &refused) || refused.Code() != "restart_required" || !strings.HasSuffix(err.Error(), " of "+key) {
-			t.Errorf("%s: %v", key, err)
-		}
-	}
-	running := sidecar{loaded: loaded[serveConfig]{T: serveConfig{Trust: trust}}}
-	for key, change := range map[string]func(*sidecar){
-		"admin.tokenFile": func(s *sidecar) { s.admin.token = "x" }, "trigger.tokenFile": func(s *sidecar) { s.trigger.token = "x" },
-		"control.tokenFile": func(s *sidecar) { s.control.token = "x" }, "ledger.postgres.dsnFile": func(s *sidecar) { s.ledgerDSN = "x" },
-		"gate.secretFile": func(s *sidecar) { s.gateSecret = "x" },
-	} {
-		next := running
-		change(&next)
-		p := sidecarProcess{sidecar: &running, process: &process{roots: roots}}
-		want(key, p.fits(&next))
-	}
-	service := triggerService{loaded: loaded[triggerConfig]{T: triggerConfig{Trust: trust}}}
-	otherService := service
-	otherService.internal.token = "x"
-	want("internal.tokenFile", (&triggerProcess{triggerService: &service, process: &process{roots: roots}}).fits(&otherService))
-	plane := controlPlane{loaded: loaded[controlConfig]{T: controlConfig{Trust: trust}}}
-	otherPlane := plane
-	otherPlane.internal.token = "x"
-	want("internal.tokenFile", (&controlProcess{controlPlane: &plane, process: &process{roots: roots}}).fits(&otherPlane))
 }
 
 // TestReloadRefuses has processes reload what must not be in force. Each time the reload is refused with its code and its reason, the process
@@ -347,16 +310,16 @@ func TestReloadRefuses(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	before := r.newest(t, "post").Manifest
-	files := []string{serveFile, triggerFile, controlFile, policyFile, manifestFile, bundleFile, registryFile, auditorFile, "secrets/api-token", "secrets/webhook"}
+	names := []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.PolicyFile, devstack.ManifestFile, devstack.BundleFile, devstack.RegistryFile, devstack.AuditorFile, "secrets/api-token", "secrets/webhook"}
 	keep := make(map[string][]byte)
-	for _, name := range files {
-		raw, err := os.ReadFile(filepath.Join(r.dir, name))
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join(r.Dir, name))
 		must(t, err)
 		keep[name] = raw
 	}
 	restore := func() {
 		for name, raw := range keep {
-			must(t, replaceFile(filepath.Join(r.dir, name), raw, 0o600))
+			must(t, files.Replace(filepath.Join(r.Dir, name), raw, 0o600))
 		}
 	}
 	refused := map[string]int{}
@@ -365,39 +328,39 @@ func TestReloadRefuses(t *testing.T) {
 		certify                       bool // what the manifest pins, and the manifest
 		code, reason                  string
 	}{
-		{"syntax", "serve", serveFile, "egress:\n", "egress: [\n", false, "reload_refused", "mediator.yaml"},
-		{"an unknown key", "serve", serveFile, "egress:\n", "egres: []\negress:\n", false, "reload_refused", "egres"},
-		{"a rule that leaves a way around", "serve", serveFile, "methods: [GET]", "methods: [GET, POST]", false, "reload_refused", "also matches spellings of an action's path"},
-		{"a limit out of range", "serve", serveFile, "egress:\n", "limits: {host: {perSecond: -1}}\negress:\n", false, "reload_refused", "limits"},
-		{"a credential that is not there", "serve", serveFile, "secrets/api-token", "secrets/none", false, "reload_refused", "secrets/none"},
-		{"a configuration that the manifest does not pin", "serve", serveFile, "egress:\n", "# x\negress:\n", false, "reload_refused", "(environment_mismatch)"},
-		{"a manifest that does not allow this runtime", "serve", manifestFile, "allowedRuntimeIds: [worker-1]", "allowedRuntimeIds: [worker-2]", false, "reload_refused", "(runtime_not_allowed)"},
-		{"another listener", "serve", serveFile, "listen: ", "listen: 127.0.0.1:1 # ", false, "restart_required", "listen"},
-		{"another custody", "serve", serveFile, "custody: {type: memory}", "custody: {type: pkcs11, pkcs11: {module: /m, token: t, pinFile: p}}", false, "restart_required", "custody.pkcs11, custody.type"},
-		{"another key", "serve", serveFile, "key: runtime-key", "key: other-key", false, "restart_required", "keys.runtime.key"},
-		{"another state", "serve", serveFile, "state: state", "state: other", false, "restart_required", "state"},
-		{"other users of a socket", "serve", serveFile, "run/serve.sock}", "run/serve.sock, uids: [7]}", false, "restart_required", "admin.uids"},
-		{"a root that cannot be read", "serve", auditorFile, "Ed25519", "Ed448", false, "reload_refused", "auditor.jwk"},
-		{"another root", "serve", registryFile, "registry:v1", "registry:v2", false, "restart_required", "trust.registry"},
-		{"a flipped control", "serve", manifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
-		{"a manifest without its certificate", "serve", manifestFile, "deploymentId:", "# same\ndeploymentId:", false, "", ""},
-		{"another manifest without its certificate", "serve", manifestFile, "maxAttestationAgeMs: 15000", "maxAttestationAgeMs: 14000", false, "reload_refused", "(deployment_manifest_mismatch)"},
-		{"a manifest that the control plane has not", "serve", serveFile, "egress:\n", "# x\negress:\n", true, "reload_refused", "(manifest_mismatch)"},
-		{"an address beyond what the process confined itself to", "serve", serveFile, "address: 127.0.0.1,", "address: '127.0.0.1:9',", false, "restart_required", "port 9"},
-		{"a bundle without a certificate", "serve", bundleFile, `"deploymentCertificate": "`, `"deploymentCertificate": "x`, false, "reload_refused", "trust"},
+		{"syntax", "serve", devstack.SidecarFile, "egress:\n", "egress: [\n", false, "reload_refused", "mediator.yaml"},
+		{"an unknown key", "serve", devstack.SidecarFile, "egress:\n", "egres: []\negress:\n", false, "reload_refused", "egres"},
+		{"a rule that leaves a way around", "serve", devstack.SidecarFile, "methods: [GET]", "methods: [GET, POST]", false, "reload_refused", "also matches spellings of an action's path"},
+		{"a limit out of range", "serve", devstack.SidecarFile, "egress:\n", "limits: {host: {perSecond: -1}}\negress:\n", false, "reload_refused", "limits"},
+		{"a credential that is not there", "serve", devstack.SidecarFile, "secrets/api-token", "secrets/none", false, "reload_refused", "secrets/none"},
+		{"a configuration that the manifest does not pin", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n", false, "reload_refused", "(environment_mismatch)"},
+		{"a manifest that does not allow this runtime", "serve", devstack.ManifestFile, "allowedRuntimeIds: [worker-1]", "allowedRuntimeIds: [worker-2]", false, "reload_refused", "(runtime_not_allowed)"},
+		{"another listener", "serve", devstack.SidecarFile, "listen: ", "listen: 127.0.0.1:1 # ", false, "restart_required", "listen"},
+		{"another custody", "serve", devstack.SidecarFile, "custody: {type: memory}", "custody: {type: pkcs11, pkcs11: {module: /m, token: t, pinFile: p}}", false, "restart_required", "custody.pkcs11, custody.type"},
+		{"another key", "serve", devstack.SidecarFile, "key: runtime-key", "key: other-key", false, "restart_required", "keys.runtime.key"},
+		{"another state", "serve", devstack.SidecarFile, "state: state", "state: other", false, "restart_required", "state"},
+		{"other users of a socket", "serve", devstack.SidecarFile, "run/serve.sock}", "run/serve.sock, uids: [7]}", false, "restart_required", "admin.uids"},
+		{"a root that cannot be read", "serve", devstack.AuditorFile, "Ed25519", "Ed448", false, "reload_refused", "auditor.jwk"},
+		{"another root", "serve", devstack.RegistryFile, "registry:v1", "registry:v2", false, "restart_required", "trust.registry"},
+		{"a flipped control", "serve", devstack.ManifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+		{"a manifest without its certificate", "serve", devstack.ManifestFile, "deploymentId:", "# same\ndeploymentId:", false, "", ""},
+		{"another manifest without its certificate", "serve", devstack.ManifestFile, "maxAttestationAgeMs: 15000", "maxAttestationAgeMs: 14000", false, "reload_refused", "(deployment_manifest_mismatch)"},
+		{"a manifest that the control plane has not", "serve", devstack.SidecarFile, "egress:\n", "# x\negress:\n", true, "reload_refused", "(manifest_mismatch)"},
+		{"an address beyond what the process confined itself to", "serve", devstack.SidecarFile, "address: 127.0.0.1,", "address: '127.0.0.1:9',", false, "restart_required", "port 9"},
+		{"a bundle without a certificate", "serve", devstack.BundleFile, `"deploymentCertificate": "`, `"deploymentCertificate": "x`, false, "reload_refused", "trust"},
 
-		{"policy syntax", "control", policyFile, "rules:", "rules: [", false, "reload_refused", "policy.yaml"},
-		{"a policy with an unknown key", "control", policyFile, "effect: deny", "efect: deny", false, "reload_refused", "efect"},
-		{"a condition of the wrong type", "control", policyFile, "request.size > 4", "request.scheme > 4", false, "reload_refused", "no-huge-posts"},
-		{"a policy that the manifest does not pin", "control", policyFile, "request.size > 4", "request.size > 5", false, "reload_refused", "(policy_hash_mismatch)"},
-		{"another audience", "control", controlFile, "audience: posting-api", "audience: other", false, "restart_required", "audience"},
-		{"another socket", "control", controlFile, "run/control.sock", "run/other.sock", false, "restart_required", "internal.unix"},
-		{"a flipped control, in the control plane", "control", manifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
+		{"policy syntax", "control", devstack.PolicyFile, "rules:", "rules: [", false, "reload_refused", "policy.yaml"},
+		{"a policy with an unknown key", "control", devstack.PolicyFile, "effect: deny", "efect: deny", false, "reload_refused", "efect"},
+		{"a condition of the wrong type", "control", devstack.PolicyFile, "request.size > 4", "request.scheme > 4", false, "reload_refused", "no-huge-posts"},
+		{"a policy that the manifest does not pin", "control", devstack.PolicyFile, "request.size > 4", "request.size > 5", false, "reload_refused", "(policy_hash_mismatch)"},
+		{"another audience", "control", devstack.ControlFile, "audience: posting-api", "audience: other", false, "restart_required", "audience"},
+		{"another socket", "control", devstack.ControlFile, "run/control.sock", "run/other.sock", false, "restart_required", "internal.unix"},
+		{"a flipped control, in the control plane", "control", devstack.ManifestFile, "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", false, "reload_refused", "(deployment_unsafe)"},
 
-		{"a schedule that never comes", "trigger", triggerFile, "@every 1s", "0 0 31 2 *", false, "reload_refused", "tick"},
-		{"two sources of one name", "trigger", triggerFile, "name: github", "name: tick", false, "reload_refused", "tick"},
-		{"a queue beyond what the process confined itself to", "trigger", triggerFile, "sources:\n", "sources:\n  - {name: files, queue: {dir: files}}\n", false, "restart_required", "/files"},
-		{"another budget", "trigger", triggerFile, "budget: 100000", "budget: 2", false, "restart_required", "budget"},
+		{"a schedule that never comes", "trigger", devstack.TriggerFile, "@every 1s", "0 0 31 2 *", false, "reload_refused", "tick"},
+		{"two sources of one name", "trigger", devstack.TriggerFile, "name: github", "name: tick", false, "reload_refused", "tick"},
+		{"a queue beyond what the process confined itself to", "trigger", devstack.TriggerFile, "sources:\n", "sources:\n  - {name: files, queue: {dir: files}}\n", false, "restart_required", "/files"},
+		{"another budget", "trigger", devstack.TriggerFile, "budget: 100000", "budget: 2", false, "restart_required", "budget"},
 		{"a secret that is too short", "trigger", "secrets/webhook", "whsec_", "\n", false, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -436,7 +399,7 @@ func TestReloadRefuses(t *testing.T) {
 		if c := r.readiness(t, name); c.Refused != nil || !r.metric(t, name, "mediator_reload_refused 0") {
 			t.Errorf("%s after a reload that was taken: %+v", name, c.Refused)
 		}
-		log, err := os.ReadFile(filepath.Join(r.dir, name+".log"))
+		log, err := os.ReadFile(filepath.Join(r.Dir, name+".log"))
 		must(t, err)
 		if n := bytes.Count(log, []byte("not reloaded: the configuration before stays in force")); n == 0 {
 			t.Errorf("%s did not say in its log what was refused", name)
@@ -451,21 +414,21 @@ func TestReloadUnderLoad(t *testing.T) {
 	type side struct{ serve, policy []byte }
 	read := func() (s side) {
 		var err error
-		s.serve, err = os.ReadFile(filepath.Join(r.dir, serveFile))
+		s.serve, err = os.ReadFile(filepath.Join(r.Dir, devstack.SidecarFile))
 		must(t, err)
-		s.policy, err = os.ReadFile(filepath.Join(r.dir, policyFile))
+		s.policy, err = os.ReadFile(filepath.Join(r.Dir, devstack.PolicyFile))
 		must(t, err)
 		return s
 	}
 	sides := []side{read()}
-	r.edit(t, serveFile, "egress:\n", "# the other one\negress:\n")
-	r.edit(t, policyFile, "request.size > 4", "request.size > 5")
+	r.edit(t, devstack.SidecarFile, "egress:\n", "# the other one\negress:\n")
+	r.edit(t, devstack.PolicyFile, "request.size > 4", "request.size > 5")
 	sides = append(sides, read())
-	known := make(map[string]configured) // by manifest
+	known := make(map[string]daemon.ConfigStatus) // by manifest
 	flip := func(i int) {
 		t.Helper()
-		must(t, replaceFile(filepath.Join(r.dir, serveFile), sides[i%2].serve, 0o600))
-		must(t, replaceFile(filepath.Join(r.dir, policyFile), sides[i%2].policy, 0o600))
+		must(t, files.Replace(filepath.Join(r.Dir, devstack.SidecarFile), sides[i%2].serve, 0o600))
+		must(t, files.Replace(filepath.Join(r.Dir, devstack.PolicyFile), sides[i%2].policy, 0o600))
 		r.certify(t)
 		r.mustReload(t, "control", "serve")
 		c := r.readiness(t, "serve")
@@ -511,12 +474,12 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 // judgedBy counts the posts of the record by manifest, and demands that everything in each of them belongs to one configuration.
-func (r *reloadRig) judgedBy(t *testing.T, known map[string]configured) map[string]int {
+func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus) map[string]int {
 	t.Helper()
 	count, next := make(map[string]int), ""
 	for {
 		var posts []ledger.Record
-		must(t, getJSON(t.Context(), r.stack.admin(), "/v1/posts?limit=200&flow=post&before="+next, &posts))
+		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=200&flow=post&before="+next, &posts))
 		if len(posts) == 0 {
 			return count
 		}
@@ -531,7 +494,7 @@ func (r *reloadRig) judgedBy(t *testing.T, known map[string]configured) map[stri
 }
 
 // belongs holds what a record says of its configuration against the configurations that were in force.
-func belongs(p ledger.Record, known map[string]configured) error {
+func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 	c, ok := known[p.Manifest]
 	if !ok || p.State != ledger.StateForwarded {
 		return fmt.Errorf("it is %s (%s), by manifest %s", p.State, p.Code, p.Manifest)
@@ -564,22 +527,22 @@ func belongs(p ledger.Record, known map[string]configured) error {
 // TestDevReload edits the files of mediator dev, which plays the security team: it pins and certifies what they say now.
 func TestDevReload(t *testing.T) {
 	r := newCrashRig(t, thisProgram(t), "")
-	dev := "unix:" + r.stack.socket("dev")
-	var before, after configured
-	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &before))
-	until(t, 20*time.Second, "mediator dev to take reloads", func() bool { return getJSON(t.Context(), dev, "/healthz", nil) == nil })
-	path := filepath.Join(r.dir, serveFile)
+	dev := "unix:" + r.Stack.Socket("dev")
+	var before, after daemon.ConfigStatus
+	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &before))
+	until(t, 20*time.Second, "mediator dev to take reloads", func() bool { return admin.Get(t.Context(), dev, "/healthz", nil) == nil })
+	path := filepath.Join(r.Dir, devstack.SidecarFile)
 	raw, err := os.ReadFile(path)
 	must(t, err)
 	must(t, os.WriteFile(path, append(raw, "limits: {calls: 7}\n"...), 0o600))
 	if status, out, said := invoke(t, "reload", dev); status != 0 || !strings.HasPrefix(out, dev+": reloaded: configuration ") {
 		t.Fatalf("status %d: %s%s", status, out, said)
 	}
-	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &after))
+	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &after))
 	if after.Manifest == before.Manifest || after.Configuration == before.Configuration {
 		t.Errorf("before %s, after %s", before, after)
 	}
-	event, err := r.release(t.Context())
+	event, err := r.Release(t.Context())
 	must(t, err)
 	s, err := r.open(t.Context(), event)
 	must(t, err)
@@ -595,23 +558,10 @@ func TestDevReload(t *testing.T) {
 	if status, _, said := invoke(t, "reload", dev); status != exitRefused || !strings.Contains(said, "mediator serve: ") || !strings.Contains(said, "(restart_required)") {
 		t.Errorf("another state: status %d: %s", status, said)
 	}
-	var still configured
-	must(t, getJSON(t.Context(), r.stack.admin(), "/readyz", &still))
+	var still daemon.ConfigStatus
+	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &still))
 	if still.Refused == nil || still.Configuration != after.Configuration {
 		t.Errorf("after two refusals: %+v", still)
-	}
-}
-
-// TestWhoMayReloadUnknown: a request of which nobody knows whose it is has no process reload.
-func TestWhoMayReloadUnknown(t *testing.T) {
-	pipe, other := net.Pipe()
-	defer pipe.Close()
-	defer other.Close()
-	for name, c := range map[string]any{"no connection": nil, "another kind of connection": pipe, "a connection without a peer": &net.UnixConn{}} {
-		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload", nil)
-		if mayReload(r) {
-			t.Errorf("%s: it may", name)
-		}
 	}
 }
 
@@ -621,12 +571,12 @@ func TestWhoMayReload(t *testing.T) {
 	r := newReloadRig(t, func(file string) string {
 		return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", other), 1)
 	})
-	for _, dir := range []string{filepath.Join(r.dir, "run"), r.dir, filepath.Dir(r.dir)} {
+	for _, dir := range []string{filepath.Join(r.Dir, "run"), r.Dir, filepath.Dir(r.Dir)} {
 		must(t, os.Chmod(dir, 0o711))
 	}
 	before := r.readiness(t, "control")
 	ask := func(path string) string {
-		cmd := exec.CommandContext(t.Context(), need(t, "curl"), "--silent", "--show-error", "--max-time", "10", "--unix-socket", r.stack.socket("control"), "--data", "{}", "http://mediator"+path)
+		cmd := exec.CommandContext(t.Context(), need(t, "curl"), "--silent", "--show-error", "--max-time", "10", "--unix-socket", r.Stack.Socket("control"), "--data", "{}", "http://mediator"+path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -5,12 +5,15 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/daemon"
 )
 
 // reloaded is what one process says of its reload.
 type reloaded struct {
 	Endpoint string `json:"endpoint"`
-	configured
+	daemon.ConfigStatus
 }
 
 func reloadCommand() *cobra.Command {
@@ -29,10 +32,10 @@ Name the control plane before the sidecars: a sidecar takes a manifest only once
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, at := range args {
 				done := reloaded{Endpoint: at}
-				if err := callJSON(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &done.configured); err != nil {
+				if err := admin.Call(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &done.ConfigStatus); err != nil {
 					return fmt.Errorf("%s: not reloaded: %w", at, err)
 				}
-				if err := printResult(c, asJSON, done, fmt.Sprintf("%s: reloaded: %s", at, done.configured)); err != nil {
+				if err := printResult(c, asJSON, done, fmt.Sprintf("%s: reloaded: %s", at, done.ConfigStatus)); err != nil {
 					return err
 				}
 			}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 )
 
 // TestReloadPage runs docs/operations/reload.md as it is written, with a shell and the three processes. Only where the processes are is put in.
@@ -16,17 +19,17 @@ func TestReloadPage(t *testing.T) {
 	own := func(file string) string {
 		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # the CA itself lives in memory alone\n", "", 1)
 	}
-	r.rig = prepareRig(t, []string{plainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, manyPosts, own)
+	r.rig = prepareRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, manyPosts, own)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
-	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self, filepath.Join(r.dir, "run", "admin.sock"): filepath.Join(r.dir, "run", "serve.sock")} {
+	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self, filepath.Join(r.Dir, "run", "admin.sock"): filepath.Join(r.Dir, "run", "serve.sock")} {
 		must(t, os.Symlink(to, link))
 	}
 	sh := func(command string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", strings.ReplaceAll(command, "/run/mediator/", filepath.Join(r.dir, "run")+"/"))
-		cmd.Dir, cmd.Env = r.dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", strings.ReplaceAll(command, "/run/mediator/", filepath.Join(r.Dir, "run")+"/"))
+		cmd.Dir, cmd.Env = r.Dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)
@@ -35,29 +38,29 @@ func TestReloadPage(t *testing.T) {
 	}
 
 	// What docs/operations/running.md says.
-	r.stack = &stack{dir: r.dir, registry: func() {}}
-	_, err = r.stack.pin()
+	r.Stack = devstack.New(r.Dir)
+	_, err = r.Stack.Pin()
 	must(t, err)
 	sh(`mkdir -m 0700 keys && mediator keys root --name registry --out keys && mediator keys root --name auditor --out keys && cp keys/registry.jwk keys/auditor.jwk .
 		mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
-	t.Cleanup(r.stack.stop)
-	for _, p := range []struct{ name, config string }{{"trigger", triggerFile}, {"control", controlFile}, {"serve", serveFile}} {
-		must(t, r.stack.start(p.name, p.config))
+	t.Cleanup(r.Stack.Stop)
+	for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"serve", devstack.SidecarFile}} {
+		must(t, r.Stack.StartProcess(p.name, p.config))
 	}
-	for _, p := range r.stack.processes {
-		must(t, r.stack.await(t.Context(), p, "/healthz"))
+	for _, p := range r.Stack.Processes {
+		must(t, r.Stack.Await(t.Context(), p, "/healthz"))
 	}
 	sh(`mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json --not-accessible-to-agent --not-accessible-to-users \
 		--from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock --from unix:/run/mediator/control.sock`)
-	for _, p := range r.stack.processes {
-		must(t, r.stack.await(t.Context(), p, "/readyz"))
+	for _, p := range r.Stack.Processes {
+		must(t, r.Stack.Await(t.Context(), p, "/readyz"))
 	}
 	a := r.agent(t)
 	until(t, 20*time.Second, "a first post", func() bool { return a.note().code == "" }) // until the bundle is taken over
 	before := r.readiness(t, "serve")
 
-	r.edit(t, serveFile, "/notes\", methods: [GET]", "/notes\", methods: [GET, HEAD]")
-	r.edit(t, policyFile, "request.size > 4", "request.size > 5")
+	r.edit(t, devstack.SidecarFile, "/notes\", methods: [GET]", "/notes\", methods: [GET, HEAD]")
+	r.edit(t, devstack.PolicyFile, "request.size > 4", "request.size > 5")
 	want := map[string]string{ // something that a section's commands have to say
 		"Change": "mediator.yaml: a correct sidecar", "Certify": "0 issues", "Reload": "admin.sock: reloaded: configuration ", "See": `"ready":true`,
 	}

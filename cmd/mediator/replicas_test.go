@@ -12,6 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 )
@@ -23,7 +28,7 @@ type replicas struct {
 }
 
 type replica struct {
-	*stack
+	*devstack.Stack
 	listen string // its proxy port
 }
 
@@ -35,29 +40,29 @@ const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 func newReplicas(ctx context.Context, t *testing.T, dsn string, n int) *replicas {
 	t.Helper()
 	c := &replicas{crashRig: prepareCrashRig(t, thisProgram(t), dsn, replicaRules)}
-	config, err := os.ReadFile(filepath.Join(c.dir, serveFile))
+	config, err := os.ReadFile(filepath.Join(c.Dir, devstack.SidecarFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(config), "listen: "+c.listen, "listen: 127.0.0.1:0", 1)
+	text := strings.Replace(string(config), "listen: "+c.Listen, "listen: 127.0.0.1:0", 1)
 	text = strings.Replace(text, "    action: create_post\n", "    action: create_post\n    solver: agent\n", 1)
-	if err := os.WriteFile(filepath.Join(c.dir, serveFile), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.Dir, devstack.SidecarFile), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeAbsent(filepath.Join(c.dir, "secrets", "gate-secret"), []byte(strings.Repeat("secret of the gate ", 3))); err != nil {
+	if err := files.WriteAbsent(filepath.Join(c.Dir, "secrets", "gate-secret"), []byte(strings.Repeat("secret of the gate ", 3))); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		for _, r := range c.all { // the first one's trigger service and control plane go last
-			defer r.stop()
+			defer r.Stop()
 		}
 	})
 	for i := range n {
-		dir := c.dir
+		dir := c.Dir
 		if i > 0 {
 			dir = c.copied(t)
 		}
-		c.all = append(c.all, &replica{stack: &stack{dir: dir, registry: func() {}}})
+		c.all = append(c.all, &replica{Stack: devstack.New(dir)})
 	}
 	c.startReplicas(ctx, t)
 	return c
@@ -70,8 +75,8 @@ func (c *replicas) copied(t *testing.T) (dir string) {
 	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{serveFile, manifestFile, policyFile, "secrets", "api-ca.pem", "run/trigger.sock", "run/control.sock"} {
-		if err := os.Symlink(filepath.Join(c.dir, name), filepath.Join(dir, name)); err != nil {
+	for _, name := range []string{devstack.SidecarFile, devstack.ManifestFile, devstack.PolicyFile, "secrets", "api-ca.pem", "run/trigger.sock", "run/control.sock"} {
+		if err := os.Symlink(filepath.Join(c.Dir, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,38 +86,38 @@ func (c *replicas) copied(t *testing.T) (dir string) {
 // startReplicas starts all processes, and certifies each sidecar's keys in its own bundle: they have the same names.
 func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	t.Helper()
-	manifest, err := c.all[0].pin()
+	manifest, err := c.all[0].Pin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, _, err := generateRoot("registry", false)
-	auditor, _, bad := generateRoot("auditor", false)
-	err = errors.Join(err, bad, c.all[0].stack.start("trigger", triggerFile), c.all[0].stack.start("control", controlFile))
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	auditor, _, bad := keyring.GenerateRoot("auditor", false)
+	err = errors.Join(err, bad, c.all[0].Stack.StartProcess("trigger", devstack.TriggerFile), c.all[0].Stack.StartProcess("control", devstack.ControlFile))
 	for _, r := range c.all {
-		err = errors.Join(err, r.stack.start("serve", serveFile))
+		err = errors.Join(err, r.Stack.StartProcess("serve", devstack.SidecarFile))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := []string{"unix:" + c.all[0].socket("trigger"), "unix:" + c.all[0].socket("control")}
+	shared := []string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control")}
 	for _, r := range c.all {
-		for _, p := range r.processes {
-			if err := r.await(ctx, p, "/healthz"); err != nil {
+		for _, p := range r.Processes {
+			if err := r.Await(ctx, p, "/healthz"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r.auditor = auditor
-		p, err := readPublished(ctx, append(shared, r.admin()))
+		r.Auditor = auditor
+		p, err := keyring.ReadPublished(ctx, append(shared, r.Admin()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.sign(ctx, manifest, registry, p); err != nil {
+		if _, err := r.Sign(ctx, manifest, registry, p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, r := range c.all {
-		for _, p := range r.processes {
-			if err := r.await(ctx, p, "/readyz"); err != nil {
+		for _, p := range r.Processes {
+			if err := r.Await(ctx, p, "/readyz"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,7 +130,7 @@ func (r *replica) port(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	says := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`)
 	for ctx.Err() == nil { // it is ready a moment before it says so
-		log, err := os.ReadFile(filepath.Join(r.dir, "serve.log"))
+		log, err := os.ReadFile(filepath.Join(r.Dir, "serve.log"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,12 +145,12 @@ func (r *replica) port(ctx context.Context, t *testing.T) string {
 // agent opens a session for a new event at a replica.
 func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Client {
 	t.Helper()
-	event, err := c.release(ctx)
+	event, err := c.Release(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s sessionOpened
-	if err := callJSON(ctx, r.admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s); err != nil {
+	var s admin.Session
+	if err := admin.Call(ctx, r.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s); err != nil {
 		t.Fatal(err)
 	}
 	s.ProxyURL = strings.Replace(s.ProxyURL, "127.0.0.1:0", r.listen, 1)
@@ -156,7 +161,7 @@ func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Cl
 func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path string) http.Header {
 	t.Helper()
 	_, d := c.try(ctx, t, c.agent(ctx, t, r), path, nil)
-	answer, err := solved(ctx, d.Challenge)
+	answer, err := demo.Solve(ctx, d.Challenge)
 	if err != nil {
 		t.Fatalf("%s: %v", d.Code, err)
 	}
@@ -247,7 +252,7 @@ func (c *replicas) race(ctx context.Context, t *testing.T, issuer *replica, path
 func (c *replicas) states(ctx context.Context, t *testing.T, r *replica, path string) map[string]int {
 	t.Helper()
 	var records []ledger.Record
-	if err := getJSON(ctx, r.admin(), "/v1/posts?limit=1000", &records); err != nil {
+	if err := admin.Get(ctx, r.Admin(), "/v1/posts?limit=1000", &records); err != nil {
 		t.Fatal(err)
 	}
 	states := make(map[string]int)

@@ -1,35 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/signer"
 )
-
-// revoke signs the revocation list anew: with further entries, and without those whose time is over.
-func (d *desk) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
-	entries := append([]evidence.Revocation{}, add...)
-	old, _ := d.trust.Revocations()
-	for _, e := range old.Revoked {
-		again := func(n evidence.Revocation) bool { return n.Kind == e.Kind && n.ID == e.ID }
-		if d.o.Now().Before(time.Unix(e.Expires, 0)) && !slices.ContainsFunc(add, again) {
-			entries = append(entries, e)
-		}
-	}
-	issuer, err := signer.New(evidence.RevocationListKind, d.key, d.o)
-	if err != nil {
-		return "", nil, err
-	}
-	token, _, err := issuer.Sign(ctx, evidence.RevocationList{Revoked: entries})
-	return token, entries, err
-}
 
 // revoked is a bundle's revocation list.
 type revoked struct {
@@ -57,7 +36,7 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 			if err != nil {
 				return err
 			}
-			defer registry.key.Close()
+			defer registry.Key.Close()
 			var add []evidence.Revocation
 			for _, ids := range []struct {
 				kind string
@@ -67,15 +46,8 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 					add = append(add, evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
 				}
 			}
-			var entries []evidence.Revocation
-			err = registry.work(func(d *desk) (err error) {
-				for _, id := range keys {
-					if !d.certifies(id) {
-						fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, id)
-					}
-				}
-				d.b.Revocations, entries, err = d.revoke(c.Context(), add)
-				return err
+			entries, err := registry.Revoke(c.Context(), add, func(kid string) {
+				fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, kid)
 			})
 			if err != nil {
 				return err
@@ -96,11 +68,4 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 	f.StringVar(&reason, "reason", "", "why: one line, which is shown with each refusal")
 	f.DurationVar(&keep, "keep", 400*24*time.Hour, "how long the entries stay in the list; no artifact is valid for longer than the default")
 	return c
-}
-
-// certifies reports whether the bundle has a certificate for a key, by its kid or by its name.
-func (d *desk) certifies(id string) bool {
-	return slices.ContainsFunc(d.trust.Certified(), func(c evidence.Certified) bool {
-		return evidence.MatchKeyID([]string{id}, c.Certificate.SubjectKeyID)
-	})
 }

@@ -63,7 +63,7 @@ func TestRootKeysInVault(t *testing.T) {
 	if out, _ := do(exitDone, "config", "check", at("registry.yaml"), at("auditor.yaml")); strings.Count(out, "a correct root key") != 2 {
 		t.Error(out)
 	}
-	endpoint := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
+	endpoint := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))))
 	certify := []string{"keys", "certify", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle", d.bundle, "--from", endpoint}
 	do(exitDone, certify...)
 	d.wantKeys(t, "grant-key:v1")
@@ -99,7 +99,7 @@ func TestRootKeyInAToken(t *testing.T) {
 	if err := os.WriteFile(held, []byte("purpose: signer_certificate\nkey: registry\n"+softToken(t, "registry")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	endpoint := publish(t, "control", role{evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))})
+	endpoint := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))))
 	for _, args := range [][]string{
 		{"keys", "root", "--root-key", held, "--name", "registry", "--out", d.dir},
 		{"keys", "certify", "--registry-key", held, "--audience", "posting-api", "--bundle", d.bundle, "--from", endpoint},

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -120,7 +122,7 @@ type mcpServer struct {
 
 func startMCP(t *testing.T, r *rig) *mcpServer {
 	t.Helper()
-	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/mcp-server.mjs", filepath.Join(r.dir, "api.pem"), filepath.Join(r.dir, "api.key"))
+	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/mcp-server.mjs", filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err := errors.Join(err, cmd.Start()); err != nil {
@@ -168,11 +170,11 @@ func TestSDKs(t *testing.T) {
 	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "mcp.example.com"}
 	r := newRig(t, hosts, func(r *rig) (http.Handler, string) {
 		mcp = startMCP(t, r)
-		if err := os.Mkdir(filepath.Join(r.dir, "secrets"), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(r.Dir, "secrets"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key"} {
-			if err := writeAbsent(filepath.Join(r.dir, "secrets", name), []byte("secret-"+name)); err != nil {
+			if err := files.WriteAbsent(filepath.Join(r.Dir, "secrets", name), []byte("secret-"+name)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -200,7 +202,7 @@ func TestSDKs(t *testing.T) {
 				t.Error("the agent saw a credential")
 			}
 			var posts []ledger.Record
-			if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1000&state="+tt.state, &posts); err != nil {
+			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000&state="+tt.state, &posts); err != nil {
 				t.Fatal(err)
 			}
 			if i := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == tt.rule }); i < 0 {

@@ -19,6 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -36,7 +39,7 @@ type obedient struct {
 // startObedient starts it as the configuration's agent.uid.
 func (r *rig) startObedient(t *testing.T) *obedient {
 	t.Helper()
-	event, err := r.release(t.Context())
+	event, err := r.Release(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +49,11 @@ func (r *rig) startObedient(t *testing.T) *obedient {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	a := &obedient{t: t, tells: filepath.Join(dir, "tells")}
-	if err := errors.Join(os.Chmod(dir, 0o755), unix.Mkfifo(a.tells, 0o600), os.Chown(a.tells, demoUser(), 0)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), unix.Mkfifo(a.tells, 0o600), os.Chown(a.tells, demo.User(), 0)); err != nil {
 		t.Fatal(err)
 	}
-	post := `post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' https://` + r.plain() + `/repos/acme/site/issues/7/comments | tr -d '\n'; echo; }`
-	a.run = exec.Command("/proc/self/exe", "run", "--admin", r.stack.admin(), "--event", event, "--",
+	post := `post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' https://` + r.Plain() + `/repos/acme/site/issues/7/comments | tr -d '\n'; echo; }`
+	a.run = exec.Command("/proc/self/exe", "run", "--admin", r.Stack.Admin(), "--event", event, "--",
 		"sh", "-c", post+`; echo ready; while :; do read -r line <"$0" && eval "$line"; done`, a.tells) // the end of the line before may be all that there is
 	a.run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	a.errs = new(bytes.Buffer)
@@ -152,7 +155,7 @@ func descendants(pid int) []int {
 func (r *rig) receipt(t *testing.T) (ledger.Record, evidence.SessionReceipt) {
 	t.Helper()
 	var posts []ledger.Record
-	if err := getJSON(context.Background(), r.stack.admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || len(posts) == 0 {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts); err != nil || len(posts) == 0 {
 		t.Fatalf("%d records, %v", len(posts), err)
 	}
 	for _, a := range posts[0].Artifacts {
@@ -175,9 +178,9 @@ func newSessionRig(t *testing.T) *rig {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}
 	r := newClientsRig(t, func(file string) string {
-		return strings.Replace(file, "\nmaxAge: "+demoMaxAge.String(), "\nbudget: 5\nmaxAge: 10m", 1)
+		return strings.Replace(file, "\nmaxAge: "+demo.MaxAge.String(), "\nbudget: 5\nmaxAge: 10m", 1)
 	})
-	for _, dir := range []string{r.dir, filepath.Dir(r.dir)} {
+	for _, dir := range []string{r.Dir, filepath.Dir(r.Dir)} {
 		if err := os.Chmod(dir, 0o711); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +221,7 @@ func TestQuietRun(t *testing.T) {
 // TestRunEnds ends as its command does. A command that is not there costs no event.
 func TestRunEnds(t *testing.T) {
 	r := newClientsRig(t)
-	event, err := r.release(t.Context())
+	event, err := r.Release(t.Context())
 	must(t, err)
 	for _, tt := range []struct {
 		command []string
@@ -229,7 +232,7 @@ func TestRunEnds(t *testing.T) {
 		{[]string{"no-such-agent"}, "and its event still waits: ", exitRefused},
 		{[]string{"sh", "-c", "kill -KILL $$"}, "", 128 + 9},
 	} {
-		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", "--admin", r.stack.admin(), "--event", event, "--uid", "-1", "--"}, tt.command...)...)
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", "--admin", r.Stack.Admin(), "--event", event, "--uid", "-1", "--"}, tt.command...)...)
 		out, _ := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != tt.status || !strings.Contains(string(out), tt.says) {
 			t.Errorf("%s: %d, want %d: %s", tt.command, got, tt.status, out)
@@ -261,11 +264,11 @@ func TestTaintedRun(t *testing.T) {
 			return func() { endBeside(gdb) }
 		}, "is traced by a debugger", evidence.SessionReceipt{AgentEnvironmentUserAccessible: true}, "agentEnvironmentAccessibleToUsers"},
 		{"an exec by another process", func(t *testing.T, _ *obedient) func() {
-			cmd, _ := beside(t, demoUser(), "sh", "-c", "echo ready; exec sleep 1000")
+			cmd, _ := beside(t, demo.User(), "sh", "-c", "echo ready; exec sleep 1000")
 			return func() { endBeside(cmd) }
 		}, "was not started by the agent", evidence.SessionReceipt{UserShellAccess: true}, shellControl},
 		{"an interactive exec", func(t *testing.T, _ *obedient) func() {
-			cmd, _ := beside(t, demoUser(), "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
+			cmd, _ := beside(t, demo.User(), "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
 			return func() { endBeside(cmd) }
 		}, "reads a terminal as its standard input", evidence.SessionReceipt{HumanOperatorPresent: true, HumanPromptPresent: true, UserShellAccess: true}, shellControl},
 	} {
@@ -291,7 +294,7 @@ func TestTaintedRun(t *testing.T) {
 					t.Errorf("the receipt says %+v", c)
 				}
 				var shown strings.Builder
-				if status := run(t.Context(), []string{"posts", "show", post.ID, "--admin", r.stack.admin()}, nil, &shown, &shown); status != 0 ||
+				if status := run(t.Context(), []string{"posts", "show", post.ID, "--admin", r.Stack.Admin()}, nil, &shown, &shown); status != 0 ||
 					!strings.Contains(shown.String(), "REFUSED unattended run") || !strings.Contains(shown.String(), "session_tainted") || !strings.Contains(shown.String(), tt.kinds) {
 					t.Errorf("status %d\n%s", status, shown.String())
 				}
@@ -303,7 +306,7 @@ func TestTaintedRun(t *testing.T) {
 			}
 			end()
 			check() // still
-			if out, err := r.asAgent(t, need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.plain()+"/repos/acme/site/issues/7/comments"); err != nil ||
+			if out, err := r.asAgent(t, need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments"); err != nil ||
 				!strings.Contains(out, `"code":"deployment_contradicted"`) {
 				t.Errorf("another session, while the manifest is contradicted: %s %v", out, err)
 			}
@@ -338,16 +341,16 @@ func awaitTracer(t *testing.T, pid string) {
 // TestSessionThatIsNotSeen is only declared, and posts: a session that no launcher opened, and one of an agent whose user is not configured.
 func TestSessionThatIsNotSeen(t *testing.T) {
 	r := newSessionRig(t)
-	event, err := r.release(t.Context())
+	event, err := r.Release(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s sessionOpened
-	if err := callJSON(t.Context(), r.stack.admin(), "POST", "/v1/sessions", sessionAsked{Event: event}, &s); err != nil {
+	var s admin.Session
+	if err := admin.Call(t.Context(), r.Stack.Admin(), "POST", "/v1/sessions", admin.SessionRequest{Event: event}, &s); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.plain()+"/repos/acme/site/issues/7/comments")
-	cmd.Env = proxyEnvironment(os.Environ(), s.ProxyURL, s.CAFile)
+	cmd := exec.Command(need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", `{"body":"x"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
+	cmd.Env = launch.Environment(os.Environ(), s.ProxyURL, s.CAFile)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), " 201") {
 		t.Fatalf("%s %v", out, err)
 	}

@@ -124,7 +124,7 @@ func (s *soak) comesToRest(t *testing.T, before sample) {
 
 // descriptors lists what a process has open.
 func (s *soak) descriptors(name string) string {
-	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.process(name).cmd.Process.Pid))
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.process(name).Cmd.Process.Pid))
 	for i, fd := range open {
 		to, _ := os.Readlink(fd) // it may be closed by now
 		open[i] = to
@@ -136,11 +136,11 @@ func (s *soak) descriptors(name string) string {
 // stacks ends a process and returns what its goroutines did.
 func (s *soak) stacks(name string) string {
 	p := s.process(name)
-	if err := p.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+	if err := p.Cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		return err.Error()
 	}
-	<-p.done
-	log, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
+	<-p.Done
+	log, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
 	if err != nil {
 		return err.Error()
 	}
@@ -151,7 +151,7 @@ func (s *soak) stacks(name string) string {
 // quiet fails what the race detector has written to a process's log so far.
 func (s *soak) quiet(t *testing.T, name string) {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(s.dir, name+".log"))
+	log, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
 	if err != nil {
 		t.Error(err)
 	}
@@ -170,7 +170,7 @@ type tally struct {
 // written is settled when the ledger is opened.
 func (s *soak) agree(t *testing.T) tally {
 	t.Helper()
-	store, err := ledger.Open(t.Context(), filepath.Join(s.dir, "state", "ledger.db"), ledger.Options{Now: time.Now})
+	store, err := ledger.Open(t.Context(), filepath.Join(s.Dir, "state", "ledger.db"), ledger.Options{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
 )
 
@@ -30,7 +31,7 @@ type soakAgent struct {
 	number  int
 	calls   int
 	draw    *rand.Rand
-	session sessionOpened
+	session admin.Session
 	client  *http.Client // nil outside of a session
 }
 
@@ -102,10 +103,10 @@ func (a *soakAgent) enter(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	a.webhooks.Lock()
-	event, err := a.release(ctx)
+	event, err := a.Release(ctx)
 	a.webhooks.Unlock()
 	if err == nil {
-		err = callJSON(ctx, a.stack.admin(), http.MethodPost, "/v1/sessions", sessionAsked{Event: event}, &a.session)
+		err = admin.Call(ctx, a.Stack.Admin(), http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: event}, &a.session)
 	}
 	if err != nil {
 		a.count("no session")
@@ -137,7 +138,7 @@ func (a *soakAgent) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	// The session has ended also where the trigger service cannot be told.
-	_ = callJSON(ctx, a.stack.admin(), http.MethodDelete, "/v1/sessions/"+a.session.Session, nil, nil)
+	_ = admin.Call(ctx, a.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+a.session.Session, nil, nil)
 }
 
 // call makes a call and notes what came of it. After so many milliseconds the agent goes away, if there are any.
@@ -150,7 +151,7 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	}
 	a.calls++
 	path := fmt.Sprintf("/%s/%d-%d", kind, a.number, a.calls)
-	req, err := http.NewRequestWithContext(ctx, method, "https://"+a.plain()+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+a.Plain()+path, body)
 	if err != nil {
 		a.t.Error(err)
 		return

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/keyring"
 )
 
 // breakage is something that goes wrong for some time.
@@ -107,7 +109,7 @@ func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) 
 		s.busyTill = time.Now()
 		s.mu.Unlock()
 	}()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "state", "ledger.db")+"?_pragma=busy_timeout(30000)&_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "state", "ledger.db")+"?_pragma=busy_timeout(30000)&_txlock=immediate")
 	if err != nil {
 		t.Error(err)
 		return
@@ -126,7 +128,7 @@ func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) 
 
 // rewriteBundle changes the bytes of the trust bundle, and nothing of what it says.
 func rewriteBundle(_ context.Context, t *testing.T, s *soak, _ time.Duration) {
-	err := updateBundle(filepath.Join(s.dir, bundleFile), func(b *evidence.Bundle) error {
+	err := keyring.UpdateBundle(filepath.Join(s.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
 		slices.Reverse(b.Certificates)
 		return nil
 	})

@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 )
 
 // soakRules let agents post and read under paths of their own, so that each call can be found again in every log.
@@ -80,16 +83,16 @@ func newAccounted(t *testing.T, rules string) *soak {
 		pace: rate.NewLimiter(rate.Limit(*soakRate), 1),
 		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)), lines: make(map[net.Conn]bool),
 	}
-	s.rig = newRig(t, []string{plainHost}, func(*rig) (http.Handler, string) { return s, rules }, func(file string) string {
-		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+demoMaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
+	s.rig = newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return s, rules }, func(file string) string {
+		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+demo.MaxAge.String(), "maxAge: 10m\nbudget: 1000000", 1)
 	})
 	return s
 }
 
 // process returns a running process. The caller holds s.processes.
-func (s *soak) process(name string) *child {
-	i := slices.IndexFunc(s.stack.processes, func(p *child) bool { return p.name == name })
-	return s.stack.processes[i]
+func (s *soak) process(name string) *devstack.Process {
+	i := slices.IndexFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
+	return s.Stack.Processes[i]
 }
 
 // signal sends a signal to a process.
@@ -97,7 +100,7 @@ func (s *soak) signal(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
 	s.processes.Lock()
 	defer s.processes.Unlock()
-	if err := s.process(name).cmd.Process.Signal(signal); err != nil {
+	if err := s.process(name).Cmd.Process.Signal(signal); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 }
@@ -108,7 +111,7 @@ func (s *soak) kill(t *testing.T, name string) {
 	s.signal(t, name, syscall.SIGKILL)
 	s.processes.Lock()
 	defer s.processes.Unlock()
-	<-s.process(name).done
+	<-s.process(name).Done
 }
 
 // restart starts a process that has been killed. Its keys are new, and the registry certifies them.
@@ -117,11 +120,11 @@ func (s *soak) restart(t *testing.T, name string) {
 	s.processes.Lock()
 	defer s.processes.Unlock()
 	s.quiet(t, name) // its log begins anew
-	s.stack.processes = slices.DeleteFunc(s.stack.processes, func(p *child) bool { return p.name == name })
-	if err := s.stack.start(name, map[string]string{"trigger": triggerFile, "control": controlFile}[name]); err != nil {
+	s.Stack.Processes = slices.DeleteFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
+	if err := s.Stack.StartProcess(name, map[string]string{"trigger": devstack.TriggerFile, "control": devstack.ControlFile}[name]); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
-	if err := s.stack.await(t.Context(), s.process(name), "/readyz"); err != nil {
+	if err := s.Stack.Await(t.Context(), s.process(name), "/readyz"); err != nil {
 		t.Error(err)
 	}
 }
@@ -129,9 +132,9 @@ func (s *soak) restart(t *testing.T, name string) {
 // end ends what is left as an operator does, and fails a process that does not end well.
 func (s *soak) end(t *testing.T) {
 	t.Helper()
-	s.stack.stop()
-	if p := s.process("serve"); p.err != nil {
-		t.Error(s.stack.died(p))
+	s.Stack.Stop()
+	if p := s.process("serve"); p.Err != nil {
+		t.Error(s.Stack.Died(p))
 	}
 	for _, name := range soakProcesses {
 		s.quiet(t, name)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/internal/daemon"
 )
 
 // sample is what a process says of itself at one moment.
@@ -117,11 +119,11 @@ func (a *sampler) stop() map[string][]sample {
 
 // measure reads a process's metrics.
 func (s *soak) measure(name string) (out sample, err error) {
-	e, err := parseEndpoint("unix:" + s.stack.socket(name))
+	e, err := daemon.ParseEndpoint("unix:" + s.Stack.Socket(name))
 	if err != nil {
 		return out, err
 	}
-	client, base := e.client()
+	client, base := daemon.Client(e)
 	defer client.CloseIdleConnections()
 	client.Timeout = 5 * time.Second
 	resp, err := client.Get(base + "/metrics")

@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/problem"
 )
 
@@ -54,10 +57,10 @@ type agent struct {
 
 func (v *vaultRig) openAgent(t *testing.T) agent {
 	t.Helper()
-	event, err := v.release(t.Context())
+	event, err := v.Release(t.Context())
 	must(t, err)
-	var s sessionOpened
-	must(t, callJSON(t.Context(), v.stack.admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s))
+	var s admin.Session
+	must(t, admin.Call(t.Context(), v.Stack.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s))
 	proxy, err := url.Parse(s.ProxyURL)
 	must(t, err)
 	ca, err := os.ReadFile(s.CAFile)
@@ -66,7 +69,7 @@ func (v *vaultRig) openAgent(t *testing.T) agent {
 	roots.AppendCertsFromPEM(ca)
 	transport := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return agent{&http.Client{Transport: transport, Timeout: 30 * time.Second}, "https://" + v.plain()}
+	return agent{&http.Client{Transport: transport, Timeout: 30 * time.Second}, "https://" + v.Plain()}
 }
 
 func (a agent) post() outcome {
@@ -161,12 +164,12 @@ var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
 func (v *vaultRig) held(t *testing.T) held {
 	t.Helper()
 	var h held
-	for i, p := range v.stack.processes {
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	for i, p := range v.Stack.Processes {
+		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Cmd.Process.Pid))
 		must(t, err)
 		h.files[i] = len(files)
 	}
-	client, base := endpoint{unix: v.stack.socket("serve")}.client()
+	client, base := daemon.Client(config.Endpoint{Unix: v.Stack.Socket("serve")})
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base + "/metrics")
 	must(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/internal/files"
 )
 
 func vaultCommand() *cobra.Command {
@@ -88,7 +89,7 @@ func (b *bootstrapFlags) options() (bootstrap.Options, error) {
 }
 
 func (b *bootstrapFlags) carryOut(c *cobra.Command, plan *bootstrap.Plan) error {
-	token, err := readSecret(b.tokenFile, 1)
+	token, err := files.ReadSecret(b.tokenFile, 1)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/internal/demo"
 )
 
 // agentLooks prints all that an agent's user can lay hands on: its environment, what /proc shows of any process, every file below the
@@ -32,9 +34,9 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	t.Helper()
 	policy, err := os.ReadFile("../../configs/vault/api_credential.hcl")
 	must(t, err)
-	const role = "auth/approle/role/mediator-" + credentialRole
-	v.vault.Write(t, "sys/policies/acl/mediator-"+credentialRole, map[string]any{"policy": strings.Replace(string(policy), "kv/data/github", path, 1)})
-	v.vault.Write(t, role, map[string]any{"token_policies": "mediator-" + credentialRole, "token_no_default_policy": true, "token_ttl": "1h"})
+	const role = "auth/approle/role/mediator-" + "api_credential"
+	v.vault.Write(t, "sys/policies/acl/mediator-"+"api_credential", map[string]any{"policy": strings.Replace(string(policy), "kv/data/github", path, 1)})
+	v.vault.Write(t, role, map[string]any{"token_policies": "mediator-" + "api_credential", "token_no_default_policy": true, "token_ttl": "1h"})
 	id, err := v.vault.Client(t).Logical().ReadWithContext(t.Context(), role+"/role-id")
 	must(t, err)
 	wrapping := v.vault.Client(t)
@@ -42,7 +44,7 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	secret, err := wrapping.Logical().WriteWithContext(t.Context(), role+"/secret-id", nil)
 	must(t, err)
 	for kind, content := range map[string]string{".role-id": id.Data["role_id"].(string), ".secret-id": secret.WrapInfo.Token} {
-		must(t, os.WriteFile(filepath.Join(v.auth, credentialRole+kind), []byte(content), 0o600))
+		must(t, os.WriteFile(filepath.Join(v.auth, "api_credential"+kind), []byte(content), 0o600))
 	}
 }
 
@@ -87,17 +89,17 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 	}
-	v.rig = newRig(t, []string{plainHost}, api, manyPosts, v.config)
-	for _, dir := range []string{v.dir, filepath.Dir(v.dir)} { // closed to others as they are made, which would hide what is below
+	v.rig = newRig(t, []string{demo.PlainHost}, api, manyPosts, v.config)
+	for _, dir := range []string{v.Dir, filepath.Dir(v.Dir)} { // closed to others as they are made, which would hide what is below
 		must(t, os.Chmod(dir, 0o711))
 	}
 	run := func() string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		event, err := v.release(ctx)
+		event, err := v.Release(ctx)
 		must(t, err)
-		out, err := exec.CommandContext(ctx, "/proc/self/exe", "run", "--admin", v.stack.admin(), "--event", event, "--", "sh", "-c", agentLooks, "sh", v.dir, v.plain()).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "/proc/self/exe", "run", "--admin", v.Stack.Admin(), "--event", event, "--", "sh", "-c", agentLooks, "sh", v.Dir, v.Plain()).CombinedOutput()
 		must(t, err)
 		return string(out)
 	}
@@ -115,11 +117,11 @@ upstreams:
 	}
 	logs := ""
 	for _, name := range []string{"serve", "trigger", "control", "registry"} {
-		raw, err := os.ReadFile(filepath.Join(v.dir, name+".log"))
+		raw, err := os.ReadFile(filepath.Join(v.Dir, name+".log"))
 		must(t, err)
 		logs += string(raw)
 	}
-	_, posts, _ := invoke(t, "posts", "list", "--json", "--admin", v.stack.admin())
+	_, posts, _ := invoke(t, "posts", "list", "--json", "--admin", v.Stack.Admin())
 	for where, text := range map[string]string{"the agent": seen, "the logs": logs, "the record": posts} {
 		for _, s := range []string{old, secret, v.vault.Token} {
 			if strings.Contains(text, s) {

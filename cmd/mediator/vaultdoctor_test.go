@@ -14,12 +14,16 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/internal/controld"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/policy"
 )
 
 // many lets one event pay for all posts of a test.
 func many(file string) string {
-	return strings.Replace(file, "maxAge: "+demoMaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+	return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 }
 
 // allow adds a rule to the policy of a role.
@@ -205,7 +209,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		{name: "a root token", edit: v.rootTokens(t), want: "everything: it is a root token"},
 		{name: "a secret id that the agent can read", make: func(t *testing.T) { v.open(t) }, want: "/policy_decision.secret-id. (files:policy_decision) (deployment_contradicted)"},
 		{name: "a socket that admits the agent", edit: func(file string) string {
-			return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", demoUser()), 1)
+			return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", demo.User()), 1)
 		}, want: "internal.uids: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,9 +218,9 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 			if tt.make != nil {
 				tt.make(t)
 			}
-			d := &demo{dir: t.TempDir(), listen: "127.0.0.1:0", hooks: "127.0.0.1:0", awareAddr: "127.0.0.1:1", plainAddr: "127.0.0.1:2"}
-			openTo(t, d.dir)
-			files := d.files(demoRules)
+			d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			openTo(t, d.Dir)
+			files := d.Files(demo.Rules)
 			for name, raw := range files {
 				file := v.config(string(raw))
 				if tt.edit != nil {
@@ -224,13 +228,13 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 				}
 				files[name] = []byte(file)
 			}
-			must(t, prepareDir(d.dir, files))
-			openTo(t, filepath.Join(d.dir, "run"))
+			must(t, devstack.Prepare(d.Dir, files))
+			openTo(t, filepath.Join(d.Dir, "run"))
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			err := control(ctx, filepath.Join(d.dir, controlFile), io.Discard)
-			if err == nil || !strings.Contains(err.Error()+codeOf(err), tt.want) || ctx.Err() != nil {
-				t.Errorf("got %v%s", err, codeOf(err))
+			err := controld.Run(ctx, filepath.Join(d.Dir, devstack.ControlFile), io.Discard)
+			if err == nil || !strings.Contains(err.Error()+daemon.CodeOf(err), tt.want) || ctx.Err() != nil {
+				t.Errorf("got %v%s", err, daemon.CodeOf(err))
 			}
 		})
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/internal/demo"
 )
 
 // recoverWithin is how soon posts have to go out again once Vault is back, and answerWithin how soon a post has to be refused meanwhile. To
@@ -118,7 +119,7 @@ func loginFaults() []fault {
 }
 
 // auditDisk is a file system of 1 MiB under the rig's folder.
-func auditDisk(v *vaultRig) string { return filepath.Join(v.dir, "audit") }
+func auditDisk(v *vaultRig) string { return filepath.Join(v.Dir, "audit") }
 
 // fillAudit has Vault write its audit log to a small disk, and fills that. Vault answers no request that it cannot log.
 func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
@@ -159,7 +160,7 @@ const slack = 6
 func TestVaultFaults(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, func(file string) string {
-		return strings.Replace(file, "maxAge: "+demoMaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+		return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 	})
 	poster, reader := v.openAgent(t), v.openAgent(t)
 	for _, o := range atOnce(4*crowd, poster.post) { // more than later, for as many connections as are ever kept

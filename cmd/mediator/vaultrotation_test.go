@@ -14,13 +14,18 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
 // manyPosts lets one event pay for many posts.
 func manyPosts(file string) string {
-	return strings.Replace(file, "maxAge: "+demoMaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
+	return strings.Replace(file, "maxAge: "+demo.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 }
 
 // asOwner runs a command of the keys' owner.
@@ -39,7 +44,7 @@ func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 func (v *vaultRig) kids(t *testing.T) map[string]string {
 	t.Helper()
 	var posts []ledger.Record
-	must(t, getJSON(t.Context(), v.stack.admin(), "/v1/posts?limit=1&flow=post&state=forwarded", &posts))
+	must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?limit=1&flow=post&state=forwarded", &posts))
 	kids := make(map[string]string)
 	for _, a := range posts[0].Artifacts {
 		kids[evidence.KeyName(evidence.KeyIDOf(a.Token))] = evidence.KeyIDOf(a.Token)
@@ -108,7 +113,7 @@ func TestVaultRotation(t *testing.T) {
 
 	// The certificates and the JWKS have followed by themselves.
 	for _, at := range []string{"trigger", "control", "serve"} {
-		_, out, _ := invoke(t, "keys", "jwks", "--from", "unix:"+v.stack.socket(at))
+		_, out, _ := invoke(t, "keys", "jwks", "--from", "unix:"+v.Stack.Socket(at))
 		for key, n := range newest {
 			if kid := fmt.Sprintf(`"%s:v%d"`, key, n+1); strings.Contains(out, `"`+key+`:v1"`) && !strings.Contains(out, kid) {
 				t.Errorf("the keys of %s are without %s", at, kid)
@@ -129,13 +134,13 @@ func TestVaultRetireNow(t *testing.T) {
 		}
 	}
 	var posts []ledger.Record
-	must(t, getJSON(t.Context(), v.stack.admin(), "/v1/posts?limit=1&flow=post", &posts))
+	must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts))
 	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })
 	token := posts[0].Artifacts[i].Token
-	roots, err := readRoots(filepath.Join(v.dir, registryFile), filepath.Join(v.dir, auditorFile))
+	roots, err := config.ReadRoots(filepath.Join(v.Dir, devstack.RegistryFile), filepath.Join(v.Dir, devstack.AuditorFile))
 	must(t, err)
 	verify := func() error {
-		b, _, err := readBundle(filepath.Join(v.dir, bundleFile))
+		b, _, err := config.ReadBundle(filepath.Join(v.Dir, devstack.BundleFile))
 		must(t, err)
 		trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 		must(t, err)
@@ -144,7 +149,7 @@ func TestVaultRetireNow(t *testing.T) {
 		_, err = evidence.Open(verifier, evidence.RuntimeAttestationKind, token, evidence.Expected{})
 		return err
 	}
-	if err := verify(); err != nil && codeOf(err) == " (key_retired)" {
+	if err := verify(); err != nil && daemon.CodeOf(err) == " (key_retired)" {
 		t.Fatal(err)
 	}
 
@@ -163,7 +168,7 @@ func TestVaultRetireNow(t *testing.T) {
 	}
 
 	for key, want := range map[string]int{"runtime-key:v1": 3, "runtime-key:v2": 1, "runtime-key": 4, "runtime-key:v3": 0} {
-		_, out, said := invoke(t, "posts", "list", "--admin", v.stack.admin(), "--key", key, "--state", "forwarded")
+		_, out, said := invoke(t, "posts", "list", "--admin", v.Stack.Admin(), "--key", key, "--state", "forwarded")
 		if got := strings.Count(out, "POST"); got != want {
 			t.Errorf("%d posts with an artifact of %s, want %d: %s%s", got, key, want, out, said)
 		}
@@ -172,14 +177,14 @@ func TestVaultRetireNow(t *testing.T) {
 	// What Vault accepts again stays retired: no verifier would take a bundle that certifies it, and so nothing else that is in it.
 	v.vault.Write(t, "transit/keys/runtime-key/config", map[string]any{"min_decryption_version": 1})
 	until(t, 20*time.Second, "the process to publish the first version again", func() bool {
-		_, out, _ := invoke(t, "keys", "list", "--from", v.stack.admin())
+		_, out, _ := invoke(t, "keys", "list", "--from", v.Stack.Admin())
 		return strings.Contains(out, "runtime-key:v1")
 	})
 	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out, `"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
 		t.Errorf("said %s", out)
 	}
 	until(t, 20*time.Second, "a post with the version after it", func() bool { return a.post().code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3" })
-	if err := verify(); codeOf(err) != " (key_retired)" {
+	if err := verify(); daemon.CodeOf(err) != " (key_retired)" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 )
 
 // lockedBuffer is a log that is read while it is written.
@@ -60,25 +64,25 @@ func TestStartBeforeVault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v.redeliver(t)
-			d := &demo{dir: t.TempDir(), listen: "127.0.0.1:0", hooks: "127.0.0.1:0", awareAddr: "127.0.0.1:1", plainAddr: "127.0.0.1:2"}
-			files := d.files(demoRules)
+			d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}
+			files := d.Files(demo.Rules)
 			for name, raw := range files {
 				files[name] = []byte(v.config(string(raw)))
 			}
-			must(t, prepareDir(d.dir, files))
+			must(t, devstack.Prepare(d.Dir, files))
 			tt.strike()
 			ctx, stop := context.WithCancel(t.Context())
 			var log lockedBuffer
 			ended := make(chan error, 1)
-			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config", filepath.Join(d.dir, controlFile)) // which confines itself for good
+			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config", filepath.Join(d.Dir, devstack.ControlFile)) // which confines itself for good
 			process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 			process.Stderr = &log
 			go func() { ended <- process.Run() }()
 			until(t, patience, "the log to say "+tt.said, func() bool { return log.has("not ready: waiting for Vault") && log.has(tt.said) })
 			tt.mend()
 			took := until(t, patience, "the process to publish its keys", func() bool {
-				var roles []roleDocument
-				return getJSON(ctx, "unix:"+filepath.Join(d.dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
+				var roles []daemon.RoleDocument
+				return admin.Get(ctx, "unix:"+filepath.Join(d.Dir, "run", "control.sock"), "/v1/roles", &roles) == nil && len(roles) == 2
 			})
 			t.Logf("its keys are published after %s", took.Round(time.Millisecond))
 			if n := log.count(`"msg":"logged in to Vault","for":"key policy-decision-key"`); n != 1 {

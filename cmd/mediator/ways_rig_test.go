@@ -24,7 +24,11 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/guard"
+	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -90,7 +94,7 @@ func (ns *netns) output(cmd *exec.Cmd) (string, error) {
 
 // pod is a mediator as a sidecar in a pod of its own, with an agent that has another user.
 type pod struct {
-	*demo
+	*demo.Deployment
 	t          *testing.T
 	pod, world *netns
 	devices    []string // at which packet sockets are refused
@@ -139,7 +143,7 @@ func newPod(t *testing.T) *pod {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t), demo: &demo{dir: dir, listen: "127.0.0.1:8181", hooks: "127.0.0.1:8182", plainAddr: worldAddress + ":443", awareAddr: worldAddress + ":443"}}
+	p := &pod{t: t, pod: newNetNS(t), world: newNetNS(t), Deployment: &demo.Deployment{Dir: dir, Listen: "127.0.0.1:8181", Hooks: "127.0.0.1:8182", PlainAddr: worldAddress + ":443", AwareAddr: worldAddress + ":443"}}
 	p.connect()
 	p.startWorld()
 	p.startMediator()
@@ -228,10 +232,10 @@ func describeFrame(b []byte) string {
 
 // startWorld starts the API and the resolver.
 func (p *pod) startWorld() {
-	if err := writeDemoCertificates(p.dir, worldHost); err != nil {
+	if err := demo.WriteCertificates(p.Dir, worldHost); err != nil {
 		p.t.Fatal(err)
 	}
-	cert, err := tls.LoadX509KeyPair(filepath.Join(p.dir, "api.pem"), filepath.Join(p.dir, "api.key"))
+	cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "api.pem"), filepath.Join(p.Dir, "api.key"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -293,19 +297,19 @@ func resolve(conn net.PacketConn) {
 
 // startMediator starts the three processes as the mediator's user, with the world's resolver as theirs.
 func (p *pod) startMediator() {
-	files := p.files(podRules)
-	if err := errors.Join(os.Chmod(p.dir, 0o711), prepareDir(p.dir, files), p.copySelf(),
-		os.WriteFile(filepath.Join(p.dir, "resolv.conf"), []byte("nameserver "+worldAddress+"\n"), 0o644)); err != nil {
+	files := p.Files(podRules)
+	if err := errors.Join(os.Chmod(p.Dir, 0o711), devstack.Prepare(p.Dir, files), p.CopySelf(),
+		os.WriteFile(filepath.Join(p.Dir, "resolv.conf"), []byte("nameserver "+worldAddress+"\n"), 0o644)); err != nil {
 		p.t.Fatal(err)
 	}
-	err := filepath.Walk(p.dir, func(path string, _ os.FileInfo, err error) error {
+	err := filepath.Walk(p.Dir, func(path string, _ os.FileInfo, err error) error {
 		return errors.Join(err, os.Lchown(path, mediatorUID, mediatorUID))
 	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "-m", "sh", "-ec", `mount --bind "$0/resolv.conf" /etc/resolv.conf
-		exec setpriv --reuid=10001 --regid=10001 --clear-groups "$0/mediator" dev --dir "$0"`, p.dir)
+		exec setpriv --reuid=10001 --regid=10001 --clear-groups "$0/mediator" dev --dir "$0"`, p.Dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)
@@ -320,13 +324,13 @@ func (p *pod) startMediator() {
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 		if p.t.Failed() {
-			p.printLogs(os.Stderr)
+			fmt.Fprint(os.Stderr, p.Logs())
 		}
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "ready in") {
 		p.t.Fatalf("the mediator did not start: %q, %v", line, err)
 	}
-	p.stack = &stack{dir: p.dir}
+	p.Stack = devstack.New(p.Dir)
 	if out := p.try("wait for an event", nil); out != "" {
 		p.t.Fatalf("no session: %s", out)
 	}
@@ -341,7 +345,7 @@ func (p *pod) install() {
 }
 
 func (p *pod) guard(args ...string) (string, error) {
-	return p.pod.output(exec.Command(p.self, append([]string{"guard", "--config", filepath.Join(p.dir, serveFile)}, args...)...))
+	return p.pod.output(exec.Command(p.Self, append([]string{"guard", "--config", filepath.Join(p.Dir, devstack.SidecarFile)}, args...)...))
 }
 
 // counters returns what the rules have counted.
@@ -365,7 +369,7 @@ func (p *pod) posts(flow string) []ledger.Record {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var posts []ledger.Record
-	if err := getJSON(ctx, p.stack.admin(), "/v1/posts?limit=20&flow="+flow, &posts); err != nil {
+	if err := admin.Get(ctx, p.Stack.Admin(), "/v1/posts?limit=20&flow="+flow, &posts); err != nil {
 		p.t.Fatal(err)
 	}
 	return posts
@@ -380,9 +384,9 @@ func (p *pod) try(way string, until func() bool, capabilities ...uintptr) string
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, p.self, "way", way)
+	cmd := exec.CommandContext(ctx, p.Self, "way", way)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: launch.Nobody, Gid: launch.Nobody}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var err error

@@ -215,7 +215,7 @@ func (p *pod) rules(t *testing.T, devices string) {
 		p.devices = []string{devices}
 	}
 	out, err := p.pod.output(exec.Command("sh", "-ec", `sed 's/^admin:.*/admin: {tcp: "127.0.0.1:7001", tokenFile: token}/; s/^guard: {/&devices: ['$1'], /' "$0/mediator.yaml" >"$0/guard.yaml"
-		"$0/mediator" guard --config "$0/guard.yaml" && "$0/mediator" guard --config "$0/guard.yaml" --check`, p.dir, devices))
+		"$0/mediator" guard --config "$0/guard.yaml" && "$0/mediator" guard --config "$0/guard.yaml" --check`, p.Dir, devices))
 	if err != nil || !strings.Contains(out, "the rules stand; packets refused:\n       0 refused_spoofed\n") {
 		t.Fatalf("mediator guard: %v\n%s", err, out)
 	}
@@ -329,7 +329,7 @@ func TestGuardMissing(t *testing.T) {
 func (p *pod) guardSeen(what string) {
 	p.t.Helper()
 	if !eventually(func() bool {
-		raw, err := os.ReadFile(filepath.Join(p.dir, "serve.log"))
+		raw, err := os.ReadFile(filepath.Join(p.Dir, "serve.log"))
 		return err == nil && strings.Contains(string(raw), what)
 	}) {
 		p.t.Errorf("the sidecar does not say that %s", what)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"reflect"
 	"slices"
 
@@ -174,4 +175,22 @@ func (s *Ruleset) Counters() []string {
 		out = append(out, t.counters...)
 	}
 	return out
+}
+
+// Devices returns the network devices that lead out.
+func Devices() ([]string, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	var out []string
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback == 0 {
+			out = append(out, i.Name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("guard: there is no network device that leads out; name those that will be there in guard.devices")
+	}
+	return out, nil
 }

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/controld"
+	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/internal/triggerd"
+)
+
+func serveCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "serve --config FILE", Short: "Run the sidecar: the proxy that agents use", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return sidecar.Run(c.Context(), path, c.ErrOrStderr()) },
+	}
+	configFlag(c, &path, "mediator.yaml")
+	return c
+}
+
+func triggerCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "trigger --config FILE", Short: "Run the trigger service: events in, origin proofs and receipts out", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return triggerd.Run(c.Context(), path, c.ErrOrStderr()) },
+	}
+	configFlag(c, &path, "trigger.yaml")
+	return c
+}
+
+func controlCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "control --config FILE", Short: "Run the control plane: policy decisions and action grants", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return controld.Run(c.Context(), path, c.ErrOrStderr()) },
+	}
+	configFlag(c, &path, "control.yaml")
+	return c
+}
+
+// lookerCommand is the child of the sidecar that looks where the standard input of other processes leads.
+func lookerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "looker", Short: "Answer the sidecar's questions about standard inputs", Hidden: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return sidecar.AnswerLooker(c.InOrStdin(), c.OutOrStdout()) },
+	}
+}
+
+// configFlag adds the flag that says where the configuration file is. name is that of the example.
+func configFlag(c *cobra.Command, path *string, name string) {
+	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
+	required(c, "config")
+}

@@ -1,0 +1,86 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// TestAdminRefusals asks the admin endpoint, over a TCP endpoint with a token, for what it does not have.
+func TestAdminRefusals(t *testing.T) {
+	record, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
+	if p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics); err != nil {
+		t.Fatal(err)
+	}
+	a := &admin.Server{Process: p, Sessions: proxy.NewSessions(time.Now), Record: record}
+	const token = "a-token-of-at-least-thirty-two-bytes"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- daemon.Serve(ctx, l, daemon.Guard(config.Endpoint{TCP: "x", Token: token}, a.Handler()), daemon.Bounds{}, time.Second, p.Log)
+	}()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, tt := range []struct{ method, path, token, code string }{
+		{"GET", "/readyz", token, "not_ready"},
+		{"POST", "/v1/reload", token, "not_ready"},
+		{"POST", "/v1/reload", "", "endpoint_token"},
+		{"GET", "/v1/posts/post_absent", token, "post_unknown"},
+		{"GET", "/v1/posts?limit=x", token, "query_malformed"},
+		{"GET", "/v1/posts?limit=1001", token, "query_malformed"},
+		{"GET", "/v1/posts?state=indeterminat", token, "query_malformed"},
+		{"GET", "/v1/posts?flow=get", token, "query_malformed"},
+		{"DELETE", "/v1/sessions/ses_absent", token, "session_unknown"},
+		{"POST", "/v1/sessions", token, "query_malformed"},
+		{"GET", "/healthz", "", "endpoint_token"},
+		{"GET", "/healthz", token + "x", "endpoint_token"},
+		{"GET", "/healthz", token, ""},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, "http://"+l.Addr().String()+tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.token != "" {
+			req.Header.Set("Authorization", "Bearer "+tt.token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p *problem.Error
+		if err := problem.Read(resp); tt.code != "" && (!errors.As(err, &p) || p.Code() != tt.code) {
+			t.Errorf("%s %s: %v, want %s", tt.method, tt.path, err, tt.code)
+		}
+		resp.Body.Close()
+		if tt.code == "" && resp.StatusCode != http.StatusOK {
+			t.Errorf("%s %s: %d", tt.method, tt.path, resp.StatusCode)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
+)
+
+// Get asks the process at an endpoint, unix:PATH. A nil answer is not read.
+func Get(ctx context.Context, at, path string, answer any) error {
+	return Call(ctx, at, http.MethodGet, path, nil, answer)
+}
+
+// Call is [Get] with a method and, unless ask is nil, a body. A refusal comes back with its code.
+func Call(ctx context.Context, at, method, path string, ask, answer any) error {
+	e, err := daemon.ParseEndpoint(at)
+	if err != nil {
+		return err
+	}
+	client, base := daemon.Client(e)
+	defer client.CloseIdleConnections()
+	var raw []byte
+	if ask != nil {
+		if raw, err = json.Marshal(ask); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", at, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		err := problem.Read(resp)
+		if said := (*problem.Error)(nil); !errors.As(err, &said) {
+			return fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", at, method, path, err)
+		}
+		return err
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(answer)
+}
+
+// Peer is another process that looks at its deployment.
+type Peer struct {
+	Name string
+	At   config.Endpoint
+}
+
+// peerTimeout is how long a process may take to say what it sees.
+const peerTimeout = 3 * time.Second
+
+// Looks asks the process what it sees.
+func (p Peer) Looks(ctx context.Context) (looks []observe.Look, err error) {
+	err = p.ask(ctx, "/v1/looks", &looks)
+	return looks, err
+}
+
+func (p Peer) ask(ctx context.Context, path string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	client, base := daemon.Client(p.At)
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %d", p.Name, resp.StatusCode)
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, wire.MaxAnswer)).Decode(out)
+}

@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// Record is the record of a call as operators see it, with what it amounts to.
+type Record struct {
+	ledger.Record
+	// Assurance is absent where the mediator's own gate judged no chain: for a call that is no post, and where the API did.
+	Assurance *policy.Assurance `json:"assurance,omitempty"`
+}
+
+// CheckByAPI names the check of a chain that an API judged.
+const CheckByAPI = "chain verified by the API"
+
+// Assess says what the verifications of a record amount to. Only the gate's own count, and of the sidecar's that the single use was made
+// durable.
+func Assess(r ledger.Record) *policy.Assurance {
+	if r.Flow != "post" || slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == CheckByAPI }) {
+		return nil
+	}
+	held := gate.Held(r.Checks)
+	held.SingleUseConsumed = slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == proxy.CheckSingleUse && k.OK })
+	a := policy.Assess(held)
+	return &a
+}
+
+// showRecord answers with the record whose id is, or begins with, the one that is asked for.
+func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
+	found, err := s.Record.Get(r.Context(), r.PathValue("id"))
+	if errors.Is(err, ledger.ErrNotFound) {
+		err = refusal.New("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
+	}
+	wire.Write(w, Record{found, Assess(found)}, err)
+}
+
+// listRecords answers with the newest records that the query selects.
+func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit := 50
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			problem.Write(w, refusal.New("query_malformed", "limit=%.20q is no number", text))
+			return
+		}
+		limit = n
+	}
+	if err := CheckQuery(limit, q.Get("state"), q.Get("flow")); err != nil {
+		problem.Write(w, err)
+		return
+	}
+	records, err := s.Record.List(r.Context(), ledger.Query{Limit: limit, Before: q.Get("before"), State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
+	wire.Write(w, records, err)
+}
+
+// CheckQuery refuses a query that no record could answer. A word that no record has would find nothing, and read as if there were nothing.
+func CheckQuery(limit int, state, flow string) error {
+	switch {
+	case limit < 1 || limit > ledger.MaxLimit:
+		return refusal.New("query_malformed", "the limit %d is not a number from 1 to %d", limit, ledger.MaxLimit)
+	case state != "" && !slices.Contains(ledger.States[:], ledger.State(state)):
+		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", state, Listed(ledger.States[:]))
+	case flow != "" && !slices.Contains(proxy.Flows[:], flow):
+		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", flow, Listed(proxy.Flows[:]))
+	}
+	return nil
+}
+
+// Listed joins words for a sentence.
+func Listed[S ~string](words []S) string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = string(w)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,30 @@
+package await_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/internal/await"
+)
+
+// TestWaitForSaysTheCause: that time was up in the middle of a try is not what was wrong.
+func TestWaitForSaysTheCause(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	tries := 0
+	_, err := await.For(ctx, zap.NewNop(), "Vault", func() (int, error) {
+		if tries++; tries == 1 {
+			return 0, custody.Unavailable(nil, "Vault is sealed")
+		}
+		<-ctx.Done()
+		return 0, custody.Unavailable(ctx.Err(), "Vault does not answer in time")
+	})
+	if err == nil || !strings.Contains(err.Error(), "stopped while waiting for Vault: Vault is sealed") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,25 @@
+package config
+
+// LoadControl reads and checks a control plane's configuration as a whole.
+func LoadControl(path string) (*Control, error) {
+	c := new(Control)
+	var err error
+	if c.File, err = load(path, c); err != nil {
+		return nil, err
+	}
+	f := findings{}
+	f.need("audience", c.Audience, "manifest", c.Manifest, "policy", c.Policy)
+	c.Trust.check(&f)
+	c.Custody.check(&f)
+	c.Confine.check(&f)
+	c.Agent.check(&f, "internal", c.Internal.UIDs)
+	c.Log.check(&f)
+	checkKeys(&f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
+	c.Internal.check("internal", &f)
+	if c.Policy != "" {
+		if c.Rules, err = ReadRules(c.Policy); err != nil {
+			f.add("policy", "%v", err)
+		}
+	}
+	return c, f.err(path)
+}

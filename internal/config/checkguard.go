@@ -1,0 +1,108 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/actionproof/mediator/internal/guard"
+)
+
+// LoadGuard reads what the rules of mediator guard are made of from a sidecar's configuration. It reads none of the files that the
+// configuration names: an init container need not have them.
+func LoadGuard(path string) (guard.Options, error) {
+	c := new(Sidecar)
+	if _, err := load(path, c); err != nil {
+		return guard.Options{}, err
+	}
+	f := findings{}
+	if c.Guard == nil {
+		f.add("guard", "is required for mediator guard")
+	}
+	c.checkTransparent(&f)
+	c.checkGuard(&f)
+	if err := f.err(path); err != nil {
+		return guard.Options{}, err
+	}
+	o := c.GuardOptions()
+	if len(c.Guard.Devices) == 0 {
+		var err error
+		o.Devices, err = guard.Devices()
+		return o, err
+	}
+	return o, nil
+}
+
+func (c *Sidecar) checkGuard(f *findings) {
+	if c.Guard == nil {
+		return
+	}
+	if c.Agent.UID != nil && slices.Contains(c.Guard.UIDs, *c.Agent.UID) {
+		f.add("guard.uids", "%d is agent.uid: the agent could leave past the mediator", *c.Agent.UID)
+	}
+	if _, err := guard.Rules(c.guardOptions(f)); err != nil && len(*f) == 0 {
+		f.add("guard", "%s", strings.TrimPrefix(err.Error(), "guard: "))
+	}
+}
+
+// GuardOptions is what the rules of mediator guard are made of, in a configuration that has been checked and has a guard.
+func (c *Sidecar) GuardOptions() guard.Options { return c.guardOptions(new(findings)) }
+
+func (c *Sidecar) guardOptions(f *findings) guard.Options {
+	g := c.Guard
+	o := guard.Options{UIDs: g.UIDs, Proxy: loopbackPort("listen", c.Listen, f), Inbound: g.Inbound, Redirect: g.Redirect}
+	switch {
+	case c.Transparent != nil:
+		o.Transparent = loopbackPort("transparent.listen", c.Transparent.Listen, f)
+		if len(o.Redirect) == 0 {
+			o.Redirect = []uint16{443, 80}
+		}
+	case len(g.Redirect) > 0:
+		f.add("guard.redirect", "needs transparent.listen")
+	}
+	for _, e := range []Endpoint{c.Admin, c.Trigger, c.Control} {
+		if at := portIn(e.TCP); at != 0 {
+			o.Admin = append(o.Admin, at)
+		}
+	}
+	for i, s := range g.Resolvers {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			f.add(fmt.Sprintf("guard.resolvers[%d]", i), "%q is not an IP address", s)
+		}
+		o.Resolvers = append(o.Resolvers, a)
+	}
+	for i, s := range g.Loopback {
+		r, err := parsePorts(s)
+		if err != nil {
+			f.add(fmt.Sprintf("guard.loopback[%d]", i), "%q is neither a port nor a range of ports", s)
+		}
+		o.Loopback = append(o.Loopback, r)
+	}
+	if len(g.Devices) != 1 || g.Devices[0] != "none" {
+		o.Devices = g.Devices
+	}
+	return o
+}
+
+// loopbackPort returns the port of a listener that answers at 127.0.0.1.
+func loopbackPort(key, listen string, f *findings) uint16 {
+	at, err := netip.ParseAddrPort(listen)
+	if err != nil || at.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && at.Addr() != netip.IPv4Unspecified() || at.Port() == 0 {
+		f.add(key, "%q is not 127.0.0.1 (or 0.0.0.0) with a port, to which the rules of guard lead", listen)
+	}
+	return at.Port()
+}
+
+// parsePorts reads a port or FIRST-LAST.
+func parsePorts(s string) (guard.PortRange, error) {
+	from, to, isRange := strings.Cut(s, "-")
+	first, err := strconv.ParseUint(from, 10, 16)
+	last := first
+	if isRange && err == nil {
+		last, err = strconv.ParseUint(to, 10, 16)
+	}
+	return guard.PortRange{First: uint16(first), Last: uint16(last)}, err
+}

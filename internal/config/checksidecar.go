@@ -1,0 +1,262 @@
+package config
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// MinGateSecret is the shortest secret of a gate, in bytes.
+const MinGateSecret = 32
+
+// LoadSidecar reads and checks a sidecar's configuration as a whole.
+func LoadSidecar(path string) (*Sidecar, error) {
+	c := new(Sidecar)
+	var err error
+	if c.File, err = load(path, c); err != nil {
+		return nil, err
+	}
+	f := findings{}
+	f.need("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest)
+	if c.Listen != "" {
+		checkAddress("listen", c.Listen, &f)
+	}
+	c.Trust.check(&f)
+	c.Agent.check(&f, "admin", c.Admin.UIDs)
+	c.Log.check(&f)
+	f.choice("gate.difficulty", c.Gate.Difficulty, "standard", "lite", "gauntlet")
+	c.checkTransparent(&f)
+	c.checkGuard(&f)
+	if err := errors.Join(c.Limits.Load().Check(), c.Limits.Listeners().Check()); err != nil {
+		f.add("limits", "%v", err)
+	}
+	c.Custody.check(&f)
+	c.Confine.check(&f)
+	checkKeys(&f, namedKey{"keys.runtime", c.Keys.Runtime}, namedKey{"keys.session", c.Keys.Session}, namedKey{"keys.requestProof", c.Keys.RequestProof})
+	c.Admin.check("admin", &f)
+	c.Trigger.checkRemote("trigger", &f)
+	c.Control.checkRemote("control", &f)
+	if admin, trigger, control := c.Admin.where(), c.Trigger.where(), c.Control.where(); trigger != "" && (admin == trigger || trigger == control) || control != "" && admin == control {
+		f.add("admin, trigger, control", "two of them are one endpoint")
+	}
+	c.LedgerDSN = c.Ledger.dsn(&f)
+	if c.Gate.SecretFile != "" {
+		if c.GateSecret, err = files.ReadSecret(c.Gate.SecretFile, MinGateSecret); err != nil {
+			f.add("gate.secretFile", "%v", err)
+		}
+	}
+	for i, a := range c.Actions {
+		c.addAction(fmt.Sprintf("actions[%d]", i), a, &f)
+	}
+	for i, e := range c.Egress {
+		c.addEgress(fmt.Sprintf("egress[%d]", i), e, &f)
+	}
+	for i, u := range c.Upstreams {
+		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, &f)
+	}
+	if len(f) == 0 {
+		if _, err := proxy.NewRules(c.ActionRules, c.EgressRules); err != nil {
+			f = append(f, err)
+		}
+	}
+	return c, f.err(path)
+}
+
+// where is what tells one endpoint from another.
+func (e Endpoint) where() string { return e.Unix + e.TCP }
+
+// CAFile is where the CA's certificate is written for agents to trust.
+func (c *Sidecar) CAFile() string {
+	return cmp.Or(c.CA.CertificateFile, filepath.Join(c.State, "ca.pem"))
+}
+
+// Hosts returns every host that a rule names: the interception CA is good for them and for the mediator's own name.
+func (c *Sidecar) Hosts() []string {
+	hosts := []string{proxy.InternalHost}
+	for _, a := range c.ActionRules {
+		hosts = append(hosts, a.Match.Host)
+	}
+	for _, e := range c.EgressRules {
+		hosts = append(hosts, e.Match.Host)
+	}
+	return hosts
+}
+
+// Credentials returns the credentials of the rules, by the name of the rule.
+func (c *Sidecar) Credentials() map[string]*Credential {
+	all := make(map[string]*Credential)
+	for _, a := range c.Actions {
+		if a.Credential != nil {
+			all[a.Name] = a.Credential
+		}
+	}
+	for _, e := range c.Egress {
+		if e.Credential != nil {
+			all[e.Name] = e.Credential
+		}
+	}
+	return all
+}
+
+// dsn reads and checks how to connect to the database of the ledger; empty where it has none.
+func (c Ledger) dsn(f *findings) string {
+	const key = "ledger.postgres.dsnFile"
+	switch {
+	case c.Postgres == nil:
+		return ""
+	case c.Postgres.DSNFile == "":
+		f.add(key, "is required")
+		return ""
+	}
+	dsn, err := files.ReadSecret(c.Postgres.DSNFile, 1)
+	if err == nil {
+		err = postgres.Check(dsn)
+	}
+	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return dsn
+}
+
+func (c *Sidecar) addAction(key string, a Action, f *findings) {
+	f.need(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
+	out := proxy.Action{
+		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query, Match: parseMatch(key+".match", a.Match, f),
+	}
+	c.checkCredential(key+".credential", a.Credential, f)
+	if a.MaxBody < 0 {
+		f.add(key+".maxBody", "%d is less than 0", a.MaxBody)
+	}
+	out.MaxBody = cmp.Or(out.MaxBody, 1<<20)
+	if a.Headers != nil {
+		out.Headers = make([]string, len(a.Headers)) // none is not all
+	}
+	for i, name := range a.Headers {
+		if out.Headers[i] = http.CanonicalHeaderKey(name); !httpguts.ValidHeaderFieldName(name) {
+			f.add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
+		}
+	}
+	out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw)
+	out.AgentSolves = f.choice(key+".solver", a.Solver, "runtime", "agent") == "agent"
+	switch f.choice(key+".gate", a.Gate, "local", "api") {
+	case "api":
+		if a.API == nil {
+			f.add(key+".api", "is required with gate: api")
+			break
+		}
+		f.need(key+".api.challenge", a.API.Challenge, key+".api.verify", a.API.Verify)
+		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
+			f.add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
+		}
+		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: http.DefaultClient}); err != nil {
+			f.add(key+".api", "%v", err)
+		}
+	default:
+		if a.API != nil {
+			f.add(key+".api", "has no meaning with gate: local")
+		}
+	}
+	c.ActionRules = append(c.ActionRules, out)
+}
+
+func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
+	f.need(key+".name", e.Name)
+	c.checkCredential(key+".credential", e.Credential, f)
+	c.EgressRules = append(c.EgressRules, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f)})
+}
+
+// checkCredential checks what a rule injects, if it injects anything. It reads the secret once if that is in a file.
+func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
+	if r == nil {
+		return
+	}
+	secret := ""
+	switch v := r.Vault; {
+	case (r.File == "") == (v == nil):
+		f.add(key, "needs either file or vault")
+	case v == nil:
+		var err error
+		if secret, err = files.ReadSecret(r.File, 1); err == nil && !httpguts.ValidHeaderFieldValue(secret) {
+			err = fmt.Errorf("%s holds what no header can, such as the end of a line", r.File)
+		}
+		if err != nil {
+			f.add(key+".file", "%v", err)
+		}
+	case c.Custody.Vault == nil:
+		f.add(key+".vault", "needs custody.type: vault")
+	default:
+		f.need(key+".vault.path", v.Path, key+".vault.field", v.Field)
+	}
+	if err := proxy.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
+		f.add(key, "%v", err)
+	}
+}
+
+// HeaderName is the header that carries the credential.
+func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorization") }
+
+func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
+	target, err := proxy.ParseConnect(u.Host)
+	if err != nil {
+		f.add(key+".host", "%v", err)
+		return
+	}
+	if slices.ContainsFunc(c.UpstreamHosts, func(o proxy.Upstream) bool { return o.Host == target.Host && o.Port == target.Port }) {
+		f.add(key+".host", "%s is there twice", u.Host)
+	}
+	networks, err := parseNetworks(u.Networks)
+	if err != nil {
+		f.add(key+".networks", "%v", err)
+	}
+	up := proxy.Upstream{Host: target.Host, Port: target.Port, Networks: networks}
+	if u.Address != "" {
+		if up.Address, err = parseAddress(u.Address); err != nil {
+			f.add(key+".address", "%q is not an IP address, alone or with a port", u.Address)
+		}
+	}
+	if u.CA != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		raw, err := files.Read(u.CA)
+		if err != nil || !pool.AppendCertsFromPEM(raw) {
+			f.add(key+".ca", "%s holds no PEM certificate", u.CA)
+		}
+		up.RootCAs = pool
+	}
+	c.UpstreamHosts = append(c.UpstreamHosts, up)
+}
+
+func parseMatch(key string, m Match, f *findings) proxy.Match {
+	out, err := proxy.ParseMatch(m.URL, m.Methods)
+	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return out
+}
+
+func (c *Sidecar) checkTransparent(f *findings) {
+	if c.Transparent == nil {
+		return
+	}
+	if at, err := netip.ParseAddrPort(c.Transparent.Listen); err != nil || !at.Addr().Is4() {
+		f.add("transparent.listen", "%q is not an IPv4 address with a port", c.Transparent.Listen)
+	}
+	if !c.Session.Standing {
+		f.add("transparent", "needs session.standing: a redirected connection has no proxy credentials")
+	}
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// LoadTrigger reads and checks a trigger service's configuration as a whole.
+func LoadTrigger(path string) (*Trigger, error) {
+	c := new(Trigger)
+	var err error
+	if c.File, err = load(path, c); err != nil {
+		return nil, err
+	}
+	f := findings{}
+	f.need("state", c.State, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
+	c.Trust.check(&f)
+	c.Custody.check(&f)
+	c.Confine.check(&f)
+	c.Agent.check(&f, "internal", c.Internal.UIDs)
+	c.Log.check(&f)
+	if c.Listen != "" {
+		checkAddress("listen", c.Listen, &f)
+	}
+	checkKeys(&f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
+	if (c.TLSCertificate == "") != (c.TLSKey == "") {
+		f.add("tlsCertificate", "goes together with tlsKey")
+	}
+	if c.Budget < 0 {
+		f.add("budget", "%d is less than 0", c.Budget)
+	}
+	c.Internal.check("internal", &f)
+	c.addSources(&f)
+	return c, f.err(path)
+}
+
+func (c *Trigger) addSources(f *findings) {
+	known := make(webhookSecrets)
+	for i, s := range c.Sources {
+		if slices.ContainsFunc(c.Sources[:i], func(o Source) bool { return o.Name == s.Name }) {
+			f.add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
+		}
+		if s.Queue != nil && c.Agent.UID != nil && slices.Contains(s.Queue.Owners, *c.Agent.UID) {
+			f.add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent would be the reason of its own posts", *c.Agent.UID)
+		}
+		source, err := s.open(known)
+		if err != nil {
+			f.add(fmt.Sprintf("sources[%d] (%s)", i, s.Name), "%v", err)
+			continue
+		}
+		c.SourceList = append(c.SourceList, source)
+	}
+}
+
+// open makes one source of events; exactly one kind must be set.
+func (s Source) open(known webhookSecrets) (trigger.Source, error) {
+	kinds := 0
+	for _, set := range []bool{s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 || s.Name == "" {
+		return nil, fmt.Errorf("needs a name and exactly one of github, standardWebhooks, engine, schedule, queue")
+	}
+	switch {
+	case s.GitHub != nil:
+		secrets, err := known.read(s.Name, "github", s.GitHub.SecretFiles)
+		if err != nil {
+			return nil, err
+		}
+		return trigger.NewGitHub(s.Name, secrets, s.GitHub.Events, s.GitHub.Human)
+	case s.StandardWebhooks != nil:
+		secrets, err := known.read(s.Name, "standard", s.StandardWebhooks.SecretFiles)
+		if err != nil {
+			return nil, err
+		}
+		return trigger.NewStandard(s.Name, secrets)
+	case s.Engine != nil:
+		secrets, err := known.read(s.Name, "standard", s.Engine.SecretFiles)
+		if err != nil {
+			return nil, err
+		}
+		return trigger.NewEngine(s.Name, secrets)
+	case s.Schedule != nil:
+		return s.Schedule.open(s.Name)
+	default:
+		q := trigger.NewQueue(s.Name, s.Queue.Dir, time.Duration(s.Queue.Poll))
+		q.Owners = s.Queue.Owners
+		return q, nil
+	}
+}
+
+func (c *Schedule) open(name string) (*trigger.Schedule, error) {
+	s, err := trigger.NewSchedule(name, c.Cron, c.Timezone, c.Payload)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Missed == "latest":
+		s.Missed = trigger.FireLatest
+	case c.Missed != "" && c.Missed != "skip":
+		return nil, fmt.Errorf("missed: %q is neither skip nor latest", c.Missed)
+	}
+	return s, nil
+}
+
+// webhookSecrets has the source of each webhook secret, by the secret's scheme and the secret.
+type webhookSecrets map[[2]string]string
+
+// read reads a source's secrets. No two sources of one scheme share one: a delivery is good once for each source, and what somebody has
+// signed for one would be good for the other, to which it may be worth more. What is signed in one scheme is malformed in the other.
+func (known webhookSecrets) read(source, scheme string, names []string) ([]string, error) {
+	var out []string
+	for _, name := range names {
+		s, err := files.ReadSecret(name, 16)
+		if err != nil {
+			return nil, err
+		}
+		if of, taken := known[[2]string{scheme, s}]; taken && of != source {
+			return nil, fmt.Errorf("the secret in %s is that of the source %s too: whoever signs for one could sign for the other", name, of)
+		}
+		known[[2]string{scheme, s}] = source
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// KeepSources takes the schedules and queues that have not changed from the configuration before: they go on without a pause. The secrets
+// of webhooks have been read again.
+func (c *Trigger) KeepSources(before *Trigger) {
+	for i, s := range c.Sources {
+		if s.Schedule == nil && s.Queue == nil {
+			continue
+		}
+		same := func(old Source) bool { return reflect.DeepEqual(old, s) }
+		if j := slices.IndexFunc(before.Sources, same); j >= 0 {
+			c.SourceList[i] = before.SourceList[j]
+		}
+	}
+}

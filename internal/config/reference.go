@@ -1,0 +1,206 @@
+package config
+
+import (
+	"embed"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// sources are the files that declare the configuration: their comments are the reference.
+//
+//go:embed config.go sidecar.go trigger.go control.go
+var sources embed.FS
+
+// optionDoc is one key of a configuration type.
+type optionDoc struct{ key, comment string }
+
+// configDocs returns the keys of every configuration type with their comments, by the type's name.
+func configDocs() (map[string][]optionDoc, error) {
+	entries, err := sources.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	options := make(map[string][]optionDoc)
+	for _, entry := range entries {
+		source, err := sources.ReadFile(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), source, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		addOptions(options, file)
+	}
+	return options, nil
+}
+
+// addOptions adds the keys of the types that a file declares.
+func addOptions(options map[string][]optionDoc, file *ast.File) {
+	for _, decl := range file.Decls {
+		g, ok := decl.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		spec, ok := g.Specs[0].(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		for _, f := range fields.Fields.List {
+			if f.Tag == nil || len(f.Names) == 0 {
+				continue
+			}
+			key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
+			if key == "-" { // no key of the file
+				continue
+			}
+			// A comment begins with the field's Go name; a reader of the reference knows the key.
+			comment := strings.Replace(oneLine(f.Doc), f.Names[0].Name, "`"+key+"`", 1)
+			options[spec.Name.Name] = append(options[spec.Name.Name], optionDoc{key, comment})
+		}
+	}
+}
+
+func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
+
+// FileKind is a kind of configuration file.
+type FileKind struct {
+	Name, Title string
+	Type        reflect.Type
+}
+
+// FileKinds are the configuration files.
+var FileKinds = []FileKind{
+	{"serve", "The sidecar: `mediator serve`", reflect.TypeFor[Sidecar]()},
+	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[Trigger]()},
+	{"control", "The control plane: `mediator control`", reflect.TypeFor[Control]()},
+	{"root", "A root key in Vault or in a token: `--registry-key`, `--auditor-key`", reflect.TypeFor[RootKey]()},
+}
+
+// WriteReference writes docs/configuration.md.
+func WriteReference(w io.Writer) error {
+	options, err := configDocs()
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(w, `# Configuration
+
+Made from the configuration types by `+"`make docs`"+`; do not edit it by hand. The files are YAML, read strictly: an unknown key, a key
+twice, a key without a value or a second document is an error with its line. `+"`mediator config check FILE`"+` reads a file as the process would;
+`+"`mediator config schema serve|trigger|control|root`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
+Durations are written like 15s. What is *reloadable* can change while the process runs ([operations/reload.md](operations/reload.md)); all
+else needs a restart. Complete examples are in [configs](../configs).
+`)
+	for _, root := range FileKinds {
+		fmt.Fprintf(w, "\n## %s\n", root.Title)
+		writeOptions(w, root.Type, "", options)
+	}
+	return nil
+}
+
+// writeOptions lists the keys of a type and, indented, of the types below it.
+func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string][]optionDoc) {
+	for _, f := range KeysOf(t) {
+		comment := ""
+		for _, o := range options[f.owner] {
+			if o.key == f.Name {
+				comment = o.comment
+			}
+		}
+		if f.reload {
+			comment += " *Reloadable.*"
+		}
+		fmt.Fprintf(w, "%s- %s\n", indent, comment)
+		below := f.Type
+		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
+			below = below.Elem()
+		}
+		if below.Kind() == reflect.Struct {
+			writeOptions(w, below, indent+"  ", options)
+		}
+	}
+}
+
+// Key is a key of a configuration type.
+type Key struct {
+	Name   string
+	Type   reflect.Type
+	owner  string // the Go type that declares it
+	reload bool   // taken over by a reload
+}
+
+// KeysOf lists the keys of a type, those of inlined types included.
+func KeysOf(t reflect.Type) []Key {
+	var out []Key
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case option == "inline":
+			out = append(out, KeysOf(f.Type)...)
+			continue
+		case key == "-":
+			continue
+		}
+		out = append(out, Key{key, f.Type, t.Name(), f.Tag.Get("reload") != ""})
+	}
+	return out
+}
+
+// Schema returns the JSON Schema of a configuration file, by the name of its kind.
+func Schema(name string) (map[string]any, error) {
+	options, err := configDocs()
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range FileKinds {
+		if root.Name == name {
+			s := schema(root.Type, options)
+			s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("%q is none of serve, trigger, control, root", name)
+}
+
+func schema(t reflect.Type, options map[string][]optionDoc) map[string]any {
+	switch {
+	case t == reflect.TypeFor[Duration]():
+		return map[string]any{"type": "string", "pattern": `^([0-9.]+(ns|us|ms|s|m|h))+$`}
+	case t.Kind() == reflect.Pointer:
+		return schema(t.Elem(), options)
+	case t.Kind() == reflect.Slice:
+		return map[string]any{"type": "array", "items": schema(t.Elem(), options)}
+	case t.Kind() == reflect.String:
+		return map[string]any{"type": "string"}
+	case t.Kind() == reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case t.Kind() == reflect.Float64:
+		return map[string]any{"type": "number"}
+	case t.Kind() == reflect.Struct:
+		properties := make(map[string]any)
+		for _, f := range KeysOf(t) {
+			p := schema(f.Type, options)
+			for _, o := range options[f.owner] {
+				if o.key == f.Name {
+					p["description"] = o.comment
+				}
+			}
+			properties[f.Name] = p
+		}
+		return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	case t.Kind() == reflect.Map:
+		return map[string]any{"type": "object"}
+	default:
+		return map[string]any{"type": "integer"}
+	}
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/policy"
+)
+
+// ReadRules reads a policy file.
+func ReadRules(path string) (*policy.Rules, error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := policy.ParseRules(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rules, nil
+}
+
+// ReadManifest reads a deployment manifest without judging it.
+func ReadManifest(path string) (*policy.Manifest, error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	m, err := policy.ParseManifest(raw)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", path, err)
+	}
+	return m, nil
+}
+
+// ReadStrict reads a strict deployment manifest. It refuses one that does not audit clean.
+func ReadStrict(path string) (*policy.Manifest, *policy.Strict, error) {
+	m, err := ReadManifest(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	strict, err := m.Strict()
+	if err != nil {
+		return nil, nil, fmt.Errorf("manifest %s: %w", path, err)
+	}
+	return m, strict, nil
+}
+
+// ReadBundle reads a trust bundle, and returns its bytes too.
+func ReadBundle(path string) (evidence.Bundle, []byte, error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return evidence.Bundle{}, nil, fmt.Errorf("trust bundle: %w", err)
+	}
+	b, err := evidence.ParseBundle(raw)
+	if err != nil {
+		return b, nil, fmt.Errorf("trust bundle %s: %w", path, err)
+	}
+	return b, raw, nil
+}
+
+// ReadRoots reads the two pinned root keys, the registry's first.
+func ReadRoots(registry, auditor string) ([]evidence.Root, error) {
+	var roots []evidence.Root
+	for _, r := range [...]struct{ path, purpose string }{{registry, evidence.PurposeSignerCertificate}, {auditor, evidence.PurposeDeploymentCertificate}} {
+		raw, err := files.Read(r.path)
+		if err != nil {
+			return nil, fmt.Errorf("pinned root key: %w", err)
+		}
+		root, err := evidence.ParseRoot(raw, r.purpose)
+		if err != nil {
+			return nil, fmt.Errorf("pinned root key %s: %w", r.path, err)
+		}
+		roots = append(roots, root)
+	}
+	return roots, nil
+}
+
+// OfflineVerifier makes a verifier from the files of t, away from the running processes, with a clock of the caller's choice.
+func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle, error) {
+	roots, err := ReadRoots(t.Registry, t.Auditor)
+	if err != nil {
+		return nil, evidence.Bundle{}, err
+	}
+	b, _, err := ReadBundle(t.Bundle)
+	if err != nil {
+		return nil, b, err
+	}
+	trust, err := evidence.NewTrust(roots, b, strict.Signers)
+	if err != nil {
+		return nil, b, err
+	}
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
+	return v, b, err
+}
+
+// EnvironmentHash measures what a sidecar runs: this binary, and the bytes of the sidecar's configuration file. It is what
+// requiredEnvironmentHash in the manifest pins; mediator deployment environment prints it.
+func EnvironmentHash(sidecar []byte) (string, error) {
+	binary, err := binaryHash()
+	if err != nil {
+		return "", fmt.Errorf("measure the environment: %w", err)
+	}
+	return evidence.HashValue(map[string]string{"binary": binary, "config": evidence.HashBytes(sidecar)})
+}
+
+// binaryHash hashes the program that runs, once. The kernel lets nobody write to it while it runs, and another program in its place is
+// another file.
+var binaryHash = sync.OnceValues(func() (string, error) {
+	exe, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	defer exe.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, exe); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+})

@@ -1,0 +1,336 @@
+package config
+
+import (
+	"time"
+
+	"github.com/actionproof/mediator/proxy"
+)
+
+// Sidecar configures the sidecar: mediator serve.
+type Sidecar struct {
+	File `yaml:"-"`
+
+	// Runtime names this runtime in attestations and receipts. Required.
+	Runtime string `yaml:"runtime"`
+	// Listen is the address of the proxy port, which agents use as HTTP_PROXY and HTTPS_PROXY. Required.
+	Listen string `yaml:"listen"`
+	// Transparent takes connections that the kernel redirects, for agents that do not follow proxy variables. Default: none.
+	Transparent *Transparent `yaml:"transparent"`
+	// Guard is what mediator guard makes rules of, that leave the pod's other users no way out but the sidecar. With it the sidecar
+	// looks every two seconds whether they stand, and refuses posts while they do not. Default: none.
+	Guard *Guard `yaml:"guard"`
+	// Admin is where operators reach the sidecar: a unix socket outside of the agent's reach, or TCP with a token. Required.
+	Admin Endpoint `yaml:"admin"`
+	// State is the folder of the ledger and of spooled bodies; it must exist and belong to the mediator's user alone. Required.
+	State string `yaml:"state" is:"path"`
+	// Ledger says where consumed keys and the records of posts are kept. Default: in a file in State, for this process alone.
+	Ledger Ledger `yaml:"ledger"`
+	// Retention is how long the record of a post is kept; 0s keeps it for ever. Default 0s.
+	Retention Duration `yaml:"retention"`
+	// CA is the interception CA.
+	CA CA `yaml:"ca"`
+	// Custody says where the sidecar's three signing keys are.
+	Custody Custody `yaml:"custody"`
+	// Keys names the sidecar's three signing keys and issuers.
+	Keys SidecarKeys `yaml:"keys"`
+	// Audience is the aud of what the sidecar signs: the APIs that verify it. Required.
+	Audience string `yaml:"audience"`
+	// Trust pins the two root keys and names the trust bundle.
+	Trust Trust `yaml:"trust"`
+	// Manifest is the path of the strict deployment manifest. Required.
+	Manifest string `yaml:"manifest" is:"path" reload:"yes"`
+	// Trigger is where the trigger service answers. Required.
+	Trigger Endpoint `yaml:"trigger"`
+	// Control is where the control plane answers. Required.
+	Control Endpoint `yaml:"control"`
+	// Gate configures the mediator's own gate, for APIs that know nothing of ActionProof.
+	Gate Gate `yaml:"gate"`
+	// Agent is the user that the agent runs as.
+	Agent Agent `yaml:"agent"`
+	// Session configures agents' sessions.
+	Session Session `yaml:"session"`
+	// Actions are the calls that post: each is forwarded only with the whole chain of evidence.
+	Actions []Action `yaml:"actions" reload:"yes"`
+	// Egress are the calls that are no posts and may go out without evidence; everything else is denied. That an upstream changes nothing
+	// by them, not by a GET either, is for the rule's author to know.
+	Egress []Egress `yaml:"egress" reload:"yes"`
+	// Upstreams are settings for hosts that need other than the defaults.
+	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
+	// Timeouts bound the waits of a call.
+	Timeouts Timeouts `yaml:"timeouts"`
+	// Limits bound what the sidecar takes on. A call over one is refused before anything of it is sent or used up, with Retry-After.
+	Limits Limits `yaml:"limits"`
+	// Confine says what the process keeps for itself once it serves.
+	Confine Confine `yaml:"confine"`
+	// Log configures the log on standard error.
+	Log Log `yaml:"log"`
+
+	// What the checks have made of the keys above. The actions lack their gates, and no rule has its credential yet.
+	LedgerDSN     string           `yaml:"-" of:"ledger.postgres.dsnFile"` // how to connect to the ledger's database; empty if the ledger is a file
+	GateSecret    string           `yaml:"-" of:"gate.secretFile"`         // empty for one that lives in memory alone
+	ActionRules   []proxy.Action   `yaml:"-"`
+	EgressRules   []proxy.Egress   `yaml:"-"`
+	UpstreamHosts []proxy.Upstream `yaml:"-"`
+}
+
+// Transparent configures the transparent listener. Redirected connections carry no proxy credentials: they belong to the pod's
+// standing session.
+type Transparent struct {
+	// Listen is the IPv4 address to which connections are redirected, on loopback where mediator guard does it. Required.
+	Listen string `yaml:"listen"`
+	// AnyAddress takes a connection to whatever address, if its name is allowed. The name is resolved anew and nothing is ever sent to
+	// that address. Default false: the address has to be one that the name has here.
+	AnyAddress bool `yaml:"anyAddress"`
+}
+
+// Guard says who may leave the pod, and where everybody else may go. Everybody else always reaches the proxy, and nothing else that
+// is not named here.
+type Guard struct {
+	// UIDs are the users that may leave: those of the mediator's processes in this pod, never root. Required.
+	UIDs []uint32 `yaml:"uids"`
+	// Redirect are the TCP ports that are led to the transparent listener, if there is one. Default 443 and 80.
+	Redirect []uint16 `yaml:"redirect"`
+	// Resolvers are DNS servers, by IPv4 address, that every process may ask on port 53. Default none: an agent that uses the proxy needs
+	// none, and whoever may ask a resolver can tell the world something by the names it asks for.
+	Resolvers []string `yaml:"resolvers"`
+	// Loopback are the TCP and UDP ports on loopback, as 3000 or 8000-8099, by which other processes may talk among themselves. The
+	// mediator's own ports stay closed. Default none.
+	Loopback []string `yaml:"loopback"`
+	// Inbound are TCP ports of the mediator to which others may connect from outside, such as a webhook port. Default none.
+	Inbound []uint16 `yaml:"inbound"`
+	// Devices are the network devices at which packet sockets are refused as well (Linux 5.16 and later). Default: all that are there when
+	// the rules are made; [none] for an older kernel, where only the lack of CAP_NET_RAW stops packet sockets.
+	Devices []string `yaml:"devices"`
+}
+
+// Ledger says where the ledger is.
+type Ledger struct {
+	// Postgres keeps it in a PostgreSQL database, which several sidecars can share.
+	Postgres *Postgres `yaml:"postgres"`
+}
+
+// Postgres names a database.
+type Postgres struct {
+	// DSNFile holds the connection URL or keyword/value string, with its password, as libpq takes them. A server on another machine
+	// needs sslmode=verify-full. What it leaves out comes from libpq's variables, such as PGHOST. Required.
+	DSNFile string `yaml:"dsnFile" is:"path"`
+}
+
+// CA configures the interception CA.
+type CA struct {
+	// Dir is the folder of the CA's certificate and key, made with mediator ca init. Empty: a CA that lives in memory alone, whose
+	// certificate is written to CertificateFile at each start.
+	Dir string `yaml:"dir" is:"path"`
+	// CertificateFile is where the CA's certificate is written for agents to trust. Default ca.pem in State.
+	CertificateFile string `yaml:"certificateFile" is:"path"`
+	// Unconstrained leaves the CA's certificate without name constraints. Default false: it is good only for the hosts that rules name.
+	Unconstrained bool `yaml:"unconstrained"`
+}
+
+// SidecarKeys are the sidecar's roles.
+type SidecarKeys struct {
+	// Runtime signs runtime attestations.
+	Runtime SigningKey `yaml:"runtime"`
+	// Session signs agent session receipts.
+	Session SigningKey `yaml:"session"`
+	// RequestProof signs request proofs.
+	RequestProof SigningKey `yaml:"requestProof"`
+}
+
+// Gate configures the mediator's own gate.
+type Gate struct {
+	// Issuer is the iss of its challenge tokens and capabilities. Default mediator-gate.
+	Issuer string `yaml:"issuer"`
+	// SecretFile holds its secret, at least 32 bytes. Empty: a random secret that lives in memory alone.
+	SecretFile string `yaml:"secretFile" is:"path"`
+	// Difficulty of its challenges: lite, standard or gauntlet. Default standard.
+	Difficulty string `yaml:"difficulty"`
+}
+
+// Session configures agents' sessions.
+type Session struct {
+	// Standing gives the pod one session that an agent uses without proxy credentials, and in which it waits for its next event at
+	// http://mediator.internal/v1/event/next; calls that wait there together get the same one. Default false: an agent needs the credentials
+	// that mediator run gives it.
+	Standing bool `yaml:"standing"`
+	// Access declares who can reach the agent's run. Receipts repeat it, with what was seen of the run besides, and strict policy refuses
+	// any true.
+	Access Access `yaml:"access" reload:"yes"`
+}
+
+// Access declares who can reach the agent's run.
+type Access struct {
+	// HumanPrompt is whether a human can prompt the agent. Default false.
+	HumanPrompt bool `yaml:"humanPrompt"`
+	// HumanOperator is whether a human operates the run. Default false.
+	HumanOperator bool `yaml:"humanOperator"`
+	// UserShell is whether users have a shell in the run. Default false.
+	UserShell bool `yaml:"userShell"`
+	// UserEnvironment is whether users can reach the agent's environment. Default false.
+	UserEnvironment bool `yaml:"userEnvironment"`
+}
+
+// Match says which calls a rule is for.
+type Match struct {
+	// URL is scheme, host and path pattern in one: https://api.example.com/posts/{id}. A path segment in braces stands for any one
+	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. Required.
+	URL string `yaml:"url"`
+	// Methods are the methods; an action has exactly one. Required.
+	Methods []string `yaml:"methods"`
+}
+
+// Credential is a secret that the mediator puts into a call and the agent never holds.
+type Credential struct {
+	// Header is the header that carries it. Default Authorization.
+	Header string `yaml:"header"`
+	// Prefix stands before the secret, such as "Bearer ". Default none.
+	Prefix string `yaml:"prefix"`
+	// File holds the secret; one line end after it is not part of it. It is read again after the upstream has answered 401. Either this or
+	// Vault.
+	File string `yaml:"file" is:"path"`
+	// Vault reads the secret from Vault; only with custody.type vault, whose server and auth are used, with api_credential for {role}. It
+	// is read again after a minute, when its lease is nearly over, and after the upstream has answered 401.
+	Vault *VaultSecret `yaml:"vault"`
+}
+
+// VaultSecret names a secret in Vault.
+type VaultSecret struct {
+	// Path is what vault read takes: kv/data/github in version 2 of the KV engine, or a path that makes a secret for a time, such as
+	// github/token. {rule} in it stands for the name of the rule. Required.
+	Path string `yaml:"path"`
+	// Field of the secret. Required.
+	Field string `yaml:"field"`
+}
+
+// Action is one kind of call that posts.
+type Action struct {
+	// Name of the rule, in records and metrics. Required.
+	Name string `yaml:"name"`
+	// Match says which calls it is for.
+	Match Match `yaml:"match"`
+	// Subject is on whose behalf the call is made. Required.
+	Subject string `yaml:"subject"`
+	// Action names the operation, such as create_post. Required.
+	Action string `yaml:"action"`
+	// Content is json (normalised by RFC 8785) or raw (the bytes as they are: forms, multipart, uploads). Default json.
+	Content string `yaml:"content"`
+	// MaxBody bounds the body in bytes. Default 1048576.
+	MaxBody int64 `yaml:"maxBody"`
+	// Query admits a query, which then is part of the resource: in the evidence and in the record, where a secret in it would be kept.
+	// Default false.
+	Query bool `yaml:"query"`
+	// Headers are the agent's headers that go out; a call with another is refused, but for the usual ones (Accept, Content-Type, User-Agent and
+	// such) and those that are removed or replaced anyway. No evidence covers a header, and some change what a post does, or in whose
+	// name. [] takes none. Default: all go out.
+	Headers []string `yaml:"headers"`
+	// Credential is injected in place of whatever the agent sent.
+	Credential *Credential `yaml:"credential"`
+	// Gate is local (the mediator's own gate) or api (the API takes part). Default local.
+	Gate string `yaml:"gate"`
+	// API says where an API that takes part answers; only with gate: api.
+	API *API `yaml:"api"`
+	// Solver of the challenge: runtime (the mediator, which owns the whole autonomous path) or agent. Default runtime.
+	Solver string `yaml:"solver"`
+}
+
+// API says where an API that takes part answers.
+type API struct {
+	// Challenge is the URL that issues challenges. Required.
+	Challenge string `yaml:"challenge"`
+	// Verify is the URL that verifies envelopes and mints capabilities. Required.
+	Verify string `yaml:"verify"`
+}
+
+// Egress is one kind of call that is no post.
+type Egress struct {
+	// Name of the rule, in records and metrics. Required.
+	Name string `yaml:"name"`
+	// Match says which calls it is for.
+	Match Match `yaml:"match"`
+	// Credential is injected in place of whatever the agent sent. Default: the agent's own headers go through.
+	Credential *Credential `yaml:"credential"`
+}
+
+// Upstream is what one host needs other than the defaults.
+type Upstream struct {
+	// Host is a host:port. Required.
+	Host string `yaml:"host"`
+	// Address is dialled in place of what the name resolves to: an IP address, alone or with a port; it must be public or in Networks.
+	// Default: the name is resolved.
+	Address string `yaml:"address"`
+	// Networks are the address ranges, besides public addresses, that its name may resolve to. Default none.
+	Networks []string `yaml:"networks"`
+	// CA is the path of PEM certificates that sign its certificate, besides the system's. Default none.
+	CA string `yaml:"ca" is:"path"`
+}
+
+// Timeouts bounds the waits of a call.
+type Timeouts struct {
+	// Step bounds each step of a post before it is sent, the wait for its body included. Default 10s.
+	Step Duration `yaml:"step" reload:"yes"`
+	// Forward bounds the forward of a post, to the end of its answer. Default 60s.
+	Forward Duration `yaml:"forward" reload:"yes"`
+	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
+	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
+	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
+	Shutdown Duration `yaml:"shutdown"`
+}
+
+// Limits bounds what the sidecar takes on.
+type Limits struct {
+	// Calls is how many calls may be in flight, with those that wait for an upstream or for the next event; further ones are refused at
+	// once as overloaded. Default 1024.
+	Calls int `yaml:"calls" reload:"yes"`
+	// Session bounds the calls and CONNECTs of each session (rate_limited). Default 1000 per second.
+	Session Rate `yaml:"session" reload:"yes"`
+	// Host bounds the calls to each host and port, of all sessions together (rate_limited). Default 2000 per second.
+	Host Rate `yaml:"host" reload:"yes"`
+	// Breaker leaves a host and port alone while it fails (upstream_suspended). A failure is a call that gets no answer, because the name,
+	// the connection, TLS or the answer failed or took too long, or the status 502, 503 or 504. Any other status is none, nor is what the
+	// agent or the mediator ends.
+	Breaker Breaker `yaml:"breaker" reload:"yes"`
+	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
+	Bodies Bodies `yaml:"bodies" reload:"yes"`
+	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
+	// Default 4096.
+	Connections int `yaml:"connections"`
+	// Tunnels is how many of them may be tunnels; a further CONNECT is refused (too_many_tunnels). Default 2048.
+	Tunnels int `yaml:"tunnels"`
+}
+
+// Bodies bounds what bodies take, in bytes.
+type Bodies struct {
+	// Memory is for JSON and for what else has no more than 1 MiB. Default 67108864.
+	Memory int64 `yaml:"memory"`
+	// Spool is for larger ones, in files that are unlinked as they are made. Default 1073741824.
+	Spool int64 `yaml:"spool"`
+}
+
+// Rate is a rate of calls.
+type Rate struct {
+	// PerSecond is the rate, from 0.001 to 1000000.
+	PerSecond float64 `yaml:"perSecond"`
+	// Burst is how many calls may come at once after a silence. Default: as many as two seconds bring, at least 1.
+	Burst int `yaml:"burst"`
+}
+
+// Breaker says when a host is left alone.
+type Breaker struct {
+	// Failures is how many failures in a row suspend the calls to a host. Default 10.
+	Failures int `yaml:"failures"`
+	// Pause is how long; then one call may try it, and the others follow once it is answered. Default 15s.
+	Pause Duration `yaml:"pause"`
+}
+
+// Load is what the pipeline takes of the limits.
+func (c Limits) Load() proxy.Load {
+	return proxy.Load{
+		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
+		Breaker: proxy.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
+	}
+}
+
+// Listeners is what the listeners take of the limits.
+func (c Limits) Listeners() proxy.Limits {
+	return proxy.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
+}

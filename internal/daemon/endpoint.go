@@ -1,0 +1,241 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Listen opens an endpoint. A unix socket is made with mode 0600 (0666 where other users are named, whom the peer check then
+// tells apart), and each connection's peer is asked for its uid.
+func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
+	if e.Unix == "" {
+		return net.Listen("tcp", e.TCP)
+	}
+	if err := removeStaleSocket(e.Unix); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", e.Unix)
+	if err != nil {
+		return nil, err
+	}
+	mode := os.FileMode(0o600)
+	if len(e.UIDs) > 0 {
+		mode = 0o666
+	}
+	if err := os.Chmod(e.Unix, mode); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.UIDs...), log: log}, nil
+}
+
+// removeStaleSocket removes a socket that nobody listens on any more. It never takes one away from a running process.
+func removeStaleSocket(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		c.Close()
+		return fmt.Errorf("another process listens on %s", path)
+	}
+	return os.Remove(path)
+}
+
+// peerListener drops connections of processes whose user is not allowed (SO_PEERCRED).
+type peerListener struct {
+	net.Listener
+	allowed []uint32
+	log     *zap.Logger
+}
+
+func (l *peerListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := peerOfConn(c)
+		if err == nil && slices.Contains(l.allowed, peer.Uid) {
+			return c, nil
+		}
+		l.log.Warn("connection refused: the peer's user is not allowed", zap.Uint32("uid", peer.Uid), zap.Error(err))
+		c.Close()
+	}
+}
+
+// peerOfConn returns the process that made a connection, as the kernel names it (SO_PEERCRED). The pid is 0 for one that this process's
+// namespace does not see.
+func peerOfConn(c net.Conn) (unix.Ucred, error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return unix.Ucred{}, errors.New("not a unix connection")
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return unix.Ucred{}, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return unix.Ucred{}, err
+	}
+	if credErr != nil {
+		return unix.Ucred{}, credErr
+	}
+	return *cred, nil
+}
+
+type connKey struct{}
+
+// PeerOf returns the process that a request came from; the zero one over TCP.
+func PeerOf(r *http.Request) unix.Ucred {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	peer, err := peerOfConn(c)
+	if err != nil {
+		return unix.Ucred{}
+	}
+	return peer
+}
+
+// strangerTimeout bounds what is still read of a request without the endpoint's token.
+const strangerTimeout = time.Second
+
+// Guard demands the endpoint's token, where it has one.
+func Guard(e config.Endpoint, next http.Handler) http.Handler {
+	if e.Token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte("Bearer " + e.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			// net/http waits for the rest of a body before it goes on, and for the next request after that: nobody waits for a stranger.
+			w.Header().Set("Connection", "close")
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
+			problem.Write(w, refusal.New("endpoint_token", "this endpoint needs its bearer token"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Client returns an HTTP client for the endpoint and the base of its URLs.
+func Client(e config.Endpoint) (*http.Client, string) {
+	t := &http.Transport{
+		MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
+		ResponseHeaderTimeout: 90 * time.Second, // longer than any long poll
+	}
+	base := "http://" + e.TCP
+	if e.Unix != "" {
+		base = "http://mediator" // the name is not resolved
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", e.Unix)
+		}
+	}
+	var rt http.RoundTripper = t
+	if e.Token != "" {
+		rt = bearer{token: e.Token, next: t}
+	}
+	return &http.Client{Transport: rt}, base
+}
+
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
+}
+
+// Bounds are what those who connect to a listener may take of the process. Zero bounds nothing.
+type Bounds struct {
+	Connections int           // open at once; further ones wait to be accepted
+	Request     time.Duration // from the first byte of a request to the last of its answer
+}
+
+// Public bounds a port that anybody can reach, of a process on which others rest: what it has of descriptors and memory is not for
+// whoever connects and says nothing.
+var Public = Bounds{Connections: 512, Request: 20 * time.Second}
+
+// Serve serves h on l until ctx ends, then waits at most grace for what is in flight.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, b Bounds, grace time.Duration, log *zap.Logger) error {
+	if b.Connections > 0 {
+		l = netutil.LimitListener(l, b.Connections)
+	}
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadTimeout: b.Request, WriteTimeout: b.Request,
+		ErrorLog:    zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := s.Shutdown(wait); err != nil {
+		s.Close()
+	}
+	<-done
+	return nil
+}
+
+// EndpointError says that a text on a command line is no endpoint.
+type EndpointError string
+
+func (e EndpointError) Error() string {
+	return fmt.Sprintf("%q is not an endpoint: write unix:PATH", string(e))
+}
+
+// ParseEndpoint reads an endpoint from a command line: unix:PATH. It fails with an [EndpointError].
+func ParseEndpoint(s string) (config.Endpoint, error) {
+	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
+		return config.Endpoint{Unix: path}, nil
+	}
+	return config.Endpoint{}, EndpointError(s)
+}
+
+// LateHandler answers "not ready" until its handler is there: a process publishes its keys before it can be certified.
+type LateHandler struct{ h atomic.Pointer[http.Handler] }
+
+// Set puts the handler in its place.
+func (l *LateHandler) Set(h http.Handler) { l.h.Store(&h) }
+
+// Ready reports whether the handler is there.
+func (l *LateHandler) Ready() bool { return l.h.Load() != nil }
+
+// ServeHTTP gives the request to the handler.
+func (l *LateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := l.h.Load()
+	if h == nil {
+		problem.Write(w, refusal.New("not_ready", "the service is not ready: it waits for its manifest or its trust bundle"))
+		return
+	}
+	(*h).ServeHTTP(w, r)
+}

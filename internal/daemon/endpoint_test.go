@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/config"
+)
+
+// TestStrangersAreNotWaitedFor sends no token, and a body that never comes.
+func TestStrangersAreNotWaitedFor(t *testing.T) {
+	s := httptest.NewServer(Guard(config.Endpoint{TCP: "x", Token: "a-token-of-at-least-thirty-two-bytes"}, http.NotFoundHandler()))
+	defer s.Close()
+	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(10 * strangerTimeout))
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+body); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 401 ") {
+			t.Errorf("%q, %v", answer, err)
+		}
+	}
+}
+
+// TestSocketsAdmitByUser connects as another user to a socket that the file system would let it reach.
+func TestSocketsAdmitByUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("run the tests as root: this one starts a process of another user")
+	}
+	dir, err := os.MkdirTemp("", "sockets-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const other = 65534
+	for name, tt := range map[string]struct {
+		uids []uint32
+		ok   bool
+	}{"named": {[]uint32{other}, true}, "not named": {[]uint32{1}, false}, "nobody named": {nil, false}} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+			l, err := Listen(config.Endpoint{Unix: path, UIDs: tt.uids}, zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), Bounds{}, time.Second, zap.NewNop())
+			}()
+			cmd := exec.CommandContext(t.Context(), "curl", "-sS", "--unix-socket", path, "http://x/")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
+			out, err := cmd.Output()
+			if errors.Is(err, exec.ErrNotFound) {
+				t.Fatal("curl is missing: run make setup")
+			}
+			if got := string(out) == "in"; got != tt.ok {
+				t.Errorf("curl says %q", out)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPublicBounds: a request whose body never comes ends, and lets the next one in.
+func TestPublicBounds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, errs := make(chan error, 1), make(chan error, 2)
+	var inside atomic.Int32
+	read := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if inside.Add(1) > 1 {
+			t.Error("two connections are open")
+		}
+		defer inside.Add(-1)
+		_, err := io.ReadAll(r.Body)
+		errs <- err
+	})
+	go func() {
+		done <- Serve(ctx, l, read, Bounds{Connections: 1, Request: 50 * time.Millisecond}, time.Second, zap.NewNop())
+	}()
+	for range 2 { // the second one waits until the first has ended
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := <-errs; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhoMayReloadUnknown: a request of which nobody knows whose it is has no process reload.
+func TestWhoMayReloadUnknown(t *testing.T) {
+	pipe, other := net.Pipe()
+	defer pipe.Close()
+	defer other.Close()
+	for name, c := range map[string]any{"no connection": nil, "another kind of connection": pipe, "a connection without a peer": &net.UnixConn{}} {
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload", nil)
+		if mayReload(r) {
+			t.Errorf("%s: it may", name)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/actionproof/mediator/internal/config"
+)
+
+const (
+	// logLinger is how long a line that can wait does.
+	logLinger = 5 * time.Millisecond
+	// logTogether bounds what is written at once: a pipe that others write to as well takes so much as a whole (pipe(7)).
+	logTogether = 4096
+)
+
+// NewLogger writes JSON lines to w, one process's name in each. Nothing is sampled: a record of calls with holes is no record.
+func NewLogger(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
+	log, _, err := NewLoggers(c, process, w)
+	return log, err
+}
+
+// NewLoggers is NewLogger with a second logger, whose lines wait for others for at most logLinger: a crash takes what waits with it. No line
+// overtakes another. Sync writes all.
+func NewLoggers(c config.Log, process string, w io.Writer) (log, later *zap.Logger, err error) {
+	level := zapcore.InfoLevel
+	if c.Level != "" {
+		if err := level.Set(c.Level); err != nil {
+			return nil, nil, fmt.Errorf("log.level: %q is none of debug, info, warn, error", c.Level)
+		}
+	}
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	enc.TimeKey = "time"
+	to := newLines(w)
+	logger := func(to zapcore.WriteSyncer) *zap.Logger {
+		return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(enc), to, level)).Named(process)
+	}
+	return logger(to), logger(waitingLines{to}), nil
+}
+
+// lines writes whole lines, in the order in which they come. It is safe for concurrent use.
+type lines struct {
+	mu    sync.Mutex
+	w     io.Writer
+	kept  []byte      // those that wait
+	timer *time.Timer // writes them
+}
+
+func newLines(w io.Writer) *lines {
+	l := &lines{w: w, kept: make([]byte, 0, logTogether)}
+	l.timer = time.AfterFunc(logLinger, func() { _ = l.Sync() })
+	return l
+}
+
+// Write writes a line at once, with those that wait.
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(line), errors.Join(l.keep(line), l.flush())
+}
+
+// Sync writes the lines that wait.
+func (l *lines) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.flush()
+}
+
+// keep puts a line behind those that wait, which are written first if it finds no room.
+func (l *lines) keep(line []byte) (err error) {
+	if len(l.kept)+len(line) > logTogether {
+		err = l.flush()
+	}
+	l.kept = append(l.kept, line...)
+	return err
+}
+
+func (l *lines) flush() error {
+	if len(l.kept) == 0 {
+		return nil
+	}
+	_, err := l.w.Write(l.kept)
+	l.kept = l.kept[:0]
+	return err
+}
+
+// waitingLines are lines that can wait.
+type waitingLines struct{ *lines }
+
+// Write has a line written within logLinger.
+func (l waitingLines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.kept) == 0 {
+		l.timer.Reset(logLinger)
+	}
+	return len(line), l.keep(line)
+}

@@ -1,0 +1,88 @@
+// Package daemon is what the sidecar, the trigger service and the control plane have in common as processes.
+//
+//	process.go       what each process is made of
+//	endpoint.go      where others reach it, and whom it admits
+//	roles.go         in which it signs, and what the key registry reads of them
+//	certificates.go  which versions of its keys sign
+//	trust.go         whom it believes, as the trust bundle says
+//	observer.go      what it sees of its own deployment
+//	confinement.go   what it takes from itself before it serves
+//	reload.go        how it takes over a changed configuration
+//	log.go           its log
+package daemon
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/keystore"
+)
+
+// Process is what every process is made of, for as long as it runs.
+type Process struct {
+	Log      *zap.Logger
+	Metrics  *prometheus.Registry
+	Reloader *Reloader
+	Keys     keystore.Store
+	Roles    []Role                   // in which it signs, each with one of the keys
+	Roots    []evidence.Root          // nil until OpenRoots
+	Observer atomic.Pointer[Observer] // of the configuration in force
+	Confined *confine.Confined        // nil until Confine
+}
+
+// New opens the custody of a process, whose keys its caller closes, and makes SIGHUP reload it.
+func New(log *zap.Logger, c config.Custody) (*Process, error) {
+	p := &Process{Log: log, Metrics: NewMetrics()}
+	var err error
+	if p.Reloader, err = NewReloader(log, p.Metrics); err != nil {
+		return nil, err
+	}
+	p.Reloader.OnHangup()
+	if p.Keys, err = keystore.Open(c, log); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Mux answers what operators ask every process: its public keys, what it sees, how it is confined, metrics, health, and a reload. ready says
+// whether it does its work yet.
+func (p *Process) Mux(ready func() bool) *http.ServeMux {
+	mux := http.NewServeMux()
+	rolesHandler(mux, p.Roles)
+	p.observations(mux)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
+	p.Reloader.Handle(mux, ready)
+	return mux
+}
+
+// NewMetrics makes a registry with what a process says of itself: goroutines, memory, descriptors, and the heap that the last garbage
+// collection left (go_gc_heap_live_bytes), by which growth is seen without the noise of what is yet to be collected.
+func NewMetrics() *prometheus.Registry {
+	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// CheckBound refuses a configuration that differs from the running one in what is bound to the process, also where only the content of a
+// file does. trust is that of the fresh one.
+func (p *Process) CheckBound(running, fresh any, trust config.Trust) error {
+	keys := config.RestartKeys(running, fresh)
+	others, err := p.otherRoots(trust)
+	if err != nil {
+		return err
+	}
+	keys = append(keys, others...)
+	slices.Sort(keys)
+	return restartRequired(slices.Compact(keys))
+}

@@ -1,0 +1,208 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+)
+
+// ConfigStatus says which configuration a process works by, each by its SHA-256, and what became of the last reload.
+type ConfigStatus struct {
+	Configuration string         `json:"configuration"`         // the configuration file
+	Environment   string         `json:"environment,omitempty"` // of a sidecar: the binary and the configuration file
+	Manifest      string         `json:"manifest,omitempty"`
+	Policy        string         `json:"policy,omitempty"` // of a control plane
+	Since         time.Time      `json:"since"`
+	Refused       *RefusedReload `json:"refused,omitempty"` // the last reload, if it was refused
+}
+
+// RefusedReload says why a reload was refused.
+type RefusedReload struct {
+	At     time.Time `json:"at"`
+	Code   string    `json:"code"`
+	Detail string    `json:"detail"`
+}
+
+func (c ConfigStatus) String() string {
+	s := "configuration " + c.Configuration
+	for _, of := range [...]struct{ what, hash string }{{"manifest", c.Manifest}, {"policy", c.Policy}} {
+		if of.hash != "" {
+			s += ", " + of.what + " " + of.hash
+		}
+	}
+	return s
+}
+
+// reloadTimeout bounds a reload.
+const reloadTimeout = 30 * time.Second
+
+// Reloader makes a process take over its changed configuration, on SIGHUP and at POST /v1/reload. A configuration is taken as a whole or
+// refused as a whole; a refused one changes nothing but what is said about it.
+type Reloader struct {
+	log     *zap.Logger
+	hangups chan os.Signal
+
+	mu   sync.Mutex                                      // held while reloading: one follows the other
+	take func(ctx context.Context) (ConfigStatus, error) // nil until Begin
+
+	inForce atomic.Pointer[ConfigStatus]
+	results *prometheus.CounterVec
+	refused prometheus.Gauge
+	taken   prometheus.Gauge
+}
+
+// NewReloader makes the reloader of a process that is yet to begin.
+func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, error) {
+	r := &Reloader{
+		log: log, hangups: make(chan os.Signal, 1),
+		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediator_reloads_total", Help: "Reloads of the configuration by result: taken or refused."}, []string{"result"}),
+		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediator_reload_refused", Help: "1 if the last reload was refused, and an older configuration is in force; else 0."}),
+		taken:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediator_configuration_seconds", Help: "When the configuration in force was taken over, in Unix seconds."}),
+	}
+	for _, result := range []string{"taken", "refused"} {
+		r.results.WithLabelValues(result)
+	}
+	for _, c := range []prometheus.Collector{r.results, r.refused, r.taken} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// OnHangup makes SIGHUP reload this process instead of ending it; see Watch.
+func (r *Reloader) OnHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
+
+// Begin says what is in force from the start, and how another configuration is taken over: take puts it in force as a whole, or fails and
+// has changed nothing.
+func (r *Reloader) Begin(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.take = take
+	r.put(first)
+}
+
+func (r *Reloader) put(c ConfigStatus) {
+	c.Since = time.Now().UTC()
+	r.inForce.Store(&c)
+	r.taken.Set(float64(c.Since.Unix()))
+	r.refused.Set(0)
+}
+
+// Watch reloads on each SIGHUP until ctx ends.
+func (r *Reloader) Watch(ctx context.Context) {
+	defer signal.Stop(r.hangups)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.hangups:
+			_, _ = r.Reload(ctx) // which says in the log what came of it
+		}
+	}
+}
+
+// Reload takes over the configuration as it is now in the files, or refuses it.
+func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.take == nil {
+		r.log.Error("not reloaded: the process has not begun yet")
+		return ConfigStatus{}, refusal.New("not_ready", "the process has not begun yet: it reads its configuration when it does")
+	}
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	c, err := r.take(ctx)
+	if err != nil {
+		return ConfigStatus{}, r.refuse(err)
+	}
+	r.put(c)
+	r.results.WithLabelValues("taken").Inc()
+	r.log.Info("reloaded", zap.String("configuration", c.Configuration), zap.String("environment", c.Environment), zap.String("manifest", c.Manifest), zap.String("policy", c.Policy))
+	return *r.inForce.Load(), nil
+}
+
+// refuse notes a refusal everywhere where an operator may look.
+func (r *Reloader) refuse(err error) error {
+	var known *refusal.Refusal
+	if !errors.As(err, &known) || known.Code() != "restart_required" {
+		err = refusal.New("reload_refused", "the configuration before stays in force: %w%s", err, CodeOf(err))
+	}
+	d := problem.From(err)
+	still := *r.inForce.Load()
+	still.Refused = &RefusedReload{At: time.Now().UTC(), Code: d.Code, Detail: d.Detail}
+	r.inForce.Store(&still)
+	r.refused.Set(1)
+	r.results.WithLabelValues("refused").Inc()
+	r.log.Error("not reloaded: the configuration before stays in force", zap.String("code", d.Code), zap.Error(err))
+	return err
+}
+
+// restartRequired refuses a configuration that differs in what is bound to the process.
+func restartRequired(keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return refusal.New("restart_required", "the configuration before stays in force: a restart, and no reload, takes over a change of %s", strings.Join(keys, ", "))
+}
+
+// mayReload reports whether a request comes from the process's own user or root, or over TCP, where its token has been checked. A peer whose
+// user is not known is refused and not taken for user 0, which is root.
+func mayReload(r *http.Request) bool {
+	switch c := r.Context().Value(connKey{}).(type) {
+	case *net.UnixConn:
+		peer, err := peerOfConn(c)
+		return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
+	case *net.TCPConn:
+		return true
+	}
+	return false
+}
+
+// Handle answers POST /v1/reload, for the process's own user and root, /healthz and /readyz.
+func (r *Reloader) Handle(mux *http.ServeMux, ready func() bool) {
+	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
+		if !mayReload(req) {
+			problem.Write(w, refusal.New("reload_forbidden", "who asks is neither the process's own user nor root"))
+			return
+		}
+		c, err := r.Reload(context.WithoutCancel(req.Context())) // who asks may go away; what has begun ends
+		wire.Write(w, c, err)
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, map[string]bool{"healthy": true}, nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		c := r.inForce.Load()
+		if !ready() || c == nil {
+			problem.Write(w, refusal.New("not_ready", "the process is not ready: it waits for its manifest, its trust bundle or a port"))
+			return
+		}
+		wire.Write(w, struct {
+			Ready bool `json:"ready"`
+			ConfigStatus
+		}{true, *c}, nil)
+	})
+}
+
+// CodeOf returns the stable code of an error in parentheses, to stand behind its sentence; nothing where it has none.
+func CodeOf(err error) string {
+	var coded interface{ Code() string }
+	if errors.As(err, &coded) {
+		return " (" + coded.Code() + ")"
+	}
+	return ""
+}

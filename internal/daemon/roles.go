@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Role is one signing role of this process: what it signs, as whom, with which key.
+type Role struct {
+	Purpose string
+	Issuer  string
+	Key     *signer.Rotation
+}
+
+// RoleDocument is what a process publishes of a role, for the key registry to certify. Public only.
+type RoleDocument struct {
+	Purpose       string            `json:"purpose"`
+	Issuer        string            `json:"issuer"`
+	KeyCustody    string            `json:"keyCustody"`
+	KeyExportable bool              `json:"keyExportable"`
+	Observed      []string          `json:"observed"`
+	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first
+}
+
+// NewIssuer opens the key of one role, makes its signer and adds the role to those of the process.
+func NewIssuer[C any](ctx context.Context, p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C], error) {
+	held, err := p.Keys.Key(ctx, kind.Purpose, k.Key)
+	if err != nil {
+		return nil, err
+	}
+	key := signer.NewRotation(held, certificateSettle, time.Now)
+	p.Roles = append(p.Roles, Role{Purpose: kind.Purpose, Issuer: k.Issuer, Key: key})
+	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
+}
+
+func documents(ctx context.Context, roles []Role) ([]RoleDocument, error) {
+	out := make([]RoleDocument, 0, len(roles))
+	for _, r := range roles {
+		set, err := custody.JWKS(ctx, r.Key)
+		if err != nil {
+			return nil, err
+		}
+		p := r.Key.Properties()
+		out = append(out, RoleDocument{
+			Purpose: r.Purpose, Issuer: r.Issuer, KeyCustody: p.Custody, KeyExportable: p.Exportable, Observed: p.Observed, Keys: set.Keys,
+		})
+	}
+	return out, nil
+}
+
+// rolesHandler answers GET /v1/roles (what the key registry certifies) and GET /v1/jwks (RFC 7517) with public keys.
+func rolesHandler(mux *http.ServeMux, roles []Role) {
+	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
+		docs, err := documents(r.Context(), roles)
+		wire.Write(w, docs, err)
+	})
+	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {
+		keys := make([]custody.Key, len(roles))
+		for i, r := range roles {
+			keys[i] = r.Key
+		}
+		set, err := custody.JWKS(r.Context(), keys...)
+		wire.Write(w, set, err)
+	})
+}
+
+// CheckAdmitted refuses a manifest by which nothing would count that this process's roles sign.
+func (p *Process) CheckAdmitted(strict *policy.Strict, audience string) error {
+	for _, r := range p.Roles {
+		want := strict.Expected(r.Purpose)
+		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {
+			return refusal.New("issuer_mismatch", "the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.Issuer, audience, r.Purpose)
+		}
+		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool { return evidence.KeyName(kid) == r.Key.Name() }) {
+			return refusal.New("key_not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)", r.Key.Name(), r.Purpose)
+		}
+	}
+	return nil
+}

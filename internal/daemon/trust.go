@@ -1,0 +1,196 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/await"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/policy"
+)
+
+// OpenRoots waits for the pinned root keys: in the embedded default they are made once the processes run.
+func (p *Process) OpenRoots(ctx context.Context, c config.Trust) (err error) {
+	p.Roots, err = await.For(ctx, p.Log, "the pinned root keys", func() ([]evidence.Root, error) {
+		return config.ReadRoots(c.Registry, c.Auditor)
+	})
+	return err
+}
+
+// otherRoots returns the keys of pinned roots that are others now than those that this process believes.
+func (p *Process) otherRoots(c config.Trust) (keys []string, err error) {
+	now, err := config.ReadRoots(c.Registry, c.Auditor)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range [...]string{"trust.registry", "trust.auditor"} {
+		if !reflect.DeepEqual(p.Roots[i], now[i]) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// BundleTrust keeps a verifier's trust as the bundle file says, and beside it the auditor's certificate of one manifest.
+type BundleTrust struct {
+	path     string
+	roots    []evidence.Root
+	Strict   *policy.Strict
+	Verifier *evidence.Verifier
+	raw      string // the content that was looked at last, by TrustWatch alone once it is added
+	deployed atomic.Pointer[string]
+	until    atomic.Int64 // when what is deployed ends, in Unix seconds
+	log      *zap.Logger
+}
+
+// trustPoll is how often the bundle file is looked at.
+const trustPoll = 250 * time.Millisecond
+
+// OpenTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or has no
+// certificate of the deployment.
+func (p *Process) OpenTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*BundleTrust, error) {
+	return await.For(ctx, p.Log, "a trust bundle with the certificate of the deployment", func() (*BundleTrust, error) {
+		return p.ReadTrust(c, strict)
+	})
+}
+
+// ReadTrust reads the bundle once. It has to hold the auditor's certificate of the manifest behind strict.
+func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*BundleTrust, error) {
+	s := &BundleTrust{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
+	trust, b, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	s.Verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.deploy(b)
+}
+
+// read reads the bundle file.
+func (s *BundleTrust) read() (*evidence.Trust, evidence.Bundle, error) {
+	b, raw, err := config.ReadBundle(s.path)
+	if err != nil {
+		return nil, b, err
+	}
+	s.raw = string(raw)
+	trust, err := evidence.NewTrust(s.roots, b, s.Strict.Signers)
+	if err != nil {
+		return nil, b, fmt.Errorf("trust bundle %s: %w", s.path, err)
+	}
+	if b.DeploymentCertificate == "" {
+		return nil, b, fmt.Errorf("the deployment: %w", await.ErrPending)
+	}
+	return trust, b, nil
+}
+
+// deploy takes over the bundle's deployment certificate if it is one of the manifest in force.
+func (s *BundleTrust) deploy(b evidence.Bundle) error {
+	cert, err := policy.VerifyCertificate(s.Verifier, b.DeploymentCertificate, s.Strict)
+	if err != nil {
+		return fmt.Errorf("the deployment certificate in %s: %w", s.path, err)
+	}
+	s.deployed.Store(&b.DeploymentCertificate)
+	s.until.Store(s.Strict.Until(cert).Unix())
+	return nil
+}
+
+// Succeeds refuses a trust that takes back what the trust before it knows, such as a retired key version.
+func (s *BundleTrust) Succeeds(before *BundleTrust) error {
+	return s.Verifier.Trust().Succeeds(before.Verifier.Trust())
+}
+
+// DeploymentCertificate returns the auditor's token in force.
+func (s *BundleTrust) DeploymentCertificate() string { return *s.deployed.Load() }
+
+// follow takes over a bundle that has changed. One that cannot be believed leaves the old one in force and is said in the log. What the
+// registry signed and revoked counts at once; a deployment certificate of another manifest does not, and waits for the reload that brings
+// the manifest.
+func (s *BundleTrust) follow() {
+	trust, b, err := s.read()
+	if err == nil {
+		err = trust.Succeeds(s.Verifier.Trust())
+	}
+	if err != nil {
+		s.log.Error("the new trust bundle is not taken over", zap.Error(err))
+		return
+	}
+	s.Verifier.SetTrust(trust)
+	s.log.Info("trust bundle taken over", zap.String("path", s.path), zap.String("manifest", s.Strict.ManifestHash))
+	if err := s.deploy(b); err != nil {
+		s.log.Warn("the deployment certificate is not taken over; a changed manifest and its certificate are taken together, by a reload", zap.Error(err))
+	}
+}
+
+// TrustWatch has the trust of a process follow the bundle: that of the configuration in force, and that of those before it for as long as
+// posts are judged by them.
+type TrustWatch struct {
+	mu     sync.Mutex // guards stores
+	stores []*BundleTrust
+}
+
+// Add makes the trust s follow the bundle.
+func (w *TrustWatch) Add(s *BundleTrust) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stores = append(w.stores, s)
+}
+
+// Register registers the metric by which the end of the certificate is seen to come, after which every post is refused.
+func (w *TrustWatch) Register(r prometheus.Registerer) error {
+	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mediator_deployment_certificate_until_seconds",
+		Help: "Until when the deployment certificate in force counts, in Unix seconds; 0 before there is one.",
+	}, func() float64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.stores) == 0 {
+			return 0
+		}
+		return float64(w.stores[len(w.stores)-1].until.Load())
+	}))
+}
+
+// Drop ends that.
+func (w *TrustWatch) Drop(s *BundleTrust) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *BundleTrust) bool { return o == s })
+}
+
+// Watch looks at the bundle file until ctx ends.
+func (w *TrustWatch) Watch(ctx context.Context) {
+	for range every.Tick(ctx, trustPoll) {
+		w.mu.Lock()
+		stores := slices.Clone(w.stores)
+		w.mu.Unlock()
+		for _, s := range stores {
+			if raw, _ := files.Read(s.path); string(raw) != s.raw { // what cannot be read counts as empty
+				s.follow()
+				s.raw = string(raw) // said once for each content
+			}
+		}
+	}
+}
+
+// WaitForManifest waits for the strict manifest: in the embedded default it is written once the keys are known.
+func (p *Process) WaitForManifest(ctx context.Context, path string) (*policy.Manifest, *policy.Strict, error) {
+	var strict *policy.Strict
+	m, err := await.For(ctx, p.Log, "the manifest", func() (m *policy.Manifest, err error) {
+		m, strict, err = config.ReadStrict(path)
+		return m, err
+	})
+	return m, strict, err
+}

@@ -1,0 +1,191 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/problem"
+)
+
+// Result is what the demo's agent learned from one call: the status, and the code of a refusal.
+type Result struct {
+	Status int    `json:"status"`
+	Code   string `json:"code,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	Post   string `json:"post,omitempty"`
+}
+
+// Outcome is the one word that a scenario compares: the code of a refusal, or the status.
+func (r Result) Outcome() string {
+	if r.Code != "" {
+		return r.Code
+	}
+	return fmt.Sprint(r.Status)
+}
+
+// Call is one call of the demo's agent, which is a standard HTTP client with the proxy environment. It knows neither keys nor credentials.
+type Call struct {
+	Method, URL, Body string
+	Host              string // if set, named inside the tunnel in place of the host that the CONNECT names
+	Solve             bool   // solve the challenge when asked to
+}
+
+// Make makes the call.
+func (c Call) Make(ctx context.Context) (Result, error) {
+	if c.Host != "" {
+		return c.withHost(ctx)
+	}
+	return c.send(ctx, nil, c.Solve)
+}
+
+// send sends the call through the proxy of the environment. Asked for fresh work, it solves the challenge and calls again.
+func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Result, error) {
+	req, err := http.NewRequestWithContext(ctx, c.Method, c.URL, bytes.NewReader([]byte(c.Body)))
+	if err != nil {
+		return Result{}, err
+	}
+	if c.Body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range extra {
+		req.Header[name] = values
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return refusedConnect(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
+	var d problem.Details
+	if resp.Header.Get("Content-Type") == problem.ContentType && json.Unmarshal(raw, &d) == nil {
+		r.Code, r.Detail = d.Code, d.Detail
+	}
+	if r.Code != "challenge_required" || !solve {
+		return r, nil
+	}
+	answer, err := Solve(ctx, d.Challenge)
+	if err != nil {
+		return r, err
+	}
+	return c.send(ctx, answer, false)
+}
+
+// Solve returns the headers that answer a challenge.
+func Solve(ctx context.Context, document []byte) (http.Header, error) {
+	ch, err := challenge.ParseChallenge(document)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := challenge.Solve(ctx, ch.Tasks)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(evidence.Response{ChallengeID: ch.ID, Answers: answers})
+	if err != nil {
+		return nil, err
+	}
+	return http.Header{
+		"Actionproof-Challenge": {ch.Token},
+		"Actionproof-Response":  {base64.RawURLEncoding.EncodeToString(raw)},
+	}, nil
+}
+
+// refusedConnect reads what a Go client makes of a refused CONNECT: an error that holds only the status text.
+func refusedConnect(err error) (Result, error) {
+	var u *url.Error
+	if ok := asURLError(err, &u); ok {
+		for _, status := range []int{http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadRequest, http.StatusBadGateway} {
+			if u.Err.Error() == http.StatusText(status) {
+				return Result{Status: status, Detail: u.Err.Error()}, nil
+			}
+		}
+	}
+	return Result{}, err
+}
+
+func asURLError(err error, to **url.Error) bool {
+	u, ok := err.(*url.Error) //nolint:errorlint // net/http returns it unwrapped
+	*to = u
+	return ok
+}
+
+// withHost opens a tunnel for the URL's host by hand and names another host inside it.
+func (c Call) withHost(ctx context.Context) (Result, error) {
+	target, err := url.Parse(c.URL)
+	if err != nil {
+		return Result{}, err
+	}
+	via, err := url.Parse(os.Getenv("HTTPS_PROXY"))
+	if err != nil {
+		return Result{}, err
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			raw, err := d.DialContext(ctx, "tcp", via.Host)
+			if err != nil {
+				return nil, err
+			}
+			if err := openTunnel(raw, target.Host, via.User); err != nil {
+				raw.Close()
+				return nil, err
+			}
+			return tls.Client(raw, &tls.Config{ServerName: target.Hostname(), MinVersion: tls.VersionTLS12}), nil
+		},
+	}}
+	req, err := http.NewRequestWithContext(ctx, c.Method, c.URL, bytes.NewReader([]byte(c.Body)))
+	if err != nil {
+		return Result{}, err
+	}
+	req.Host = c.Host
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return Result{}, err
+	}
+	defer resp.Body.Close()
+	var d problem.Details
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&d); err != nil {
+		return Result{Status: resp.StatusCode}, nil //nolint:nilerr // an answer without a document is an answer
+	}
+	return Result{Status: resp.StatusCode, Code: d.Code, Detail: d.Detail}, nil
+}
+
+func openTunnel(c net.Conn, authority string, user *url.Userinfo) error {
+	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: authority}, Host: authority, Header: http.Header{}}
+	if user != nil {
+		req.Header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.String())))
+	}
+	if err := req.Write(c); err != nil {
+		return err
+	}
+	// The answer is read byte by byte, so that nothing of what follows it is taken away.
+	var head []byte
+	for b := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); {
+		if _, err := io.ReadFull(c, b); err != nil {
+			return err
+		}
+		if head = append(head, b[0]); len(head) > 64<<10 {
+			return fmt.Errorf("the proxy's answer to CONNECT has no end")
+		}
+	}
+	if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
+		return fmt.Errorf("the proxy refused CONNECT: %.60q", head)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+// Package demo plays every scenario of a post with real processes, and tells what was expected beside what happened.
+//
+//	demo.go        the scenarios
+//	deployment.go  what they are played on: the three processes, two APIs, and what an agent, an API owner and a thief do
+//	agent.go       the demo's agent
+//	api.go         the demo's two APIs
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Deployment is a deployment of its own in a temporary folder: the three processes, two APIs, and an agent for each scenario.
+type Deployment struct {
+	Dir        string
+	Self       string // a copy of this program that the agent's user can start
+	Listen     string // the proxy port
+	Hooks      string // where webhooks arrive
+	AwareAddr  string
+	PlainAddr  string
+	Stack      *devstack.Stack
+	Direct     *http.Client // past the mediator, as a thief would
+	processes  []*exec.Cmd
+	Deliveries int
+	old        string    // an event that has become too old by the end
+	oldAt      time.Time // when it arrived
+	firstPost  string    // the record whose evidence is drawn
+}
+
+// User is the user of the demo's agents. Two demos at once have different ones, for processes of that user which it has not started
+// are strangers to each; the numbers are left free by Debian and by systemd.
+func User() int { return 60578 + os.Getpid()%600 }
+
+// MaxAge is how long the demo's events are good for: long enough for a slow machine, short enough to wait for.
+const MaxAge = 8 * time.Second
+
+// scenario is one play: what should happen, and how to make it happen.
+type scenario struct {
+	name, expect string
+	play         func(ctx context.Context) (string, error)
+}
+
+// Played is how a scenario went.
+type Played struct {
+	Scenario string  `json:"scenario"`
+	Expected string  `json:"expected"`
+	Happened string  `json:"happened"`
+	OK       bool    `json:"ok"`
+	Millis   float64 `json:"ms"`
+}
+
+// Play plays the scenarios in order and calls each with how one went. It returns the record of the first post.
+func (d *Deployment) Play(ctx context.Context, each func(Played)) (first ledger.Record, err error) {
+	for _, s := range d.scenarios() {
+		each(playOne(ctx, s))
+	}
+	if d.firstPost != "" {
+		err = admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+d.firstPost, &first)
+	}
+	return first, err
+}
+
+func playOne(ctx context.Context, s scenario) Played {
+	began := time.Now()
+	happened, err := s.play(ctx)
+	if err != nil {
+		happened = "error: " + err.Error()
+	}
+	return Played{s.name, s.expect, happened, happened == s.expect, float64(time.Since(began).Microseconds()) / 1000}
+}
+
+// scenarios are what the demo plays, in order.
+func (d *Deployment) scenarios() []scenario {
+	aware, plain := "https://"+d.Aware()+"/posts", "https://"+d.Plain()+"/posts"
+	body := func(text string) string { return `{"title":"Agent update","body":"` + text + `"}` }
+	return []scenario{
+		{"a webhook leads to a post to the API that takes part", "201", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", aware, "--body", body("one"))
+			d.firstPost = r.Post
+			return r.Outcome(), err
+		}},
+		{"a webhook leads to a post to the API that knows nothing, credential injected", "201, token injected", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", plain, "--body", body("two"))
+			if err != nil {
+				return "", err
+			}
+			posts, err := d.Seen(ctx, d.PlainAddr)
+			if err != nil || len(posts) != 1 || posts[0].Authorization != "Bearer "+Token {
+				return r.Outcome(), err
+			}
+			return r.Outcome() + ", token injected", nil
+		}},
+		{"a schedule leads to a post", "201", func(ctx context.Context) (string, error) {
+			event, err := d.scheduled(ctx)
+			if err != nil {
+				return "", err
+			}
+			r, err := d.Run(ctx, event, "POST", plain, "--body", body("three"))
+			return r.Outcome(), err
+		}},
+		{"the agent solves the challenge itself", "201", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", "https://"+d.Plain()+"/solved", "--solve", "--body", body("four"))
+			return r.Outcome(), err
+		}},
+		{"a read that an egress rule allows", "200", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "GET", plain)
+			return r.Outcome(), err
+		}},
+		{"no session", "407", func(ctx context.Context) (string, error) {
+			r, err := d.agent(ctx, "http://"+d.Listen, "POST", plain, "--body", body("x"))
+			return r.Outcome(), err
+		}},
+		{"an event that a human asked for", "trigger_human", func(ctx context.Context) (string, error) {
+			event, err := d.Webhook(ctx, "workflow_dispatch", `{"sender":{"login":"alice"}}`)
+			if err != nil {
+				return "", err
+			}
+			return d.OpenSession(ctx, event)
+		}},
+		{"an event that the agent's side reported itself", "trigger_unverified", func(ctx context.Context) (string, error) {
+			event, err := d.report(ctx)
+			if err != nil {
+				return "", err
+			}
+			return d.OpenSession(ctx, event)
+		}},
+		{"a second post on the same event", "event_budget_spent", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", plain, "--times", "2", "--body", body("five"))
+			return r.Outcome(), err
+		}},
+		{"a second session on the same event", "event_claimed", func(ctx context.Context) (string, error) {
+			event, err := d.Release(ctx)
+			if err != nil {
+				return "", err
+			}
+			if _, err := d.OpenSession(ctx, event); err != nil {
+				return "", err
+			}
+			return d.OpenSession(ctx, event)
+		}},
+		{"content altered on the way to the API", "capability_binding_mismatch", func(ctx context.Context) (string, error) {
+			return d.steal(ctx, func(p *SeenPost) { p.Body = json.RawMessage(body("altered")) })
+		}},
+		{"the same request a second time", "replayed", func(ctx context.Context) (string, error) {
+			return d.steal(ctx, func(*SeenPost) {})
+		}},
+		{"a stolen bearer token straight to the API", "proof_missing", func(ctx context.Context) (string, error) {
+			return d.steal(ctx, func(p *SeenPost) { p.Header = http.Header{} })
+		}},
+		{"a post that no rule names", "action_unmatched", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", "https://"+d.Plain()+"/other", "--body", body("x"))
+			return r.Outcome(), err
+		}},
+		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "GET", "http://10.0.0.1/data")
+			return r.Outcome(), err
+		}},
+		{"another host inside a tunnel than the CONNECT names", "target_mismatch", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", plain, "--host", d.Aware(), "--body", body("x"))
+			return r.Outcome(), err
+		}},
+		{"an event that is too old", "event_expired", func(ctx context.Context) (string, error) {
+			select {
+			case <-time.After(time.Until(d.oldAt.Add(MaxAge + 100*time.Millisecond))):
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+			return d.OpenSession(ctx, d.old)
+		}},
+		{"a manifest with one control flipped", "deployment_unsafe", d.flippedControl},
+	}
+}
+
+// Token is the API credential that the agent never holds.
+const Token = "demo-token-that-only-the-mediator-has"
+
+// New sets everything up. What it has started is in the result even when it fails.
+func New(ctx context.Context) (*Deployment, error) {
+	dir, err := os.MkdirTemp("", "mediator-demo-")
+	if err != nil {
+		return nil, err
+	}
+	d := &Deployment{Dir: dir}
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the agent's user passes through to the CA's certificate
+		return d, err
+	}
+	for _, at := range []*string{&d.Listen, &d.Hooks, &d.AwareAddr, &d.PlainAddr} {
+		if *at, err = freeport.Address(); err != nil {
+			return d, err
+		}
+	}
+	if err := devstack.Prepare(dir, d.Files(Rules)); err != nil {
+		return d, err
+	}
+	if err := errors.Join(files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(Token)), WriteCertificates(dir, AwareHost, PlainHost), d.CopySelf()); err != nil {
+		return d, err
+	}
+	if d.Stack, err = devstack.Start(ctx, dir); err != nil {
+		return d, err
+	}
+	if err := d.startAPIs(ctx); err != nil {
+		return d, err
+	}
+	if d.old, err = d.Release(ctx); err != nil {
+		return d, err
+	}
+	d.oldAt = time.Now()
+	return d, nil
+}
+
+// Files are the demo's configuration: that of mediator dev, with other addresses and the given rules.
+func (d *Deployment) Files(rules string) map[string][]byte {
+	edit := func(raw []byte, oldnew ...string) []byte {
+		return []byte(strings.NewReplacer(oldnew...).Replace(string(raw)))
+	}
+	dev := configs.Dev
+	serve, _, _ := strings.Cut(string(dev[devstack.SidecarFile]), "session: {standing: true}")
+	var agent string
+	if os.Geteuid() == 0 { // only then the agent gets a user of its own, whose reach there is something to say about
+		agent = fmt.Sprintf("\nagent: {uid: %d}\n", User())
+	}
+	serve = strings.Replace(serve, "127.0.0.1:8181", d.Listen, 1) + agent + strings.NewReplacer("AWARE", d.Aware(), "PLAIN", d.Plain()).Replace(rules)
+	return map[string][]byte{
+		devstack.SidecarFile: []byte(serve),
+		devstack.TriggerFile: append(edit(dev[devstack.TriggerFile], "127.0.0.1:8182", d.Hooks, "sources:", "maxAge: "+MaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",
+			"  - name: hourly\n    schedule: {cron: \"0 * * * *\"}\n", ""), agent...),
+		devstack.ControlFile:  append(slices.Clone(dev[devstack.ControlFile]), agent...),
+		devstack.PolicyFile:   dev[devstack.PolicyFile],
+		devstack.ManifestFile: edit(dev[devstack.ManifestFile], "allowedSources: [", "allowedSources: [tick, "),
+	}
+}

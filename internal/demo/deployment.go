@@ -1,0 +1,350 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/launch"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// Rules are the demo's actions, egress rules and upstreams; AWARE and PLAIN stand for the APIs' host and port.
+const Rules = `
+actions:
+  - name: post-aware
+    match: {url: "https://AWARE/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    gate: api
+    api: {challenge: "https://AWARE/challenge", verify: "https://AWARE/verify"}
+  - name: post-plain
+    match: {url: "https://PLAIN/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+  - name: post-solved
+    match: {url: "https://PLAIN/solved", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    solver: agent
+egress:
+  - name: read-plain
+    match: {url: "https://PLAIN/**", methods: [GET]}
+  - name: read-private
+    match: {url: "http://10.0.0.1/**", methods: [GET]}
+upstreams:
+  - {host: "AWARE", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// Aware is the host and port of the API that takes part.
+func (d *Deployment) Aware() string { return AwareHost + ":" + portOf(d.AwareAddr) }
+
+// Plain is the host and port of the API that knows nothing of this.
+func (d *Deployment) Plain() string { return PlainHost + ":" + portOf(d.PlainAddr) }
+
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return port
+}
+
+// CopySelf puts this program where the agent's user can start it: the folder that it came from may be closed to others.
+func (d *Deployment) CopySelf() error {
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	d.Self = filepath.Join(d.Dir, "mediator")
+	to, err := os.OpenFile(d.Self, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// startAPIs starts the two APIs and waits until they answer.
+func (d *Deployment) startAPIs(ctx context.Context) error {
+	raw, err := os.ReadFile(filepath.Join(d.Dir, "api-ca.pem"))
+	if err != nil {
+		return err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(raw)
+	d.Direct = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	for _, api := range []struct {
+		address string
+		args    []string
+	}{{d.AwareAddr, []string{"--aware"}}, {d.PlainAddr, nil}} {
+		cmd := exec.Command(d.Self, append([]string{"demo", "api", "--dir", d.Dir, "--listen", api.address}, api.args...)...) //nolint:gosec // this program itself
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		d.processes = append(d.processes, cmd)
+		if err := d.awaitAPI(ctx, api.address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Deployment) awaitAPI(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		_, err := d.Seen(ctx, address)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the demo's API at %s does not answer: %w", address, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends everything and removes the folder.
+func (d *Deployment) Stop() {
+	if d.Stack != nil {
+		d.Stack.Stop()
+	}
+	for _, p := range d.processes {
+		_ = p.Process.Signal(syscall.SIGTERM)
+		_ = p.Wait()
+	}
+	_ = os.RemoveAll(d.Dir)
+}
+
+// Logs returns the processes' logs, for a demo that did not go as expected.
+func (d *Deployment) Logs() string {
+	var all strings.Builder
+	for _, name := range []string{"trigger", "control", "serve"} {
+		if raw, err := os.ReadFile(filepath.Join(d.Dir, name+".log")); err == nil {
+			fmt.Fprintf(&all, "-- %s.log\n%s", name, raw)
+		}
+	}
+	return all.String()
+}
+
+// Webhook delivers an event as GitHub does, signed, and returns the event's id.
+func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string, error) {
+	secret, err := files.ReadSecret(filepath.Join(d.Dir, "secrets", "webhook"), 1)
+	if err != nil {
+		return "", err
+	}
+	d.Deliveries++
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(payload))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.Hooks+"/hooks/github", strings.NewReader(payload))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Github-Event", event)
+	req.Header.Set("X-Github-Delivery", fmt.Sprintf("delivery-%d", d.Deliveries))
+	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	resp, err := d.Direct.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted { // a delivery that is known already is no new event
+		return "", problem.Read(resp)
+	}
+	var answer struct {
+		EventID string `json:"eventId"`
+	}
+	err = json.NewDecoder(resp.Body).Decode(&answer)
+	return answer.EventID, err
+}
+
+// Release delivers the event that a release was published, each time another one: the same delivery again is no new event.
+func (d *Deployment) Release(ctx context.Context) (string, error) {
+	return d.Webhook(ctx, "release", fmt.Sprintf(`{"action":"published","release":{"id":%d,"tag_name":"v1.0.%[1]d"},"repository":{"full_name":"acme/site"}}`, d.Deliveries))
+}
+
+// report puts an event on record that nobody verified.
+func (d *Deployment) report(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, d.Self, "events", "report", "--kind", evidence.TriggerUnknown, "--method", evidence.MethodSelfReported, //nolint:gosec // this program itself
+		"--trigger", "unix:"+d.Stack.Socket("trigger")).Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// scheduled waits for an event of the schedule.
+func (d *Deployment) scheduled(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		var events []trigger.Event
+		if err := admin.Get(ctx, "unix:"+d.Stack.Socket("trigger"), "/v1/events", &events); err != nil {
+			return "", err
+		}
+		for _, e := range events {
+			if e.Kind == evidence.TriggerScheduled && e.State == trigger.Received && time.Until(e.ExpiresAt) > MaxAge/2 {
+				return e.ID, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", errors.New("no scheduled event came")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// OpenSession asks for a session as mediator run does, and returns the code of the refusal.
+func (d *Deployment) OpenSession(ctx context.Context, event string) (string, error) {
+	err := admin.Call(ctx, d.Stack.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, nil)
+	var refused *problem.Error
+	switch {
+	case err == nil:
+		return "opened", nil
+	case errors.As(err, &refused):
+		return refused.Code(), nil
+	}
+	return "", err
+}
+
+// byWebhook delivers a release, and starts an agent for it.
+func (d *Deployment) byWebhook(ctx context.Context, agent ...string) (Result, error) {
+	event, err := d.Release(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	return d.Run(ctx, event, agent...)
+}
+
+// Run starts the agent in a session of its own, by mediator run.
+func (d *Deployment) Run(ctx context.Context, event string, agent ...string) (Result, error) {
+	args := append([]string{"run", "--admin", d.Stack.Admin(), "--event", event, "--", d.Self, "demo", "agent"}, agent...)
+	return d.result(exec.CommandContext(ctx, d.Self, args...)) //nolint:gosec // this program itself
+}
+
+// agent starts the agent outside of any session.
+func (d *Deployment) agent(ctx context.Context, proxyURL string, args ...string) (Result, error) {
+	cmd := exec.CommandContext(ctx, d.Self, append([]string{"demo", "agent"}, args...)...) //nolint:gosec // this program itself
+	cmd.Env = launch.Environment(os.Environ(), proxyURL, filepath.Join(d.Dir, "ca.pem"))
+	return d.result(cmd)
+}
+
+// result runs a command and reads the last result that the agent printed.
+func (d *Deployment) result(cmd *exec.Cmd) (Result, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return Result{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	var r Result
+	err := json.Unmarshal([]byte(lines[len(lines)-1]), &r)
+	return r, err
+}
+
+// Seen asks one of the APIs what it received.
+func (d *Deployment) Seen(ctx context.Context, address string) ([]SeenPost, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/posts", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := d.Direct.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var posts []SeenPost
+	err = json.NewDecoder(resp.Body).Decode(&posts)
+	return posts, err
+}
+
+// steal plays a thief who has seen a whole accepted request pass, bearer token and all, and sends it to the API that takes part,
+// changed as he likes. It returns the code of the API's refusal.
+func (d *Deployment) steal(ctx context.Context, change func(*SeenPost)) (string, error) {
+	// One that has just passed: an older one would be refused for its age.
+	made, err := d.byWebhook(ctx, "POST", "https://"+d.Aware()+"/posts", "--body", `{"title":"Agent update","body":"worth stealing"}`)
+	if err != nil || made.Outcome() != "201" {
+		return made.Outcome(), err
+	}
+	posts, err := d.Seen(ctx, d.AwareAddr)
+	if err != nil || len(posts) == 0 {
+		return "", errors.Join(err, errors.New("there is nothing to steal"))
+	}
+	p := posts[len(posts)-1]
+	change(&p)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+d.AwareAddr+"/posts", bytes.NewReader(p.Body))
+	if err != nil {
+		return "", err
+	}
+	req.Header = p.Header.Clone()
+	req.Header.Set("Authorization", p.Authorization)
+	resp, err := d.Direct.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusCreated {
+		return "accepted", nil
+	}
+	var refused *problem.Error
+	if err := problem.Read(resp); !errors.As(err, &refused) {
+		return "", err
+	}
+	return refused.Code(), nil
+}
+
+// flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
+func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
+	dir := filepath.Join(d.Dir, "flipped")
+	files := d.Files(Rules)
+	flipped := strings.Replace(string(files[devstack.ManifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
+	files[devstack.ManifestFile] = []byte(flipped)
+	if err := errors.Join(os.Mkdir(dir, 0o700), devstack.Prepare(dir, files)); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"api-ca.pem", "secrets/api-token"} {
+		if err := os.Link(filepath.Join(d.Dir, name), filepath.Join(dir, name)); err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.Self, "serve", "--config", filepath.Join(dir, devstack.SidecarFile)) //nolint:gosec // this program itself
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		return "", fmt.Errorf("the sidecar ended with %w: %s", err, stderr.String())
+	}
+	if !strings.Contains(stderr.String(), "(deployment_unsafe)") {
+		return "", fmt.Errorf("the sidecar said: %s", stderr.String())
+	}
+	return "deployment_unsafe", nil
+}

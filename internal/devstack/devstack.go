@@ -1,0 +1,355 @@
+// Package devstack is the embedded default: the three processes of a deployment on one machine, supervised, with keys in their memories alone.
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Stack is the three processes and their supervisor. The supervisor plays the security team: it makes the two root keys, certifies what the
+// processes publish, and forgets the root keys when it ends. What it declares holds for a development machine and is evidence for nothing else.
+type Stack struct {
+	Dir       string
+	Processes []*Process
+	Auditor   keyring.RootKey // certifies the manifest, at the start and at each reload
+	registry  func()          // ends the registry's watch over the keys, and waits for it
+}
+
+// Process is one of the processes.
+type Process struct {
+	Name, Endpoint string
+	Cmd            *exec.Cmd
+	Done           chan struct{} // closed once it has ended
+	Err            error         // valid once Done is closed
+}
+
+// New makes a stack that has started nothing yet.
+func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
+
+// startTimeout bounds the start of a stack.
+const startTimeout = 20 * time.Second
+
+// Start starts the three processes on the configuration files in dir and returns once all are ready. Whatever it has
+// started ends when it fails.
+func Start(ctx context.Context, dir string) (_ *Stack, err error) {
+	s := New(dir)
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for _, name := range []string{BundleFile, RegistryFile, AuditorFile} { // of an earlier start, with keys that are gone
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	manifest, err := s.Pin()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range []struct{ name, file string }{{"trigger", TriggerFile}, {"control", ControlFile}, {"serve", SidecarFile}} {
+		if err := s.StartProcess(p.name, p.file); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.certify(ctx, manifest); err != nil {
+		return nil, err
+	}
+	for _, p := range s.Processes {
+		if err := s.Await(ctx, p, "/readyz"); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+var pinned = map[string]*regexp.Regexp{
+	"policy":      regexp.MustCompile(`(requiredPolicyHash: *)"?[0-9a-f]{64}"?`),
+	"environment": regexp.MustCompile(`(requiredEnvironmentHash: *)"?[0-9a-f]{64}"?`),
+}
+
+// Pin writes the hashes of the policy file and of what the sidecar will run into the manifest, as the security team does when it
+// reviews a release, and returns the manifest.
+func (s *Stack) Pin() (*policy.Manifest, error) {
+	path := filepath.Join(s.Dir, ManifestFile)
+	raw, err := files.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := config.ReadRules(filepath.Join(s.Dir, PolicyFile))
+	if err != nil {
+		return nil, err
+	}
+	sidecar, err := files.Read(filepath.Join(s.Dir, SidecarFile))
+	if err != nil {
+		return nil, err
+	}
+	environment, err := config.EnvironmentHash(sidecar)
+	if err != nil {
+		return nil, err
+	}
+	raw = pinned["policy"].ReplaceAll(raw, []byte("${1}"+rules.Hash()))
+	raw = pinned["environment"].ReplaceAll(raw, []byte("${1}"+environment))
+	if err := files.Replace(path, raw, 0o644); err != nil {
+		return nil, err
+	}
+	return config.ReadManifest(path)
+}
+
+// StartProcess starts one process; its log goes to a file in the stack's folder.
+func (s *Stack) StartProcess(name, file string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(s.Dir, name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p := &Process{Name: name, Endpoint: "unix:" + s.Socket(name), Done: make(chan struct{})}
+	p.Cmd = exec.Command(self, name, "--config", filepath.Join(s.Dir, file)) //nolint:gosec // this program itself
+	p.Cmd.Stdout, p.Cmd.Stderr = log, log
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if err := p.Cmd.Start(); err != nil {
+		return err
+	}
+	s.Processes = append(s.Processes, p)
+	go func() {
+		p.Err = p.Cmd.Wait()
+		close(p.Done)
+	}()
+	return nil
+}
+
+// Socket returns the path of a process's internal endpoint.
+func (s *Stack) Socket(name string) string { return filepath.Join(s.Dir, "run", name+".sock") }
+
+// Admin returns the sidecar's admin endpoint.
+func (s *Stack) Admin() string { return "unix:" + s.Socket("serve") }
+
+// certify plays the security team: root keys, custody certificates for what the processes publish, the deployment certificate.
+func (s *Stack) certify(ctx context.Context, manifest *policy.Manifest) error {
+	registryKey, _, err := keyring.GenerateRoot("registry", false)
+	if err != nil {
+		return err
+	}
+	if s.Auditor, _, err = keyring.GenerateRoot("auditor", false); err != nil {
+		return err
+	}
+	var endpoints []string
+	for _, p := range s.Processes {
+		if err := s.Await(ctx, p, "/healthz"); err != nil {
+			return err
+		}
+		endpoints = append(endpoints, p.Endpoint)
+	}
+	p, err := keyring.ReadPublished(ctx, endpoints)
+	if err != nil {
+		return err
+	}
+	r, err := s.Sign(ctx, manifest, registryKey, p)
+	if err != nil {
+		return err
+	}
+	return s.watch(r, endpoints, p.SignsAs)
+}
+
+// Sign writes what the two roots sign into the stack's folder: certificates of the keys that are published, and the deployment's.
+func (s *Stack) Sign(ctx context.Context, manifest *policy.Manifest, registryKey keyring.RootKey, p keyring.Published) (*keyring.Registry, error) {
+	for name, key := range map[string]keyring.RootKey{RegistryFile: registryKey, AuditorFile: s.Auditor} {
+		public, err := key.JWK()
+		if err != nil {
+			return nil, err
+		}
+		if err := files.Replace(filepath.Join(s.Dir, name), public, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	certificate, err := s.Audit(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	signers := manifest.SignerCertificatePolicy
+	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: certified, Now: time.Now}
+	r := keyring.NewRegistry(registryKey, o, filepath.Join(s.Dir, BundleFile))
+	_, err = r.Certify(ctx, p, keyring.Declared{}, func(b *evidence.Bundle) { b.DeploymentCertificate = certificate })
+	return r, err
+}
+
+// certified is for how long what the roots of a stack sign is good.
+const certified = 24 * time.Hour
+
+// Audit returns the auditor's certificate of a manifest that audits clean.
+func (s *Stack) Audit(ctx context.Context, manifest *policy.Manifest) (string, error) {
+	p := manifest.DeploymentCertificatePolicy
+	if len(p.AllowedIssuers) == 0 || len(p.AllowedAudiences) == 0 {
+		return "", errors.New("the manifest allows no issuer or no audience of a deployment certificate")
+	}
+	token, _, err := keyring.CertifyDeployment(ctx, s.Auditor, manifest, signer.Options{
+		Issuer: p.AllowedIssuers[0], Audience: p.AllowedAudiences[0], Lifetime: certified, Now: time.Now,
+	})
+	return token, err
+}
+
+// Reload plays the security team once more, for files that have been edited: it pins and certifies what they say, and has the processes
+// take it over, the control plane first. What a process refuses is not asked of those after it.
+func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
+	if _, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile)); err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	manifest, err := s.Pin()
+	if err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	certificate, err := s.Audit(ctx, manifest)
+	if err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	err = keyring.UpdateBundle(filepath.Join(s.Dir, BundleFile), func(b *evidence.Bundle) error {
+		b.DeploymentCertificate = certificate
+		return nil
+	})
+	if err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	var now daemon.ConfigStatus
+	for _, name := range []string{"control", "trigger", "serve"} {
+		if err := admin.Call(ctx, "unix:"+s.Socket(name), http.MethodPost, "/v1/reload", struct{}{}, &now); err != nil {
+			return daemon.ConfigStatus{}, fmt.Errorf("mediator %s: %w", name, err)
+		}
+	}
+	return now, nil
+}
+
+// watch has the registry follow the processes' keys until the stack stops.
+func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]string) error {
+	file, err := os.OpenFile(filepath.Join(s.Dir, "registry.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	log, err := daemon.NewLogger(config.Log{}, "registry", file)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer file.Close()
+		r.Watch(ctx, endpoints, as, keyring.Declared{}, log)
+	}()
+	s.registry = func() {
+		cancel()
+		<-done
+	}
+	return nil
+}
+
+// Await asks a process until it answers path with success.
+func (s *Stack) Await(ctx context.Context, p *Process, path string) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := admin.Get(ctx, p.Endpoint, path, nil)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.Done:
+			return s.Died(p)
+		case <-ctx.Done():
+			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name, startTimeout, err, p.Name, s.Dir)
+		case <-tick.C:
+		}
+	}
+}
+
+// Died says why a process ended, with the end of its log.
+func (s *Stack) Died(p *Process) error {
+	raw, _ := os.ReadFile(filepath.Join(s.Dir, p.Name+".log"))
+	if len(raw) > 2000 {
+		raw = raw[len(raw)-2000:]
+	}
+	return fmt.Errorf("mediator %s ended (%w); the end of its log:\n%s", p.Name, errors.Join(p.Err, errEnded), raw)
+}
+
+var errEnded = errors.New("it was not told to")
+
+// Wait returns when ctx ends, or with an error when a process ends by itself.
+func (s *Stack) Wait(ctx context.Context) error {
+	for {
+		for _, p := range s.Processes {
+			select {
+			case <-p.Done:
+				return s.Died(p)
+			default:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// stopTimeout is how long a process may take to end what is in flight.
+const stopTimeout = 25 * time.Second
+
+// Stop ends the processes, the sidecar first, and waits for them.
+func (s *Stack) Stop() {
+	s.registry()
+	for i := len(s.Processes) - 1; i >= 0; i-- {
+		p := s.Processes[i]
+		_ = p.Cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.Done:
+		case <-time.After(stopTimeout):
+			_ = p.Cmd.Process.Kill()
+			<-p.Done
+		}
+	}
+}
+
+// Serve takes reloads until ctx ends, or a process ends by itself.
+func (s *Stack) Serve(ctx context.Context) error {
+	l, err := daemon.Listen(config.Endpoint{Unix: s.Socket("dev")}, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	r, err := daemon.NewReloader(zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	r.Begin(daemon.ConfigStatus{}, s.Reload)
+	mux := http.NewServeMux()
+	r.Handle(mux, func() bool { return true })
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return daemon.Serve(ctx, l, mux, daemon.Bounds{}, time.Second, zap.NewNop()) })
+	group.Go(func() error { return s.Wait(ctx) })
+	return group.Wait()
+}

@@ -1,0 +1,43 @@
+package devstack
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+
+	"github.com/actionproof/mediator/internal/files"
+)
+
+// The files of a stack's folder. The configuration files name the same ones.
+const (
+	RegistryFile = "registry.jwk"
+	AuditorFile  = "auditor.jwk"
+	BundleFile   = "trust.json"
+	ManifestFile = "manifest.yaml"
+	PolicyFile   = "policy.yaml"
+	SidecarFile  = "mediator.yaml"
+	TriggerFile  = "trigger.yaml"
+	ControlFile  = "control.yaml"
+)
+
+// Prepare makes a stack's folder and writes the files that are not there yet. The folder can be passed through by other users, for the CA's
+// certificate; everything else in it is its owner's alone.
+func Prepare(dir string, content map[string][]byte) error {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return err
+	}
+	for _, sub := range []string{"run", "state", "secrets", "events"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	for name, raw := range content {
+		if err := files.WriteAbsent(filepath.Join(dir, name), raw); err != nil {
+			return err
+		}
+	}
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails; see evidence.NewID
+	return files.WriteAbsent(filepath.Join(dir, "secrets", "webhook"), []byte("whsec_"+base64.StdEncoding.EncodeToString(secret)))
+}

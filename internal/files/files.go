@@ -1,0 +1,94 @@
+// Package files reads and writes the mediator's own files: each read is bounded, and each write is whole or not there.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Bounds on files, in bytes.
+const (
+	MaxInput = 16 << 20 // a file that a command is given to judge
+	MaxSetup = 10 << 20 // configuration, trust and keys: more than the largest trust bundle
+)
+
+// Read reads a file that belongs to the mediator's own setup.
+func Read(path string) ([]byte, error) { return ReadUpTo(path, MaxSetup) }
+
+// ReadUpTo reads a file of at most limit bytes. It refuses a larger one.
+func ReadUpTo(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadAll(f, path, limit)
+}
+
+// ReadAll reads r to its end. It refuses more than limit bytes; name stands for r in the error.
+func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(raw)) > limit {
+		err = fmt.Errorf("%s is larger than the %d bytes that are read", name, limit)
+	}
+	return raw, err
+}
+
+// ReadSecret reads a secret of at least minimum bytes. One line end after it is not part of it.
+func ReadSecret(path string, minimum int) (string, error) {
+	raw, err := Read(path)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	s := strings.TrimSuffix(strings.TrimSuffix(string(raw), "\n"), "\r")
+	if len(s) < minimum {
+		return "", fmt.Errorf("the secret in %s has fewer than %d bytes", path, minimum)
+	}
+	return s, nil
+}
+
+// WriteNew writes a file, and a line end after its content. It refuses if the file exists already.
+func WriteNew(path string, content []byte, mode os.FileMode) error {
+	err := create(path, append(content, '\n'), mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists already; move it away first", path)
+	}
+	return err
+}
+
+// WriteAbsent writes a file that only its owner can read. It leaves a file that exists already as it is.
+func WriteAbsent(path string, content []byte) error {
+	err := create(path, content, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+func create(path string, content []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// Replace writes a file so that a reader sees the old or the new content, never a part.
+func Replace(path string, content []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,82 @@
+package keyring
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// registryPoll is how often the registry looks at what a process publishes, and followTimeout how long that may take.
+const registryPoll, followTimeout = 250 * time.Millisecond, 3 * time.Second
+
+// Watch certifies what each process publishes whenever that is due, until ctx ends: new versions of the keys that somebody has had
+// certified for it (as), and no others. Whoever took a process over could otherwise have itself certified for every role. A process that
+// does not answer keeps its certificates. What goes wrong is said once.
+func (r *Registry) Watch(ctx context.Context, endpoints []string, as map[string][]string, say Declared, log *zap.Logger) {
+	said := make(map[string]string)
+	for range every.Tick(ctx, registryPoll) {
+		for _, at := range endpoints {
+			within, cancel := context.WithTimeout(ctx, followTimeout)
+			err := r.Follow(within, at, as[at], say, log)
+			cancel()
+			before, failing := said[at]
+			switch {
+			case err == nil:
+				delete(said, at)
+			case ctx.Err() == nil && (!failing || before != daemon.CodeOf(err)):
+				said[at] = daemon.CodeOf(err)
+				log.Error("a process's keys are not certified anew", zap.String("from", at), zap.Error(err))
+			}
+		}
+	}
+}
+
+// Follow certifies what one process publishes, if that is due. certifiedAs is what that process was certified for at first, see [Published].
+func (r *Registry) Follow(ctx context.Context, at string, certifiedAs []string, say Declared, log *zap.Logger) error {
+	roles, err := ReadRoles(ctx, []string{at})
+	if err == nil {
+		err = sameRoles(at, certifiedAs, signsAs(roles))
+	}
+	if err != nil {
+		return err
+	}
+	due := false
+	err = r.change(func(e *edit) error {
+		left, err := e.unretired(roles)
+		due = err == nil && e.due(left)
+		return err
+	})
+	if err != nil || !due {
+		return err
+	}
+	p, err := ReadPublished(ctx, []string{at})
+	if err == nil {
+		err = sameRoles(at, certifiedAs, p.SignsAs[at]) // it may say something else each time
+	}
+	if err != nil {
+		return err
+	}
+	return r.change(func(e *edit) error {
+		fresh, _, err := e.certify(ctx, p, say)
+		if err == nil {
+			log.Info("keys certified", zap.String("from", at), zap.Int("versions", fresh))
+		}
+		return err
+	})
+}
+
+// sameRoles refuses a process that publishes other roles, issuers or keys now than those that it was certified for.
+func sameRoles(at string, as, now []string) error {
+	if !slices.Equal(as, now) {
+		return refusal.New("roles_changed", "the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
+			at, strings.Join(as, ", "), strings.Join(now, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package keyring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/observe"
+)
+
+// Publication is what a process says of its keys, and what it has seen.
+type Publication struct {
+	Roles []daemon.RoleDocument `json:"roles"`
+	Looks []observe.Look        `json:"looks"`
+}
+
+// Published is what several processes say.
+type Published struct {
+	Publication
+	SignsAs map[string][]string // of each process, by where it was read from: see signsAs
+}
+
+// ReadPublished asks processes for the roles whose keys they hold, and what they have seen; or reads what mediator keys publish has printed
+// of them.
+func ReadPublished(ctx context.Context, from []string) (Published, error) {
+	p := Published{Publication{[]daemon.RoleDocument{}, []observe.Look{}}, make(map[string][]string)}
+	for _, at := range from {
+		one, err := readPublication(ctx, at)
+		if err != nil {
+			return Published{}, err
+		}
+		p.Roles, p.Looks, p.SignsAs[at] = append(p.Roles, one.Roles...), append(p.Looks, one.Looks...), signsAs(one.Roles)
+	}
+	return p, nil
+}
+
+func readPublication(ctx context.Context, at string) (p Publication, err error) {
+	if path, ok := PublishedFile(at); ok {
+		return readPublishedFile(path)
+	}
+	if p.Roles, err = rolesAt(ctx, at); err != nil {
+		return p, err
+	}
+	err = admin.Get(ctx, at, "/v1/looks", &p.Looks)
+	return p, err
+}
+
+func rolesAt(ctx context.Context, at string) (roles []daemon.RoleDocument, err error) {
+	if path, ok := PublishedFile(at); ok {
+		p, err := readPublishedFile(path)
+		return p.Roles, err
+	}
+	err = admin.Get(ctx, at, "/v1/roles", &roles)
+	return roles, err
+}
+
+func readPublishedFile(path string) (p Publication, err error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return p, err
+	}
+	if err = evidence.ParseStrict(raw, &p); err == nil && (len(p.Roles) == 0 || p.Looks == nil) {
+		err = errors.New("it has no roles, or does not say what was seen")
+	}
+	if err != nil {
+		return p, fmt.Errorf("%s is not what mediator keys publish prints: %w", path, err)
+	}
+	return p, nil
+}
+
+// PublishedFile returns the path in file:PATH.
+func PublishedFile(at string) (string, bool) { return strings.CutPrefix(at, "file:") }
+
+// signsAs lists what a process signs, as whom, and with which keys, whatever their versions.
+func signsAs(roles []daemon.RoleDocument) []string {
+	var as []string
+	for _, r := range roles {
+		for _, k := range r.Keys {
+			as = append(as, fmt.Sprintf("%s as %s with %s", r.Purpose, r.Issuer, evidence.KeyName(k.KeyID)))
+		}
+	}
+	slices.Sort(as)
+	return slices.Compact(as)
+}
+
+// ReadRoles asks processes for the roles whose keys they hold, or reads what mediator keys publish has printed.
+func ReadRoles(ctx context.Context, from []string) ([]daemon.RoleDocument, error) {
+	var all []daemon.RoleDocument
+	for _, at := range from {
+		roles, err := rolesAt(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, roles...)
+	}
+	return all, nil
+}

@@ -1,0 +1,50 @@
+package keyring
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+// revoke signs the revocation list anew: with further entries, and without those whose time is over.
+func (e *edit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
+	entries := append([]evidence.Revocation{}, add...)
+	old, _ := e.trust.Revocations()
+	for _, r := range old.Revoked {
+		again := func(n evidence.Revocation) bool { return n.Kind == r.Kind && n.ID == r.ID }
+		if e.Options.Now().Before(time.Unix(r.Expires, 0)) && !slices.ContainsFunc(add, again) {
+			entries = append(entries, r)
+		}
+	}
+	issuer, err := signer.New(evidence.RevocationListKind, e.Key, e.Options)
+	if err != nil {
+		return "", nil, err
+	}
+	token, _, err := issuer.Sign(ctx, evidence.RevocationList{Revoked: entries})
+	return token, entries, err
+}
+
+// Revoke adds entries to the bundle's revocation list, signs it anew, and returns the whole list. unknown is called for each key id in the
+// entries for which the bundle has no certificate.
+func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation, unknown func(kid string)) (all []evidence.Revocation, err error) {
+	err = r.change(func(e *edit) (err error) {
+		for _, n := range add {
+			if n.Kind == evidence.RevokedKey && !e.certifies(n.ID) {
+				unknown(n.ID)
+			}
+		}
+		e.b.Revocations, all, err = e.revoke(ctx, add)
+		return err
+	})
+	return all, err
+}
+
+// certifies reports whether the bundle has a certificate for a key, by its kid or by its name.
+func (e *edit) certifies(id string) bool {
+	return slices.ContainsFunc(e.trust.Certified(), func(c evidence.Certified) bool {
+		return evidence.MatchKeyID([]string{id}, c.Certificate.SubjectKeyID)
+	})
+}

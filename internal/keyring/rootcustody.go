@@ -1,0 +1,83 @@
+package keyring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/internal/observe"
+)
+
+// rootKeyWait is for how long a command waits for the custody that holds its root key.
+const rootKeyWait = 10 * time.Second
+
+// OpenRootKey opens a root key: the private file that mediator keys root has made or, where path ends in .yaml, the key that this file names in
+// Vault or in a token. Such a file says for which purpose; purposes are those that will do. Its caller closes the key.
+func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ...string) (RootKey, error) {
+	if filepath.Ext(path) != ".yaml" {
+		return readRootKey(path)
+	}
+	c, err := config.LoadRootKey(path)
+	if err != nil {
+		return RootKey{}, err
+	}
+	if !slices.Contains(purposes, c.Purpose) {
+		return RootKey{}, fmt.Errorf("%s names a root key of the purpose %s, and not %s", path, c.Purpose, purposes[0])
+	}
+	log, err := daemon.NewLogger(config.Log{}, "root key", stderr)
+	if err != nil {
+		return RootKey{}, err
+	}
+	ring, err := keystore.Open(c.Custody, log)
+	if err != nil {
+		return RootKey{}, err
+	}
+	version, err := pinnedVersion(ctx, c, ring)
+	if err != nil {
+		return RootKey{}, fmt.Errorf("root key %s: %w", path, errors.Join(err, ring.Close()))
+	}
+	return RootKey{version: version, ring: ring}, nil
+}
+
+// pinnedVersion opens the version that is pinned, unless the custody would let the key out.
+func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) (custody.Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, rootKeyWait)
+	defer cancel()
+	key, err := ring.Key(ctx, c.Purpose, c.Key)
+	if err != nil {
+		return custody.Version{}, err
+	}
+	for _, l := range key.Looks(ctx) {
+		if l.Name == observe.Custody && l.Result != observe.Holds {
+			return custody.Version{}, custody.Unavailable(nil, "it signs nothing: %s", l.Seen)
+		}
+	}
+	versions, err := key.Versions(ctx)
+	if err != nil {
+		return custody.Version{}, err
+	}
+	kid := c.Key + ":v" + strconv.Itoa(max(c.Version, 1))
+	for _, v := range versions {
+		if v.KeyID() == kid {
+			return v, nil
+		}
+	}
+	return custody.Version{}, custody.Unavailable(nil, "there is no %s any more, or not yet", kid)
+}
+
+// Close lets the custody of the key go; a key from a file has none.
+func (k RootKey) Close() error {
+	if k.ring == nil {
+		return nil
+	}
+	return k.ring.Close()
+}

@@ -1,0 +1,203 @@
+package keyring
+
+import (
+	"context"
+	stded25519 "crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
+	jose "github.com/go-jose/go-jose/v4"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/signer"
+)
+
+// RootKey is a key of the security team's own: the key registry's or the deployment auditor's. It is used from the command line,
+// away from where agents run, and never by a process that serves.
+type RootKey struct {
+	version custody.Version
+	second  *postQuantumKey // nil where the root has an Ed25519 key alone
+	ring    keystore.Store  // what holds the key; nil where a file does
+}
+
+var _ signer.Key = RootKey{}
+
+// KeyID returns the kid of the key.
+func (k RootKey) KeyID() string { return k.version.KeyID() }
+
+// Current returns the key's only version.
+func (k RootKey) Current(context.Context) (custody.Version, error) { return k.version, nil }
+
+// Properties says that a root key in a file can be copied. Its artifacts make no claim about it.
+func (k RootKey) Properties() custody.Properties {
+	return custody.Properties{Exportable: k.ring == nil}
+}
+
+// options completes o: a root that has a post-quantum key signs twice.
+func (k RootKey) options(o signer.Options) signer.Options {
+	if k.second != nil {
+		o.Second = k.second
+	}
+	return o
+}
+
+// Pinned is the root as a verifier pins it.
+func (k RootKey) Pinned(purpose string) evidence.Root {
+	r := evidence.Root{KeyID: k.version.KeyID(), Public: k.version.Public(), Purpose: purpose}
+	if k.second != nil {
+		r.PostQuantum = k.second.public
+	}
+	return r
+}
+
+// JWK writes what pins the root: its public JWK, or a JWK Set where it has two keys.
+func (k RootKey) JWK() ([]byte, error) {
+	if k.second == nil {
+		return json.MarshalIndent(custody.JWK(k.version), "", "  ")
+	}
+	return json.MarshalIndent(keySet{[]any{custody.JWK(k.version), evidence.NewAKP(k.second.id, k.second.public)}}, "", "  ")
+}
+
+// keySet is a JWK Set (RFC 7517 section 5). go-jose's does not know the key type AKP.
+type keySet struct {
+	Keys []any `json:"keys"`
+}
+
+// privateAKP is the JWK of an ML-DSA-65 private key; priv is the 32-byte seed (RFC 9964).
+type privateAKP struct {
+	evidence.AKP
+	Private string `json:"priv"`
+}
+
+// postQuantumKey is the ML-DSA-65 key of a root.
+type postQuantumKey struct {
+	id      string
+	public  *mldsa65.PublicKey
+	private *mldsa65.PrivateKey
+}
+
+var _ evidence.Key = (*postQuantumKey)(nil)
+
+// KeyID returns the kid of the root.
+func (k *postQuantumKey) KeyID() string { return k.id }
+
+// Sign makes a hedged signature (FIPS 204 section 3.4).
+func (k *postQuantumKey) Sign(_ context.Context, message []byte) ([]byte, error) {
+	signature := make([]byte, mldsa65.SignatureSize)
+	return signature, mldsa65.SignTo(k.private, message, nil, true, signature)
+}
+
+// GenerateRoot makes a root key in memory, with a post-quantum key beside it where that is asked for, and returns it with the
+// private JWK, or JWK Set, that reads as the same key.
+func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return RootKey{}, nil, err
+	}
+	kid := name + ":v1"
+	var file any = jose.JSONWebKey{Key: stded25519.PrivateKey(private), KeyID: kid, Algorithm: "EdDSA", Use: "sig"}
+	if postQuantum {
+		var seed [mldsa65.SeedSize]byte
+		_, _ = rand.Read(seed[:]) // never fails; see evidence.NewID
+		public, _ := mldsa65.NewKeyFromSeed(&seed)
+		file = keySet{[]any{file, privateAKP{evidence.NewAKP(kid, public), base64.RawURLEncoding.EncodeToString(seed[:])}}}
+	}
+	raw, err := json.Marshal(file)
+	if err != nil {
+		return RootKey{}, nil, err
+	}
+	key, err := parseRootKey(raw)
+	return key, raw, err
+}
+
+// readRootKey reads a private file that mediator keys root has made.
+func readRootKey(path string) (RootKey, error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return RootKey{}, fmt.Errorf("root key: %w", err)
+	}
+	k, err := parseRootKey(raw)
+	if err != nil {
+		return k, fmt.Errorf("root key %s: %w", path, err)
+	}
+	return k, nil
+}
+
+var (
+	errRootKey     = errors.New("not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a set with a private ML-DSA-65 JWK of the same kid")
+	errPostQuantum = errors.New("the second key is not a private ML-DSA-65 JWK with the kid of the first, or its two halves do not fit")
+)
+
+func parseRootKey(raw []byte) (k RootKey, err error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return k, errRootKey // what is wrong could quote a private key
+	}
+	if set.Keys == nil {
+		set.Keys = []json.RawMessage{raw}
+	}
+	if len(set.Keys) > 2 || len(set.Keys) == 0 {
+		return k, errRootKey
+	}
+	if k.version, err = parseEd25519(set.Keys[0]); err != nil || len(set.Keys) == 1 {
+		return k, err
+	}
+	k.second, err = parseMLDSA(set.Keys[1], k.version.KeyID())
+	return k, err
+}
+
+func parseEd25519(raw []byte) (custody.Version, error) {
+	var jwk jose.JSONWebKey
+	if err := json.Unmarshal(raw, &jwk); err != nil {
+		return custody.Version{}, errRootKey
+	}
+	std, ok := jwk.Key.(stded25519.PrivateKey)
+	name, number, cut := cutVersion(jwk.KeyID)
+	if !ok || !cut || number != 1 {
+		return custody.Version{}, errRootKey
+	}
+	private := ed25519.NewKeyFromSeed(std.Seed())
+	return custody.NewVersion(name, 1, private.Public().(ed25519.PublicKey), func(_ context.Context, message []byte) ([]byte, error) {
+		return ed25519.Sign(private, message), nil
+	}), nil
+}
+
+func parseMLDSA(raw []byte, kid string) (*postQuantumKey, error) {
+	var jwk privateAKP
+	if evidence.ParseStrict(raw, &jwk) != nil || jwk.KeyID != kid {
+		return nil, errPostQuantum
+	}
+	named, err := jwk.Key()
+	if err != nil {
+		return nil, errPostQuantum
+	}
+	seed, err := base64.RawURLEncoding.Strict().DecodeString(jwk.Private)
+	if err != nil || len(seed) != mldsa65.SeedSize {
+		return nil, errPostQuantum
+	}
+	public, private := mldsa65.NewKeyFromSeed((*[mldsa65.SeedSize]byte)(seed))
+	if !public.Equal(named) {
+		return nil, errPostQuantum
+	}
+	return &postQuantumKey{id: kid, public: public, private: private}, nil
+}
+
+func cutVersion(kid string) (name string, number int, ok bool) {
+	for i := len(kid) - 1; i > 0; i-- {
+		if kid[i] == 'v' && kid[i-1] == ':' {
+			_, err := fmt.Sscanf(kid[i+1:], "%d", &number)
+			return kid[:i-1], number, err == nil
+		}
+	}
+	return "", 0, false
+}

@@ -1,0 +1,107 @@
+// Package keystore opens the custody that a configuration names, and the signing keys in it.
+package keystore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/custody/pkcs11"
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/internal/await"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
+)
+
+// Store opens the keys of one process, all in the same custody.
+type Store interface {
+	// Key opens the key of one role, by its name. It waits for a custody that cannot be asked yet.
+	Key(ctx context.Context, role, name string) (custody.Key, error)
+	// Close lets the custody go.
+	Close() error
+}
+
+// Open opens the custody that c names.
+func Open(c config.Custody, log *zap.Logger) (Store, error) {
+	switch {
+	case c.Vault != nil:
+		return openVault(c.Vault, log)
+	case c.PKCS11 != nil:
+		return openToken(c.PKCS11)
+	}
+	return memory{}, nil
+}
+
+// memory makes keys in this process's memory.
+type memory struct{}
+
+func (memory) Key(_ context.Context, _, name string) (custody.Key, error) {
+	return custody.NewMemory(name)
+}
+func (memory) Close() error { return nil }
+
+// token opens keys in a PKCS #11 token.
+type token struct{ *pkcs11.Token }
+
+func openToken(c *config.PKCS11) (Store, error) {
+	pin, err := files.ReadSecret(c.PINFile, 1)
+	if err != nil {
+		return nil, err
+	}
+	t, err := pkcs11.Open(pkcs11.Options{Module: c.Module, Token: c.Token, PIN: pin, Hardware: c.Hardware, Now: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	return token{t}, nil
+}
+
+func (t token) Key(_ context.Context, _, name string) (custody.Key, error) { return t.Token.Key(name) }
+
+// inVault opens keys in Vault.
+type inVault struct {
+	c      *config.Vault
+	server *vault.Server
+	log    *zap.Logger
+}
+
+func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
+	server, err := vault.NewServer(vault.Options{Address: c.Address, CAFile: c.CA, Mount: c.Transit, Timeout: time.Duration(c.Timeout), Log: log, Now: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	return inVault{c, server, log}, nil
+}
+
+// Key waits for Vault while it cannot be asked: the key stays logged in meanwhile.
+func (v inVault) Key(ctx context.Context, role, name string) (custody.Key, error) {
+	key := v.server.Prepare(name, login(v.c.Auth.For(role)), v.c.Keys...)
+	return await.For(ctx, v.log, "Vault", func() (*vault.Key, error) { return key, key.Open(ctx) })
+}
+
+func (v inVault) Close() error { return v.server.Close() }
+
+// Secrets returns the secrets that one role can read in the custody, which has to be Vault.
+func Secrets(s Store, role string) (*vault.Secrets, error) {
+	v, ok := s.(inVault)
+	if !ok {
+		return nil, fmt.Errorf("credentials in Vault need custody in Vault, not %T", s)
+	}
+	return v.server.Secrets(login(v.c.Auth.For(role)), v.c.Keys...), nil
+}
+
+// login is how Vault is logged in to.
+func login(a config.VaultAuth) vault.Auth {
+	switch {
+	case a.AppRole != nil:
+		return &vault.AppRole{
+			Mount: a.AppRole.Mount, Role: a.AppRole.Role, RoleIDFile: a.AppRole.RoleIDFile, SecretIDFile: a.AppRole.SecretIDFile, Wrapped: !a.AppRole.Unwrapped,
+		}
+	case a.Kubernetes != nil:
+		return &vault.Kubernetes{Mount: a.Kubernetes.Mount, Role: a.Kubernetes.Role, JWTFile: a.Kubernetes.TokenFile}
+	default:
+		return &vault.TokenFile{Path: a.TokenFile}
+	}
+}

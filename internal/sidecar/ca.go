@@ -1,0 +1,47 @@
+package sidecar
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone. Its certificate is written out for agents to
+// trust.
+func openCA(c *config.Sidecar) (*proxy.CA, error) {
+	var ca *proxy.CA
+	var err error
+	if c.CA.Dir != "" {
+		ca, err = proxy.LoadCA(c.CA.Dir, time.Now())
+	} else {
+		o := proxy.CAOptions{Now: time.Now}
+		if !c.CA.Unconstrained {
+			if o.Constraints, err = proxy.Constrain(c.Hosts()); err != nil {
+				return nil, err
+			}
+		}
+		ca, err = proxy.NewCA(o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ca, os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // a certificate is public, and agents of other users read it
+}
+
+// warnOfExpiry says in the log, once a day, that the CA is about to expire: after that no agent's handshake succeeds.
+func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
+	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
+	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init", zap.Time("expires", ca.Expires()))
+		}
+	}
+}

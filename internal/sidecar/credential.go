@@ -1,0 +1,97 @@
+package sidecar
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/internal/await"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// credentialRole is the role as which the sidecar reads API credentials.
+const credentialRole = "api_credential"
+
+// openCredentials reads the credentials of the rules, once, and returns them by the name of the rule. It waits for those in Vault that cannot
+// be read yet where it may.
+func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWait bool) (map[string]*proxy.Credential, error) {
+	all := make(map[string]*proxy.Credential)
+	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret
+	for rule, r := range c.Credentials() {
+		var source proxy.SecretSource
+		var err error
+		if r.Vault == nil {
+			source, err = newFileSecret(r.File)
+		} else {
+			at := config.VaultSecret{Path: strings.ReplaceAll(r.Vault.Path, "{rule}", rule), Field: r.Vault.Field}
+			if shared[at] == nil {
+				shared[at], err = p.openVaultSecret(ctx, at, mayWait)
+			}
+			source = shared[at]
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all[rule], err = proxy.NewCredential(r.HeaderName(), r.Prefix, source); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (p *process) openVaultSecret(ctx context.Context, at config.VaultSecret, mayWait bool) (s *vault.Secret, err error) {
+	if p.secrets == nil {
+		if p.secrets, err = keystore.Secrets(p.Keys, credentialRole); err != nil {
+			return nil, err
+		}
+	}
+	s = p.secrets.Secret(at.Path, at.Field)
+	read := func() (string, error) { return s.Secret(ctx) }
+	if mayWait {
+		_, err = await.For(ctx, p.Log, s.String(), read)
+	} else {
+		_, err = read()
+	}
+	return s, err
+}
+
+// fileSecret is a secret in a file, read at the start, and again after an upstream has refused it: whoever replaces a credential
+// replaces the file.
+type fileSecret struct {
+	path string
+
+	mu     sync.Mutex // guards all below
+	secret string
+	stale  bool
+}
+
+func newFileSecret(path string) (*fileSecret, error) {
+	secret, err := files.ReadSecret(path, 1)
+	return &fileSecret{path: path, secret: secret}, err
+}
+
+// Secret returns the secret.
+func (f *fileSecret) Secret(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stale {
+		secret, err := files.ReadSecret(f.path, 1)
+		if err != nil {
+			return "", refusal.New("credential_unavailable", "the file of the credential cannot be read any more")
+		}
+		f.secret, f.stale = secret, false
+	}
+	return f.secret, nil
+}
+
+// Refused makes the next use read the file again, unless the secret has been replaced by now.
+func (f *fileSecret) Refused(secret string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stale = f.stale || secret == f.secret
+}

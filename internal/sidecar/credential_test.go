@@ -1,0 +1,50 @@
+package sidecar
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/daemon"
+)
+
+func TestFileSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(s string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(f *fileSecret, secret string) {
+		t.Helper()
+		if got, err := f.Secret(t.Context()); err != nil || got != secret {
+			t.Errorf("got %q, %v; want %q", got, err, secret)
+		}
+	}
+	if _, err := newFileSecret(path); err == nil {
+		t.Error("a file that is not there is a secret")
+	}
+	write("one\n")
+	f, err := newFileSecret(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("two\n")
+	want(f, "one") // it works still, for all that is known
+	f.Refused("another")
+	want(f, "one")
+	f.Refused("one")
+	want(f, "two")
+	f.Refused("one") // the answer to a call that was under way
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	want(f, "two")
+	f.Refused("two")
+	if s, err := f.Secret(t.Context()); err == nil || daemon.CodeOf(err) != " (credential_unavailable)" {
+		t.Errorf("got %q, %v", s, err)
+	}
+	write("three")
+	want(f, "three")
+}

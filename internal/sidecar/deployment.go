@@ -1,0 +1,132 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/policy"
+)
+
+// deployment holds the manifest against what this sidecar and the two other processes see, on a period.
+type deployment struct {
+	own      *daemon.Observer
+	more     func() []observe.Look                // what shows only once the trust is there
+	sessions func(context.Context) []observe.Look // what was found in a session is over with it
+	peers    []admin.Peer
+	manifest *policy.Manifest
+	log      *zap.Logger
+
+	mu   sync.Mutex     // held while looking
+	all  []observe.Look // of the last time
+	seen atomic.Pointer[[]policy.ObservedControl]
+}
+
+// lookPeriod is how often the deployment is looked at, and sessionsTimeout how long the look at the sessions may take.
+const (
+	lookPeriod      = 10 * time.Second
+	sessionsTimeout = 3 * time.Second
+)
+
+// look looks once, at everything. A process that does not answer has seen nothing new.
+func (d *deployment) look(ctx context.Context) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = observe.Keep(d.all, d.looks(ctx))
+	controls := d.manifest.Observe(slices.Concat(d.all, d.sessions(ctx)))
+	now, before := policy.Contradicted(controls), error(nil)
+	if last := d.seen.Swap(&controls); last != nil {
+		before = policy.Contradicted(*last)
+	}
+	switch {
+	case now != nil && before == nil:
+		d.log.Error("posts are refused until this is mended", zap.Error(now))
+	case now == nil && before != nil:
+		d.log.Info("what was seen contradicts the manifest no more")
+	}
+}
+
+// looks has all processes look, at the same time.
+func (d *deployment) looks(ctx context.Context) []observe.Look {
+	of := make([][]observe.Look, 1+len(d.peers))
+	var wait sync.WaitGroup
+	wait.Go(func() { of[0] = append(d.own.Look(ctx), d.more()...) })
+	for i, p := range d.peers {
+		wait.Go(func() {
+			var err error
+			if of[i+1], err = p.Looks(ctx); err != nil {
+				d.log.Debug("what another process sees is not known", zap.String("process", p.Name), zap.Error(err))
+			}
+		})
+	}
+	wait.Wait()
+	return slices.Concat(of...)
+}
+
+func (d *deployment) watch(ctx context.Context) {
+	for range every.Tick(ctx, lookPeriod) {
+		d.look(ctx)
+	}
+}
+
+// last returns what was seen the last time.
+func (d *deployment) last() []observe.Look {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all
+}
+
+// contradicted is nil unless the last look contradicts the manifest; look comes first.
+func (d *deployment) contradicted() error {
+	return policy.Contradicted(*d.seen.Load())
+}
+
+// Controls looks once, and returns each control of the manifest with what was seen of it.
+func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
+	d.look(ctx)
+	return *d.seen.Load()
+}
+
+// openDeployment looks at the deployment for the first time under a snapshot. What was seen to be wrong before stays so.
+func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
+	d := &deployment{
+		own: s.observer, manifest: s.manifest, log: p.Log, peers: p.admin.Peers,
+		more: func() []observe.Look { return []observe.Look{keysLook(s.trust.Verifier.Trust())} },
+		sessions: func(ctx context.Context) []observe.Look {
+			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // what else was looked at does not wait for a look that hangs
+			defer cancel()
+			_ = p.watch.Look(ctx)
+			return observe.Looks(p.sessions.Runs())
+		},
+	}
+	if p.inForce != nil {
+		d.all = p.inForce.deployment.last()
+	}
+	d.look(ctx)
+	return d
+}
+
+// keysLook holds the certified keys against each other.
+func keysLook(trust *evidence.Trust) observe.Look {
+	purposes := make(map[string]string)
+	for _, c := range trust.Certified() {
+		public := string(c.Public)
+		for _, purpose := range c.Certificate.Purposes {
+			if other, ok := purposes[public]; ok && other != purpose {
+				return observe.Made(observe.Keys, observe.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
+			}
+			purposes[public] = purpose
+		}
+	}
+	return observe.Made(observe.Keys, observe.Holds, fmt.Sprintf("%d keys are certified, each for one purpose.", len(purposes)))
+}

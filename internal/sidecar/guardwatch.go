@@ -1,0 +1,136 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/guard"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// guardWatch looks whether the rules of guard stand, without the right to read them: what is sent to guard.ProbeAddress is treated as
+// if the agent had sent it, so a TCP connection comes back to the transparent listener, and UDP is refused.
+type guardWatch struct {
+	port uint16 // that is redirected, or 0
+	log  *zap.Logger
+	seen atomic.Pointer[error] // what the last look found; nil before the first
+
+	mu      sync.Mutex // held while a connection is made, until its address is known
+	local   string     // of the connection that is to come back
+	arrived chan struct{}
+}
+
+// guardPeriod is how often it looks, and guardTimeout how long one look may take.
+const guardPeriod, guardTimeout = 2 * time.Second, 3 * time.Second
+
+// newGuardWatch returns nil where no rules are asked for.
+func newGuardWatch(c *config.Sidecar, log *zap.Logger) *guardWatch {
+	if c.Guard == nil {
+		return nil
+	}
+	w := &guardWatch{log: log, arrived: make(chan struct{}, 1)}
+	if o := c.GuardOptions(); o.Transparent != 0 {
+		w.port = o.Redirect[0]
+	}
+	return w
+}
+
+// stands is nil if the last look found the rules in force, and where no rules are asked for.
+func (w *guardWatch) stands() error {
+	if w == nil {
+		return nil
+	}
+	if err := w.seen.Load(); err != nil {
+		return *err
+	}
+	return refusal.New("guard_missing", "nobody has looked yet whether the rules of guard stand")
+}
+
+// watch looks until ctx ends.
+func (w *guardWatch) watch(ctx context.Context) {
+	w.look(ctx)
+	for range every.Tick(ctx, guardPeriod) {
+		w.look(ctx)
+	}
+}
+
+func (w *guardWatch) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	err := w.refused(ctx)
+	if err == nil && w.port != 0 {
+		err = w.redirected(ctx)
+	}
+	before := w.seen.Swap(&err)
+	switch {
+	case err != nil && (before == nil || *before == nil):
+		w.log.Error("posts are refused until mediator guard has run", zap.Error(err))
+	case err == nil && (before == nil || *before != nil):
+		w.log.Info("the rules of guard stand")
+	}
+}
+
+// refused finds out whether the kernel refuses a datagram.
+func (w *guardWatch) refused(ctx context.Context) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "udp4", net.JoinHostPort(guard.ProbeAddress.String(), "9"))
+	if err == nil {
+		defer c.Close()
+		_, err = c.Write([]byte{0})
+	}
+	if errors.Is(err, syscall.EPERM) {
+		return nil
+	}
+	return refusal.New("guard_missing", "the rules of guard do not stand: a datagram to %s is not refused", guard.ProbeAddress)
+}
+
+// redirected finds out whether the kernel leads a connection to the transparent listener.
+func (w *guardWatch) redirected(ctx context.Context) error {
+	w.mu.Lock()
+	w.local = ""
+	select {
+	case <-w.arrived: // late, from the look before
+	default:
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp4", net.JoinHostPort(guard.ProbeAddress.String(), strconv.Itoa(int(w.port))))
+	if err == nil {
+		w.local = c.LocalAddr().String()
+	}
+	w.mu.Unlock()
+	if err == nil {
+		defer c.Close()
+		select {
+		case <-w.arrived:
+			return nil
+		case <-ctx.Done():
+		}
+	}
+	return refusal.New("guard_missing", "the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener", guard.ProbeAddress, w.port)
+}
+
+// probe is told of each redirected connection, and takes the one that was made to look.
+func (w *guardWatch) probe(original netip.AddrPort, from net.Addr) bool {
+	if original != netip.AddrPortFrom(guard.ProbeAddress, w.port) {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if from.String() != w.local {
+		return false
+	}
+	w.local = ""
+	w.arrived <- struct{}{} // never blocks: one for each local, and taken out before the next
+	return true
+}

@@ -1,0 +1,53 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/postgres"
+)
+
+// openLedger opens the ledger that the configuration chooses.
+func openLedger(ctx context.Context, c *config.Sidecar) (ledger.Store, error) {
+	dir, retention := c.State, time.Duration(c.Retention)
+	if c.LedgerDSN == "" {
+		return ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Now: time.Now, Retention: retention})
+	}
+	name, held, err := ledger.Instance(dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := postgres.Open(ctx, c.LedgerDSN, postgres.Options{Now: time.Now, Retention: retention, Instance: name})
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	return sharedLedger{l, held}, nil
+}
+
+// sharedLedger holds the name of this instance for as long as its ledger is open.
+type sharedLedger struct {
+	ledger.Store
+	held io.Closer
+}
+
+// Close closes the ledger and frees the name.
+func (s sharedLedger) Close() error { return errors.Join(s.Store.Close(), s.held.Close()) }
+
+// prunePeriod is how often the ledger is rid of what can never be replayed.
+const prunePeriod = 10 * time.Minute
+
+func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {
+	for range every.Tick(ctx, prunePeriod) {
+		if err := record.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			log.Error("the ledger could not be pruned", zap.Error(err))
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/ledger/postgres"
+)
+
+// Needs is what the sidecar uses once it serves.
+func Needs(c *config.Sidecar, o *daemon.Observer) (daemon.Needs, error) {
+	n := daemon.Needs{
+		Named: o.Paths, Write: []string{c.State}, Proc: true, Socket: c.Admin.Unix,
+		Bind:    []string{c.Listen, c.Admin.TCP},
+		Connect: append(c.Custody.Addresses(), "53", c.Trigger.TCP, c.Control.TCP),
+	}
+	if c.Transparent != nil {
+		n.Bind = append(n.Bind, c.Transparent.Listen)
+	}
+	if c.Guard != nil {
+		if o := c.GuardOptions(); len(o.Redirect) > 0 {
+			n.Connect = append(n.Connect, daemon.Port(o.Redirect[0])) // what is looked at is whether this connection comes back
+		}
+	}
+	for _, a := range c.ActionRules {
+		n.Connect = append(n.Connect, daemon.Port(a.Match.Port))
+	}
+	for _, e := range c.EgressRules {
+		n.Connect = append(n.Connect, daemon.Port(e.Match.Port))
+	}
+	for _, u := range c.UpstreamHosts {
+		if u.Address.IsValid() && u.Address.Port() != 0 {
+			n.Connect = append(n.Connect, daemon.Port(u.Address.Port()))
+		}
+	}
+	for _, a := range c.Actions {
+		if a.API != nil {
+			n.Connect = append(n.Connect, a.API.Challenge, a.API.Verify)
+		}
+	}
+	if c.LedgerDSN != "" {
+		ports, err := postgres.Ports(c.LedgerDSN)
+		if err != nil {
+			return n, err
+		}
+		for _, p := range ports {
+			n.Connect = append(n.Connect, daemon.Port(p))
+		}
+	}
+	return n, nil
+}
+
+// observe makes what sees the sidecar's deployment under a configuration.
+func (p *process) observe(c *config.Sidecar) *daemon.Observer {
+	o := Observer(c, p.Roles)
+	if usesVault(c) { // whoever holds the runtime's key holds the token for the credentials too
+		o.More = func(ctx context.Context) []observe.Look {
+			return []observe.Look{p.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation)}
+		}
+	}
+	return o
+}
+
+// usesVault is whether a rule's credential is in Vault.
+func usesVault(c *config.Sidecar) bool {
+	for _, r := range c.Credentials() {
+		if r.Vault != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Observer sees what the sidecar's configuration shows of its deployment.
+func Observer(c *config.Sidecar, roles []daemon.Role) *daemon.Observer {
+	secret := []string{c.CA.Dir, c.Gate.SecretFile, c.Admin.TokenFile, c.Trigger.TokenFile, c.Control.TokenFile, filepath.Join(c.State, "ledger.db")}
+	if c.Ledger.Postgres != nil {
+		secret = append(secret, c.Ledger.Postgres.DSNFile)
+	}
+	for _, r := range c.Credentials() {
+		secret = append(secret, r.File) // empty for one in Vault
+	}
+	if usesVault(c) {
+		secret = append(secret, c.Custody.Secrets(credentialRole)...)
+	}
+	slices.Sort(secret)
+	secret = append(slices.Compact(secret), daemon.CustodySecrets(c.Custody, roles)...)
+	public := append(c.Custody.Public(), c.Path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Trigger.Unix, c.Control.Unix)
+	for _, u := range c.Upstreams {
+		public = append(public, u.CA)
+	}
+	return &daemon.Observer{
+		Agent: c.Agent, Roles: roles, Known: []observe.Look{gateLook(c)},
+		Paths: slices.Concat(daemon.SecretPaths(secret...), daemon.PublicPaths(public...), daemon.SocketPath(c.Admin)),
+	}
+}
+
+// gateLook is what the sidecar's own configuration shows of its gate.
+func gateLook(c *config.Sidecar) observe.Look {
+	var remote []string
+	for _, a := range c.Actions {
+		if a.API != nil {
+			remote = append(remote, a.Name)
+		}
+	}
+	if len(remote) > 0 {
+		return observe.Made(observe.Gate, observe.Unseen, "These actions are judged by their APIs, which this sidecar does not see: "+strings.Join(remote, ", ")+".")
+	}
+	return observe.Made(observe.Gate, observe.Holds,
+		fmt.Sprintf("All %d actions pass this sidecar's own gate, which demands the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
+}

@@ -1,0 +1,300 @@
+// Package sidecar is the sidecar as a process: mediator serve.
+//
+//	sidecar.go     the process: its parts, and how it begins and ends
+//	snapshot.go    everything that calls are judged by under one configuration, and how a reload replaces it
+//	deployment.go  the manifest held against what the three processes see
+//	guardwatch.go  whether the kernel's rules of mediator guard stand
+//	credential.go  the credentials that rules inject
+//	gates.go       the gate of each action
+//	ledger.go, ca.go  where consumed keys and records are kept; the interception CA
+//	looker.go      the child that reads where the standard input of processes leads
+//	needs.go       what the process uses, and what it sees of its deployment
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// process is the sidecar as it runs. What can change meanwhile is its snapshot.
+type process struct {
+	*daemon.Process
+	config   *config.Sidecar // as it was read at the start: what is bound to the process stays so
+	logLater *zap.Logger     // its lines may wait
+	life     context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
+
+	runtime  *signer.Issuer[evidence.RuntimeAttestation]
+	session  *signer.Issuer[evidence.SessionReceipt]
+	prove    *signer.Issuer[evidence.RequestProof]
+	secrets  *vault.Secrets // of the rules' credentials; nil while none is in Vault
+	gateKey  evidence.Secret
+	ca       *proxy.CA
+	record   *ledger.Deferred
+	sessions *proxy.Sessions
+	watch    *observe.Watch
+	triggers *trigger.Client
+	decides  *policy.Client
+	metrics  *proxy.Metrics
+	guard    *guardWatch // nil where no rules are asked for
+	own      []netip.AddrPort
+
+	trusts  daemon.TrustWatch
+	admin   *admin.Server
+	handler *proxy.Handler
+	inForce *snapshot // nil before the first; changed by the reloader alone
+}
+
+// Run runs the sidecar until ctx ends.
+func Run(ctx context.Context, path string, stderr io.Writer) error {
+	c, err := config.LoadSidecar(path)
+	if err != nil {
+		return err
+	}
+	environment, err := config.EnvironmentHash(c.Raw)
+	if err != nil {
+		return err
+	}
+	log, logLater, err := daemon.NewLoggers(c.Log, "serve", stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }()
+	common, err := daemon.New(log, c.Custody)
+	if err != nil {
+		return err
+	}
+	defer common.Keys.Close()
+	p := &process{Process: common, config: c, logLater: logLater}
+	return p.run(ctx, environment)
+}
+
+// run makes the parts and serves until ctx ends.
+func (p *process) run(ctx context.Context, environment string) (err error) {
+	c := p.config
+	p.countFiles()
+	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
+		return err
+	}
+	if err := p.trusts.Register(p.Metrics); err != nil {
+		return err
+	}
+	if err := p.openKeys(ctx); err != nil {
+		return err
+	}
+	first := &snapshot{config: c, environment: environment}
+	if first.credentials, err = p.openCredentials(ctx, c, true); err != nil {
+		return err
+	}
+	first.observer = p.observe(c)
+	if err := first.observer.CheckStart(ctx); err != nil {
+		return err
+	}
+	p.Observer.Store(first.observer)
+	if p.ca, err = openCA(c); err != nil {
+		return err
+	}
+	record, err := openLedger(ctx, c)
+	if err != nil {
+		return err
+	}
+	p.record = ledger.Defer(record, func(r ledger.Record, err error) {
+		p.Log.Error("the record of a call could not be kept", zap.String("post", r.ID), zap.String("state", string(r.State)), zap.Error(err))
+	})
+	defer p.record.Close()
+	p.connect()
+	looker, err := startLooker(os.Stderr, p.Log)
+	if err != nil {
+		return err
+	}
+	defer looker.Close()
+	p.watch.Ask(looker.Looker)
+	needs, err := Needs(c, first.observer)
+	if err != nil {
+		return err
+	}
+	if err := p.Confine(needs, c.Confine); err != nil {
+		return err
+	}
+	listener, err := daemon.Listen(c.Admin, p.Log)
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	p.life = ctx
+	group.Go(func() error { p.watch.Run(ctx); return nil })
+	group.Go(func() error { p.Reloader.Watch(ctx); return nil })
+	group.Go(func() error {
+		return daemon.Serve(ctx, listener, daemon.Guard(c.Admin, p.admin.Handler()), daemon.Bounds{}, p.grace(), p.Log)
+	})
+	group.Go(func() error { return p.begin(ctx, group, first, listener) })
+	return group.Wait()
+}
+
+func (p *process) grace() time.Duration { return p.config.Timeouts.Shutdown.Or(20 * time.Second) }
+
+func (p *process) openKeys(ctx context.Context) (err error) {
+	c := p.config
+	if p.runtime, err = daemon.NewIssuer(ctx, p.Process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err != nil {
+		return err
+	}
+	if p.session, err = daemon.NewIssuer(ctx, p.Process, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
+		return err
+	}
+	if p.prove, err = daemon.NewIssuer(ctx, p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
+		return err
+	}
+	p.gateKey, err = GateSecret(c.GateSecret)
+	return err
+}
+
+// connect makes what the sidecar asks others with, and what answers operators.
+func (p *process) connect() {
+	c := p.config
+	p.sessions = proxy.NewSessions(time.Now)
+	p.watch = observe.NewWatch(c.Agent.UID, time.Now, func(r *observe.Run, f observe.Finding) {
+		p.Log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
+	})
+	client, base := daemon.Client(c.Trigger)
+	p.triggers = trigger.NewClient(base, client)
+	client, base = daemon.Client(c.Control)
+	p.decides = policy.NewClient(base, client)
+	p.guard = newGuardWatch(c, p.Log)
+	p.admin = &admin.Server{
+		Process: p.Process, Sessions: p.sessions, Record: p.record, Triggers: p.triggers, Watch: p.watch,
+		Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID,
+		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
+	}
+}
+
+// begin waits for the manifest and the trust, puts the first snapshot in force and serves the proxy port.
+func (p *process) begin(ctx context.Context, group *errgroup.Group, first *snapshot, adminListener net.Listener) (err error) {
+	c := p.config
+	if first.manifest, first.strict, err = p.WaitForManifest(ctx, c.Manifest); err != nil {
+		return err
+	}
+	if err := p.checkManifest(first); err != nil {
+		return fmt.Errorf("%s: %w", c.Manifest, err)
+	}
+	if err := p.OpenRoots(ctx, c.Trust); err != nil {
+		return err
+	}
+	if first.trust, err = p.OpenTrust(ctx, c.Trust, first.strict); err != nil {
+		return err
+	}
+	certified, err := p.OpenCertificates(ctx, c.Trust)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { certified.Watch(ctx); return nil })
+	group.Go(func() error { p.trusts.Watch(ctx); return nil })
+	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
+	group.Go(func() error { warnOfExpiry(ctx, p.ca, p.Log); return nil })
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	redirected, err := listenTransparent(c)
+	if err != nil {
+		return err
+	}
+	if p.own, err = proxy.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
+		return err
+	}
+	if err := p.build(ctx, first); err != nil {
+		return err
+	}
+	p.handler = proxy.NewHandler(first.pipeline)
+	p.put(first)
+	p.Reloader.Begin(first.status(), p.take)
+	return p.serveProxy(ctx, group, listener, redirected)
+}
+
+// listenTransparent opens the transparent listener; nil where there is none.
+func listenTransparent(c *config.Sidecar) (net.Listener, error) {
+	if c.Transparent == nil {
+		return nil, nil
+	}
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // whose sockets do not tell the original destination; clients fall back to TCP
+	return lc.Listen(context.Background(), "tcp4", c.Transparent.Listen)
+}
+
+// addresses returns those of listeners on TCP; nil ones are left out.
+func addresses(listeners ...net.Listener) []net.Addr {
+	var out []net.Addr
+	for _, l := range listeners {
+		if l == nil {
+			continue
+		}
+		if addr, ok := l.Addr().(*net.TCPAddr); ok {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
+// countFiles says so in the log where fewer files may be open than the limits let agents have of them. Go raises the soft limit by itself.
+func (p *process) countFiles() {
+	var open unix.Rlimit
+	need := p.config.Limits.Listeners().Files(p.config.Limits.Load())
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
+		p.Log.Warn("fewer files may be open than limits.connections and limits.calls can take: raise the hard limit, or lower them", zap.Uint64("may", open.Max), zap.Uint64("need", need))
+	}
+}
+
+// serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
+func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
+	o := proxy.Options{
+		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
+		Limits: p.config.Limits.Listeners(), Log: p.Log, Now: time.Now,
+	}
+	if p.guard != nil {
+		o.Probe = p.guard.probe
+	}
+	server, err := proxy.New(o)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		p.admin.Ready.Store(false)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.grace())
+		defer cancel()
+		return server.Shutdown(wait)
+	})
+	if redirected != nil {
+		group.Go(func() error { return server.ServeTransparent(redirected) })
+	}
+	if p.guard != nil {
+		group.Go(func() error { p.guard.watch(ctx); return nil })
+	}
+	p.admin.Ready.Store(true)
+	p.Log.Info("ready", zap.String("proxy", l.Addr().String()))
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/signer"
+)
+
+// snapshot is everything that calls are judged by under one configuration. It never changes once it is built, but for what its trust
+// follows: certificates and revocations. A call has one from its beginning to its end.
+type snapshot struct {
+	config      *config.Sidecar
+	environment string // the hash of what runs with this configuration
+	credentials map[string]*proxy.Credential
+	observer    *daemon.Observer
+	manifest    *policy.Manifest
+	strict      *policy.Strict
+	trust       *daemon.BundleTrust
+
+	// Made by build.
+	deployment *deployment
+	transport  *proxy.Transport
+	pipeline   *proxy.Pipeline
+	stop       context.CancelFunc // ends the looks at its deployment
+}
+
+func (s *snapshot) status() daemon.ConfigStatus {
+	return daemon.ConfigStatus{Configuration: evidence.HashBytes(s.config.Raw), Environment: s.environment, Manifest: s.strict.ManifestHash}
+}
+
+// take makes the sidecar's next snapshot of what the files say now and puts it in force, or fails and has changed nothing.
+func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
+	next, err := p.read(ctx)
+	if err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	if err := p.build(ctx, next); err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	p.put(next)
+	return next.status(), nil
+}
+
+// read reads the configuration and all that it names, once, and refuses it unless all of it could be in force in this process now.
+func (p *process) read(ctx context.Context) (*snapshot, error) {
+	c, err := config.LoadSidecar(p.config.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkBound(c); err != nil {
+		return nil, err
+	}
+	s := &snapshot{config: c, observer: p.observe(c)}
+	if s.environment, err = config.EnvironmentHash(c.Raw); err != nil {
+		return nil, err
+	}
+	needs, err := Needs(c, s.observer)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.CheckConfined(needs, c.Confine); err != nil {
+		return nil, err
+	}
+	if s.manifest, s.strict, err = config.ReadStrict(c.Manifest); err != nil {
+		return nil, err
+	}
+	if err := p.checkManifest(s); err != nil {
+		return nil, err
+	}
+	if s.trust, err = p.ReadTrust(c.Trust, s.strict); err != nil {
+		return nil, err
+	}
+	if err := s.trust.Succeeds(p.inForce.trust); err != nil {
+		return nil, err
+	}
+	if err := p.checkControl(ctx, s.strict); err != nil {
+		return nil, err
+	}
+	if s.credentials, err = p.openCredentials(ctx, c, false); err != nil {
+		return nil, err
+	}
+	return s, s.observer.CheckStart(ctx)
+}
+
+// checkBound refuses a configuration that differs in what is bound to this process, its CA included.
+func (p *process) checkBound(c *config.Sidecar) error {
+	if err := p.CheckBound(*p.config, *c, c.Trust); err != nil {
+		return err
+	}
+	for _, host := range c.Hosts() {
+		if !p.ca.Covers(host) {
+			return refusal.New("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set", host)
+		}
+	}
+	return nil
+}
+
+// checkManifest refuses a manifest by which no post of this process could be right: it pins something else than what would run, or allows
+// nothing that the process's roles sign.
+func (p *process) checkManifest(s *snapshot) error {
+	for _, want := range []string{s.strict.Runtime.EnvironmentHash, s.strict.Session.EnvironmentHash} {
+		if want != s.environment {
+			return refusal.New("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, s.environment)
+		}
+	}
+	return cmp.Or(s.strict.CheckRuntime(s.config.Runtime), p.CheckAdmitted(s.strict, s.config.Audience))
+}
+
+// checkControl refuses a manifest by which the control plane does not decide: every post would be refused there.
+func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error {
+	now, err := p.decides.Manifests(ctx)
+	if err != nil {
+		return err
+	}
+	if len(now) == 0 || now[0] != strict.ManifestHash {
+		return refusal.New("manifest_mismatch", "the control plane decides by another manifest than %s: reload it first", strict.ManifestHash)
+	}
+	return nil
+}
+
+// build makes the parts of a snapshot. Nothing of it is in force yet.
+func (p *process) build(ctx context.Context, s *snapshot) (err error) {
+	c := s.config
+	s.transport, err = proxy.NewTransport(proxy.UpstreamOptions{
+		Dialer: proxy.Dialer{Upstreams: c.UpstreamHosts, Own: p.own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	rules, err := p.rules(s)
+	if err != nil {
+		return err
+	}
+	o := proxy.PipelineOptions{
+		Rules: rules, Sessions: p.sessions, Triggers: p.triggers, Control: p.decides, Record: p.record,
+		Verifier: s.trust.Verifier, Strict: s.strict, DeploymentCertificate: s.trust.DeploymentCertificate,
+		Deployment: func() error { return cmp.Or(s.deployment.contradicted(), p.guard.stands()) },
+		Attest: signer.NewAttester(p.runtime, p.session, signer.Access{
+			HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
+			UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
+		}),
+		Prove: p.prove, Transport: s.transport, Destination: s.destination(), RuntimeID: c.Runtime, EnvironmentHash: s.environment,
+		Standing: c.Session.Standing, CAPEM: p.ca.CertificatePEM(), SpoolDir: c.State,
+		Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
+		Load:     c.Limits.Load(),
+		Metrics:  p.metrics, Log: p.Log, LogLater: p.logLater, Now: time.Now,
+	}
+	if p.handler != nil {
+		o.After = p.handler.Pipeline()
+	}
+	if s.pipeline, err = proxy.NewPipeline(o); err != nil {
+		return err
+	}
+	s.deployment = p.openDeployment(ctx, s)
+	return nil
+}
+
+// destination checks where redirected connections were made to.
+func (s *snapshot) destination() func(context.Context, proxy.Target, netip.Addr) error {
+	if s.config.Transparent == nil || s.config.Transparent.AnyAddress {
+		return nil
+	}
+	return s.transport.CheckDestination
+}
+
+// put puts a snapshot in force: one pointer is stored. Calls in flight keep the one that they have, whose trust follows the bundle until
+// the last of them must have its evidence.
+func (p *process) put(next *snapshot) {
+	var watched context.Context
+	watched, next.stop = context.WithCancel(p.life)
+	go next.deployment.watch(watched)
+	p.trusts.Add(next.trust)
+	p.handler.Set(next.pipeline)
+	p.Observer.Store(next.observer)
+	p.admin.SetDeployment(next.deployment)
+	if old := p.inForce; old != nil {
+		old.stop()
+		old.transport.CloseIdleConnections()
+		time.AfterFunc(old.pipeline.Patience(), func() { p.trusts.Drop(old.trust) })
+	}
+	p.inForce = next
+}
+
+// rules gives every rule its credential, and every action its gate.
+func (p *process) rules(s *snapshot) (*proxy.Rules, error) {
+	c := s.config
+	own, err := NewGate(c.Gate, p.gateKey, s.trust.Verifier, s.strict)
+	if err != nil {
+		return nil, err
+	}
+	actions, egress := slices.Clone(c.ActionRules), slices.Clone(c.EgressRules)
+	for i := range actions {
+		a := &actions[i]
+		a.Credential, a.Gate = s.credentials[a.Name], localGate{own}
+		api := c.Actions[i].API
+		if api == nil {
+			continue
+		}
+		client, err := gate.NewClient(gate.ClientOptions{
+			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: s.transport, Timeout: 30 * time.Second},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("action %s: %w", a.Name, err)
+		}
+		a.Gate = remoteGate{client}
+	}
+	for i := range egress {
+		egress[i].Credential = s.credentials[egress[i].Name]
+	}
+	return proxy.NewRules(actions, egress)
+}

@@ -1,0 +1,210 @@
+// Package triggerd is the trigger service as a process: mediator trigger.
+package triggerd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// process is the trigger service as it runs. What can change meanwhile is where events come from.
+type process struct {
+	*daemon.Process
+	config  *config.Trigger // as it was read at the start: what is bound to the process stays so
+	service *trigger.Service
+	inForce *config.Trigger // changed by the reloader alone
+}
+
+// grace is how long a process that ends waits for what is in flight.
+const grace = 10 * time.Second
+
+// Run runs the trigger service until ctx ends.
+func Run(ctx context.Context, path string, stderr io.Writer) error {
+	c, err := config.LoadTrigger(path)
+	if err != nil {
+		return err
+	}
+	log, err := daemon.NewLogger(c.Log, "trigger", stderr)
+	if err != nil {
+		return err
+	}
+	common, err := daemon.New(log, c.Custody)
+	if err != nil {
+		return err
+	}
+	defer common.Keys.Close()
+	p := &process{Process: common, config: c, inForce: c}
+	return p.run(ctx)
+}
+
+// run makes the parts and serves until ctx ends.
+func (p *process) run(ctx context.Context) error {
+	c := p.config
+	if err := p.openService(ctx); err != nil {
+		return err
+	}
+	defer p.service.Close()
+	if err := p.Confine(Needs(c, p.Observer.Load()), c.Confine); err != nil {
+		return err
+	}
+	internal, err := daemon.Listen(c.Internal, p.Log)
+	if err != nil {
+		return err
+	}
+	var ready atomic.Bool
+	mux := p.Mux(ready.Load)
+	mux.Handle("/", trigger.NewServer(p.service))
+	var webhooks net.Listener
+	if c.Listen != "" {
+		if webhooks, err = listenWebhooks(c); err != nil {
+			return errors.Join(fmt.Errorf("webhooks: %w", err), internal.Close())
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return daemon.Serve(ctx, internal, daemon.Guard(c.Internal, mux), daemon.Bounds{}, grace, p.Log)
+	})
+	group.Go(func() error { p.Reloader.Watch(ctx); return nil })
+	group.Go(func() error { return p.service.Run(ctx) })
+	if webhooks != nil {
+		group.Go(func() error { return daemon.Serve(ctx, webhooks, p.service.Webhooks(), daemon.Public, grace, p.Log) })
+	}
+	group.Go(func() error { return p.begin(ctx, &ready) })
+	return group.Wait()
+}
+
+// openService opens the keys and the events, and looks at the deployment.
+func (p *process) openService(ctx context.Context) error {
+	c := p.config
+	origin, err := daemon.NewIssuer(ctx, p.Process, evidence.TriggerOriginProofKind, c.Keys.Origin.SigningKey, c.Keys.Origin.Audience)
+	if err != nil {
+		return err
+	}
+	receipt, err := daemon.NewIssuer(ctx, p.Process, evidence.TriggerReceiptKind, c.Keys.Receipt.SigningKey, c.Keys.Receipt.Audience)
+	if err != nil {
+		return err
+	}
+	o := Observer(c, p.Roles)
+	if err := o.CheckStart(ctx); err != nil {
+		return err
+	}
+	p.Observer.Store(o)
+	p.service, err = trigger.New(ctx, trigger.Options{
+		Path: filepath.Join(c.State, "events.db"), Origin: origin, Receipt: receipt, Sources: c.SourceList,
+		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget, Now: time.Now, Log: p.Log,
+	})
+	return err
+}
+
+// begin waits for the trust, and is ready then.
+func (p *process) begin(ctx context.Context, ready *atomic.Bool) error {
+	if err := p.OpenRoots(ctx, p.config.Trust); err != nil {
+		return err
+	}
+	certified, err := p.OpenCertificates(ctx, p.config.Trust)
+	if err != nil {
+		return err
+	}
+	p.Reloader.Begin(status(p.config), p.take)
+	ready.Store(true)
+	p.Log.Info("ready")
+	certified.Watch(ctx)
+	return nil
+}
+
+func status(c *config.Trigger) daemon.ConfigStatus {
+	return daemon.ConfigStatus{Configuration: evidence.HashBytes(c.Raw)}
+}
+
+// take makes events come from the sources that the files name now, or fails and has changed nothing.
+func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
+	next, err := config.LoadTrigger(p.config.Path)
+	if err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	if err := p.CheckBound(*p.config, *next, next.Trust); err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	o := Observer(next, p.Roles)
+	if err := p.CheckConfined(Needs(next, o), next.Confine); err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	if err := o.CheckStart(ctx); err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	next.KeepSources(p.inForce)
+	if err := p.service.SetSources(next.SourceList); err != nil {
+		return daemon.ConfigStatus{}, err
+	}
+	p.Observer.Store(o)
+	p.inForce = next
+	return status(next), nil
+}
+
+// Needs is what the trigger service uses once it serves.
+func Needs(c *config.Trigger, o *daemon.Observer) daemon.Needs {
+	n := daemon.Needs{
+		Named: o.Paths, Write: []string{c.State}, Socket: c.Internal.Unix, Bind: []string{c.Listen, c.Internal.TCP}, Connect: c.Custody.Addresses(),
+	}
+	for _, s := range c.Sources {
+		if s.Queue != nil {
+			n.Move = append(n.Move, s.Queue.Dir)
+		}
+	}
+	return n
+}
+
+// Observer sees what the trigger service can see of its deployment.
+func Observer(c *config.Trigger, roles []daemon.Role) *daemon.Observer {
+	secret := []string{c.TLSKey, c.Internal.TokenFile, filepath.Join(c.State, "events.db")}
+	var names []string
+	for _, s := range c.Sources {
+		names = append(names, s.Name)
+		switch {
+		case s.GitHub != nil:
+			secret = append(secret, s.GitHub.SecretFiles...)
+		case s.StandardWebhooks != nil:
+			secret = append(secret, s.StandardWebhooks.SecretFiles...)
+		case s.Engine != nil:
+			secret = append(secret, s.Engine.SecretFiles...)
+		case s.Queue != nil:
+			secret = append(secret, s.Queue.Dir)
+		}
+	}
+	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that its configuration lists as a human's, or that somebody only reported.")
+	secret = append(secret, daemon.CustodySecrets(c.Custody, roles)...)
+	public := append(c.Custody.Public(), c.Path, c.TLSCertificate, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
+	return &daemon.Observer{
+		Agent: c.Agent, Roles: roles, Known: []observe.Look{human},
+		Paths: slices.Concat(daemon.SecretPaths(secret...), daemon.PublicPaths(public...), daemon.SocketPath(c.Internal)),
+	}
+}
+
+func listenWebhooks(c *config.Trigger) (net.Listener, error) {
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil || c.TLSCertificate == "" {
+		return l, err
+	}
+	cert, err := tls.LoadX509KeyPair(c.TLSCertificate, c.TLSKey)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}), nil
+}
