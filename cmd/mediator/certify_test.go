@@ -174,7 +174,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
 			// What has expired does not stay.
-			registry, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), bundle: d.bundle}).registry(t.Context(), io.Discard)
+			registry, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), audience: "api", issuer: "key-registry", lifetime: time.Hour, bundle: d.bundle}).registry(t.Context(), io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,6 +26,7 @@ import (
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // clientRules are what the clients may do: read, and post one kind of comment.
@@ -70,6 +71,7 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 // prepareRig makes a deployment's folder and its upstream, and starts none of the processes.
 func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
 	t.Helper()
+	full.Only(t, "root, and clients")
 	r := &rig{Deployment: &demo.Deployment{Dir: t.TempDir(), Direct: http.DefaultClient}}
 	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {
 		address, err := freeport.Address()
@@ -173,6 +175,7 @@ func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
 // need fails, and says what to run, where a client is not installed.
 func need(t *testing.T, command string) string {
 	t.Helper()
+	full.Only(t, "programs that make setup installs")
 	path, err := exec.LookPath(command)
 	if err != nil {
 		t.Fatalf("%s is not installed: run make setup", command)

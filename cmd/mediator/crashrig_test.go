@@ -32,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // crashRules let the agent post to a path of its own in each play.
@@ -68,6 +69,7 @@ func buildWithFailpoints(t *testing.T) (binary string) {
 // buildProgram builds the program as it is released. With the flags that make build has, nothing is compiled that has not been for it.
 func buildProgram(t *testing.T, more ...string) (binary string) {
 	t.Helper()
+	full.Only(t, "time to build the program")
 	binary = filepath.Join(t.TempDir(), "mediator")
 	build := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary}, more, []string{"."})...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -81,6 +83,7 @@ func buildProgram(t *testing.T, more ...string) (binary string) {
 // sidecar's configuration.
 func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
+	full.Only(t, "root")
 	r := prepareCrashRig(t, binary, dsn, more...)
 	r.startUntilEnd(t)
 	return r

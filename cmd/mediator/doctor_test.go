@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/triggerd"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // doctor runs mediator doctor and returns the controls by their state.
@@ -43,6 +44,7 @@ func (r *rig) doctor(t *testing.T) (status int, text string, byState map[string]
 // TestDoctor holds the demo's deployment against its manifest, opens it to the agent in each way that is looked for, and sees posts refused
 // while it is open.
 func TestDoctor(t *testing.T) {
+	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}

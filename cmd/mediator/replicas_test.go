@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.
@@ -39,6 +40,7 @@ const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 // newReplicas starts n sidecars. The first one's folder is also that of the trigger service and the control plane.
 func newReplicas(ctx context.Context, t *testing.T, dsn string, n int) *replicas {
 	t.Helper()
+	full.Only(t, "PostgreSQL")
 	c := &replicas{crashRig: prepareCrashRig(t, thisProgram(t), dsn, replicaRules)}
 	config, err := os.ReadFile(filepath.Join(c.Dir, devstack.SidecarFile))
 	if err != nil {

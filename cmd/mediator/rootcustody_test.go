@@ -12,11 +12,13 @@ import (
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // vaultTeam is a security team whose root keys are in Vault: registry.yaml and auditor.yaml in its folder name them.
 func vaultTeam(t *testing.T) (team, *vaulttest.Server) {
 	t.Helper()
+	full.Only(t, "a Vault server")
 	v, d := vaulttest.New(t), team{dir: t.TempDir()}
 	d.bundle = filepath.Join(d.dir, "trust.json")
 	put := func(name, content string) {

@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // obedient is an agent under mediator run that does what it is told through a named pipe.
@@ -174,6 +175,7 @@ func (r *rig) receipt(t *testing.T) (ledger.Record, evidence.SessionReceipt) {
 // newSessionRig is a deployment whose agent, a user of its own, can read the CA's certificate, and post more than once.
 func newSessionRig(t *testing.T) *rig {
 	t.Helper()
+	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // soakRules let agents post and read under paths of their own, so that each call can be found again in every log.
@@ -73,6 +74,7 @@ type answer struct {
 
 func newSoak(t *testing.T) *soak {
 	t.Helper()
+	full.Only(t, "minutes")
 	return newAccounted(t, soakRules)
 }
 

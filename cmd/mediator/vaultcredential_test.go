@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // agentLooks prints all that an agent's user can lay hands on: its environment, what /proc shows of any process, every file below the
@@ -51,6 +52,7 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 // TestVaultCredential: what the mediator reads from Vault reaches the upstream, and the agent never sees it. A credential that was
 // replaced in Vault is read again after the upstream has refused the old one.
 func TestVaultCredential(t *testing.T) {
+	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
 	}

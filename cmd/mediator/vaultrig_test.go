@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // vaultRig is a deployment with every key in a Vault server of its own, prepared as mediator vault bootstrap does it.
@@ -63,6 +64,7 @@ func (v *vaultRig) config(file string) string {
 // newVaultRig starts the three processes on keys in Vault; change may alter each file of their configuration.
 func newVaultRig(t *testing.T, change ...func(file string) string) *vaultRig {
 	t.Helper()
+	full.Only(t, "a Vault server")
 	v := newVault(t)
 	v.rig = newClientsRig(t, append(change, v.config)...)
 	return v

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // lockedBuffer is a log that is read while it is written.
@@ -43,6 +44,7 @@ func (l *lockedBuffer) count(what string) int {
 // TestStartBeforeVault starts a process while Vault cannot be used: it says once what it waits for, and is there by itself once Vault is,
 // with the secret ids that were delivered before, each of which can be unwrapped once. It logs in no more than that takes.
 func TestStartBeforeVault(t *testing.T) {
+	full.Only(t, "time: processes wait for a Vault that is not there")
 	t.Parallel()
 	v := newVault(t)
 	const policy = "sys/policies/acl/mediator-policy_decision"

@@ -30,6 +30,7 @@ import (
 	"github.com/actionproof/mediator/internal/guard"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // The pod of the tests of guard: a network namespace with one device, behind which another one plays the world. The world has one host,
@@ -138,6 +139,7 @@ var worldNames = map[string]string{
 
 func newPod(t *testing.T) *pod {
 	t.Helper()
+	full.Only(t, "root, and network namespaces")
 	dir, err := os.MkdirTemp("", "pod")
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/custody/custodytest"
 	"github.com/actionproof/mediator/custody/pkcs11"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/full"
 )
 
 const (
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 // newToken makes a token for one test.
 func newToken(t *testing.T, change func(*pkcs11.Options)) *pkcs11.Token {
 	t.Helper()
+	full.Only(t, "SoftHSM")
 	label := strings.ReplaceAll(t.Name(), "/", "-")
 	label = label[max(0, len(label)-32):]
 	out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "12345678", "--pin", pin).CombinedOutput()

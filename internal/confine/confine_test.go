@@ -19,6 +19,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // order is what a child of a test is told: how to confine itself, if at all, and what to try then.
@@ -326,6 +327,7 @@ func TestSystemCalls(t *testing.T) {
 	}
 	allowed := []string{"signal itself", "TCP", "UDP over IPv6", "netlink route", "a unix socket", "memory", "read the password"}
 	try := append(slices.Clone(refused), append(allowed, "clone3")...)
+	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("root's capabilities are needed to tell a call that seccomp refuses from one that needs a capability: run the tests as root")
 	}
@@ -482,6 +484,7 @@ func TestRequired(t *testing.T) {
 
 // TestOutOfReach has another process of the same user look at the memory of a child.
 func TestOutOfReach(t *testing.T) {
+	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: they take another user")
 	}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // TestStrangersAreNotWaitedFor sends no token, and a body that never comes.
@@ -43,6 +44,7 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 
 // TestSocketsAdmitByUser connects as another user to a socket that the file system would let it reach.
 func TestSocketsAdmitByUser(t *testing.T) {
+	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: this one starts a process of another user")
 	}

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/test/full"
 )
 
 // alone moves the test into a network namespace of its own.
 func alone(t *testing.T) {
 	t.Helper()
+	full.Only(t, "root, and nft")
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("a network namespace is needed (run the tests as root): %v", err)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // agent is a user that nobody else has, neither on this machine nor in another run of these tests.
@@ -73,6 +74,7 @@ func lookAt(user, pid string) int {
 // start starts a command and waits until it has said something.
 func start(t testing.TB, change func(*exec.Cmd), args ...string) (cmd *exec.Cmd, said string) {
 	t.Helper()
+	full.Only(t, "root")
 	if os.Geteuid() != 0 {
 		t.Fatal("only root can start a process as another user: run the tests as root")
 	}

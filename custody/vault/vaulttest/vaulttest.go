@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/vault/api"
+
+	"github.com/actionproof/mediator/test/full"
 )
 
 // Server is a Vault server of one test binary.
@@ -31,6 +34,10 @@ type Server struct {
 
 // Main runs the tests of a package with a server that use is given.
 func Main(m *testing.M, use func(*Server)) int {
+	if flag.Parse(); testing.Short() {
+		fmt.Println("left out by -short: the tests need a Vault server")
+		return 0
+	}
 	s, err := Launch()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vaulttest:", err)
@@ -44,6 +51,7 @@ func Main(m *testing.M, use func(*Server)) int {
 // New starts a server for one test, which may do to it what it likes.
 func New(t testing.TB) *Server {
 	t.Helper()
+	full.Only(t, "a Vault server")
 	s, err := Launch()
 	if err != nil {
 		t.Fatal(err)
