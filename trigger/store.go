@@ -20,7 +20,7 @@ type store struct {
 
 // openStore opens or creates the file at path.
 func openStore(ctx context.Context, path string) (store, error) {
-	db, err := ledger.OpenDB(ctx, path, migrations)
+	db, err := ledger.OpenDB(ctx, path, schema)
 	if err != nil {
 		return store{}, err
 	}

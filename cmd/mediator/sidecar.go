@@ -38,7 +38,7 @@ type sidecarProcess struct {
 	secrets  *vault.Secrets // of the rules' credentials; nil while none is in Vault
 	gateKey  evidence.Secret
 	ca       *proxy.CA
-	record   *ledger.Deferred
+	record   *ledger.Queue
 	sessions *proxy.Sessions
 	watch    *observe.Watch
 	triggers *trigger.Client
@@ -105,7 +105,7 @@ func (p *sidecarProcess) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.record = ledger.Defer(record, func(post ledger.Record, err error) {
+	p.record = ledger.NewQueue(record, func(post ledger.Record, err error) {
 		p.log.Error("the record of a call could not be kept", zap.String("post", post.ID), zap.String("state", string(post.State)), zap.Error(err))
 	})
 	defer p.record.Close()

@@ -80,7 +80,7 @@ func consume(l ledger.Store, n int) error {
 func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 	for _, together := range []int{1, 32, 256} {
 		b.Run("together="+strconv.Itoa(together), func(b *testing.B) {
-			l := ledger.Defer(open(b), func(_ ledger.Record, err error) { b.Error(err) })
+			l := ledger.NewQueue(open(b), func(_ ledger.Record, err error) { b.Error(err) })
 			b.ReportAllocs()
 			b.ResetTimer()
 			defer CPU(b)()

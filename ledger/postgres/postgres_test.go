@@ -99,7 +99,7 @@ func TestReplicas(t *testing.T) {
 	var opening sync.WaitGroup
 	var mu sync.Mutex // guards replicas
 	for i := range 3 {
-		opening.Go(func() { // at once: one of them migrates
+		opening.Go(func() { // at once: one of them makes the tables
 			l := open(t, dsn, fmt.Sprint("replica-", i))
 			mu.Lock()
 			defer mu.Unlock()
@@ -317,7 +317,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	exec(t, dsn, `UPDATE actionproof.schema_version SET version = 99`)
 	_, err = postgres.Open(ctx, dsn, options("one"))
-	wantUnavailable(t, err, "use the newer program")
+	wantUnavailable(t, err, "version 99 and this program needs 1: use the program that made it")
 }
 
 // TestConsumeInATransaction uses a key in a transaction of the caller's.
@@ -351,7 +351,7 @@ func TestConsumeInATransaction(t *testing.T) {
 	}
 }
 
-// TestLittleRight opens a migrated database as a role that may use its tables and nothing else.
+// TestLittleRight opens a database with its tables as a role that may use its tables and nothing else.
 func TestLittleRight(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	open(t, dsn, "one")

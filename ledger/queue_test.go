@@ -25,16 +25,16 @@ func (l *lost) add(p ledger.Record, _ error) {
 	l.ids = append(l.ids, p.ID)
 }
 
-// TestDeferred: whoever reads sees what was taken before, closing stores it, and what could not be stored is told.
-func TestDeferred(t *testing.T) {
+// TestQueue: whoever reads sees what was taken before, closing stores it, and what could not be stored is told.
+func TestQueue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
-	open := func(l *lost) *ledger.Deferred {
+	open := func(l *lost) *ledger.Queue {
 		t.Helper()
 		s, err := ledger.Open(t.Context(), path, ledger.Options{Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ledger.Defer(s, l.add)
+		return ledger.NewQueue(s, l.add)
 	}
 	post := func(id string, state ledger.State) ledger.Record {
 		return ledger.Record{ID: id, Flow: "post", State: state, Started: time.Now()}
@@ -83,11 +83,11 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable", Started: time.Now()}
 	var lost lost
-	for _, use := range []func(d *ledger.Deferred) error{
-		func(d *ledger.Deferred) error {
+	for _, use := range []func(d *ledger.Queue) error{
+		func(d *ledger.Queue) error {
 			return errors.Join(d.Begin(t.Context(), p), d.AddLater(t.Context(), p))
 		},
-		func(d *ledger.Deferred) error {
+		func(d *ledger.Queue) error {
 			kept, err := d.Get(t.Context(), p.ID)
 			if kept.State != ledger.StateFailed || kept.Code != p.Code {
 				t.Errorf("%s %s, want %s %s", kept.State, kept.Code, ledger.StateFailed, p.Code)
@@ -99,7 +99,7 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := ledger.Defer(s, lost.add)
+		d := ledger.NewQueue(s, lost.add)
 		if err := errors.Join(use(d), d.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -115,16 +115,18 @@ type stuck struct {
 	let chan struct{}
 }
 
-func (s stuck) Add(context.Context, ledger.Record) error {
+func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record) error {
 	<-s.let
 	return nil
 }
 
-// TestDeferredIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants to.
-func TestDeferredIsBounded(t *testing.T) {
+func (s stuck) Close() error { return nil }
+
+// TestQueueIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants to.
+func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
-		d := ledger.Defer(s, func(ledger.Record, error) { t.Error("one was lost") })
+		d := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
 		taken := 0
 		for ; ; taken++ {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -151,7 +153,9 @@ func TestDeferredIsBounded(t *testing.T) {
 		if err := d.AddLater(t.Context(), ledger.Record{}); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Second) // of the test's own clock
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -179,6 +183,11 @@ func (a *absent) Finish(_ context.Context, p ledger.Record) error {
 	return nil
 }
 
+// Write fails: the queue then tries each record by itself.
+func (a *absent) Write(context.Context, []ledger.Record, []ledger.Record) error {
+	return ledger.Unavailable("begin", errors.New("the file is locked"))
+}
+
 func (a *absent) Get(_ context.Context, id string) (ledger.Record, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,8 +200,8 @@ func (a *absent) Get(_ context.Context, id string) (ledger.Record, error) {
 func (a *absent) List(context.Context, ledger.Query) ([]ledger.Record, error) { return nil, nil }
 func (a *absent) Close() error                                                { return nil }
 
-// TestDeferredOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
-func TestDeferredOutlastsTheStore(t *testing.T) {
+// TestQueueOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
+func TestQueueOutlastsTheStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		surprises   bool
 		posts, away int // how long it is away, in seconds
@@ -212,7 +221,7 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var lost lost
 				s := &absent{kept: make(map[string]ledger.State), surprises: tt.surprises}
-				d := ledger.Defer(s, lost.add)
+				d := ledger.NewQueue(s, lost.add)
 				for i := range tt.posts {
 					p := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
 					s.kept[p.ID] = ledger.StateForwarding
@@ -222,7 +231,7 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 					synctest.Wait()
 				}
 				var away *ledger.Error
-				if err := d.Room(); errors.As(err, &away) != tt.full {
+				if err := d.Full(); errors.As(err, &away) != tt.full {
 					t.Errorf("there is room: %v", err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -237,7 +246,7 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 				if !tt.closed {
 					time.Sleep(time.Duration(tt.away) * time.Second)
 				}
-				if err := d.Room(); err != nil && tt.away > 0 {
+				if err := d.Full(); err != nil && tt.away > 0 {
 					t.Errorf("there is none again: %v", err)
 				}
 				if err := errors.Join(d.Close(), d.Close()); err != nil {
