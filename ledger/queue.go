@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// maxQueued is how many records the queue takes while the store is there. A further one waits for a place. While the
-	// store is away, so many make the queue full: see [Queue.Full].
+	// maxQueued is how many records the queue takes; a further one waits for a place. While the store fails, so many make
+	// the queue full: see [Queue.Full].
 	maxQueued = 1024
-	// maxKept bounds the queue while the store is away. The places above maxQueued are for calls that were on their way.
+	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls that were on their way.
 	maxKept = 3 * maxQueued
 	// storeTimeout bounds the time that it may take to store a record, and that a caller waits for the queue.
 	storeTimeout = 10 * time.Second
 	// gatherPause is how long the first record waits for others, to be stored with them.
 	gatherPause = 5 * time.Millisecond
-	// firstRetry and lastRetry bound the pauses while the store is away.
+	// firstRetry and lastRetry bound the pauses after attempts that failed.
 	firstRetry, lastRetry = 250 * time.Millisecond, 4 * time.Second
 )
 
 // Queue is a store that also takes records that no caller waits for: the outcome of a post whose answer is there, and the
-// record of a call that needed no evidence. It stores them a few milliseconds later, together. If the store is away, the
-// queue keeps them until it is back. A crash loses what is queued: a post whose outcome is lost becomes indeterminate,
-// and a call that needed no evidence has no record. A Queue is safe for concurrent use.
+// record of a call that needed no evidence. It stores them a few milliseconds later, together. It keeps those that the
+// store cannot take, and tries them again. A crash loses what is queued: a post whose outcome is lost becomes
+// indeterminate, and a call that needed no evidence has no record. A Queue is safe for concurrent use.
 type Queue struct {
 	Store
 	lost  func(Record, error)
@@ -39,7 +39,7 @@ type Queue struct {
 	records []*queued  // in the order in which they came; a record that could not be stored goes to the end
 	added   int        // how many records were taken
 	tried   int        // how many of them have been stored, or tried to
-	away    error      // why nothing could be stored at the last attempt; nil if something was
+	failure error      // why the last attempt could not store a record; nil if it could store all
 	closed  bool
 	closing chan struct{} // closed with closed
 }
@@ -81,13 +81,13 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	}
 	var full error
 	q.mu.Lock()
-	err := q.wait(ctx, func() bool { return len(q.records) < maxQueued || q.away != nil || q.closed })
+	err := q.wait(ctx, func() bool { return len(q.records) < maxQueued || q.failure != nil || q.closed })
 	switch {
 	case err != nil:
 	case q.closed:
 		err = ErrClosed
 	case len(q.records) >= limit:
-		full = q.away
+		full = q.failure
 	default:
 		q.records = append(q.records, &queued{Record: r, outcome: outcome})
 		q.added++
@@ -100,12 +100,12 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	return err
 }
 
-// Full returns an [*Error] while the store is away and the queue holds so many records that the one of a further call might
-// be lost.
+// Full returns an [*Error] while the store fails and the queue holds so many records that the one of a further call might be
+// lost.
 func (q *Queue) Full() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.away != nil && len(q.records) >= maxQueued {
+	if q.failure != nil && len(q.records) >= maxQueued {
 		return Unavailable("keep another record", errors.New("as many as may be are waiting for the store to be back"))
 	}
 	return nil
@@ -132,18 +132,23 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// run stores what is queued, until the queue is closed and empty.
+// run stores what is queued, until the queue is closed and empty. After an attempt that has stored nothing, it tries one
+// record only, to find out whether the store is back.
 func (q *Queue) run() {
 	defer close(q.done)
-	for pause := gatherPause; q.next(); {
+	pause, probe := gatherPause, false
+	for q.next() {
 		select {
 		case <-time.After(pause):
 		case <-q.closing:
 		}
-		if q.attempt() {
-			pause = gatherPause
-		} else {
-			pause = min(max(2*pause, firstRetry), lastRetry)
+		switch stored, failed := q.attempt(probe); {
+		case failed == 0:
+			pause, probe = gatherPause, false
+		case stored > 0:
+			pause, probe = firstRetry, false
+		default:
+			pause, probe = min(max(2*pause, firstRetry), lastRetry), true
 		}
 	}
 }
@@ -158,26 +163,26 @@ func (q *Queue) next() bool {
 	return len(q.records) > 0
 }
 
-// attempt tries to store all that is queued, and reports whether the store is there. While the store is away, one record
-// finds out whether it is back. Once the queue is closed, a record that cannot be stored is lost.
-func (q *Queue) attempt() bool {
+// attempt tries to store all that is queued, or one record as a probe. It returns how many records left the queue and how
+// many stay because the store failed. Once the queue is closed, it tries all, and a record that cannot be stored is lost.
+func (q *Queue) attempt(probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some := q.closed, slices.Clone(q.records)
-	if q.away != nil && !last {
+	q.mu.Unlock()
+	if probe = probe && !last && len(some) > 1; probe {
 		some = some[:1]
 	}
-	q.mu.Unlock()
 
-	errs := q.store(some)
 	var again []*queued
-	for i, r := range some {
+	var failure error
+	for i, err := range q.store(some) {
 		var away *Error
 		switch {
-		case errs[i] == nil:
-		case errors.As(errs[i], &away) && !last:
-			again = append(again, r)
+		case err == nil:
+		case errors.As(err, &away) && !last:
+			again, failure = append(again, some[i]), err
 		default:
-			q.lost(r.Record, errs[i])
+			q.lost(some[i].Record, err)
 		}
 	}
 
@@ -190,12 +195,11 @@ func (q *Queue) attempt() bool {
 		}
 	}
 	q.records = append(slices.Delete(q.records, 0, len(some)), again...)
-	q.away = nil
-	if len(again) == len(some) {
-		q.away = errs[0]
+	if failure != nil || !probe {
+		q.failure = failure
 	}
 	q.changed.Broadcast()
-	return q.away == nil
+	return len(some) - len(again), len(again)
 }
 
 // store stores records in one transaction. If that fails it stores each by itself, and returns the error of each.
@@ -254,12 +258,12 @@ func (q *Queue) storeOne(r *queued) error {
 	return err
 }
 
-// settle waits until all that was taken before is stored, or is kept because the store is away.
+// settle waits until all that was taken before is stored, or is kept because the store fails.
 func (q *Queue) settle(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	upTo := q.added
-	return q.wait(ctx, func() bool { return q.tried >= upTo || q.away != nil })
+	return q.wait(ctx, func() bool { return q.tried >= upTo || q.failure != nil })
 }
 
 // Get returns a record, once all that was taken before is stored or is kept: see [Store].

@@ -20,7 +20,7 @@ type parts struct {
 	public    ed25519.PublicKey
 	private   ed25519.PrivateKey
 	signature []byte
-	budget    ledger.Store     // the trigger service's
+	budget    ledger.Store  // the trigger service's
 	posts     *ledger.Queue // the sidecar's
 }
 
