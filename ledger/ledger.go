@@ -1,8 +1,3 @@
-// Package ledger keeps, durably, which single-use keys have been used, and the record of every call.
-//
-// What it promises: a key is consumed by exactly one caller, for good, before anything rests on it; the intent to forward a post is
-// durable in the same transaction, before its first byte goes out; and a post whose outcome a crash has taken away is shown as
-// indeterminate, never sent again.
 package ledger
 
 import (
@@ -14,59 +9,12 @@ import (
 	"time"
 )
 
-// Key is one single-use key: the jti of an artifact, or what else may be used once.
-type Key struct {
-	Kind string
-	ID   string
-	// Expires is when the artifact behind the key is refused by itself; the key is kept for longer than that.
-	Expires time.Time
-}
-
-// Check refuses a key that lacks something: nothing could be consumed by it.
-func (k Key) Check() error {
-	if k.Kind == "" || k.ID == "" || k.Expires.IsZero() {
-		return Unavailable("consume", errors.New("a key lacks its kind, id or expiry"))
-	}
-	return nil
-}
-
 // Options configures a [Ledger].
 type Options struct {
 	// Now is the clock; required.
 	Now func() time.Time
 	// Retention is how long a record is kept; zero keeps it for ever.
 	Retention time.Duration
-}
-
-// Store is what every ledger offers, whatever it is kept in. Each is safe for concurrent use.
-type Store interface {
-	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that survives a crash;
-	// every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
-	Consume(ctx context.Context, keys ...Key) error
-	// Begin consumes keys as Consume does and records the intent to forward r, in one transaction. Only after nil may the first byte
-	// go out.
-	Begin(ctx context.Context, r Record, keys ...Key) error
-	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. The whole record is replaced, except
-	// for its artifacts: those that Begin was given stay. It succeeds once; for a post that has not begun, or has an outcome, it
-	// returns [ErrState].
-	Finish(ctx context.Context, r Record) error
-	// Add keeps a whole record at once: of a refusal, or of a call that needs no evidence. A post in flight is Begin's: for one,
-	// and for a state that there is not, it returns [ErrState].
-	Add(ctx context.Context, r Record) error
-	// Write does Finish for outcomes and Add for records, all in one transaction or none.
-	Write(ctx context.Context, outcomes, records []Record) error
-	// Get returns the record with this id, or the only one whose id begins with it.
-	Get(ctx context.Context, id string) (Record, error)
-	// List returns records, the one that started last first.
-	List(ctx context.Context, q Query) ([]Record, error)
-	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It never removes a
-	// post in flight. The caller decides when; ctx may end it at any point.
-	//
-	// A key that has been removed is not free again. Should the clock have been wrong, and an artifact live once more, Consume refuses
-	// every key that expires no later than one that was removed.
-	Prune(ctx context.Context, now time.Time) error
-	// Close makes what has been accepted durable and closes the ledger; every further write gets [ErrClosed].
-	Close() error
 }
 
 // Ledger is the [Store] in one SQLite file, for one process.

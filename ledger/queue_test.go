@@ -165,6 +165,7 @@ type absent struct {
 	mu        sync.Mutex
 	back      bool
 	surprises bool
+	never     string // the id of a record that it does not take, also when it is back
 	kept      map[string]ledger.State
 }
 
@@ -174,18 +175,23 @@ func (a *absent) Finish(_ context.Context, p ledger.Record) error {
 	if _, ended := a.kept[p.ID]; ended && a.kept[p.ID] != ledger.StateForwarding {
 		return ledger.ErrState
 	}
-	if a.back || a.surprises {
+	back := a.back && p.ID != a.never
+	if back || a.surprises {
 		a.kept[p.ID] = p.State
 	}
-	if !a.back {
+	if !back {
 		return ledger.Unavailable("write the record", errors.New("the file is locked"))
 	}
 	return nil
 }
 
-// Write fails: the queue then tries each record by itself.
-func (a *absent) Write(context.Context, []ledger.Record, []ledger.Record) error {
-	return ledger.Unavailable("begin", errors.New("the file is locked"))
+func (a *absent) Write(ctx context.Context, outcomes, _ []ledger.Record) error {
+	for _, r := range outcomes {
+		if err := a.Finish(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *absent) Get(_ context.Context, id string) (ledger.Record, error) {
@@ -264,4 +270,83 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestQueueGoesOn: a record that the store never takes keeps no other one from being stored, and is lost at the end.
+func TestQueueGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost lost
+		s := &absent{kept: make(map[string]ledger.State), back: true, never: "post_0003"}
+		q := ledger.NewQueue(s, lost.add)
+		for i := range 10 {
+			r := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
+			s.kept[r.ID] = ledger.StateForwarding
+			if err := q.FinishLater(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(i) * 10 * time.Second) // of the test's own clock
+			s.mu.Lock()
+			if stored := s.kept[r.ID] == ledger.StateForwarded; stored != (i != 3) && i > 0 {
+				t.Errorf("%s is stored: %t", r.ID, stored)
+			}
+			s.mu.Unlock()
+		}
+		if err := errors.Join(q.Full(), q.Close()); err != nil {
+			t.Error(err)
+		}
+		if len(lost.ids) != 1 || lost.ids[0] != s.never {
+			t.Errorf("lost: %v", lost.ids)
+		}
+	})
+}
+
+// counting is a store that counts its transactions and the records in them.
+type counting struct {
+	ledger.Store
+	writes, records int
+}
+
+func (c *counting) Write(_ context.Context, outcomes, records []ledger.Record) error {
+	c.writes++
+	c.records += len(outcomes) + len(records)
+	return nil
+}
+
+func (c *counting) Close() error { return nil }
+
+// TestQueueGathers: records that come within 5 ms are stored together, a single one by itself after that time, and closing
+// does not wait.
+func TestQueueGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(counting)
+		q := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
+		for _, tt := range []struct {
+			taken, records, writes int
+			after                  time.Duration
+		}{
+			{taken: 20, after: 4 * time.Millisecond},
+			{taken: 20, after: time.Millisecond, records: 40, writes: 1},
+			{taken: 1, after: 5 * time.Millisecond, records: 41, writes: 2},
+			{taken: 1, records: 41, writes: 2},
+		} {
+			for i := range tt.taken {
+				later := q.AddLater
+				if i%2 == 1 {
+					later = q.FinishLater
+				}
+				if err := later(t.Context(), ledger.Record{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(tt.after) // of the test's own clock
+			synctest.Wait()
+			if s.writes != tt.writes || s.records != tt.records {
+				t.Errorf("%d records in %d transactions, want %d in %d", s.records, s.writes, tt.records, tt.writes)
+			}
+		}
+		start := time.Now()
+		if err := q.Close(); err != nil || s.records != 42 || time.Since(start) != 0 {
+			t.Errorf("%d records after %s, %v", s.records, time.Since(start), err)
+		}
+	})
 }

@@ -120,6 +120,46 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
+	t.Run("outcomes and records are written together, all or none", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		begun := func(id string) (outcome ledger.Record) {
+			if err := s.Begin(ctx, post(id)); err != nil {
+				t.Fatal(err)
+			}
+			outcome = post(id)
+			outcome.State = ledger.StateForwarded
+			return outcome
+		}
+		refused := func(id string) ledger.Record {
+			r := post(id)
+			r.State = ledger.StateRefused
+			return r
+		}
+		one, two := begun("post_1"), begun("post_2")
+		if err := s.Write(ctx, []ledger.Record{one, two}, []ledger.Record{refused("post_3")}); err != nil {
+			t.Fatal(err)
+		}
+		three := begun("post_4")
+		for _, err := range []error{
+			s.Write(ctx, []ledger.Record{three, one}, nil),
+			s.Write(ctx, []ledger.Record{three}, []ledger.Record{refused("post_5"), post("post_6")}),
+		} {
+			if !errors.Is(err, ledger.ErrState) {
+				t.Errorf("got %v", err)
+			}
+		}
+		wantUnavailable(t, s.Write(ctx, []ledger.Record{three}, []ledger.Record{refused("post_5"), refused("post_3")}))
+		for id, want := range map[string]ledger.State{
+			"post_1": ledger.StateForwarded, "post_2": ledger.StateForwarded, "post_3": ledger.StateRefused, "post_4": ledger.StateForwarding,
+		} {
+			if got, err := s.Get(ctx, id); err != nil || got.State != want || len(got.Artifacts) != 1 {
+				t.Errorf("%s: got %+v, %v, want %s", id, got, err, want)
+			}
+		}
+		if got := all(t, s, ledger.Query{}); len(got) != 4 {
+			t.Errorf("kept: %v", got)
+		}
+	})
 	t.Run("records are listed newest first and found by their beginning", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		for i := range 5 {
