@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,20 +32,9 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	if !evidence.IsHash(binding) {
 		return Evidence{}, refusal.New("binding_malformed", "the binding has no canonical form")
 	}
-	now := s.o.Now()
-	e, ok := s.known.get(eventID)
-	if !ok {
-		var err error
-		if e, err = s.store.facts(ctx, eventID, now); err != nil {
-			return Evidence{}, err
-		}
-		if err := e.payable(); err != nil {
-			return Evidence{}, err
-		}
-		s.known.put(e)
-	}
 	failpoint.Reach("asked")
-	if err := s.store.spend(ctx, e.ID, b.Action, binding, s.o.Budget, now); err != nil {
+	e, err := s.store.spend(ctx, eventID, b.Action, binding, s.o.Budget, s.o.Now())
+	if err != nil {
 		return Evidence{}, err
 	}
 	failpoint.Reach("spent")
@@ -85,37 +73,4 @@ func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, 
 	}
 	failpoint.Reach("receipt signed")
 	return Evidence{OriginProof: tokens[0], TriggerReceipt: tokens[1]}, nil
-}
-
-// maxFacts bounds the events whose facts are kept in memory.
-const maxFacts = 1024
-
-// facts keeps in memory what never changes of the events that pay for posts, so that a post costs no read. Whether an event still
-// pays is not among it: the store is asked for that each time. Its zero value is empty.
-type facts struct {
-	mu     sync.Mutex // guards events
-	events map[string]Event
-}
-
-func (f *facts) get(id string) (Event, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e, ok := f.events[id]
-	return e, ok
-}
-
-func (f *facts) put(e Event) {
-	e.Payload = nil // nothing that is signed needs it
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.events == nil {
-		f.events = make(map[string]Event)
-	}
-	if len(f.events) >= maxFacts {
-		for id := range f.events { // any: the next use reads it again
-			delete(f.events, id)
-			break
-		}
-	}
-	f.events[e.ID] = e
 }

@@ -15,7 +15,7 @@ import (
 type store struct {
 	db *ledger.DB
 
-	insertUse, countUse *sql.Stmt // prepared once: every post needs them
+	selectFacts, insertUse, countUse *sql.Stmt // prepared once, because every post needs them
 }
 
 // openStore opens or creates the file at path.
@@ -25,11 +25,13 @@ func openStore(ctx context.Context, path string) (store, error) {
 		return store{}, err
 	}
 	s := store{db: db}
-	if s.insertUse, err = db.Prepare(ctx, insertUse); err == nil {
-		s.countUse, err = db.Prepare(ctx, countUse)
-	}
-	if err != nil {
-		return store{}, errors.Join(err, db.Close())
+	for _, p := range []struct {
+		to    **sql.Stmt
+		query string
+	}{{&s.selectFacts, selectFacts + `WHERE id = ?`}, {&s.insertUse, insertUse}, {&s.countUse, countUse}} {
+		if *p.to, err = db.Prepare(ctx, p.query); err != nil {
+			return store{}, errors.Join(err, db.Close())
+		}
 	}
 	return s, nil
 }
@@ -144,10 +146,6 @@ func (s store) get(ctx context.Context, id string, now time.Time) (Event, error)
 	return one(s.db.Read().QueryRowContext(ctx, selectEvent+`WHERE id = ?`, id), id, now)
 }
 
-func (s store) facts(ctx context.Context, id string, now time.Time) (Event, error) {
-	return one(s.db.Read().QueryRowContext(ctx, selectFacts+`WHERE id = ?`, id), id, now)
-}
-
 // list returns the newest events, without their payloads.
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
 	rows, err := s.db.Read().QueryContext(ctx, selectFacts+`ORDER BY seq DESC LIMIT ?`, limit)
@@ -174,14 +172,6 @@ var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
 // claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
-	if id == "" {
-		// Many runtimes wake up for one event: those that come too late need no transaction to find that out.
-		var seq int64
-		err := s.db.Read().QueryRowContext(ctx, `SELECT seq FROM events `+waiting, now.UnixMilli()).Scan(&seq)
-		if errors.Is(err, sql.ErrNoRows) {
-			return Event{}, errNothing
-		}
-	}
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
 		if id != "" {
@@ -242,36 +232,37 @@ func tooOld(e Event) error {
 }
 
 const (
-	// insertUse asks for all that can change of an event: what the caller knows of it may be old.
+	// insertUse inserts nothing where the budget is spent, or the binding is paid for.
 	insertUse = `INSERT INTO uses (event, action, binding)
-		SELECT id, ?2, ?3 FROM events
-		WHERE id = ?1 AND state = 'claimed' AND claimable AND expires > ?5 AND coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
+		SELECT ?1, ?2, ?3 WHERE coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
 		ON CONFLICT DO NOTHING`
 	countUse   = `INSERT INTO spent (event, action, posts) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET posts = posts + 1`
 	deleteUse  = `DELETE FROM uses WHERE event = ? AND action = ? AND binding = ?`
 	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
 )
 
-// spend takes one post of an action from an event's budget. It is durable when it returns.
-func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
-		n, err := affected(tx.Stmt(s.insertUse).Exec(id, action, binding, budget, now.UnixMilli()))
-		if err != nil {
-			return err
-		}
-		if n == 1 {
-			_, err := tx.Stmt(s.countUse).Exec(id, action)
-			return err
-		}
-		e, err := one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now)
-		if err != nil {
+// spend takes one post of an action from an event's budget, and returns the event without its payload. It is durable when
+// it returns.
+func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		if e, err = one(tx.Stmt(s.selectFacts).QueryRow(id), id, now); err != nil {
 			return err
 		}
 		if err := e.payable(); err != nil {
 			return err
 		}
-		return refusal.New("event_budget_spent", "the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
+		n, err := affected(tx.Stmt(s.insertUse).Exec(id, action, binding, budget))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return refusal.New("event_budget_spent",
+				"the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
+		}
+		_, err = tx.Stmt(s.countUse).Exec(id, action)
+		return err
 	})
+	return e, err
 }
 
 // giveBack undoes a spend.
