@@ -41,10 +41,10 @@ type Schema struct {
 	Statements string // that make it
 }
 
-// OpenDB opens the file at path, or creates it with mode 0600 and the schema. The folder must exist. OpenDB refuses a file
-// that another DB has open, that has another schema, that cannot be written, or on which SQLite does not take the settings
-// that durability rests on. The error has the code ledger_unavailable. Beside the file lie path-wal, path-shm and
-// path.lock.
+// OpenDB opens the file at path, or creates it with mode 0600 and the schema. The folder must exist. OpenDB refuses a
+// file that another DB has open, that has another schema, that cannot be written, or on which SQLite does not take the
+// settings that durability rests on. The error has the code ledger_unavailable. Beside the file lie path-wal, path-shm
+// and path.lock.
 func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
 	d := &DB{path: path, queue: make(chan *write, maxWaiting), done: make(chan struct{})}
 	if err := d.open(ctx, s); err != nil {
@@ -116,8 +116,8 @@ func (d *DB) open(ctx context.Context, s Schema) (err error) {
 // Read returns a pool for reading. It sees what has been committed, and refuses to write.
 func (d *DB) Read() *sql.DB { return d.read }
 
-// Prepare prepares a statement for use in writes, through tx.Stmt: to parse one costs more than most do when they run. Call
-// it before the first write. The statement is closed with the DB.
+// Prepare prepares a statement for use in writes, through tx.Stmt: to parse one costs more than most do when they run.
+// Call it before the first write. The statement is closed with the DB.
 func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	s, err := d.write.PrepareContext(ctx, query)
 	if err != nil {
@@ -128,12 +128,12 @@ func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // Write runs do in a transaction and returns nil once it is durable.
 //
-// If do fails or panics, what it did is undone and Write returns its error. If ctx ends before do has begun, do does not
-// run. In both cases nothing was stored. After any other error, which has the code ledger_unavailable, the outcome is
-// unknown: count it as stored.
+// If do fails or panics, what it did is undone and Write returns its error. If ctx ends before do has begun, do does
+// not run. In both cases nothing was stored. After any other error, which has the code ledger_unavailable, the outcome
+// is unknown: count it as stored.
 //
-// Once do has begun, ctx no longer matters. do must not end the transaction, call Write, or pass a context that can end to
-// the transaction: an interrupted statement takes the whole group of writes with it.
+// Once do has begun, ctx no longer matters. do must not end the transaction, call Write, or pass a context that can end
+// to the transaction: an interrupted statement takes the whole group of writes with it.
 func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return Unavailable("wait for the writer", err)

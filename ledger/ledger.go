@@ -25,8 +25,8 @@ type Ledger struct {
 	// Prepared once, because every call needs them.
 	insertKey, insertPost, insertArtifacts, updatePost *sql.Stmt
 
-	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. It belongs to the writer: only functions
-	// that are passed to db.Write use it.
+	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. It belongs to the writer: only
+	// functions that are passed to db.Write use it.
 	forgotten int64
 }
 
@@ -178,9 +178,9 @@ func (l *Ledger) consume(tx *sql.Tx, keys []Key) error {
 	return nil
 }
 
-// timeFirst returns the id as the file keeps it. An artifact's id is its issuer, a space and a jti, which begins with the
-// time. timeFirst puts the issuer last, so that the keys of one post lie in one page of the index and not in nine. It
-// gives no two ids the same form.
+// timeFirst returns the id as the file keeps it. An artifact's id is its issuer, a space and a jti, which begins with
+// the time. timeFirst puts the issuer last, so that the keys of one post lie in one page of the index and not in nine.
+// It gives no two ids the same form.
 func timeFirst(id string) string {
 	if issuer, jti, ok := strings.Cut(id, " "); ok {
 		return jti + " " + issuer

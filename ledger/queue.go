@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxQueued is how many records the queue takes; a further one waits for a place. While the store fails, so many make
-	// the queue full: see [Queue.Full].
+	// maxQueued is how many records the queue takes; a further one waits for a place. While the store fails, so many
+	// make the queue full: see [Queue.Full].
 	maxQueued = 1024
 	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls that were on their way.
 	maxKept = 3 * maxQueued
@@ -24,9 +24,9 @@ const (
 	firstRetry, lastRetry = 250 * time.Millisecond, 4 * time.Second
 )
 
-// Queue is a store that also takes records that no caller waits for: the outcome of a post whose answer is there, and the
-// record of a call that needed no evidence. It stores them a few milliseconds later, together. It keeps those that the
-// store cannot take, and tries them again. A crash loses what is queued: a post whose outcome is lost becomes
+// Queue is a store that also takes records that no caller waits for: the outcome of a post whose answer is there, and
+// the record of a call that needed no evidence. It stores them a few milliseconds later, together. It keeps those that
+// the store cannot take, and tries them again. A crash loses what is queued: a post whose outcome is lost becomes
 // indeterminate, and a call that needed no evidence has no record. A Queue is safe for concurrent use.
 type Queue struct {
 	Store
@@ -100,8 +100,8 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	return err
 }
 
-// Full returns an [*Error] while the store fails and the queue holds so many records that the one of a further call might be
-// lost.
+// Full returns an [*Error] while the store fails and the queue holds so many records that the one of a further call
+// might be lost.
 func (q *Queue) Full() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,7 +111,7 @@ func (q *Queue) Full() error {
 	return nil
 }
 
-// wait waits for a condition. It is called with q.mu held, and gives it away meanwhile.
+// wait waits for a condition. It is called with q.mu held, and unlocks it meanwhile.
 func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	if until() {
 		return nil
@@ -132,8 +132,8 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// run stores what is queued, until the queue is closed and empty. After an attempt that has stored nothing, it tries one
-// record only, to find out whether the store is back.
+// run stores what is queued, until the queue is closed and empty. After an attempt that has stored nothing, it tries
+// one record only, to find out whether the store is back.
 func (q *Queue) run() {
 	defer close(q.done)
 	pause, probe := gatherPause, false
@@ -163,8 +163,9 @@ func (q *Queue) next() bool {
 	return len(q.records) > 0
 }
 
-// attempt tries to store all that is queued, or one record as a probe. It returns how many records left the queue and how
-// many stay because the store failed. Once the queue is closed, it tries all, and a record that cannot be stored is lost.
+// attempt tries to store all that is queued, or one record as a probe. It returns how many records left the queue and
+// how many stay because the store failed. Once the queue is closed, it tries all, and a record that cannot be stored is
+// lost.
 func (q *Queue) attempt(probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some := q.closed, slices.Clone(q.records)
@@ -173,14 +174,14 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 		some = some[:1]
 	}
 
-	var again []*queued
+	var remaining []*queued
 	var failure error
 	for i, err := range q.store(some) {
 		var away *Error
 		switch {
 		case err == nil:
 		case errors.As(err, &away) && !last:
-			again, failure = append(again, some[i]), err
+			remaining, failure = append(remaining, some[i]), err
 		default:
 			q.lost(some[i].Record, err)
 		}
@@ -194,12 +195,12 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 			q.tried++
 		}
 	}
-	q.records = append(slices.Delete(q.records, 0, len(some)), again...)
+	q.records = append(slices.Delete(q.records, 0, len(some)), remaining...)
 	if failure != nil || !probe {
 		q.failure = failure
 	}
 	q.changed.Broadcast()
-	return len(some) - len(again), len(again)
+	return len(some) - len(remaining), len(remaining)
 }
 
 // store stores records in one transaction. If that fails it stores each by itself, and returns the error of each.
@@ -227,8 +228,8 @@ func (q *Queue) store(all []*queued) []error {
 	return errs
 }
 
-// storeOne stores a record. An earlier attempt may have stored it although it failed, so an error is returned only if the
-// store has no such record.
+// storeOne stores a record. An earlier attempt may have stored it although it failed, so an error is returned only if
+// the store has no such record.
 func (q *Queue) storeOne(r *queued) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()

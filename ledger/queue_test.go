@@ -40,39 +40,39 @@ func TestQueue(t *testing.T) {
 		return ledger.Record{ID: id, Flow: "post", State: state, Started: time.Now()}
 	}
 	var lost lost
-	d := open(&lost)
+	q := open(&lost)
 	want := make(map[string]ledger.State)
 	for i := range 50 {
 		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded), post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
-		if err := errors.Join(d.Begin(t.Context(), begun), d.FinishLater(t.Context(), begun), d.AddLater(t.Context(), read)); err != nil {
+		if err := errors.Join(q.Begin(t.Context(), begun), q.FinishLater(t.Context(), begun), q.AddLater(t.Context(), read)); err != nil {
 			t.Fatal(err)
 		}
 		want[begun.ID], want[read.ID] = ledger.StateForwarded, ledger.StateForwarded
-		if got, err := d.Get(t.Context(), begun.ID); err != nil || got.State != ledger.StateForwarded {
+		if got, err := q.Get(t.Context(), begun.ID); err != nil || got.State != ledger.StateForwarded {
 			t.Fatalf("%v, %v", got.State, err)
 		}
 	}
-	if posts, err := d.List(t.Context(), ledger.Query{Limit: 1000}); err != nil || len(posts) != len(want) {
+	if posts, err := q.List(t.Context(), ledger.Query{Limit: 1000}); err != nil || len(posts) != len(want) {
 		t.Fatalf("%d records, %v", len(posts), err)
 	}
-	if err := d.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
+	if err := q.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(d.AddLater(t.Context(), post("last_of_all", ledger.StateFailed)), d.Close()); err != nil {
+	if err := errors.Join(q.AddLater(t.Context(), post("last_of_all", ledger.StateFailed)), q.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(lost.ids) != 1 || lost.ids[0] != "unknown" {
 		t.Errorf("told of %v, not of the post that never began", lost.ids)
 	}
-	if err := d.AddLater(t.Context(), post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
+	if err := q.AddLater(t.Context(), post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
-	if err := d.Close(); err != nil {
+	if err := q.Close(); err != nil {
 		t.Error(err)
 	}
-	d = open(&lost)
-	defer d.Close()
-	if p, err := d.Get(t.Context(), "last_of_all"); err != nil || p.State != ledger.StateFailed {
+	q = open(&lost)
+	defer q.Close()
+	if p, err := q.Get(t.Context(), "last_of_all"); err != nil || p.State != ledger.StateFailed {
 		t.Errorf("%v, %v", p.State, err)
 	}
 }
@@ -83,12 +83,12 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable", Started: time.Now()}
 	var lost lost
-	for _, use := range []func(d *ledger.Queue) error{
-		func(d *ledger.Queue) error {
-			return errors.Join(d.Begin(t.Context(), p), d.AddLater(t.Context(), p))
+	for _, use := range []func(q *ledger.Queue) error{
+		func(q *ledger.Queue) error {
+			return errors.Join(q.Begin(t.Context(), p), q.AddLater(t.Context(), p))
 		},
-		func(d *ledger.Queue) error {
-			kept, err := d.Get(t.Context(), p.ID)
+		func(q *ledger.Queue) error {
+			kept, err := q.Get(t.Context(), p.ID)
 			if kept.State != ledger.StateFailed || kept.Code != p.Code {
 				t.Errorf("%s %s, want %s %s", kept.State, kept.Code, ledger.StateFailed, p.Code)
 			}
@@ -99,8 +99,8 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := ledger.NewQueue(s, lost.add)
-		if err := errors.Join(use(d), d.Close()); err != nil {
+		q := ledger.NewQueue(s, lost.add)
+		if err := errors.Join(use(q), q.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,11 +126,11 @@ func (s stuck) Close() error { return nil }
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
-		d := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
+		q := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
 		taken := 0
 		for ; ; taken++ {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			err := d.AddLater(ctx, ledger.Record{})
+			err := q.AddLater(ctx, ledger.Record{})
 			cancel()
 			if err != nil {
 				var coded interface{ Code() string }
@@ -145,15 +145,15 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := d.List(ctx, ledger.Query{}); err == nil {
+		if _, err := q.List(ctx, ledger.Query{}); err == nil {
 			t.Error("a list was given while records were missing in it")
 		}
 		close(s.let)
 		synctest.Wait()
-		if err := d.AddLater(t.Context(), ledger.Record{}); err != nil {
+		if err := q.AddLater(t.Context(), ledger.Record{}); err != nil {
 			t.Error(err)
 		}
-		if err := d.Close(); err != nil {
+		if err := q.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -227,22 +227,22 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var lost lost
 				s := &absent{kept: make(map[string]ledger.State), surprises: tt.surprises}
-				d := ledger.NewQueue(s, lost.add)
+				q := ledger.NewQueue(s, lost.add)
 				for i := range tt.posts {
 					p := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
 					s.kept[p.ID] = ledger.StateForwarding
-					if err := d.FinishLater(t.Context(), p); err != nil {
+					if err := q.FinishLater(t.Context(), p); err != nil {
 						t.Fatal(err)
 					}
 					synctest.Wait()
 				}
 				var away *ledger.Error
-				if err := d.Full(); errors.As(err, &away) != tt.full {
+				if err := q.Full(); errors.As(err, &away) != tt.full {
 					t.Errorf("there is room: %v", err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err := d.List(ctx, ledger.Query{}); err != nil {
+				if _, err := q.List(ctx, ledger.Query{}); err != nil {
 					t.Errorf("a list waits for what cannot be stored: %v", err)
 				}
 				time.Sleep(time.Duration(tt.away) * time.Second)
@@ -252,10 +252,10 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 				if !tt.closed {
 					time.Sleep(time.Duration(tt.away) * time.Second)
 				}
-				if err := d.Full(); err != nil && tt.away > 0 {
+				if err := q.Full(); err != nil && tt.away > 0 {
 					t.Errorf("there is none again: %v", err)
 				}
-				if err := errors.Join(d.Close(), d.Close()); err != nil {
+				if err := errors.Join(q.Close(), q.Close()); err != nil {
 					t.Error(err)
 				}
 				stored := 0

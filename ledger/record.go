@@ -68,8 +68,8 @@ func (r Record) Check() error {
 	return nil
 }
 
-// Encode returns the record as a store keeps it, in two JSON texts: all but the artifacts, which is replaced when a post
-// ends, and the artifacts, which are most of a record and stay as they are. artifacts is empty if there are none.
+// Encode returns the record as a store keeps it, in two JSON texts: all but the artifacts, which is replaced when a
+// post ends, and the artifacts, which are most of a record and stay as they are. artifacts is empty if there are none.
 func (r Record) Encode() (record, artifacts string, err error) {
 	var rest, all []byte
 	if len(r.Artifacts) > 0 {

@@ -18,12 +18,12 @@ type Evidence struct {
 	TriggerReceipt string `json:"triggerReceipt"`
 }
 
-// Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that no human
-// asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given back if nothing could
-// be signed. Whoever loses the answer has lost one post: the same binding is paid for once.
+// Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that
+// no human asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given
+// back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once.
 //
-// Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired, event_done,
-// event_budget_spent.
+// Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired,
+// event_done, event_budget_spent.
 func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
 	if err := b.CheckNonce(); err != nil {
 		return Evidence{}, err
@@ -45,7 +45,8 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	return signed, err
 }
 
-// giveBack takes back what was paid for a post for which nothing was signed. If that fails too, the event stays poorer by one post.
+// giveBack takes back what was paid for a post for which nothing was signed. If that fails too, the event stays poorer
+// by one post.
 func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -57,7 +58,8 @@ func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 // giveBackTimeout bounds the wait for the store, after an agent has perhaps gone.
 const giveBackTimeout = 2 * time.Second
 
-// sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it again.
+// sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it
+// again.
 func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {
 	tokens, err := signer.SignPair(ctx, s.o.Origin, evidence.TriggerOriginProof{
 		Kind: e.Kind, Source: e.Source, VerificationMethod: e.Method, EventID: e.ID, EvidenceID: e.EvidenceID,

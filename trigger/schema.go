@@ -38,7 +38,7 @@ CREATE TABLE uses (
 CREATE TABLE spent (
 	event  TEXT NOT NULL,
 	action TEXT NOT NULL,
-	posts  INTEGER NOT NULL,     -- how many rows of uses there are: counting them would cost each post more than the one before
+	posts  INTEGER NOT NULL,     -- how many rows of uses there are, so that a post need not count them
 	PRIMARY KEY (event, action)
 ) WITHOUT ROWID;
 `}

@@ -46,8 +46,8 @@ func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return ledger.Unavailable("write the events", err)
 }
 
-// add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the event that the
-// key was used for, or empty where it was used for none.
+// add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the
+// event that the key was used for, or empty where it was used for none.
 func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
 	e.Payload = nil // has a column of its own
 	raw, err := json.Marshal(e)
@@ -75,8 +75,8 @@ func (s store) see(ctx context.Context, source, id string, keys []string) (known
 	return known, fresh, err
 }
 
-// see is all or nothing: once one key is known, the others stay free. They may be an attacker's, who has put a fresh delivery id
-// before an old body.
+// see is all or nothing: once one key is known, the others stay free. They may be an attacker's, who has put a fresh
+// delivery id before an old body.
 func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool, err error) {
 	for _, key := range keys {
 		switch err := tx.QueryRow(`SELECT event FROM seen WHERE source = ? AND key = ?`, source, key).Scan(&known); {
@@ -170,7 +170,8 @@ const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY
 // errNothing means that no event waits.
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
-// claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given once.
+// claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given
+// once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
@@ -241,8 +242,8 @@ const (
 	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
 )
 
-// spend takes one post of an action from an event's budget, and returns the event without its payload. It is durable when
-// it returns.
+// spend takes one post of an action from an event's budget, and returns the event without its payload. It is durable
+// when it returns.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		if e, err = one(tx.Stmt(s.selectFacts).QueryRow(id), id, now); err != nil {
@@ -277,8 +278,8 @@ func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 	})
 }
 
-// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), which only an event
-// that has paid for nothing can.
+// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), which
+// only an event that has paid for nothing can.
 func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
@@ -315,8 +316,8 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 // pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
 const pruneChunk = 256
 
-// sweep writes down which events have grown too old, and forgets those that did so before the time given. Their single-use keys are
-// kept.
+// sweep writes down which events have grown too old, and forgets those that did so before the time given. Their
+// single-use keys are kept.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`, now.UnixMilli())
@@ -333,7 +334,8 @@ func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	return nil
 }
 
-// prune forgets the oldest pruneChunk of the events that had grown too old before the time given, and returns how many there were.
+// prune forgets the oldest pruneChunk of the events that had grown too old before the time given, and returns how many
+// there were.
 func (s store) prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`

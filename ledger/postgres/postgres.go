@@ -1,9 +1,18 @@
-// Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar, or of an API that
-// takes part. It promises what package ledger promises, to all of them together.
+// Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar,
+// or of an API that takes part. It promises what package ledger promises, to all of them together.
 //
-// Everything lies in the schema actionproof. The role needs CREATE on the database for the first start and after an update, otherwise
-// USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise only where commits
-// wait for that standby (synchronous_standby_names); a restored copy never does.
+// Everything lies in the schema actionproof. The role needs CREATE on the database for the first start, and afterwards
+// USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise
+// only where commits wait for that standby (synchronous_standby_names); a restored copy never does.
+//
+// # Where things are
+//
+//	postgres.go  Ledger: its transactions, and how records are written
+//	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
+//	query.go     lists, and one record
+//	prune.go     what it removes when keys and records have grown old
+//	schema.go    its tables
+//	connect.go   what a DSN may ask for, and how a connection shows that its commits are durable
 package postgres
 
 import (
@@ -24,13 +33,13 @@ type Options struct {
 	Now func() time.Time
 	// Retention is how long a record is kept; zero keeps it for ever.
 	Retention time.Duration
-	// Instance names this process among those that share the database, also after a restart, and no other one: the posts in flight
-	// of this name become indeterminate when the ledger is opened. Required.
+	// Instance names this process among those that share the database, also after a restart, and no other one: the
+	// posts in flight of this name become indeterminate when the ledger is opened. Required.
 	Instance string
 }
 
-// Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked meanwhile fails, and
-// what is asked afterwards is answered again.
+// Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked
+// meanwhile fails, and what is asked afterwards is answered again.
 type Ledger struct {
 	db     *sql.DB
 	o      Options
@@ -39,10 +48,11 @@ type Ledger struct {
 
 var _ ledger.Store = (*Ledger)(nil)
 
-// Open connects to the database that dsn names (a URL or keyword/value string, as libpq takes them). The first process to
-// come makes the tables. Open refuses a database with another schema version, one that does not commit durably, and one
-// beyond this machine without sslmode=verify-full. Posts that this instance left in flight become indeterminate, because
-// they may have been sent. Errors do not show dsn; except for those about o they have the code ledger_unavailable.
+// Open connects to the database that dsn names (a URL or keyword/value string, as libpq takes them). The first process
+// to come makes the tables. Open refuses a database with another schema version, one that does not commit durably, and
+// one beyond this machine without sslmode=verify-full. Posts that this instance left in flight become indeterminate,
+// because they may have been sent. Errors do not show dsn; except for those about o they have the code
+// ledger_unavailable.
 func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
 		return nil, errors.New("postgres: a clock and the name of this instance are required")
@@ -122,8 +132,8 @@ func (l *Ledger) write(ctx context.Context, do func(context.Context, *sql.Tx) er
 	return discreet(l.transact(ctx, do))
 }
 
-// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's going away does not end it:
-// then nobody would know the outcome; the caller's deadline does.
+// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's
+// going away does not end it: then nobody would know the outcome; the caller's deadline does.
 func (l *Ledger) transact(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	if l.closed.Load() {
 		return ledger.ErrClosed

@@ -46,7 +46,8 @@ CREATE INDEX posts_session ON actionproof.posts (session, started, seq);
 // lockID is the advisory lock under which one process at a time makes the schema or prunes: "actionpr" in ASCII.
 const lockID = 0x616374696f6e7072
 
-// makeSchema makes the schema where there is none, and refuses another version of it. A process that comes meanwhile waits.
+// makeSchema makes the schema where there is none, and refuses another version of it. A process that comes meanwhile
+// waits.
 //
 // A role that may not create anything can use tables that are there, and one that may not create a schema can be given
 // it. Therefore the schema is asked for first: CREATE SCHEMA IF NOT EXISTS would need the right all the same.
@@ -60,8 +61,8 @@ func makeSchema(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	var schema, made bool
-	err = tx.QueryRowContext(ctx, `SELECT to_regnamespace('actionproof') IS NOT NULL, to_regclass('actionproof.schema_version') IS NOT NULL`).
-		Scan(&schema, &made)
+	err = tx.QueryRowContext(ctx, `
+SELECT to_regnamespace('actionproof') IS NOT NULL, to_regclass('actionproof.schema_version') IS NOT NULL`).Scan(&schema, &made)
 	if err != nil {
 		return err
 	}
