@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -314,6 +315,25 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Errorf("a refused intent consumed a key: %v", err)
 		}
 	})
+	t.Run("a record is kept with all that it has", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		var full ledger.Record
+		fill(reflect.ValueOf(&full).Elem())
+		full.ID, full.Flow, full.Session, full.State = "post_full", "post", "ses_1", ledger.StateForwarding
+		other := post("post_other")
+		other.State, other.Reason = ledger.StateRefused, "no UTF-8: \xff"
+		if err := errors.Join(s.Begin(ctx, full), s.Add(ctx, other)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Get(ctx, full.ID); err != nil || !reflect.DeepEqual(got, full) {
+			t.Errorf("got %+v, %v, want %+v", got, err, full)
+		}
+		if got, err := s.Get(ctx, other.ID); err != nil || got.Reason != "no UTF-8: \uFFFD" {
+			t.Errorf("got %q, %v", got.Reason, err)
+		}
+		other.ID, other.Finished = "post_late", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) // JSON has no text for it
+		wantUnavailable(t, s.Add(ctx, other))
+	})
 	t.Run("closed", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		if err := errors.Join(s.Close(), s.Close()); err != nil {
@@ -323,6 +343,30 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// fill gives every field of v a value that is not its zero, and each text one that JSON has to escape.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)))
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0))
+		fill(v.Index(1))
+	case reflect.String:
+		v.SetString("<a> \"quoted\" \\ \n\x00\u2028 \U0001F600 é")
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.SetInt(7)
+	}
 }
 
 // all returns the ids of what a query finds.
