@@ -1,6 +1,6 @@
 package ledger
 
 // What the tests in ledger_test need to know.
-var Migrations = migrations
+var TheSchema = schema
 
-const MaxQueue = maxQueue
+const MaxWaiting = maxWaiting

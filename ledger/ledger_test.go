@@ -93,49 +93,6 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestUpgrade opens a file of each earlier schema, with a key, an outcome and a post in flight in it.
-func TestUpgrade(t *testing.T) {
-	ctx := context.Background()
-	for n := 1; n < len(ledger.Migrations); n++ {
-		dir := t.TempDir()
-		db, err := ledger.OpenDB(ctx, filepath.Join(dir, "ledger.db"), ledger.Migrations[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys := `INSERT INTO consumed (kind, id, expires) VALUES ('capability', 'a', 1800000000), ('grant', 'policy engine b', 1800000000)`
-		if n >= 3 { // the issuer stands at the end
-			keys = `INSERT INTO used (kind, id, expires) VALUES ('capability', 'a', 1800000000), ('grant', 'engine b policy', 1800000000)`
-		}
-		err = db.Write(ctx, func(tx *sql.Tx) error {
-			_, err := tx.Exec(keys + `;
-				INSERT INTO posts (id, flow, state, session, started, record) VALUES
-					('post_1', 'post', 'forwarding', '', 1, '{"id":"post_1","artifacts":[{"name":"grant","token":"t"}]}'),
-					('post_2', 'post', 'forwarded', 's', 2, '{"id":"post_2","state":"forwarded","artifacts":[{"name":"grant","token":"t"}]}')`)
-			return err
-		})
-		if err := errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 { // also when it has been upgraded before
-			l := open(t, dir)
-			for id, want := range map[string]ledger.State{"post_1": ledger.StateIndeterminate, "post_2": ledger.StateForwarded} {
-				if p, err := l.Get(ctx, id); err != nil || p.State != want || len(p.Artifacts) != 1 || p.Artifacts[0].Token != "t" {
-					t.Errorf("from schema version %d: got %+v, %v", n, p, err)
-				}
-			}
-			for _, k := range []ledger.Key{{Kind: "capability", ID: "a"}, {Kind: "grant", ID: "policy engine b"}} {
-				k.Expires = time.Unix(1800000000, 0)
-				if err := l.Consume(ctx, k); !errors.Is(err, ledger.ErrConsumed) {
-					t.Errorf("from schema version %d: the key %s lives again: %v", n, k.ID, err)
-				}
-			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 // TestArtifactsOfManyPosts: each of the posts that begin at the same time keeps its own artifacts, whole and as text, also when others have
 // given up.
 func TestArtifactsOfManyPosts(t *testing.T) {
@@ -171,7 +128,7 @@ func TestArtifactsOfManyPosts(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := ledger.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), ledger.Migrations)
+	db, err := ledger.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), ledger.TheSchema)
 	if err != nil {
 		t.Fatal(err)
 	}

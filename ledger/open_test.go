@@ -26,7 +26,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"a folder", func(t *testing.T, path string) { write(t, filepath.Join(path, "x"), nil) }, "open ledger.db"},
 		{"no database", func(t *testing.T, path string) { write(t, path, bytes.Repeat([]byte("no database\n"), 500)) }, "not a database"},
 		{"a damaged schema", damaged, "malformed"},
-		{"a newer program's", newer, "use the newer program"},
+		{"another schema version", another, "schema version 99 and this program needs 1: use the program that made it"},
+		{"a database of another program", foreign, "schema version 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state", "ledger.db")
@@ -61,11 +62,16 @@ func damaged(t *testing.T, path string) {
 	write(t, path, raw)
 }
 
-func newer(t *testing.T, path string) {
+func another(t *testing.T, path string) { statements(t, path, "PRAGMA user_version = 99") }
+
+func foreign(t *testing.T, path string) { statements(t, path, "CREATE TABLE theirs (n INTEGER)") }
+
+// statements makes a database with any program.
+func statements(t *testing.T, path, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	if err == nil {
-		_, err = db.Exec("PRAGMA journal_mode = WAL; PRAGMA user_version = 99")
+		_, err = db.Exec("PRAGMA journal_mode = WAL; " + query)
 	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 )
@@ -24,6 +25,9 @@ var States = [...]State{StateRefused, StateForwarding, StateForwarded, StateFail
 func (s State) Outcome() bool {
 	return s == StateForwarded || s == StateFailed || s == StateIndeterminate
 }
+
+// Whole reports whether s is the state of a record that is added at once: the call is over.
+func (s State) Whole() bool { return s == StateRefused || s.Outcome() }
 
 // Record is the record of one call.
 type Record struct {
@@ -57,19 +61,44 @@ type Record struct {
 }
 
 // Check refuses a record that lacks its id or its start.
-func (p Record) Check() error {
-	if p.ID == "" || p.Started.IsZero() {
+func (r Record) Check() error {
+	if r.ID == "" || r.Started.IsZero() {
 		return Unavailable("write the record", errors.New("it lacks its id or start"))
 	}
 	return nil
 }
 
+// Encode returns the record as a store keeps it, in two JSON texts: all but the artifacts, which is replaced when a
+// post ends, and the artifacts, which are most of a record and stay as they are. artifacts is empty if there are none.
+func (r Record) Encode() (record, artifacts string, err error) {
+	var rest, all []byte
+	if len(r.Artifacts) > 0 {
+		all, err = json.Marshal(r.Artifacts)
+		r.Artifacts = nil
+	}
+	if err == nil {
+		rest, err = json.Marshal(r)
+	}
+	if err != nil {
+		return "", "", Unavailable("write the record", err)
+	}
+	return string(rest), string(all), nil
+}
+
+// decode reads the two texts that Encode has made. artifacts may be empty.
+func decode(record, artifacts []byte) (r Record, err error) {
+	if err = json.Unmarshal(record, &r); err == nil && len(artifacts) > 0 {
+		err = json.Unmarshal(artifacts, &r.Artifacts)
+	}
+	return r, err
+}
+
 // Lost returns the record of a post in flight whose process has ended without an outcome.
-func (p Record) Lost(now time.Time) Record {
-	p.State, p.Code, p.Step = StateIndeterminate, "indeterminate", "forward"
-	p.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
-	p.Finished = now
-	return p
+func (r Record) Lost(now time.Time) Record {
+	r.State, r.Code, r.Step = StateIndeterminate, "indeterminate", "forward"
+	r.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
+	r.Finished = now
+	return r
 }
 
 // Artifact is one signed artifact of a post, as it travelled.

@@ -18,9 +18,10 @@ import (
 type pragma struct{ name, value, want string }
 
 var (
-	// writing: synchronous=2 is FULL. With less, a consumed key could live again after a power cut. What SQLite keeps for a statement stays in
-	// memory (temp_store=2): the process may write nowhere but beside the ledger. A connection's pages are 1 MiB of the file (cache_size, in KiB
-	// below zero), half of SQLite's own default: each takes 8 KiB of memory, and what is written lies together, since ids begin with the time.
+	// writing: synchronous=2 is FULL. With less, a consumed key could live again after a power cut. What SQLite keeps
+	// for a statement stays in memory (temp_store=2): the process may write nowhere but beside the ledger. A
+	// connection's pages are 1 MiB of the file (cache_size, in KiB below zero), half of SQLite's own default: each
+	// takes 8 KiB of memory, and what is written lies together, since ids begin with the time.
 	writing = []pragma{
 		{"busy_timeout", "5000", "5000"}, // milliseconds
 		{"journal_mode", "WAL", "wal"},
@@ -37,8 +38,9 @@ var (
 	}
 )
 
-// create makes an empty file that only its owner may read. A file that exists is not even opened here: closing it would drop the
-// locks that SQLite holds on it for another connection of this process (https://sqlite.org/howtocorrupt.html section 2.2).
+// create makes an empty file that only its owner may read. A file that exists is not even opened here: closing it would
+// drop the locks that SQLite holds on it for another connection of this process (https://sqlite.org/howtocorrupt.html
+// section 2.2).
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -105,35 +107,37 @@ func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
-// migrate applies the migrations that the file lacks, all in one transaction. PRAGMA user_version counts those that it has. The
-// transaction is begun even when there is nothing to do: a file that cannot be written is found out here.
-func migrate(ctx context.Context, db *sql.DB, migrations []string) error {
+// apply gives an empty file the schema, and refuses a file with another one. PRAGMA user_version holds the version. It
+// is written each time, so that a file that cannot be written is found out here.
+func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // does nothing after Commit
-	var version int
-	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+	var version, tables int
+	err = tx.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version").
+		Scan(&version, &tables)
+	if err != nil {
 		return err
 	}
-	if version > len(migrations) {
-		return fmt.Errorf("it has schema version %d and this program knows %d: use the newer program", version, len(migrations))
-	}
-	for i, m := range migrations[version:] {
-		if _, err := tx.ExecContext(ctx, m); err != nil {
-			return fmt.Errorf("migration %d: %w", version+i+1, err)
+	if version == 0 && tables == 0 {
+		if _, err := tx.ExecContext(ctx, s.Statements); err != nil {
+			return fmt.Errorf("make the tables: %w", err)
 		}
+	} else if version != s.Version {
+		return fmt.Errorf("it has schema version %d and this program needs %d: use the program that made it, or another path",
+			version, s.Version)
 	}
 	// A pragma takes no parameters.
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", len(migrations))); err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", s.Version)); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// isConstraint reports whether a statement has failed because a row of that key is there. SQLite has undone that statement, and
-// nothing else.
+// isConstraint reports whether a statement has failed because a row of that key is there. SQLite has undone that
+// statement, and nothing else.
 func isConstraint(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE)

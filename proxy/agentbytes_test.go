@@ -100,7 +100,7 @@ func (b *books) Begin(context.Context, ledger.Record, ...ledger.Key) error { ret
 func (b *books) Finish(ctx context.Context, p ledger.Record) error         { return b.Add(ctx, p) }
 func (b *books) FinishLater(ctx context.Context, p ledger.Record) error    { return b.Add(ctx, p) }
 func (b *books) AddLater(ctx context.Context, p ledger.Record) error       { return b.Add(ctx, p) }
-func (b *books) Room() error                                               { return nil }
+func (b *books) Full() error                                               { return nil }
 
 func (b *books) Add(_ context.Context, p ledger.Record) error {
 	switch {

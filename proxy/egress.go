@@ -12,7 +12,7 @@ import (
 // egress forwards a call that is no post: streamed both ways, without evidence, recorded with its times.
 func (p *Pipeline) egress(c *call, e *Egress) error {
 	c.record.Rule = e.Name
-	if err := p.o.Record.Room(); err != nil {
+	if err := p.o.Record.Full(); err != nil {
 		return err
 	}
 	c.session.Note("egress " + c.r.Method + " " + c.record.Host + c.record.Path)

@@ -38,15 +38,15 @@ type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }
 
-// Record keeps what happened, durably. [ledger.Deferred] does.
+// Record keeps what happened, durably. [ledger.Queue] does.
 type Record interface {
 	Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error
 	Finish(ctx context.Context, p ledger.Record) error
 	Add(ctx context.Context, p ledger.Record) error
 	FinishLater(ctx context.Context, p ledger.Record) error
 	AddLater(ctx context.Context, p ledger.Record) error
-	// Room refuses while the record of a call that is sent now might be lost.
-	Room() error
+	// Full refuses while the record of a call that is sent now might be lost.
+	Full() error
 }
 
 // Timeouts bound the waits of one post.

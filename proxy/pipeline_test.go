@@ -60,7 +60,7 @@ type memoryRecord struct {
 	fail error // what Begin answers
 	kept bool  // Begin keeps the intent although it fails
 	away bool  // nothing is stored while somebody waits for it
-	full error // what Room answers
+	full error // what Full answers
 	// panics makes Begin panic at its end.
 	panics bool
 
@@ -125,7 +125,7 @@ func (m *memoryRecord) AddLater(_ context.Context, p ledger.Record) error {
 	return nil
 }
 
-func (m *memoryRecord) Room() error { return m.full }
+func (m *memoryRecord) Full() error { return m.full }
 
 func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Record) error {
 	return m.Finish(ctx, p)

@@ -67,7 +67,6 @@ func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	}
 	failpoint.Reach("claimed")
 	s.o.Log.Info("event claimed", zap.String("event", e.ID), zap.String("runtime", e.ClaimedBy))
-	s.known.put(e)
 	return e, nil
 }
 

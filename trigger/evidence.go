@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,12 +18,12 @@ type Evidence struct {
 	TriggerReceipt string `json:"triggerReceipt"`
 }
 
-// Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that no human
-// asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given back if nothing could
-// be signed. Whoever loses the answer has lost one post: the same binding is paid for once.
+// Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that
+// no human asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given
+// back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once.
 //
-// Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired, event_done,
-// event_budget_spent.
+// Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired,
+// event_done, event_budget_spent.
 func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
 	if err := b.CheckNonce(); err != nil {
 		return Evidence{}, err
@@ -33,20 +32,9 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	if !evidence.IsHash(binding) {
 		return Evidence{}, refusal.New("binding_malformed", "the binding has no canonical form")
 	}
-	now := s.o.Now()
-	e, ok := s.known.get(eventID)
-	if !ok {
-		var err error
-		if e, err = s.store.facts(ctx, eventID, now); err != nil {
-			return Evidence{}, err
-		}
-		if err := e.payable(); err != nil {
-			return Evidence{}, err
-		}
-		s.known.put(e)
-	}
 	failpoint.Reach("asked")
-	if err := s.store.spend(ctx, e.ID, b.Action, binding, s.o.Budget, now); err != nil {
+	e, err := s.store.spend(ctx, eventID, b.Action, binding, s.o.Budget, s.o.Now())
+	if err != nil {
 		return Evidence{}, err
 	}
 	failpoint.Reach("spent")
@@ -57,7 +45,8 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	return signed, err
 }
 
-// giveBack takes back what was paid for a post for which nothing was signed. If that fails too, the event stays poorer by one post.
+// giveBack takes back what was paid for a post for which nothing was signed. If that fails too, the event stays poorer
+// by one post.
 func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -69,7 +58,8 @@ func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 // giveBackTimeout bounds the wait for the store, after an agent has perhaps gone.
 const giveBackTimeout = 2 * time.Second
 
-// sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it again.
+// sign makes the two artifacts. The proof is this process's own, so the receipt can rest on its hash without opening it
+// again.
 func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {
 	tokens, err := signer.SignPair(ctx, s.o.Origin, evidence.TriggerOriginProof{
 		Kind: e.Kind, Source: e.Source, VerificationMethod: e.Method, EventID: e.ID, EvidenceID: e.EvidenceID,
@@ -85,37 +75,4 @@ func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, 
 	}
 	failpoint.Reach("receipt signed")
 	return Evidence{OriginProof: tokens[0], TriggerReceipt: tokens[1]}, nil
-}
-
-// maxFacts bounds the events whose facts are kept in memory.
-const maxFacts = 1024
-
-// facts keeps in memory what never changes of the events that pay for posts, so that a post costs no read. Whether an event still
-// pays is not among it: the store is asked for that each time. Its zero value is empty.
-type facts struct {
-	mu     sync.Mutex // guards events
-	events map[string]Event
-}
-
-func (f *facts) get(id string) (Event, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e, ok := f.events[id]
-	return e, ok
-}
-
-func (f *facts) put(e Event) {
-	e.Payload = nil // nothing that is signed needs it
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.events == nil {
-		f.events = make(map[string]Event)
-	}
-	if len(f.events) >= maxFacts {
-		for id := range f.events { // any: the next use reads it again
-			delete(f.events, id)
-			break
-		}
-	}
-	f.events[e.ID] = e
 }

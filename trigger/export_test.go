@@ -5,6 +5,3 @@ import "time"
 // Next and Latest show a schedule's fire times to tests.
 func Next(c *Schedule, after time.Time) time.Time          { return c.next(after) }
 func Latest(c *Schedule, after, until time.Time) time.Time { return c.latest(after, until) }
-
-// Migrations are the schema's, for a test that opens an older file.
-var Migrations = migrations

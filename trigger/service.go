@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -81,7 +82,6 @@ type Source interface {
 type Service struct {
 	o     Options
 	store store
-	known facts
 	from  atomic.Pointer[sources]
 
 	ending chan struct{} // closed when Run or the service ends: nobody waits for an event any longer
@@ -124,25 +124,19 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		s.sweep(ctx)
+		for range every.Tick(ctx, sweepEvery) {
+			s.sweep(ctx)
+		}
 		return nil
 	})
 	return group.Wait()
 }
 
-// sweep sweeps at once and then every sweepEvery.
+// sweep expires and forgets old events.
 func (s *Service) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		now := s.o.Now()
-		if err := s.store.sweep(ctx, now, now.Add(-s.o.Retention)); err != nil && ctx.Err() == nil {
-			s.o.Log.Error("old events were not swept", zap.Error(err))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	now := s.o.Now()
+	if err := s.store.sweep(ctx, now, now.Add(-s.o.Retention)); err != nil && ctx.Err() == nil {
+		s.o.Log.Error("old events were not swept", zap.Error(err))
 	}
 }
 

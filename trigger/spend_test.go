@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger/ledgertest"
 )
 
@@ -29,7 +30,7 @@ func BenchmarkSpend(b *testing.B) {
 				for range callers {
 					all.Go(func() {
 						for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
-							if err := s.spend(context.Background(), "evt", "create_post", hashLike(n), 1<<40, now); err != nil {
+							if _, err := s.spend(context.Background(), "evt", "create_post", hashLike(n), 1<<40, now); err != nil {
 								b.Error(err)
 							}
 						}
@@ -50,10 +51,14 @@ func paidFor(b *testing.B, posts int) (store, time.Time) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { s.db.Close() })
-	err = s.db.Write(context.Background(), func(tx *sql.Tx) error {
-		_, err := tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event) VALUES ('evt', 's', 'e', 'claimed', 1, ?, '{}')`, now.Add(time.Hour).UnixMilli())
-		return err
-	})
+	e := Event{
+		ID: "evt", Kind: evidence.TriggerScheduled, Source: "s", Method: evidence.MethodSchedulerLock, EvidenceID: "e",
+		ReceivedAt: now, ExpiresAt: now.Add(time.Hour), State: Received,
+	}
+	_, _, err = s.add(context.Background(), e, nil, []string{"id:e"})
+	if err == nil {
+		_, err = s.claim(context.Background(), e.ID, "runtime", now)
+	}
 	for n := 0; n < posts && err == nil; n += 1000 {
 		err = s.db.Write(context.Background(), func(tx *sql.Tx) (err error) {
 			for i := n; i < n+1000 && err == nil; i++ {

@@ -15,21 +15,23 @@ import (
 type store struct {
 	db *ledger.DB
 
-	insertUse, countUse *sql.Stmt // prepared once: every post needs them
+	selectFacts, insertUse, countUse *sql.Stmt // prepared once, because every post needs them
 }
 
 // openStore opens or creates the file at path.
 func openStore(ctx context.Context, path string) (store, error) {
-	db, err := ledger.OpenDB(ctx, path, migrations)
+	db, err := ledger.OpenDB(ctx, path, schema)
 	if err != nil {
 		return store{}, err
 	}
 	s := store{db: db}
-	if s.insertUse, err = db.Prepare(ctx, insertUse); err == nil {
-		s.countUse, err = db.Prepare(ctx, countUse)
-	}
-	if err != nil {
-		return store{}, errors.Join(err, db.Close())
+	for _, p := range []struct {
+		to    **sql.Stmt
+		query string
+	}{{&s.selectFacts, selectFacts + `WHERE id = ?`}, {&s.insertUse, insertUse}, {&s.countUse, countUse}} {
+		if *p.to, err = db.Prepare(ctx, p.query); err != nil {
+			return store{}, errors.Join(err, db.Close())
+		}
 	}
 	return s, nil
 }
@@ -44,8 +46,8 @@ func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return ledger.Unavailable("write the events", err)
 }
 
-// add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the event that the
-// key was used for, or empty where it was used for none.
+// add keeps an event, unless one of its single-use keys is known: then nothing is kept, and known is the id of the
+// event that the key was used for, or empty where it was used for none.
 func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
 	e.Payload = nil // has a column of its own
 	raw, err := json.Marshal(e)
@@ -73,8 +75,8 @@ func (s store) see(ctx context.Context, source, id string, keys []string) (known
 	return known, fresh, err
 }
 
-// see is all or nothing: once one key is known, the others stay free. They may be an attacker's, who has put a fresh delivery id
-// before an old body.
+// see is all or nothing: once one key is known, the others stay free. They may be an attacker's, who has put a fresh
+// delivery id before an old body.
 func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool, err error) {
 	for _, key := range keys {
 		switch err := tx.QueryRow(`SELECT event FROM seen WHERE source = ? AND key = ?`, source, key).Scan(&known); {
@@ -144,10 +146,6 @@ func (s store) get(ctx context.Context, id string, now time.Time) (Event, error)
 	return one(s.db.Read().QueryRowContext(ctx, selectEvent+`WHERE id = ?`, id), id, now)
 }
 
-func (s store) facts(ctx context.Context, id string, now time.Time) (Event, error) {
-	return one(s.db.Read().QueryRowContext(ctx, selectFacts+`WHERE id = ?`, id), id, now)
-}
-
 // list returns the newest events, without their payloads.
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
 	rows, err := s.db.Read().QueryContext(ctx, selectFacts+`ORDER BY seq DESC LIMIT ?`, limit)
@@ -172,16 +170,9 @@ const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY
 // errNothing means that no event waits.
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
-// claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given once.
+// claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given
+// once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
-	if id == "" {
-		// Many runtimes wake up for one event: those that come too late need no transaction to find that out.
-		var seq int64
-		err := s.db.Read().QueryRowContext(ctx, `SELECT seq FROM events `+waiting, now.UnixMilli()).Scan(&seq)
-		if errors.Is(err, sql.ErrNoRows) {
-			return Event{}, errNothing
-		}
-	}
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
 		if id != "" {
@@ -242,36 +233,37 @@ func tooOld(e Event) error {
 }
 
 const (
-	// insertUse asks for all that can change of an event: what the caller knows of it may be old.
+	// insertUse inserts nothing where the budget is spent, or the binding is paid for.
 	insertUse = `INSERT INTO uses (event, action, binding)
-		SELECT id, ?2, ?3 FROM events
-		WHERE id = ?1 AND state = 'claimed' AND claimable AND expires > ?5 AND coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
+		SELECT ?1, ?2, ?3 WHERE coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
 		ON CONFLICT DO NOTHING`
 	countUse   = `INSERT INTO spent (event, action, posts) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET posts = posts + 1`
 	deleteUse  = `DELETE FROM uses WHERE event = ? AND action = ? AND binding = ?`
 	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
 )
 
-// spend takes one post of an action from an event's budget. It is durable when it returns.
-func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
-		n, err := affected(tx.Stmt(s.insertUse).Exec(id, action, binding, budget, now.UnixMilli()))
-		if err != nil {
-			return err
-		}
-		if n == 1 {
-			_, err := tx.Stmt(s.countUse).Exec(id, action)
-			return err
-		}
-		e, err := one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now)
-		if err != nil {
+// spend takes one post of an action from an event's budget, and returns the event without its payload. It is durable
+// when it returns.
+func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		if e, err = one(tx.Stmt(s.selectFacts).QueryRow(id), id, now); err != nil {
 			return err
 		}
 		if err := e.payable(); err != nil {
 			return err
 		}
-		return refusal.New("event_budget_spent", "the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
+		n, err := affected(tx.Stmt(s.insertUse).Exec(id, action, binding, budget))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return refusal.New("event_budget_spent",
+				"the event %s has paid for this post of the action %.80q, or for all %d that it pays for", id, action, budget)
+		}
+		_, err = tx.Stmt(s.countUse).Exec(id, action)
+		return err
 	})
+	return e, err
 }
 
 // giveBack undoes a spend.
@@ -286,8 +278,8 @@ func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 	})
 }
 
-// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), which only an event
-// that has paid for nothing can.
+// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), which
+// only an event that has paid for nothing can.
 func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
@@ -324,8 +316,8 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 // pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
 const pruneChunk = 256
 
-// sweep writes down which events have grown too old, and forgets those that did so before the time given. Their single-use keys are
-// kept.
+// sweep writes down which events have grown too old, and forgets those that did so before the time given. Their
+// single-use keys are kept.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`, now.UnixMilli())
@@ -342,7 +334,8 @@ func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	return nil
 }
 
-// prune forgets the oldest pruneChunk of the events that had grown too old before the time given, and returns how many there were.
+// prune forgets the oldest pruneChunk of the events that had grown too old before the time given, and returns how many
+// there were.
 func (s store) prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`

@@ -1,4 +1,4 @@
-// Package every is what watches wait with.
+// Package every yields at a fixed interval until a context ends.
 package every
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Tick yields once each period, first when one is over, until ctx ends. A tick that comes while its taker is at work waits; further
-// ones are dropped.
+// Tick yields once each period until ctx ends, for the first time after one period. A tick that comes while the loop's body
+// runs waits; further ones are dropped.
 func Tick(ctx context.Context, period time.Duration) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		tick := time.NewTicker(period)

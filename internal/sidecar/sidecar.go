@@ -52,7 +52,7 @@ type process struct {
 	secrets  *vault.Secrets // of the rules' credentials; nil while none is in Vault
 	gateKey  evidence.Secret
 	ca       *proxy.CA
-	record   *ledger.Deferred
+	record   *ledger.Queue
 	sessions *proxy.Sessions
 	watch    *observe.Watch
 	triggers *trigger.Client
@@ -120,7 +120,7 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	if err != nil {
 		return err
 	}
-	p.record = ledger.Defer(record, func(r ledger.Record, err error) {
+	p.record = ledger.NewQueue(record, func(r ledger.Record, err error) {
 		p.Log.Error("the record of a call could not be kept", zap.String("post", r.ID), zap.String("state", string(r.State)), zap.Error(err))
 	})
 	defer p.record.Close()

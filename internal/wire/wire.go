@@ -25,7 +25,7 @@ const (
 
 // Read reads one strict JSON request.
 func Read(w http.ResponseWriter, r *http.Request, v any) error {
-	raw, err := readAll(http.MaxBytesReader(w, r.Body, MaxRequest), r.ContentLength)
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	if err != nil {
 		return refusal.New("query_malformed", "the request is larger than %d bytes, or broke off", MaxRequest)
 	}
@@ -33,14 +33,6 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 		return refusal.New("query_malformed", "the request is malformed: %v", err)
 	}
 	return nil
-}
-
-// readAll reads to the end, at once where the announced length, -1 for none, is true and not too long to be believed.
-func readAll(r io.Reader, announced int64) ([]byte, error) {
-	var buf bytes.Buffer
-	buf.Grow(int(min(announced, 64<<10)) + bytes.MinRead)
-	_, err := buf.ReadFrom(r)
-	return buf.Bytes(), err
 }
 
 // Write answers with v, or with the problem document for err.
@@ -105,7 +97,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 		}
 		return refusal.New(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
 	}
-	raw, err := readAll(io.LimitReader(resp.Body, MaxAnswer+1), resp.ContentLength)
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
 	if err != nil || len(raw) > MaxAnswer {
 		return refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
 	}

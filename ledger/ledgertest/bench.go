@@ -76,11 +76,12 @@ func consume(l ledger.Store, n int) error {
 	return l.Consume(context.Background(), ledger.Key{Kind: "capability", ID: "gate " + id(n), Expires: Now().Add(time.Minute)})
 }
 
-// BenchmarkLater measures the records of calls that needed no evidence when nobody waits for them, and so many are stored together.
+// BenchmarkLater measures the records of calls that needed no evidence, through the queue, with so many stored together.
 func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 	for _, together := range []int{1, 32, 256} {
 		b.Run("together="+strconv.Itoa(together), func(b *testing.B) {
-			l := ledger.Defer(open(b), func(_ ledger.Record, err error) { b.Error(err) })
+			l := ledger.NewQueue(open(b), func(_ ledger.Record, err error) { b.Error(err) })
+			defer l.Close()
 			b.ReportAllocs()
 			b.ResetTimer()
 			defer CPU(b)()

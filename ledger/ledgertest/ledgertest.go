@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,46 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		}
 		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarded || got.Status != 201 || len(got.Artifacts) != 1 || got.Artifacts[0] != artifact {
 			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("outcomes and records are written together, all or none", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		begun := func(id string) (outcome ledger.Record) {
+			if err := s.Begin(ctx, post(id)); err != nil {
+				t.Fatal(err)
+			}
+			outcome = post(id)
+			outcome.State = ledger.StateForwarded
+			return outcome
+		}
+		refused := func(id string) ledger.Record {
+			r := post(id)
+			r.State = ledger.StateRefused
+			return r
+		}
+		one, two := begun("post_1"), begun("post_2")
+		if err := s.Write(ctx, []ledger.Record{one, two}, []ledger.Record{refused("post_3")}); err != nil {
+			t.Fatal(err)
+		}
+		three := begun("post_4")
+		for _, err := range []error{
+			s.Write(ctx, []ledger.Record{three, one}, nil),
+			s.Write(ctx, []ledger.Record{three}, []ledger.Record{refused("post_5"), post("post_6")}),
+		} {
+			if !errors.Is(err, ledger.ErrState) {
+				t.Errorf("got %v", err)
+			}
+		}
+		wantUnavailable(t, s.Write(ctx, []ledger.Record{three}, []ledger.Record{refused("post_5"), refused("post_3")}))
+		for id, want := range map[string]ledger.State{
+			"post_1": ledger.StateForwarded, "post_2": ledger.StateForwarded, "post_3": ledger.StateRefused, "post_4": ledger.StateForwarding,
+		} {
+			if got, err := s.Get(ctx, id); err != nil || got.State != want || len(got.Artifacts) != 1 {
+				t.Errorf("%s: got %+v, %v, want %s", id, got, err, want)
+			}
+		}
+		if got := all(t, s, ledger.Query{}); len(got) != 4 {
+			t.Errorf("kept: %v", got)
 		}
 	})
 	t.Run("records are listed newest first and found by their beginning", func(t *testing.T) {
@@ -274,6 +315,25 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Errorf("a refused intent consumed a key: %v", err)
 		}
 	})
+	t.Run("a record is kept with all that it has", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		var full ledger.Record
+		fill(reflect.ValueOf(&full).Elem())
+		full.ID, full.Flow, full.Session, full.State = "post_full", "post", "ses_1", ledger.StateForwarding
+		other := post("post_other")
+		other.State, other.Reason = ledger.StateRefused, "no UTF-8: \xff"
+		if err := errors.Join(s.Begin(ctx, full), s.Add(ctx, other)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Get(ctx, full.ID); err != nil || !reflect.DeepEqual(got, full) {
+			t.Errorf("got %+v, %v, want %+v", got, err, full)
+		}
+		if got, err := s.Get(ctx, other.ID); err != nil || got.Reason != "no UTF-8: \uFFFD" {
+			t.Errorf("got %q, %v", got.Reason, err)
+		}
+		other.ID, other.Finished = "post_late", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) // JSON has no text for it
+		wantUnavailable(t, s.Add(ctx, other))
+	})
 	t.Run("closed", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		if err := errors.Join(s.Close(), s.Close()); err != nil {
@@ -283,6 +343,30 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// fill gives every field of v a value that is not its zero, and each text one that JSON has to escape.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)))
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0))
+		fill(v.Index(1))
+	case reflect.String:
+		v.SetString("<a> \"quoted\" \\ \n\x00\u2028 \U0001F600 é")
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.SetInt(7)
+	}
 }
 
 // all returns the ids of what a query finds.

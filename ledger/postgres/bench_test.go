@@ -12,3 +12,8 @@ func BenchmarkPostgres(b *testing.B) {
 	server := pgtest.Start(b)
 	ledgertest.Benchmark(b, func(b *testing.B) ledger.Store { return open(b, server.Database(b), "one") })
 }
+
+func BenchmarkLater(b *testing.B) {
+	server := pgtest.Start(b)
+	ledgertest.BenchmarkLater(b, func(b *testing.B) ledger.Store { return open(b, server.Database(b), "one") })
+}

@@ -20,7 +20,7 @@ SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_
 	(SELECT expires FROM actionproof.forgotten)`
 )
 
-// Consume records keys as used in a transaction of the caller's, all or none, on a database that [Open] has migrated. For each key
+// Consume records keys as used in a transaction of the caller's, all or none, on a database that [Open] has opened once. For each key
 // exactly one caller gets nil and commits; every other one waits for that, and gets a [*ledger.ConsumedError]. After any other error
 // roll back. After an error of the commit itself count the keys as consumed.
 //

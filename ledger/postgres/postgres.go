@@ -1,9 +1,18 @@
-// Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar, or of an API that
-// takes part. It promises what package ledger promises, to all of them together.
+// Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar,
+// or of an API that takes part. It promises what package ledger promises, to all of them together.
 //
-// Everything lies in the schema actionproof. The role needs CREATE on the database for the first start and after an update, otherwise
-// USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise only where commits
-// wait for that standby (synchronous_standby_names); a restored copy never does.
+// Everything lies in the schema actionproof. The role needs CREATE on the database for the first start, and afterwards
+// USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise
+// only where commits wait for that standby (synchronous_standby_names); a restored copy never does.
+//
+// # Where things are
+//
+//	postgres.go  Ledger: its transactions, and how records are written
+//	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
+//	query.go     lists, and one record
+//	prune.go     what it removes when keys and records have grown old
+//	schema.go    its tables
+//	connect.go   what a DSN may ask for, and how a connection shows that its commits are durable
 package postgres
 
 import (
@@ -24,13 +33,13 @@ type Options struct {
 	Now func() time.Time
 	// Retention is how long a record is kept; zero keeps it for ever.
 	Retention time.Duration
-	// Instance names this process among those that share the database, also after a restart, and no other one: the posts in flight
-	// of this name become indeterminate when the ledger is opened. Required.
+	// Instance names this process among those that share the database, also after a restart, and no other one: the
+	// posts in flight of this name become indeterminate when the ledger is opened. Required.
 	Instance string
 }
 
-// Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked meanwhile fails, and
-// what is asked afterwards is answered again.
+// Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked
+// meanwhile fails, and what is asked afterwards is answered again.
 type Ledger struct {
 	db     *sql.DB
 	o      Options
@@ -39,10 +48,10 @@ type Ledger struct {
 
 var _ ledger.Store = (*Ledger)(nil)
 
-// Open connects to the database that dsn names (a URL or keyword/value string, as libpq takes them) and brings its schema up to date,
-// one migration after another, whichever process comes first. It refuses a database that a newer program has migrated, one that does
-// not commit durably, and one beyond this machine without sslmode=verify-full. Posts that this instance left in flight become
-// indeterminate: nobody knows whether they were sent. Errors do not show dsn; except for those about o they have the code
+// Open connects to the database that dsn names (a URL or keyword/value string, as libpq takes them). The first process
+// to come makes the tables. Open refuses a database with another schema version, one that does not commit durably, and
+// one beyond this machine without sslmode=verify-full. Posts that this instance left in flight become indeterminate,
+// because they may have been sent. Errors do not show dsn; except for those about o they have the code
 // ledger_unavailable.
 func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
@@ -53,7 +62,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 		return nil, ledger.Unavailable("connect", err)
 	}
 	l := &Ledger{db: db, o: o}
-	err = migrate(ctx, db, migrations)
+	err = makeSchema(ctx, db)
 	if err == nil {
 		err = l.settle(ctx, `instance = $1`, o.Instance)
 	}
@@ -75,10 +84,10 @@ func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
 }
 
 // Begin consumes keys and records an intent: see [ledger.Store].
-func (l *Ledger) Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error {
-	p.State = ledger.StateForwarding
+func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key) error {
+	r.State = ledger.StateForwarding
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := l.insert(ctx, tx, p); err != nil {
+		if err := l.insert(ctx, tx, r); err != nil {
 			return err
 		}
 		return Consume(ctx, tx, keys...)
@@ -86,23 +95,33 @@ func (l *Ledger) Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key)
 }
 
 // Finish records an outcome: see [ledger.Store].
-func (l *Ledger) Finish(ctx context.Context, p ledger.Record) error {
-	if !p.State.Outcome() {
-		return ledger.ErrState
-	}
-	record, err := p.Outcome()
-	if err != nil {
-		return err
-	}
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return update(ctx, tx, p, record) })
+func (l *Ledger) Finish(ctx context.Context, r ledger.Record) error {
+	return l.Write(ctx, []ledger.Record{r}, nil)
 }
 
-// Record keeps a whole record: see [ledger.Store].
-func (l *Ledger) Add(ctx context.Context, p ledger.Record) error {
-	if p.State != ledger.StateRefused && !p.State.Outcome() {
-		return ledger.ErrState
-	}
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return l.insert(ctx, tx, p) })
+// Add keeps a whole record: see [ledger.Store].
+func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
+	return l.Write(ctx, nil, []ledger.Record{r})
+}
+
+// Write finishes posts and adds records: see [ledger.Store].
+func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record) error {
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for _, r := range outcomes {
+			if err := update(ctx, tx, r); err != nil {
+				return err
+			}
+		}
+		for _, r := range records {
+			if !r.State.Whole() {
+				return ledger.ErrState
+			}
+			if err := l.insert(ctx, tx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // operation bounds one transaction, with the wait for a connection; the server gets the same bound for each statement.
@@ -113,8 +132,8 @@ func (l *Ledger) write(ctx context.Context, do func(context.Context, *sql.Tx) er
 	return discreet(l.transact(ctx, do))
 }
 
-// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's going away does not end it:
-// then nobody would know the outcome; the caller's deadline does.
+// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's
+// going away does not end it: then nobody would know the outcome; the caller's deadline does.
 func (l *Ledger) transact(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	if l.closed.Load() {
 		return ledger.ErrClosed
@@ -152,20 +171,31 @@ const (
 	updatePost = `UPDATE actionproof.posts SET state = $1, record = $2 WHERE id = $3 AND state = 'forwarding'`
 )
 
-func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, p ledger.Record) error {
-	record, artifacts, err := p.Encode()
-	if err := errors.Join(p.Check(), err); err != nil {
+// insert inserts a record.
+func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, r ledger.Record) error {
+	record, artifacts, err := r.Encode()
+	if err := errors.Join(r.Check(), err); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, insertPost, p.ID, l.o.Instance, p.Flow, string(p.State), p.Session, p.Started.UnixMilli(), record, artifacts); err != nil {
+	_, err = tx.ExecContext(ctx, insertPost,
+		r.ID, l.o.Instance, r.Flow, string(r.State), r.Session, r.Started.UnixMilli(), record, artifacts)
+	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
 	return nil
 }
 
-// update replaces the record of a post that is in flight.
-func update(ctx context.Context, tx *sql.Tx, p ledger.Record, record string) error {
-	n, err := affected(tx.ExecContext(ctx, updatePost, string(p.State), record, p.ID))
+// update replaces the record of a post that is in flight by its outcome, except for its artifacts.
+func update(ctx context.Context, tx *sql.Tx, r ledger.Record) error {
+	if !r.State.Outcome() {
+		return ledger.ErrState
+	}
+	r.Artifacts = nil
+	record, _, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	n, err := affected(tx.ExecContext(ctx, updatePost, string(r.State), record, r.ID))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
@@ -178,18 +208,15 @@ func update(ctx context.Context, tx *sql.Tx, p ledger.Record, record string) err
 // settle marks posts in flight, of those that where selects, whose process has ended.
 func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		posts, err := ledger.Scan(tx.QueryContext(ctx, `SELECT record, artifacts FROM actionproof.posts WHERE state = 'forwarding' AND `+where, arg))
+		inFlight, err := ledger.Scan(tx.QueryContext(ctx,
+			`SELECT record, artifacts FROM actionproof.posts WHERE state = 'forwarding' AND `+where, arg))
 		if err != nil {
 			return err
 		}
-		for _, p := range posts {
-			p = p.Lost(l.o.Now())
-			record, err := p.Whole()
-			if err != nil {
-				return err
-			}
-			if err := update(ctx, tx, p, record); err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
-				return fmt.Errorf("post %s: %w", p.ID, err)
+		for _, r := range inFlight {
+			err := update(ctx, tx, r.Lost(l.o.Now()))
+			if err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
+				return fmt.Errorf("post %s: %w", r.ID, err)
 			}
 		}
 		return nil

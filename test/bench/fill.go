@@ -131,9 +131,9 @@ func at(like string, t time.Time) string {
 	return like[:max(len(like)-len(fresh), 0)] + fresh
 }
 
-func size(p ledger.Record) (int, error) {
-	record, err := p.Whole()
-	return len(record), err
+func size(r ledger.Record) (int, error) {
+	record, artifacts, err := r.Encode()
+	return len(record) + len(artifacts), err
 }
 
 // room returns the free bytes of the disk that holds a folder.

@@ -20,8 +20,8 @@ type parts struct {
 	public    ed25519.PublicKey
 	private   ed25519.PrivateKey
 	signature []byte
-	budget    ledger.Store     // the trigger service's
-	posts     *ledger.Deferred // the sidecar's
+	budget    ledger.Store  // the trigger service's
+	posts     *ledger.Queue // the sidecar's
 }
 
 // serveParts is goproxy with the parts of a post, in one process.
@@ -39,7 +39,7 @@ func serveParts(ctx context.Context, address, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	p.posts = ledger.Defer(posts, func(ledger.Record, error) {})
+	p.posts = ledger.NewQueue(posts, func(ledger.Record, error) {})
 	defer func() { err = errors.Join(err, p.posts.Close()) }()
 	return serveGoproxy(ctx, address, dir, p.post)
 }

@@ -25,54 +25,54 @@ func (l *lost) add(p ledger.Record, _ error) {
 	l.ids = append(l.ids, p.ID)
 }
 
-// TestDeferred: whoever reads sees what was taken before, closing stores it, and what could not be stored is told.
-func TestDeferred(t *testing.T) {
+// TestQueue: whoever reads sees what was taken before, closing stores it, and what could not be stored is told.
+func TestQueue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
-	open := func(l *lost) *ledger.Deferred {
+	open := func(l *lost) *ledger.Queue {
 		t.Helper()
 		s, err := ledger.Open(t.Context(), path, ledger.Options{Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ledger.Defer(s, l.add)
+		return ledger.NewQueue(s, l.add)
 	}
 	post := func(id string, state ledger.State) ledger.Record {
 		return ledger.Record{ID: id, Flow: "post", State: state, Started: time.Now()}
 	}
 	var lost lost
-	d := open(&lost)
+	q := open(&lost)
 	want := make(map[string]ledger.State)
 	for i := range 50 {
 		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded), post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
-		if err := errors.Join(d.Begin(t.Context(), begun), d.FinishLater(t.Context(), begun), d.AddLater(t.Context(), read)); err != nil {
+		if err := errors.Join(q.Begin(t.Context(), begun), q.FinishLater(t.Context(), begun), q.AddLater(t.Context(), read)); err != nil {
 			t.Fatal(err)
 		}
 		want[begun.ID], want[read.ID] = ledger.StateForwarded, ledger.StateForwarded
-		if got, err := d.Get(t.Context(), begun.ID); err != nil || got.State != ledger.StateForwarded {
+		if got, err := q.Get(t.Context(), begun.ID); err != nil || got.State != ledger.StateForwarded {
 			t.Fatalf("%v, %v", got.State, err)
 		}
 	}
-	if posts, err := d.List(t.Context(), ledger.Query{Limit: 1000}); err != nil || len(posts) != len(want) {
+	if posts, err := q.List(t.Context(), ledger.Query{Limit: 1000}); err != nil || len(posts) != len(want) {
 		t.Fatalf("%d records, %v", len(posts), err)
 	}
-	if err := d.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
+	if err := q.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(d.AddLater(t.Context(), post("last_of_all", ledger.StateFailed)), d.Close()); err != nil {
+	if err := errors.Join(q.AddLater(t.Context(), post("last_of_all", ledger.StateFailed)), q.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(lost.ids) != 1 || lost.ids[0] != "unknown" {
 		t.Errorf("told of %v, not of the post that never began", lost.ids)
 	}
-	if err := d.AddLater(t.Context(), post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
+	if err := q.AddLater(t.Context(), post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
-	if err := d.Close(); err != nil {
+	if err := q.Close(); err != nil {
 		t.Error(err)
 	}
-	d = open(&lost)
-	defer d.Close()
-	if p, err := d.Get(t.Context(), "last_of_all"); err != nil || p.State != ledger.StateFailed {
+	q = open(&lost)
+	defer q.Close()
+	if p, err := q.Get(t.Context(), "last_of_all"); err != nil || p.State != ledger.StateFailed {
 		t.Errorf("%v, %v", p.State, err)
 	}
 }
@@ -83,12 +83,12 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable", Started: time.Now()}
 	var lost lost
-	for _, use := range []func(d *ledger.Deferred) error{
-		func(d *ledger.Deferred) error {
-			return errors.Join(d.Begin(t.Context(), p), d.AddLater(t.Context(), p))
+	for _, use := range []func(q *ledger.Queue) error{
+		func(q *ledger.Queue) error {
+			return errors.Join(q.Begin(t.Context(), p), q.AddLater(t.Context(), p))
 		},
-		func(d *ledger.Deferred) error {
-			kept, err := d.Get(t.Context(), p.ID)
+		func(q *ledger.Queue) error {
+			kept, err := q.Get(t.Context(), p.ID)
 			if kept.State != ledger.StateFailed || kept.Code != p.Code {
 				t.Errorf("%s %s, want %s %s", kept.State, kept.Code, ledger.StateFailed, p.Code)
 			}
@@ -99,8 +99,8 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := ledger.Defer(s, lost.add)
-		if err := errors.Join(use(d), d.Close()); err != nil {
+		q := ledger.NewQueue(s, lost.add)
+		if err := errors.Join(use(q), q.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,20 +115,22 @@ type stuck struct {
 	let chan struct{}
 }
 
-func (s stuck) Add(context.Context, ledger.Record) error {
+func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record) error {
 	<-s.let
 	return nil
 }
 
-// TestDeferredIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants to.
-func TestDeferredIsBounded(t *testing.T) {
+func (s stuck) Close() error { return nil }
+
+// TestQueueIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants to.
+func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
-		d := ledger.Defer(s, func(ledger.Record, error) { t.Error("one was lost") })
+		q := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
 		taken := 0
 		for ; ; taken++ {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			err := d.AddLater(ctx, ledger.Record{})
+			err := q.AddLater(ctx, ledger.Record{})
 			cancel()
 			if err != nil {
 				var coded interface{ Code() string }
@@ -143,15 +145,17 @@ func TestDeferredIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := d.List(ctx, ledger.Query{}); err == nil {
+		if _, err := q.List(ctx, ledger.Query{}); err == nil {
 			t.Error("a list was given while records were missing in it")
 		}
 		close(s.let)
 		synctest.Wait()
-		if err := d.AddLater(t.Context(), ledger.Record{}); err != nil {
+		if err := q.AddLater(t.Context(), ledger.Record{}); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Second) // of the test's own clock
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -161,6 +165,7 @@ type absent struct {
 	mu        sync.Mutex
 	back      bool
 	surprises bool
+	never     string // the id of a record that it does not take, also when it is back
 	kept      map[string]ledger.State
 }
 
@@ -170,11 +175,21 @@ func (a *absent) Finish(_ context.Context, p ledger.Record) error {
 	if _, ended := a.kept[p.ID]; ended && a.kept[p.ID] != ledger.StateForwarding {
 		return ledger.ErrState
 	}
-	if a.back || a.surprises {
+	back := a.back && p.ID != a.never
+	if back || a.surprises {
 		a.kept[p.ID] = p.State
 	}
-	if !a.back {
+	if !back {
 		return ledger.Unavailable("write the record", errors.New("the file is locked"))
+	}
+	return nil
+}
+
+func (a *absent) Write(ctx context.Context, outcomes, _ []ledger.Record) error {
+	for _, r := range outcomes {
+		if err := a.Finish(ctx, r); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -191,8 +206,8 @@ func (a *absent) Get(_ context.Context, id string) (ledger.Record, error) {
 func (a *absent) List(context.Context, ledger.Query) ([]ledger.Record, error) { return nil, nil }
 func (a *absent) Close() error                                                { return nil }
 
-// TestDeferredOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
-func TestDeferredOutlastsTheStore(t *testing.T) {
+// TestQueueOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
+func TestQueueOutlastsTheStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		surprises   bool
 		posts, away int // how long it is away, in seconds
@@ -212,22 +227,22 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var lost lost
 				s := &absent{kept: make(map[string]ledger.State), surprises: tt.surprises}
-				d := ledger.Defer(s, lost.add)
+				q := ledger.NewQueue(s, lost.add)
 				for i := range tt.posts {
 					p := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
 					s.kept[p.ID] = ledger.StateForwarding
-					if err := d.FinishLater(t.Context(), p); err != nil {
+					if err := q.FinishLater(t.Context(), p); err != nil {
 						t.Fatal(err)
 					}
 					synctest.Wait()
 				}
 				var away *ledger.Error
-				if err := d.Room(); errors.As(err, &away) != tt.full {
+				if err := q.Full(); errors.As(err, &away) != tt.full {
 					t.Errorf("there is room: %v", err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err := d.List(ctx, ledger.Query{}); err != nil {
+				if _, err := q.List(ctx, ledger.Query{}); err != nil {
 					t.Errorf("a list waits for what cannot be stored: %v", err)
 				}
 				time.Sleep(time.Duration(tt.away) * time.Second)
@@ -237,10 +252,10 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 				if !tt.closed {
 					time.Sleep(time.Duration(tt.away) * time.Second)
 				}
-				if err := d.Room(); err != nil && tt.away > 0 {
+				if err := q.Full(); err != nil && tt.away > 0 {
 					t.Errorf("there is none again: %v", err)
 				}
-				if err := errors.Join(d.Close(), d.Close()); err != nil {
+				if err := errors.Join(q.Close(), q.Close()); err != nil {
 					t.Error(err)
 				}
 				stored := 0
@@ -255,4 +270,83 @@ func TestDeferredOutlastsTheStore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestQueueGoesOn: a record that the store never takes keeps no other one from being stored, and is lost at the end.
+func TestQueueGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost lost
+		s := &absent{kept: make(map[string]ledger.State), back: true, never: "post_0003"}
+		q := ledger.NewQueue(s, lost.add)
+		for i := range 10 {
+			r := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
+			s.kept[r.ID] = ledger.StateForwarding
+			if err := q.FinishLater(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(i) * 10 * time.Second) // of the test's own clock
+			s.mu.Lock()
+			if stored := s.kept[r.ID] == ledger.StateForwarded; stored != (i != 3) && i > 0 {
+				t.Errorf("%s is stored: %t", r.ID, stored)
+			}
+			s.mu.Unlock()
+		}
+		if err := errors.Join(q.Full(), q.Close()); err != nil {
+			t.Error(err)
+		}
+		if len(lost.ids) != 1 || lost.ids[0] != s.never {
+			t.Errorf("lost: %v", lost.ids)
+		}
+	})
+}
+
+// counting is a store that counts its transactions and the records in them.
+type counting struct {
+	ledger.Store
+	writes, records int
+}
+
+func (c *counting) Write(_ context.Context, outcomes, records []ledger.Record) error {
+	c.writes++
+	c.records += len(outcomes) + len(records)
+	return nil
+}
+
+func (c *counting) Close() error { return nil }
+
+// TestQueueGathers: records that come within 5 ms are stored together, a single one by itself after that time, and closing
+// does not wait.
+func TestQueueGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(counting)
+		q := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
+		for _, tt := range []struct {
+			taken, records, writes int
+			after                  time.Duration
+		}{
+			{taken: 20, after: 4 * time.Millisecond},
+			{taken: 20, after: time.Millisecond, records: 40, writes: 1},
+			{taken: 1, after: 5 * time.Millisecond, records: 41, writes: 2},
+			{taken: 1, records: 41, writes: 2},
+		} {
+			for i := range tt.taken {
+				later := q.AddLater
+				if i%2 == 1 {
+					later = q.FinishLater
+				}
+				if err := later(t.Context(), ledger.Record{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(tt.after) // of the test's own clock
+			synctest.Wait()
+			if s.writes != tt.writes || s.records != tt.records {
+				t.Errorf("%d records in %d transactions, want %d in %d", s.records, s.writes, tt.records, tt.writes)
+			}
+		}
+		start := time.Now()
+		if err := q.Close(); err != nil || s.records != 42 || time.Since(start) != 0 {
+			t.Errorf("%d records after %s, %v", s.records, time.Since(start), err)
+		}
+	})
 }

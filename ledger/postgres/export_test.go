@@ -1,7 +1,0 @@
-package postgres
-
-// What the tests in postgres_test need to know.
-var (
-	Migrations = migrations
-	Migrate    = migrate
-)

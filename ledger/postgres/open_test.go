@@ -1,0 +1,76 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/ledger/postgres"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	ctx := context.Background()
+	const password = "hunter2"
+	for name, tt := range map[string]struct{ dsn, sentence string }{
+		"no DSN":                     {"postgres://u:" + password + "@db:port/x", "no PostgreSQL URL"},
+		"another machine, plain":     {"postgres://u:" + password + "@192.0.2.1/x?sslmode=disable", "verify-full"},
+		"another machine, perhaps":   {"postgres://u:" + password + "@192.0.2.1/x", "verify-full"},
+		"another machine, anyone":    {"postgres://u:" + password + "@192.0.2.1/x?sslmode=require", "verify-full"},
+		"a name":                     {"postgres://u:" + password + "@localhost/x?sslmode=prefer", "verify-full"},
+		"one of two is elsewhere":    {"postgres://u:" + password + "@127.0.0.1,192.0.2.1/x?sslmode=disable", "192.0.2.1 is not on this machine"},
+		"nobody listens":             {"host=/nonexistent user=u password=" + password + " dbname=x", "open"},
+		"a server without its fsync": {pgtest.Start(t, "fsync=off").Database(t), "fsync=off"},
+	} {
+		_, err := postgres.Open(ctx, tt.dsn, options("one"))
+		wantUnavailable(t, err, tt.sentence)
+		if strings.Contains(fmt.Sprintf("%+v", err), password) {
+			t.Errorf("%s: the error shows the password: %v", name, err)
+		}
+	}
+	server := pgtest.Start(t)
+	dsn := server.Database(t)
+	_, err := postgres.Open(ctx, dsn+"&synchronous_commit=off", options("one"))
+	wantUnavailable(t, err, "synchronous_commit=off")
+	for _, o := range []postgres.Options{{Instance: "one"}, {Now: ledgertest.Now}} {
+		if _, err := postgres.Open(ctx, dsn, o); err == nil {
+			t.Errorf("opened with %+v", o)
+		}
+	}
+	// A role whose own default is off gets what the ledger asks for.
+	exec(t, dsn, `ALTER DATABASE test1 SET synchronous_commit = off`)
+	if err := open(t, dsn, "one").Consume(ctx, key("a")); err != nil {
+		t.Error(err)
+	}
+	exec(t, dsn, `UPDATE actionproof.schema_version SET version = 99`)
+	_, err = postgres.Open(ctx, dsn, options("one"))
+	wantUnavailable(t, err, "version 99 and this program needs 1: use the program that made it")
+}
+
+// TestLittleRight opens a database with its tables as a role that may use its tables and nothing else.
+func TestLittleRight(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	open(t, dsn, "one")
+	exec(t, dsn, `CREATE ROLE little LOGIN; GRANT USAGE ON SCHEMA actionproof TO little;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA actionproof TO little`)
+	l := open(t, strings.Replace(dsn, "user=postgres", "user=little", 1), "two")
+	if err := errors.Join(l.Begin(context.Background(), post("post_1"), key("a")), l.Prune(context.Background(), ledgertest.Now())); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGivenSchema opens a database in which a role may make nothing, and then one schema's tables.
+func TestGivenSchema(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	exec(t, dsn, `CREATE ROLE given LOGIN`)
+	as := strings.Replace(dsn, "user=postgres", "user=given", 1)
+	_, err := postgres.Open(context.Background(), as, options("one"))
+	wantUnavailable(t, err, "takes CREATE on the database")
+	exec(t, dsn, `CREATE SCHEMA actionproof; GRANT USAGE, CREATE ON SCHEMA actionproof TO given`)
+	if err := open(t, as, "one").Begin(context.Background(), post("post_1"), key("a")); err != nil {
+		t.Error(err)
+	}
+}

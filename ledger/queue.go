@@ -1,0 +1,287 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/actionproof/mediator/internal/failpoint"
+)
+
+const (
+	// maxQueued is how many records the queue takes; a further one waits for a place. While the store fails, so many
+	// make the queue full: see [Queue.Full].
+	maxQueued = 1024
+	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls that were on their way.
+	maxKept = 3 * maxQueued
+	// storeTimeout bounds the time that it may take to store a record, and that a caller waits for the queue.
+	storeTimeout = 10 * time.Second
+	// gatherPause is how long the first record waits for others, to be stored with them.
+	gatherPause = 5 * time.Millisecond
+	// firstRetry and lastRetry bound the pauses after attempts that failed.
+	firstRetry, lastRetry = 250 * time.Millisecond, 4 * time.Second
+)
+
+// Queue is a store that also takes records that no caller waits for: the outcome of a post whose answer is there, and
+// the record of a call that needed no evidence. It stores them a few milliseconds later, together. It keeps those that
+// the store cannot take, and tries them again. A crash loses what is queued: a post whose outcome is lost becomes
+// indeterminate, and a call that needed no evidence has no record. A Queue is safe for concurrent use.
+type Queue struct {
+	Store
+	lost  func(Record, error)
+	close func() error
+	done  chan struct{} // closed when run has ended
+
+	mu      sync.Mutex
+	changed *sync.Cond // anything below
+	records []*queued  // in the order in which they came; a record that could not be stored goes to the end
+	added   int        // how many records were taken
+	tried   int        // how many of them have been stored, or tried to
+	failure error      // why the last attempt could not store a record; nil if it could store all
+	closed  bool
+	closing chan struct{} // closed with closed
+}
+
+// queued is a record that is to be stored.
+type queued struct {
+	Record
+	outcome bool // of a post that has begun
+	tried   bool
+}
+
+// NewQueue makes a queue before a store. lost is told of each record that was taken and could not be stored.
+func NewQueue(s Store, lost func(r Record, err error)) *Queue {
+	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
+	q.changed = sync.NewCond(&q.mu)
+	q.close = sync.OnceValue(func() error {
+		q.mu.Lock()
+		q.closed = true
+		close(q.closing)
+		q.changed.Broadcast()
+		q.mu.Unlock()
+		<-q.done
+		return s.Close()
+	})
+	go q.run()
+	return q
+}
+
+// FinishLater takes an outcome for Finish. An error means that it was not taken.
+func (q *Queue) FinishLater(ctx context.Context, r Record) error { return q.add(ctx, r, true) }
+
+// AddLater takes a record for Add. An error means that it was not taken.
+func (q *Queue) AddLater(ctx context.Context, r Record) error { return q.add(ctx, r, false) }
+
+func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
+	limit := maxKept
+	if r.State == StateRefused { // nothing was sent
+		limit = maxQueued
+	}
+	var full error
+	q.mu.Lock()
+	err := q.wait(ctx, func() bool { return len(q.records) < maxQueued || q.failure != nil || q.closed })
+	switch {
+	case err != nil:
+	case q.closed:
+		err = ErrClosed
+	case len(q.records) >= limit:
+		full = q.failure
+	default:
+		q.records = append(q.records, &queued{Record: r, outcome: outcome})
+		q.added++
+		q.changed.Broadcast()
+	}
+	q.mu.Unlock()
+	if full != nil {
+		q.lost(r, full)
+	}
+	return err
+}
+
+// Full returns an [*Error] while the store fails and the queue holds so many records that the one of a further call
+// might be lost.
+func (q *Queue) Full() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failure != nil && len(q.records) >= maxQueued {
+		return Unavailable("keep another record", errors.New("as many as may be are waiting for the store to be back"))
+	}
+	return nil
+}
+
+// wait waits for a condition. It is called with q.mu held, and unlocks it meanwhile.
+func (q *Queue) wait(ctx context.Context, until func() bool) error {
+	if until() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.changed.Broadcast()
+	})()
+	for !until() {
+		if ctx.Err() != nil {
+			return Unavailable("wait for the writer", ctx.Err())
+		}
+		q.changed.Wait()
+	}
+	return nil
+}
+
+// run stores what is queued, until the queue is closed and empty. After an attempt that has stored nothing, it tries
+// one record only, to find out whether the store is back.
+func (q *Queue) run() {
+	defer close(q.done)
+	pause, probe := gatherPause, false
+	for q.next() {
+		select {
+		case <-time.After(pause):
+		case <-q.closing:
+		}
+		switch stored, failed := q.attempt(probe); {
+		case failed == 0:
+			pause, probe = gatherPause, false
+		case stored > 0:
+			pause, probe = firstRetry, false
+		default:
+			pause, probe = min(max(2*pause, firstRetry), lastRetry), true
+		}
+	}
+}
+
+// next waits for a record, and reports whether there is one. There is none once the queue is closed and empty.
+func (q *Queue) next() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.records) == 0 && !q.closed {
+		q.changed.Wait()
+	}
+	return len(q.records) > 0
+}
+
+// attempt tries to store all that is queued, or one record as a probe. It returns how many records left the queue and
+// how many stay because the store failed. Once the queue is closed, it tries all, and a record that cannot be stored is
+// lost.
+func (q *Queue) attempt(probe bool) (stored, failed int) {
+	q.mu.Lock()
+	last, some := q.closed, slices.Clone(q.records)
+	q.mu.Unlock()
+	if probe = probe && !last && len(some) > 1; probe {
+		some = some[:1]
+	}
+
+	var remaining []*queued
+	var failure error
+	for i, err := range q.store(some) {
+		var away *Error
+		switch {
+		case err == nil:
+		case errors.As(err, &away) && !last:
+			remaining, failure = append(remaining, some[i]), err
+		default:
+			q.lost(some[i].Record, err)
+		}
+	}
+
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range some {
+		if !r.tried {
+			r.tried = true
+			q.tried++
+		}
+	}
+	q.records = append(slices.Delete(q.records, 0, len(some)), remaining...)
+	if failure != nil || !probe {
+		q.failure = failure
+	}
+	q.changed.Broadcast()
+	return len(some) - len(remaining), len(remaining)
+}
+
+// store stores records in one transaction. If that fails it stores each by itself, and returns the error of each.
+func (q *Queue) store(all []*queued) []error {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	var outcomes, records []Record
+	for _, r := range all {
+		if r.outcome {
+			outcomes = append(outcomes, r.Record)
+		} else {
+			records = append(records, r.Record)
+		}
+	}
+	errs := make([]error, len(all))
+	if q.Store.Write(ctx, outcomes, records) == nil {
+		failpoint.Reach("recorded")
+		return errs
+	}
+	var each sync.WaitGroup
+	for i, r := range all {
+		each.Go(func() { errs[i] = q.storeOne(r) })
+	}
+	each.Wait()
+	return errs
+}
+
+// storeOne stores a record. An earlier attempt may have stored it although it failed, so an error is returned only if
+// the store has no such record.
+func (q *Queue) storeOne(r *queued) error {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	store := q.Store.Add
+	if r.outcome {
+		store = q.Store.Finish
+	}
+	err := store(ctx, r.Record)
+	if err == nil {
+		return nil
+	}
+	stored, unread := q.Store.Get(ctx, r.ID)
+	switch {
+	case errors.Is(unread, ErrNotFound):
+		return err
+	case unread != nil:
+		return unread
+	case stored.State == r.State:
+		return nil
+	case stored.State != StateForwarding:
+		return ErrState
+	case r.State == StateRefused: // the intent was stored after all, and nothing was sent
+		failed := r.Record
+		failed.State = StateFailed
+		return q.Store.Finish(ctx, failed)
+	}
+	return err
+}
+
+// settle waits until all that was taken before is stored, or is kept because the store fails.
+func (q *Queue) settle(ctx context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	upTo := q.added
+	return q.wait(ctx, func() bool { return q.tried >= upTo || q.failure != nil })
+}
+
+// Get returns a record, once all that was taken before is stored or is kept: see [Store].
+func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
+	if err := q.settle(ctx); err != nil {
+		return Record{}, err
+	}
+	return q.Store.Get(ctx, id)
+}
+
+// List returns records, once all that was taken before is stored or is kept: see [Store].
+func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
+	if err := q.settle(ctx); err != nil {
+		return nil, err
+	}
+	return q.Store.List(ctx, query)
+}
+
+// Close stores what is queued, and closes the store. Neither may be used any more by then.
+func (q *Queue) Close() error { return q.close() }

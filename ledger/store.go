@@ -1,0 +1,54 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Key is one single-use key, such as the jti of an artifact.
+type Key struct {
+	Kind string
+	ID   string
+	// Expires is when the artifact behind the key expires. The key is kept for longer than that.
+	Expires time.Time
+}
+
+// Check refuses a key without a kind, an id or an expiry.
+func (k Key) Check() error {
+	if k.Kind == "" || k.ID == "" || k.Expires.IsZero() {
+		return Unavailable("consume", errors.New("a key lacks its kind, id or expiry"))
+	}
+	return nil
+}
+
+// Store is what every ledger does. It is safe for concurrent use.
+type Store interface {
+	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that
+	// survives a crash. Every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
+	Consume(ctx context.Context, keys ...Key) error
+	// Begin consumes keys as Consume does and records the intent to forward r, in one transaction. The first byte may
+	// go out only after Begin has returned nil.
+	Begin(ctx context.Context, r Record, keys ...Key) error
+	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It replaces the whole
+	// record except for its artifacts, which stay as Begin got them. It succeeds once. For a post that has not begun,
+	// or that has an outcome, it returns [ErrState].
+	Finish(ctx context.Context, r Record) error
+	// Add keeps the record of a call that is over: of a refusal, or of a call that needs no evidence. For any other
+	// state it returns [ErrState].
+	Add(ctx context.Context, r Record) error
+	// Write does Finish for outcomes and Add for records, all in one transaction or none.
+	Write(ctx context.Context, outcomes, records []Record) error
+	// Get returns the record with this id, or the only one whose id begins with it.
+	Get(ctx context.Context, id string) (Record, error)
+	// List returns records, the one that started last first.
+	List(ctx context.Context, q Query) ([]Record, error)
+	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It
+	// never removes a post in flight. The caller decides when; ctx may end it at any point.
+	//
+	// A key that has been removed is not free again. If the clock was wrong, and an artifact is live once more, Consume
+	// refuses every key that expires no later than one that was removed.
+	Prune(ctx context.Context, now time.Time) error
+	// Close makes what has been accepted durable and closes the ledger. Every further write gets [ErrClosed].
+	Close() error
+}
