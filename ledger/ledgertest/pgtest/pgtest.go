@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/actionproof/mediator/internal/runas"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // superuser is the role of the cluster, and the user who runs it when the test is root: PostgreSQL refuses to run as root.
@@ -39,6 +40,7 @@ type Server struct {
 // Start makes a cluster and runs it until the test ends. Settings are further ones of the server, as name=value.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
+	full.Only(t, "PostgreSQL")
 	s, err := Launch(settings...)
 	if err != nil {
 		t.Fatal(err)
