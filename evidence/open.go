@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -50,8 +49,6 @@ type VerifierOptions struct {
 	Now func() time.Time
 	// Skew is the clock difference that is tolerated, MaxSkew at most; zero means DefaultSkew.
 	Skew time.Duration
-	// Memory is shared with whoever signs in this process; with nil each artifact is verified each time.
-	Memory *Memory
 }
 
 // Verifier opens artifacts against the trust that it was given last. It is safe for concurrent use.
@@ -59,8 +56,6 @@ type Verifier struct {
 	trust atomic.Pointer[Trust]
 	now   func() time.Time
 	skew  time.Duration
-
-	memory *Memory
 }
 
 // NewVerifier makes a Verifier. Its clock is required.
@@ -72,7 +67,7 @@ func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 		return nil, fmt.Errorf("evidence: the clock difference %s is not between 0s and %s", o.Skew, MaxSkew)
 	}
 	o.Skew = cmp.Or(o.Skew, DefaultSkew)
-	v := &Verifier{now: o.Now, skew: o.Skew, memory: o.Memory}
+	v := &Verifier{now: o.Now, skew: o.Skew}
 	v.trust.Store(t)
 	return v, nil
 }
@@ -96,99 +91,6 @@ type moment struct {
 }
 
 func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
-
-// Open verifies one artifact completely: form, algorithm, typ, the key and its custody certificate, signature, canonical
-// claims, issuer, audience, times, and what [Expected] asks of the key. It returns the claims only if all of it holds.
-// What the claims say about the post is for the caller to compare.
-func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error) {
-	var zero C
-	if k.alg != algEdDSA {
-		return zero, refusal.New("jws_algorithm", "a %s is not verified with a public key", k.Typ)
-	}
-	trust, at := v.Trust(), v.moment()
-	if len(want.Secrets) > 0 {
-		return openShared(trust, k, token, want, at)
-	}
-	a, cert, err := k.authenticate(v, trust, token, want.RequirePostQuantum, at)
-	if err != nil {
-		return zero, err
-	}
-	kid, reg := a.kid, *k.registered(a.claims)
-	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, at); err != nil {
-		return zero, err
-	}
-	var key KeyClaims
-	if cert != nil {
-		if reg.Issuer != cert.SubjectIssuer {
-			return zero, refusal.New("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, reg.Issuer, kid, cert.SubjectIssuer)
-		}
-		key = cert.key()
-	}
-	if k.custody != nil {
-		if key = *k.custody(a.claims); cert != nil && key != cert.key() {
-			return zero, refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, kid)
-		}
-	}
-	if cert == nil && k.custody == nil {
-		// A pinned root has no certificate above it: what pins it answers for its custody.
-		want.Custody, want.RequireNonExportable = nil, false
-	}
-	if err := want.admits(k.Typ, kid, reg, key, at); err != nil {
-		return zero, err
-	}
-	return *a.claims, nil
-}
-
-// authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and takes it apart. It returns the
-// key's custody certificate too, or nil where a pinned root signs by itself.
-func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePostQuantum bool, at moment) (*authentic[C], *SignerCertificate, error) {
-	if k.rooted() {
-		p, err := parseRooted(token, k.Typ, k.maxToken)
-		if err != nil {
-			return nil, nil, err
-		}
-		root, err := trust.root(p.header.Kid, k.Typ, k.Purpose)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := root.verify(k.Typ, p, requirePostQuantum); err != nil {
-			return nil, nil, err
-		}
-		c, err := decode(k, p.payload)
-		return &authentic[C]{typ: k.Typ, kid: p.header.Kid, claims: c}, nil, err
-	}
-	known, _ := v.memory.take(token).(*authentic[C])
-	if known != nil && known.typ == k.Typ && !requirePostQuantum {
-		s, err := trust.signer(known.kid, k.Typ, k.Purpose, at)
-		if err != nil {
-			return nil, nil, err
-		}
-		if bytes.Equal(s.public, known.public) {
-			return known, &s.cert, nil
-		}
-	}
-	p, err := parse(token, k.alg, k.Typ, k.maxToken)
-	if err != nil {
-		return nil, nil, err
-	}
-	if requirePostQuantum {
-		return nil, nil, refusal.New("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
-	}
-	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, at)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !verify(s.public, p) {
-		return nil, nil, refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, p.header.Kid)
-	}
-	c, err := decode(k, p.payload)
-	if err != nil {
-		return nil, nil, err
-	}
-	a := &authentic[C]{k.Typ, p.header.Kid, s.public, c}
-	v.memory.put(token, a)
-	return a, &s.cert, nil
-}
 
 // decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
 func decode[C any](k Kind[C], payload string) (*C, error) {

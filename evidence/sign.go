@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cloudflare/circl/sign/ed25519"
+
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -23,42 +25,74 @@ type Key interface {
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
+// OwnKey is a [Key] of this process's custody, which knows its public key. The custody answers for every signature that it makes.
+type OwnKey interface {
+	Key
+	Public() ed25519.PublicKey
+}
+
 // Draft is an artifact that lacks nothing but its signature. Another one can rest on it, by its hash, before it is signed.
-type Draft struct {
-	typ   string
-	input []byte
-	key   Key
+type Draft[C any] struct {
+	typ    string
+	key    OwnKey
+	claims C
+	input  []byte
 }
 
 // Prepare writes c as an artifact of kind k, to be signed with key. The caller has stamped the registered claims ([Kind.Stamp]).
-// What it would not accept itself it does not prepare: the claims' own check runs first.
-func Prepare[C any](key Key, k Kind[C], c C) (Draft, error) {
-	if k.alg != algEdDSA {
-		return Draft{}, refusal.New("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
-	}
-	input, err := k.prepare(nil, k.alg, key.KeyID(), &c)
-	return Draft{typ: k.Typ, input: input, key: key}, err
+// Prepare refuses claims that [Open] would refuse: their own check runs first.
+func Prepare[C any](key OwnKey, k Kind[C], c C) (Draft[C], error) {
+	input, err := k.input(key, &c)
+	return Draft[C]{typ: k.Typ, key: key, claims: c, input: input}, err
 }
 
 // Hash returns what [HashToken] returns for the signed artifact.
-func (d Draft) Hash() string { return HashBytes(d.input) }
+func (d Draft[C]) Hash() string { return HashBytes(d.input) }
 
-// Sign signs it and returns the token.
-func (d Draft) Sign(ctx context.Context) (string, error) {
-	sig, err := d.key.Sign(ctx, d.input)
+// Claims returns the claims that will be signed.
+func (d Draft[C]) Claims() C { return d.claims }
+
+// Sign signs it. A verifier in this process need not verify the signature: [Judge] does not.
+func (d Draft[C]) Sign(ctx context.Context) (Opened[C], error) {
+	token, err := sign(ctx, d.key, d.typ, d.input)
 	if err != nil {
-		return "", fmt.Errorf("sign %s with key %s: %w", d.typ, d.key.KeyID(), err)
+		return Opened[C]{}, err
 	}
-	return signed(d.input, sig), nil
+	return Opened[C]{token: token, typ: d.typ, kid: d.key.KeyID(), public: d.key.Public(), claims: &d.claims}, nil
 }
 
-// Sign writes c as an artifact of kind k, signed with key: see [Prepare].
+// Sign writes c as an artifact of kind k, signed with key, and returns its token. It refuses what [Prepare] refuses.
 func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
-	d, err := Prepare(key, k, c)
+	input, err := k.input(key, &c)
 	if err != nil {
 		return "", err
 	}
-	return d.Sign(ctx)
+	return sign(ctx, key, k.Typ, input)
+}
+
+// input returns what is signed of c.
+func (k Kind[C]) input(key Key, c *C) ([]byte, error) {
+	if k.alg != algEdDSA {
+		return nil, refusal.New("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
+	}
+	return k.prepare(nil, k.alg, key.KeyID(), c)
+}
+
+func sign(ctx context.Context, key Key, typ string, input []byte) (string, error) {
+	sig, err := key.Sign(ctx, input)
+	if err != nil {
+		return "", fmt.Errorf("sign %s with key %s: %w", typ, key.KeyID(), err)
+	}
+	return signed(input, sig), nil
+}
+
+// SignShared is [SignMAC] for an artifact that this process carries on. [Judge] verifies it as if it had come from outside.
+func SignShared[C any](s Secret, k Kind[C], c C) (Opened[C], error) {
+	token, err := SignMAC(s, k, c)
+	if err != nil {
+		return Opened[C]{}, err
+	}
+	return Opened[C]{token: token, typ: k.Typ, kid: s.id, claims: &c}, nil
 }
 
 // SignMAC writes c as a token of kind k, authenticated with a secret (HS256): a token of a verifier to itself or, where the kind

@@ -23,6 +23,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/problem"
@@ -156,6 +157,7 @@ type fakeRoles struct {
 	token      string   // the access token that the request proof has to be bound to; secretToken if empty
 	done       []string // events whose sessions have ended
 	admitted   func()   // called by Admit, if set
+	asked      gate.AdmitRequest
 }
 
 func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
@@ -210,19 +212,20 @@ func (f *fakeRoles) Challenge(ctx context.Context, b evidence.Binding) (challeng
 	return f.challenges.Create(ctx, b)
 }
 
-func (f *fakeRoles) Admit(context.Context, evidence.Envelope, evidence.Binding) (Admission, error) {
+func (f *fakeRoles) Admit(_ context.Context, r gate.AdmitRequest) (gate.Admission, error) {
 	if f.admitted != nil {
 		f.admitted()
 	}
 	checks := []ledger.Check{{Name: "chain", OK: f.fail["gate"] == nil}}
-	return Admission{Capability: "capability", CapabilityID: "cap_1", Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
+	f.asked = r
+	return gate.Admission{Capability: "capability", CapabilityID: "cap_1", Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
 }
 
-func (f *fakeRoles) Authorize(_ context.Context, p Posting) (Authorization, error) {
+func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.Authorization, error) {
 	if p.AccessTokenHash != evidence.HashBytes([]byte("Bearer "+cmp.Or(f.token, secretToken))) {
-		return Authorization{}, errors.New("another access token")
+		return gate.Authorization{}, errors.New("another access token")
 	}
-	return Authorization{Keys: []ledger.Key{{Kind: "capability", ID: p.CapabilityID}}}, f.fail["proof"]
+	return gate.Authorization{Keys: []ledger.Key{{Kind: "capability", ID: "cap_1"}}}, f.fail["proof"]
 }
 
 func (f *fakeRoles) Presents() bool { return f.presents }
@@ -405,6 +408,15 @@ func TestPostIsForwardedOnce(t *testing.T) {
 	rec, n := p.record.last()
 	if n != 1 || rec.State != ledger.StateForwarded || rec.Status != 201 || rec.ID != resp.Header.Get("ActionProof-Post") || rec.Flow != "post" {
 		t.Errorf("%d records, %+v", n, rec)
+	}
+	e, o := p.roles.asked.Envelope, p.roles.asked.Opened
+	for token, opened := range map[string]string{
+		e.OriginProof: o.OriginProof.Token(), e.TriggerReceipt: o.TriggerReceipt.Token(), e.PolicyDecision: o.PolicyDecision.Token(),
+		e.Grant: o.Grant.Token(), e.Attestation: o.Attestation.Token(), e.SessionReceipt: o.SessionReceipt.Token(),
+	} {
+		if token == "" || opened != token {
+			t.Errorf("the gate has to open %q again: %q was opened", token, opened)
+		}
 	}
 	hash, err := evidence.HashJSON([]byte(`{"a":2,"b":1}`))
 	must(t, err)

@@ -22,7 +22,7 @@ type shownPost struct {
 // assess says what the verifications of a record amount to. Only the gate's own count, and of the sidecar's that the single use was
 // made durable.
 func assess(p ledger.Record) *policy.Assurance {
-	if p.Flow != "post" || slices.ContainsFunc(p.Checks, func(k ledger.Check) bool { return k.Name == checkByAPI }) {
+	if p.Flow != "post" || slices.ContainsFunc(p.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
 		return nil
 	}
 	held := gate.Held(p.Checks)

@@ -19,7 +19,6 @@ type process struct {
 	reload   *reloader
 	keys     keyring
 	roles    []role                   // in which it signs, each with one of the keys
-	memory   *evidence.Memory         // what it has signed or verified; nil where that is not kept
 	roots    []evidence.Root          // nil until openRoots
 	looking  atomic.Pointer[observer] // what it looks at, when it starts and when it is asked
 	confined *confine.Confined        // nil until it has confined itself

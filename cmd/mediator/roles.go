@@ -38,7 +38,7 @@ func newIssuer[C any](ctx context.Context, p *process, kind evidence.Kind[C], k 
 	}
 	key := signer.NewRotation(held, certificateSettle, time.Now)
 	p.roles = append(p.roles, role{purpose: kind.Purpose, issuer: k.Issuer, key: key})
-	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now, Memory: p.memory})
+	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.or(time.Minute), Now: time.Now})
 }
 
 // maxSigned is how long anything that a process signs may be good for.

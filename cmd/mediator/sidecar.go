@@ -72,7 +72,6 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 		return err
 	}
 	defer common.keys.Close()
-	common.memory = new(evidence.Memory)
 	p := &sidecarProcess{sidecar: s, process: common, logLater: logLater}
 	return p.run(ctx)
 }

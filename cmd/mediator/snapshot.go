@@ -241,16 +241,16 @@ func (p *sidecarProcess) rules(n *snapshot) (*proxy.Rules, error) {
 		a := &n.actions[i]
 		api, ok := n.apis[a.Name]
 		if !ok {
-			a.Gate = localGate{own}
+			a.Gate = own
 			continue
 		}
 		client, err := gate.NewClient(gate.ClientOptions{
-			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: n.transport, Timeout: 30 * time.Second},
+			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: n.transport, Timeout: 30 * time.Second}, Now: time.Now,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("action %s: %w", a.Name, err)
 		}
-		a.Gate = remoteGate{client}
+		a.Gate = client
 	}
 	return proxy.NewRules(n.actions, n.egress)
 }

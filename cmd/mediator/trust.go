@@ -114,7 +114,7 @@ func (p *process) readTrust(c trustConfig, strict *policy.Strict) (*trustStore, 
 	if err != nil {
 		return nil, err
 	}
-	s.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew), Memory: p.memory})
+	s.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,152 @@
+package evidence
+
+import (
+	"bytes"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Opened is one artifact that this process has opened, or has signed itself. Only [Open] and the signing functions of this package make
+// one. What it holds never changes: the token, its form, its signature and its claims. What depends on the time, the trust or the policy
+// does change, and [Judge] judges it again. The zero value is no artifact, and is refused as one that is missing.
+type Opened[C any] struct {
+	token  string
+	typ    string
+	kid    string
+	public ed25519.PublicKey // verifies the signature; nil where Judge has to verify it again
+	claims *C
+}
+
+// Token returns the artifact as it travels.
+func (o Opened[C]) Token() string { return o.token }
+
+// KeyID returns the kid of the key that has signed the artifact.
+func (o Opened[C]) KeyID() string { return o.kid }
+
+// Hash returns [HashToken] of the artifact.
+func (o Opened[C]) Hash() string { return HashToken(o.token) }
+
+// Claims returns the claims. The caller must not change the elements of their lists.
+func (o Opened[C]) Claims() C {
+	if o.claims == nil {
+		var none C
+		return none
+	}
+	return *o.claims
+}
+
+// Open verifies one artifact completely: form, algorithm, typ, the key and its custody certificate, signature, canonical claims, issuer,
+// audience, times, and the demands of [Expected] on the key. It returns the artifact only if all of it holds. Open does not compare the
+// claims with the post: the caller does.
+func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (Opened[C], error) {
+	o, err := open(v.Trust(), k, token, want, v.moment())
+	if err != nil {
+		return Opened[C]{}, err
+	}
+	return o, nil
+}
+
+func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
+	switch {
+	case k.alg != algEdDSA:
+		return o, refusal.New("jws_algorithm", "a %s is not verified with a public key", k.Typ)
+	case len(want.Secrets) > 0:
+		return openShared(trust, k, token, want, at)
+	case k.rooted():
+		return openRooted(trust, k, token, want, at)
+	}
+	p, err := parse(token, k.alg, k.Typ, k.maxToken)
+	if err != nil {
+		return o, err
+	}
+	s, err := k.signer(trust, p.header.Kid, want, at)
+	if err != nil {
+		return o, err
+	}
+	if !verify(s.public, p) {
+		return o, errSignature(k.Typ, p.header.Kid)
+	}
+	o = Opened[C]{token: token, typ: k.Typ, kid: p.header.Kid, public: s.public}
+	if o.claims, err = decode(k, p.payload); err != nil {
+		return o, err
+	}
+	return o, k.admits(trust, s, o, want, at)
+}
+
+// openRooted opens an artifact that a pinned root key has signed. No certificate stands above a root, and its artifacts say nothing of
+// their key: what pins the root answers for its custody.
+func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
+	p, err := parseRooted(token, k.Typ, k.maxToken)
+	if err != nil {
+		return o, err
+	}
+	kid := p.header.Kid
+	root, err := trust.root(kid, k.Typ, k.Purpose)
+	if err != nil {
+		return o, err
+	}
+	if err := root.verify(k.Typ, p, want.RequirePostQuantum); err != nil {
+		return o, err
+	}
+	o = Opened[C]{token: token, typ: k.Typ, kid: kid}
+	if o.claims, err = decode(k, p.payload); err != nil {
+		return o, err
+	}
+	r := *k.registered(o.claims)
+	if err := trust.notRevoked(k.Typ, kid, []string{r.ID}, at); err != nil {
+		return o, err
+	}
+	want.Custody, want.RequireNonExportable = nil, false
+	return o, want.admits(k.Typ, kid, r, KeyClaims{}, at)
+}
+
+// Judge judges an opened artifact again, by the trust, the clock and the policy of this moment. It refuses everything that [Open] would
+// refuse now, with the same code. It reads and verifies the token again only where the signature is a root's or a shared secret's:
+// such a verdict depends on the trust too.
+func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
+	if o.public == nil || k.rooted() || len(want.Secrets) > 0 {
+		_, err := Open(v, k, o.token, want)
+		return err
+	}
+	if o.typ != k.Typ {
+		return refusal.New("jws_type", "a token of type %.60q was given where a %s is needed", o.typ, k.Typ)
+	}
+	trust, at := v.Trust(), v.moment()
+	s, err := k.signer(trust, o.kid, want, at)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(s.public, o.public) {
+		return errSignature(k.Typ, o.kid) // the key id belongs to another key by now
+	}
+	return k.admits(trust, s, o, want, at)
+}
+
+// signer returns the key that is certified now under the id kid for artifacts of this kind.
+func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
+	if want.RequirePostQuantum {
+		return nil, refusal.New("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+	}
+	return trust.signer(kid, k.Typ, k.Purpose, at)
+}
+
+func errSignature(typ, kid string) error {
+	return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
+}
+
+// admits holds an artifact whose signature by s is verified against the revocation list, against the certificate of s, and against want.
+func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, at moment) error {
+	r, key := *k.registered(o.claims), s.cert.key()
+	if err := trust.notRevoked(k.Typ, o.kid, []string{r.ID}, at); err != nil {
+		return err
+	}
+	if r.Issuer != s.cert.SubjectIssuer {
+		return refusal.New("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, r.Issuer, o.kid, s.cert.SubjectIssuer)
+	}
+	if k.custody != nil && *k.custody(o.claims) != key {
+		return refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, o.kid)
+	}
+	return want.admits(k.Typ, o.kid, r, key, at)
+}
