@@ -158,6 +158,9 @@ type fakeRoles struct {
 	done       []string // events whose sessions have ended
 	admitted   func()   // called by Admit, if set
 	asked      gate.AdmitRequest
+	// receiptOf and grantOf change the claims before they are signed, if set.
+	receiptOf func(*evidence.TriggerReceipt)
+	grantOf   func(*evidence.ActionGrant)
 }
 
 func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
@@ -172,7 +175,11 @@ func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Bin
 	if err != nil {
 		return trigger.Evidence{}, err
 	}
-	receipt, _, err := f.receipt.Sign(ctx, evidence.TriggerReceipt{Kind: evidence.TriggerSourceEvent, Source: "github", EventID: eventID, PayloadHash: h, BindingHash: b.Hash(), OriginProofHash: evidence.HashToken(proof)})
+	claims := evidence.TriggerReceipt{Kind: evidence.TriggerSourceEvent, Source: "github", EventID: eventID, PayloadHash: h, BindingHash: b.Hash(), OriginProofHash: evidence.HashToken(proof)}
+	if f.receiptOf != nil {
+		f.receiptOf(&claims)
+	}
+	receipt, _, err := f.receipt.Sign(ctx, claims)
 	return trigger.Evidence{OriginProof: proof, TriggerReceipt: receipt}, err
 }
 
@@ -198,7 +205,11 @@ func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decisi
 		return policy.Decision{}, err
 	}
 	one := []string{"x"}
-	grant, _, err := f.grant.Sign(ctx, evidence.ActionGrant{Subject: b.Subject, Actions: one, BindingHashes: one, ContentHashes: one, EnvironmentHash: h, OriginEvidenceHashes: one, OriginEvidenceIDs: one, OriginVerificationMethods: one, PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{d.ID}, PolicyHash: h, Resources: one, RuntimeIDs: one, TriggerEventIDs: one, TriggerSources: one})
+	claims := evidence.ActionGrant{Subject: b.Subject, Actions: one, BindingHashes: one, ContentHashes: one, EnvironmentHash: h, OriginEvidenceHashes: one, OriginEvidenceIDs: one, OriginVerificationMethods: one, PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{d.ID}, PolicyHash: h, Resources: one, RuntimeIDs: one, TriggerEventIDs: one, TriggerSources: one}
+	if f.grantOf != nil {
+		f.grantOf(&claims)
+	}
+	grant, _, err := f.grant.Sign(ctx, claims)
 	return policy.Decision{PolicyDecision: token, Grant: grant}, err
 }
 
@@ -555,6 +566,27 @@ func TestEachStepFailsClosed(t *testing.T) {
 		p.roles.otherEvent = true
 		p.wantRefused("receipt_mismatch", "POST", "/posts", "{}")
 	})
+	other := evidence.HashBytes([]byte("other"))
+	for name, change := range map[string]func(*evidence.TriggerReceipt){
+		"a receipt for another binding":      func(c *evidence.TriggerReceipt) { c.BindingHash = other },
+		"a receipt for another origin proof": func(c *evidence.TriggerReceipt) { c.OriginProofHash = other },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPostRig(t, created, nil)
+			p.roles.receiptOf = change
+			p.wantRefused("receipt_mismatch", "POST", "/posts", "{}")
+		})
+	}
+	for name, change := range map[string]func(*evidence.ActionGrant){
+		"a grant for another decision":  func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = []string{other} },
+		"a grant for several decisions": func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = append(c.PolicyDecisionHashes, other) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPostRig(t, created, nil)
+			p.roles.grantOf = change
+			p.wantRefused("grant_other_decision", "POST", "/posts", "{}")
+		})
+	}
 	t.Run("a receipt by an unknown key", func(t *testing.T) {
 		p := newPostRig(t, created, nil)
 		registry, err := custody.NewMemory("registry")
