@@ -18,7 +18,7 @@ const maxWhole = 1<<53 - 1
 // encode calls use with the claims that claims points to, as RFC 8785 canonical JSON; what use is given is written over afterwards. It
 // refuses what is not UTF-8, and numbers beyond maxWhole.
 func (c *codec) encode(claims any, use func([]byte)) (err error) {
-	borrow(func(b []byte) []byte {
+	withBuffer(func(b []byte) []byte {
 		if b, err = c.append(b, reflect.ValueOf(claims).Elem()); err == nil {
 			use(b)
 		}

@@ -25,7 +25,7 @@ func HashToken(token string) (hash string) {
 	if end := strings.LastIndexByte(token, '.'); end >= 0 {
 		token = token[:end]
 	}
-	asBytes(token, func(b []byte) { hash = HashBytes(b) })
+	withBytes(token, func(b []byte) { hash = HashBytes(b) })
 	return hash
 }
 

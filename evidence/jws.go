@@ -116,7 +116,7 @@ func decodeStrict(s string) ([]byte, error) { return appendDecoded(nil, s) }
 
 // decodeText is decodeStrict for a text.
 func decodeText(s string) (text string, err error) {
-	borrow(func(b []byte) []byte {
+	withBuffer(func(b []byte) []byte {
 		b, err = appendDecoded(b, s)
 		text = string(b)
 		return b

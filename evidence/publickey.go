@@ -86,7 +86,7 @@ func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
 }
 
 func verify(public ed25519.PublicKey, p parsed) (ok bool) {
-	asBytes(p.signed, func(b []byte) {
+	withBytes(p.signed, func(b []byte) {
 		ok = len(p.signature) == ed25519.SignatureSize && ed25519.Verify(public, b, p.signature)
 	})
 	return ok

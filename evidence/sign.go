@@ -109,7 +109,7 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (token string, err error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	borrow(func(b []byte) []byte {
+	withBuffer(func(b []byte) []byte {
 		if b, err = k.prepare(b, algHS256, s.id, &c); err == nil {
 			token = signed(b, s.mac(b))
 		}
@@ -194,7 +194,7 @@ func (s Secret) mac(input []byte) []byte {
 
 // authenticates reports whether mac is that of signed, in a time that does not depend on where they differ.
 func (s Secret) authenticates(signed string, mac []byte) (ok bool) {
-	asBytes(signed, func(b []byte) { ok = hmac.Equal(mac, s.mac(b)) })
+	withBytes(signed, func(b []byte) { ok = hmac.Equal(mac, s.mac(b)) })
 	return ok
 }
 

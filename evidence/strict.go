@@ -71,7 +71,7 @@ type shape struct {
 
 func (s shape) say(path, format string, args ...any) error {
 	path = cmp.Or(path, "the document")
-	return fmt.Errorf("%s: %s %s", place(s.raw, int(s.dec.InputOffset())-1), path, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%s: %s %s", position(s.raw, int(s.dec.InputOffset())-1), path, fmt.Sprintf(format, args...))
 }
 
 // value reads the next value and holds it against t. null is taken for every type, and changes nothing.
@@ -120,7 +120,7 @@ func (s shape) children(path string, t reflect.Type) error {
 			return s.say(path, "cannot be read: %v", err)
 		}
 		name, _ := token.(string)
-		at := member(path, name)
+		at := memberPath(path, name)
 		child, known := memberType(t, name)
 		switch {
 		case !known:
