@@ -27,9 +27,12 @@ const (
 )
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of b, the nonce included (seed: hashChallengeBinding).
-func (b Binding) Hash() (hash string) {
-	_ = bindingCodec.encode(&b, func(raw []byte) { hash = HashBytes(raw) })
-	return hash // empty where it has none: never equal to a well-formed hash, so whatever compares it refuses
+func (b Binding) Hash() string {
+	raw, err := bindingCodec.encode(&b)
+	if err != nil {
+		return "" // which equals no well-formed hash, so that every comparison with it refuses
+	}
+	return HashBytes(raw)
 }
 
 var bindingCodec = newCodec(reflect.TypeFor[Binding]())

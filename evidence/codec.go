@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,26 +16,20 @@ import (
 // maxWhole is the greatest whole number of which a double is no other number as well (RFC 7493 section 2.2). Claims hold none beyond it.
 const maxWhole = 1<<53 - 1
 
-// encode calls use with the claims that claims points to, as RFC 8785 canonical JSON; what use is given is written over afterwards. It
-// refuses what is not UTF-8, and numbers beyond maxWhole.
-func (c *codec) encode(claims any, use func([]byte)) (err error) {
-	withBuffer(func(b []byte) []byte {
-		if b, err = c.append(b, reflect.ValueOf(claims).Elem()); err == nil {
-			use(b)
-		}
-		return b
-	})
-	return err
+// encode returns the claims that claims points to as RFC 8785 canonical JSON. It refuses what is not UTF-8, and numbers beyond maxWhole.
+func (c *codec) encode(claims any) ([]byte, error) {
+	const room = 1 << 10 // nearly every artifact takes less
+	return c.append(make([]byte, 0, room), reflect.ValueOf(claims).Elem())
 }
 
 // decode reads text into what claims points to, which is zero. It reports whether text is, byte for byte, what encode writes of these
 // claims; otherwise the claims are worth nothing.
-func (c *codec) decode(text string, claims any) (same bool) {
-	if json2.Unmarshal([]byte(text), claims) != nil {
+func (c *codec) decode(text []byte, claims any) bool {
+	if json2.Unmarshal(text, claims) != nil {
 		return false
 	}
-	err := c.encode(claims, func(want []byte) { same = string(want) == text })
-	return same && err == nil
+	want, err := c.encode(claims)
+	return err == nil && bytes.Equal(want, text)
 }
 
 // codec writes the values of one type as canonical JSON. Unlike encoding/json it has the members of an embedded struct in

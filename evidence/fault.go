@@ -1,11 +1,11 @@
 package evidence
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	json2 "github.com/go-json-experiment/json"
 
@@ -14,7 +14,7 @@ import (
 
 // faultOf says what is wrong with a payload that is not what [Sign] would have written of any claims. Other verifiers find the same fault
 // (docs/vectors.md), so the reading is as loose as theirs: of a name twice the last counts, and any spelling of a number counts.
-func faultOf[C any](k Kind[C], payload string) error {
+func faultOf[C any](k Kind[C], payload []byte) error {
 	c := new(C)
 	value, err := looseJSON(payload)
 	if err == nil {
@@ -23,7 +23,7 @@ func faultOf[C any](k Kind[C], payload string) error {
 	if err != nil {
 		return refusal.New("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
-	if err := k.codec.encode(c, func([]byte) {}); err != nil {
+	if _, err := k.codec.encode(c); err != nil {
 		return err
 	}
 	return refusal.New("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
@@ -31,8 +31,8 @@ func faultOf[C any](k Kind[C], payload string) error {
 
 // looseJSON reads a JSON text of any spelling as JSON.parse and most other libraries do: names stand as they are, and what is no character
 // is U+FFFD. Numbers are json.Number.
-func looseJSON(text string) (value any, err error) {
-	dec := json.NewDecoder(strings.NewReader(text))
+func looseJSON(text []byte) (value any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err = dec.Decode(&value); err != nil {
 		return nil, err

@@ -93,7 +93,7 @@ type moment struct {
 func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 
 // decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
-func decode[C any](k Kind[C], payload string) (*C, error) {
+func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	c := new(C)
 	if !k.codec.decode(payload, c) {
 		return nil, faultOf(k, payload)
@@ -159,12 +159,12 @@ func cutKeyID(kid string) (name string, version int) {
 // KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.
 func KeyIDOf(token string) string {
 	head, _, _ := strings.Cut(token, ".")
-	raw, err := decodeText(head)
+	raw, err := decodeStrict(head)
 	if err != nil {
 		return ""
 	}
 	var h header
-	if json2.Unmarshal([]byte(raw), &h) != nil {
+	if json2.Unmarshal(raw, &h) != nil {
 		return ""
 	}
 	return h.Kid

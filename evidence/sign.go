@@ -75,7 +75,7 @@ func (k Kind[C]) input(key Key, c *C) ([]byte, error) {
 	if k.alg != algEdDSA {
 		return nil, refusal.New("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
 	}
-	return k.prepare(nil, k.alg, key.KeyID(), c)
+	return k.prepare(k.alg, key.KeyID(), c)
 }
 
 func sign(ctx context.Context, key Key, typ string, input []byte) (string, error) {
@@ -98,7 +98,7 @@ func SignShared[C any](s Secret, k Kind[C], c C) (Opened[C], error) {
 // SignMAC writes c as a token of kind k, authenticated with a secret (HS256): a token of a verifier to itself or, where the kind
 // may be shared, an artifact for a verifier that holds the same secret and names it in [Expected]. The latter says of its key what is
 // true of every shared secret ([SharedSecret]).
-func SignMAC[C any](s Secret, k Kind[C], c C) (token string, err error) {
+func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	switch {
 	case k.alg == algHS256:
 	case !k.shared:
@@ -109,17 +109,15 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (token string, err error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	withBuffer(func(b []byte) []byte {
-		if b, err = k.prepare(b, algHS256, s.id, &c); err == nil {
-			token = signed(b, s.mac(b))
-		}
-		return b
-	})
-	return token, err
+	input, err := k.prepare(algHS256, s.id, &c)
+	if err != nil {
+		return "", err
+	}
+	return signed(input, s.mac(input)), nil
 }
 
-// prepare appends to b what is signed of c.
-func (k Kind[C]) prepare(b []byte, alg, kid string, c *C) ([]byte, error) {
+// prepare returns what is signed of c.
+func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
 		return nil, err
 	}
@@ -130,8 +128,11 @@ func (k Kind[C]) prepare(b []byte, alg, kid string, c *C) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = k.codec.encode(c, func(payload []byte) { b = signingInput(b, head, payload) })
-	return b, err
+	payload, err := k.codec.encode(c)
+	if err != nil {
+		return nil, err
+	}
+	return signingInput(head, payload), nil
 }
 
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).
@@ -193,9 +194,8 @@ func (s Secret) mac(input []byte) []byte {
 }
 
 // authenticates reports whether mac is that of signed, in a time that does not depend on where they differ.
-func (s Secret) authenticates(signed string, mac []byte) (ok bool) {
-	withBytes(signed, func(b []byte) { ok = hmac.Equal(mac, s.mac(b)) })
-	return ok
+func (s Secret) authenticates(signed string, mac []byte) bool {
+	return hmac.Equal(mac, s.mac([]byte(signed)))
 }
 
 // Format prints REDACTED whatever the verb.
