@@ -76,17 +76,9 @@ func IsHash(s string) bool {
 		return false
 	}
 	for _, c := range []byte(s) {
-		if !hexDigit[c] {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return false
 		}
 	}
 	return true
 }
-
-// hexDigit is looked up: no processor predicts whether the next digit of a hash is a letter, and a post has dozens of hashes.
-var hexDigit = func() (is [256]bool) {
-	for _, c := range []byte("0123456789abcdef") {
-		is[c] = true
-	}
-	return is
-}()
