@@ -32,8 +32,9 @@ func (c *codec) decode(text []byte, claims any) bool {
 	return err == nil && bytes.Equal(want, text)
 }
 
-// codec writes the values of one type as canonical JSON. Unlike encoding/json it has the members of an embedded struct in
-// their order among the others.
+// codec writes the values of one type as canonical JSON: with the members of an embedded struct in their order among the others. A general
+// encoder and a canonicaliser after it would write the same. They take about 10 µs longer for each artifact, of the 60 µs of [Open], and
+// Open writes what it has read to compare the two.
 type codec struct {
 	kind    reflect.Kind
 	members []property // of a struct, in RFC 8785's order
