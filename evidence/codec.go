@@ -131,9 +131,6 @@ func isEmpty(v reflect.Value) bool {
 }
 
 func appendText(b []byte, text string) ([]byte, error) {
-	if isPlain(text) {
-		return append(append(append(b, '"'), text...), '"'), nil
-	}
 	b, err := jsontext.AppendQuote(b, text)
 	if err != nil {
 		return nil, refusal.New("claims_malformed", "a claim holds a character that is not valid UTF-8")
@@ -146,14 +143,4 @@ func appendNumber(b []byte, n int64) ([]byte, error) {
 		return nil, refusal.New("claims_malformed", "a claim holds a number beyond 2^53 - 1")
 	}
 	return strconv.AppendInt(b, n, 10), nil
-}
-
-// isPlain reports whether text stands in JSON as it is: printable ASCII, and nothing to be escaped.
-func isPlain(text string) bool {
-	for _, c := range []byte(text) {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
 }

@@ -76,7 +76,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 func (t *Trust) publishes(s Secret) bool {
 	same := func(key []byte) bool {
 		text := base64.RawURLEncoding.EncodeToString(key)
-		return subtle.ConstantTimeCompare(s.held().b, key) == 1 || subtle.ConstantTimeCompare(s.held().b, []byte(text)) == 1
+		return subtle.ConstantTimeCompare(s.held(), key) == 1 || subtle.ConstantTimeCompare(s.held(), []byte(text)) == 1
 	}
 	for _, r := range t.roots {
 		if same(r.Public) || r.PostQuantum != nil && same(r.PostQuantum.Bytes()) {

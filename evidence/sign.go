@@ -7,9 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"hash"
 	"strings"
-	"sync"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
@@ -152,12 +150,7 @@ var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 // Secret is a shared secret of at least 32 bytes. It prints as REDACTED; its zero value signs and opens nothing.
 type Secret struct {
 	id   string
-	held func() *heldSecret // of what is in a field that is not exported fmt calls no method: it looks behind pointers, and not into functions
-}
-
-type heldSecret struct {
-	b    []byte
-	macs sync.Pool // of HMACs with b, which have hashed it already
+	held func() []byte // fmt calls no method of a field that is not exported: it looks behind pointers, and not into functions
 }
 
 // NewSecret copies b. It refuses fewer than 32 bytes.
@@ -166,8 +159,7 @@ func NewSecret(b []byte) (Secret, error) {
 		return Secret{}, errShortSecret
 	}
 	b = bytes.Clone(b)
-	held := &heldSecret{b: b, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, b) }}}
-	s := Secret{held: func() *heldSecret { return held }}
+	s := Secret{held: func() []byte { return b }}
 	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
 	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac([]byte("kid"))[:9])
 	return s, nil
@@ -185,10 +177,7 @@ func (s Secret) Check() error {
 }
 
 func (s Secret) mac(input []byte) []byte {
-	macs := &s.held().macs
-	m := macs.Get().(hash.Hash)
-	defer macs.Put(m)
-	m.Reset()
+	m := hmac.New(sha256.New, s.held())
 	m.Write(input)
 	return m.Sum(nil)
 }

@@ -68,6 +68,7 @@ type memoryRecord struct {
 	mu    sync.Mutex
 	posts map[string]ledger.Record
 	order []string
+	keys  []ledger.Key // consumed by the last Begin
 }
 
 func (m *memoryRecord) Begin(_ context.Context, p ledger.Record, keys ...ledger.Key) error {
@@ -79,6 +80,7 @@ func (m *memoryRecord) Begin(_ context.Context, p ledger.Record, keys ...ledger.
 	if _, ok := m.posts[p.ID]; ok || p.State != ledger.StateForwarding || len(keys) == 0 {
 		m.t.Errorf("Begin of %s: state %s, %d keys", p.ID, p.State, len(keys))
 	}
+	m.keys = keys
 	if m.kept || !m.panics {
 		m.posts[p.ID] = p
 	}
