@@ -28,7 +28,7 @@ const (
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of b, the nonce included (seed: hashChallengeBinding).
 func (b Binding) Hash() string {
-	raw, err := bindingCodec.encode(&b)
+	raw, err := bindingCodec.encode(&b, 256)
 	if err != nil {
 		return "" // which equals no well-formed hash, so that every comparison with it refuses
 	}

@@ -17,9 +17,9 @@ import (
 const maxWhole = 1<<53 - 1
 
 // encode returns the claims that claims points to as RFC 8785 canonical JSON. It refuses what is not UTF-8, and numbers beyond maxWhole.
-func (c *codec) encode(claims any) ([]byte, error) {
-	const room = 1 << 10 // nearly every artifact takes less
-	return c.append(make([]byte, 0, room), reflect.ValueOf(claims).Elem())
+// size is how long the result is likely to be, in bytes.
+func (c *codec) encode(claims any, size int) ([]byte, error) {
+	return c.append(make([]byte, 0, size), reflect.ValueOf(claims).Elem())
 }
 
 // decode reads text into what claims points to, which is zero. It reports whether text is, byte for byte, what encode writes of these
@@ -28,7 +28,7 @@ func (c *codec) decode(text []byte, claims any) bool {
 	if json2.Unmarshal(text, claims) != nil {
 		return false
 	}
-	want, err := c.encode(claims)
+	want, err := c.encode(claims, len(text))
 	return err == nil && bytes.Equal(want, text)
 }
 

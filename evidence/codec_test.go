@@ -45,7 +45,7 @@ func fillWith(text string, v reflect.Value) {
 
 // encode returns what the codec of its type writes of what claims points to.
 func encode(claims any) ([]byte, error) {
-	return newCodec(reflect.TypeOf(claims).Elem()).encode(claims)
+	return newCodec(reflect.TypeOf(claims).Elem()).encode(claims, 0)
 }
 
 // everyClaims is one of each type that canonical writes.

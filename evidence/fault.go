@@ -23,7 +23,7 @@ func faultOf[C any](k Kind[C], payload []byte) error {
 	if err != nil {
 		return refusal.New("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
 	}
-	if _, err := k.codec.encode(c); err != nil {
+	if _, err := k.codec.encode(c, len(payload)); err != nil {
 		return err
 	}
 	return refusal.New("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)

@@ -45,7 +45,7 @@ func encodeHeader(h header) ([]byte, error) {
 	if err := checkKeyID(h.Kid); err != nil {
 		return nil, err
 	}
-	return headerCodec.encode(&h)
+	return headerCodec.encode(&h, 128)
 }
 
 func checkKeyID(kid string) error {

@@ -126,7 +126,7 @@ func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload, err := k.codec.encode(c)
+	payload, err := k.codec.encode(c, 1024)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -138,4 +139,28 @@ func TestAuthorizeSigned(t *testing.T) {
 	k.Verifier.SetTrust(k.TrustWithout(t, evidence.PurposeRequestProof))
 	_, err = k.Gate.Authorize(t.Context(), r)
 	gatetest.WantCode(t, err, "key_unknown")
+}
+
+// BenchmarkOpenAndAdmit is what a sidecar with a gate of its own has to do with the chain of a post: it opens the four artifacts that it
+// received, and the gate judges these and the two that the sidecar has signed.
+func BenchmarkOpenAndAdmit(b *testing.B) {
+	k := gatetest.New(b)
+	r := k.Chain(b)
+	signed := opened(b, k, r.Envelope)
+	b.ReportAllocs()
+	for b.Loop() {
+		var err [4]error
+		e, s := r.Envelope, k.Strict
+		r.Opened = gate.Opened{Attestation: signed.Attestation, SessionReceipt: signed.SessionReceipt}
+		r.Opened.OriginProof, err[0] = evidence.Open(k.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, s.Origin.Expected)
+		r.Opened.TriggerReceipt, err[1] = evidence.Open(k.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, s.Receipt.Expected)
+		r.Opened.PolicyDecision, err[2] = evidence.Open(k.Verifier, evidence.PolicyDecisionKind, e.PolicyDecision, s.Decision)
+		r.Opened.Grant, err[3] = evidence.Open(k.Verifier, evidence.ActionGrantKind, e.Grant, s.Grant)
+		if err := errors.Join(err[:]...); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := k.Gate.Admit(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
