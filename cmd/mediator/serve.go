@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/net/http/httpguts"
@@ -126,7 +127,7 @@ func (s *sidecar) addAction(key string, a actionConfig, f *findings) {
 		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
 			f.add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
 		}
-		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: http.DefaultClient}); err != nil {
+		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: http.DefaultClient, Now: time.Now}); err != nil {
 			f.add(key+".api", "%v", err)
 		}
 		s.apis[a.Name] = *a.API
