@@ -30,7 +30,8 @@ func misspelt(raw []byte, refused error) error {
 	offset := int(fault.ByteOffset)
 	switch {
 	case errors.Is(refused, jsontext.ErrDuplicateName):
-		return fmt.Errorf("%s: %s comes twice", position(raw, offset), pathOf(fault.JSONPointer))
+		end := skipString(raw, offset) - 1 // of the second name
+		return fmt.Errorf("%s: %s comes twice", position(raw, end), pathOf(fault.JSONPointer))
 	case bytes.HasPrefix(raw[min(offset, len(raw)):], []byte(`\u`)):
 		return fmt.Errorf("%s: there is half of a surrogate pair", position(raw, offset))
 	}
