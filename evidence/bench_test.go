@@ -67,7 +67,10 @@ func BenchmarkClaims(b *testing.B) {
 		Registered:  evidence.NewRegistered("gate", "gate", time.Now(), time.Minute),
 		Binding:     evidence.Binding{Action: "create_post", ContentHash: hash, Nonce: "n", Resource: "POST /posts", Subject: "agent:worker-1"},
 		ChallengeID: "c", DecisionID: "d", GrantID: "g", VerificationConsumed: true,
-		Runtime: &evidence.RuntimeSummary{EnvironmentHash: hash, Issuer: "runtime", KeyID: "runtime-key:v1", PolicyHash: hash, RuntimeID: "r"},
+		Runtime: &evidence.RuntimeSummary{
+			AttestationID: "a", EnvironmentHash: hash, Issuer: "runtime", KeyID: "runtime-key:v1", PolicyHash: hash, RuntimeID: "r",
+			Trigger: evidence.Trigger{ID: "e", Kind: evidence.TriggerSourceEvent, Source: "github"},
+		},
 		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "r", SessionID: "s"},
 	}
 	token, err := evidence.SignMAC(secret, evidence.CapabilityKind, claims)

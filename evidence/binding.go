@@ -27,9 +27,12 @@ const (
 )
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of b, the nonce included (seed: hashChallengeBinding).
-func (b Binding) Hash() (hash string) {
-	_ = bindingCodec.encode(&b, func(raw []byte) { hash = HashBytes(raw) })
-	return hash // empty where it has none: never equal to a well-formed hash, so whatever compares it refuses
+func (b Binding) Hash() string {
+	raw, err := bindingCodec.encode(&b, 256)
+	if err != nil {
+		return "" // which equals no well-formed hash, so that every comparison with it refuses
+	}
+	return HashBytes(raw)
 }
 
 var bindingCodec = newCodec(reflect.TypeFor[Binding]())
@@ -73,17 +76,9 @@ func IsHash(s string) bool {
 		return false
 	}
 	for _, c := range []byte(s) {
-		if !hexDigit[c] {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return false
 		}
 	}
 	return true
 }
-
-// hexDigit is looked up: no processor predicts whether the next digit of a hash is a letter, and a post has dozens of hashes.
-var hexDigit = func() (is [256]bool) {
-	for _, c := range []byte("0123456789abcdef") {
-		is[c] = true
-	}
-	return is
-}()

@@ -49,7 +49,7 @@ func checkBounds(raw []byte) error {
 			continue
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
-				return refusal.New("content_too_deep", "the JSON content is nested deeper than %d levels at %s", MaxDepth, place(raw, i))
+				return refusal.New("content_too_deep", "the JSON content is nested deeper than %d levels at %s", MaxDepth, position(raw, i))
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -59,7 +59,7 @@ func checkBounds(raw []byte) error {
 				end++
 			}
 			if !faithful(string(raw[i:end])) {
-				return refusal.New("content_number_lossy", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], place(raw, i))
+				return refusal.New("content_number_lossy", "the number %.40s at %s does not fit an IEEE 754 double exactly enough for RFC 8785; send it as a string, or configure the action with content: raw", raw[i:end], position(raw, i))
 			}
 			i = end
 			continue

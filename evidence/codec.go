@@ -1,37 +1,40 @@
 package evidence
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// encode calls use with the claims that claims points to, as RFC 8785 canonical JSON; what use is given is written over afterwards. It
-// refuses what is not UTF-8, and numbers beyond maxWhole.
-func (c *codec) encode(claims any, use func([]byte)) (err error) {
-	borrow(func(b []byte) []byte {
-		if b, err = c.append(b, reflect.ValueOf(claims).Elem()); err == nil {
-			use(b)
-		}
-		return b
-	})
-	return err
+// maxWhole is the greatest whole number of which a double is no other number as well (RFC 7493 section 2.2). Claims hold none beyond it.
+const maxWhole = 1<<53 - 1
+
+// encode returns the claims that claims points to as RFC 8785 canonical JSON. It refuses what is not UTF-8, and numbers beyond maxWhole.
+// size is how long the result is likely to be, in bytes.
+func (c *codec) encode(claims any, size int) ([]byte, error) {
+	return c.append(make([]byte, 0, size), reflect.ValueOf(claims).Elem())
 }
 
-// decode reads text into what claims points to, which is zero. It reports whether text is, byte for byte, what encode writes of these claims.
-// It says no to escapes, to what is not ASCII and to null as well: those are for [decodeSlowly], and the claims are worth nothing then.
-func (c *codec) decode(text string, claims any) bool {
-	rest, ok := c.read(text, reflect.ValueOf(claims).Elem())
-	return ok && rest == ""
+// decode reads text into what claims points to, which is zero. It reports whether text is, byte for byte, what encode writes of these
+// claims; otherwise the claims are worth nothing.
+func (c *codec) decode(text []byte, claims any) bool {
+	if json2.Unmarshal(text, claims) != nil {
+		return false
+	}
+	want, err := c.encode(claims, len(text))
+	return err == nil && bytes.Equal(want, text)
 }
 
-// codec writes and reads the values of one type as canonical JSON. Unlike encoding/json it has the members of an embedded struct in
-// their order among the others.
+// codec writes the values of one type as canonical JSON: with the members of an embedded struct in their order among the others. A general
+// encoder and a canonicaliser after it would write the same. They take about 10 µs longer for each artifact, of the 60 µs of [Open], and
+// Open writes what it has read to compare the two.
 type codec struct {
 	kind    reflect.Kind
 	members []property // of a struct, in RFC 8785's order
@@ -128,9 +131,6 @@ func isEmpty(v reflect.Value) bool {
 }
 
 func appendText(b []byte, text string) ([]byte, error) {
-	if isPlain(text) {
-		return append(append(append(b, '"'), text...), '"'), nil
-	}
 	b, err := jsontext.AppendQuote(b, text)
 	if err != nil {
 		return nil, refusal.New("claims_malformed", "a claim holds a character that is not valid UTF-8")
@@ -143,97 +143,4 @@ func appendNumber(b []byte, n int64) ([]byte, error) {
 		return nil, refusal.New("claims_malformed", "a claim holds a number beyond 2^53 - 1")
 	}
 	return strconv.AppendInt(b, n, 10), nil
-}
-
-// isPlain reports whether text stands in JSON as it is: printable ASCII, and nothing to be escaped.
-func isPlain(text string) bool {
-	for _, c := range []byte(text) {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
-}
-
-// read reads the value at the beginning of text into v, and returns the rest: see decode.
-func (c *codec) read(text string, v reflect.Value) (rest string, ok bool) {
-	switch c.kind {
-	case reflect.String:
-		return readText(text, v)
-	case reflect.Bool:
-		if rest, ok = strings.CutPrefix(text, "true"); ok {
-			v.SetBool(true)
-			return rest, true
-		}
-		return strings.CutPrefix(text, "false")
-	case reflect.Int64:
-		return readNumber(text, v)
-	case reflect.Struct:
-		return c.readObject(text, v)
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		return c.element.read(text, v.Elem())
-	}
-	return c.readList(text, v)
-}
-
-func (c *codec) readObject(text string, v reflect.Value) (rest string, ok bool) {
-	open := "{"
-	for i := range c.members {
-		m := &c.members[i]
-		rest, opened := strings.CutPrefix(text, open)
-		if rest, ok = strings.CutPrefix(rest, m.name); !ok || !opened {
-			if m.optional {
-				continue
-			}
-			return "", false
-		}
-		field := v.FieldByIndex(m.field)
-		if text, ok = m.value.read(rest, field); !ok || m.optional && isEmpty(field) {
-			return "", false
-		}
-		open = ","
-	}
-	if open == "{" {
-		return strings.CutPrefix(text, "{}")
-	}
-	return strings.CutPrefix(text, "}")
-}
-
-func (c *codec) readList(text string, v reflect.Value) (rest string, ok bool) {
-	if text, ok = strings.CutPrefix(text, "["); !ok {
-		return "", false
-	}
-	if rest, ok = strings.CutPrefix(text, "]"); ok {
-		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-		return rest, true
-	}
-	for i, more := 0, true; more; i++ {
-		v.Grow(1)
-		v.SetLen(i + 1)
-		if text, ok = c.element.read(text, v.Index(i)); !ok {
-			return "", false
-		}
-		text, more = strings.CutPrefix(text, ",")
-	}
-	return strings.CutPrefix(text, "]")
-}
-
-func readText(text string, v reflect.Value) (rest string, ok bool) {
-	text, ok = strings.CutPrefix(text, `"`)
-	text, rest, ended := strings.Cut(text, `"`)
-	if !ok || !ended || !isPlain(text) {
-		return "", false
-	}
-	v.SetString(text)
-	return rest, true
-}
-
-func readNumber(text string, v reflect.Value) (rest string, ok bool) {
-	rest = strings.TrimLeft(text, "-0123456789")
-	digits := text[:len(text)-len(rest)]
-	n, err := strconv.ParseInt(digits, 10, 64)
-	v.SetInt(n)
-	padded := digits != "0" && strings.HasPrefix(strings.TrimPrefix(digits, "-"), "0")
-	return rest, err == nil && !padded && -maxWhole <= n && n <= maxWhole
 }

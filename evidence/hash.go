@@ -21,12 +21,11 @@ func HashBytes(b []byte) string {
 // HashToken returns the lowercase hex SHA-256 of what is signed of an artifact: its header and payload as they travel, the JWS signing
 // input (RFC 7515 section 5.1). It names an artifact that another one rests on, whose signature is verified by itself; so both can be
 // signed at the same time. It is never a replay key (that is the jti).
-func HashToken(token string) (hash string) {
+func HashToken(token string) string {
 	if end := strings.LastIndexByte(token, '.'); end >= 0 {
 		token = token[:end]
 	}
-	asBytes(token, func(b []byte) { hash = HashBytes(b) })
-	return hash
+	return HashBytes([]byte(token))
 }
 
 // HashJSON returns the lowercase hex SHA-256 of the RFC 8785 canonical form of raw.

@@ -1,11 +1,9 @@
 package evidence
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -37,23 +35,29 @@ var headerCodec = newCodec(reflect.TypeFor[header]())
 // parsed is a token taken apart, with nothing believed yet.
 type parsed struct {
 	header    header
-	payload   string
+	payload   []byte
 	signature []byte
 	signed    string // header and payload as they were signed
 	second    string // the second JWS of an artifact that is signed twice, not looked at yet; see parseRooted
 }
 
-func encodeHeader(h header) (raw []byte, err error) {
-	if h.Kid == "" || len(h.Kid) > maxKeyID {
-		return nil, refusal.New("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
+func encodeHeader(h header) ([]byte, error) {
+	if err := checkKeyID(h.Kid); err != nil {
+		return nil, err
 	}
-	err = headerCodec.encode(&h, func(head []byte) { raw = bytes.Clone(head) })
-	return raw, err
+	return headerCodec.encode(&h, 128)
 }
 
-// signingInput appends to b what is signed of an artifact (RFC 7515 section 5.1), whose header and claims are canonical JSON.
-func signingInput(b, head, payload []byte) []byte {
-	b = slices.Grow(b, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
+func checkKeyID(kid string) error {
+	if kid == "" || len(kid) > maxKeyID {
+		return refusal.New("jws_malformed", "the key id is missing or longer than %d bytes", maxKeyID)
+	}
+	return nil
+}
+
+// signingInput returns what is signed of an artifact (RFC 7515 section 5.1), whose header and claims are canonical JSON.
+func signingInput(head, payload []byte) []byte {
+	b := make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
 	b = append(base64url.AppendEncode(b, head), '.')
 	return base64url.AppendEncode(b, payload)
 }
@@ -79,8 +83,8 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 	}
 	first, rest, _ := strings.Cut(token, ".")
 	second, third, _ := strings.Cut(rest, ".")
-	head, err1 := decodeText(first)
-	payload, err2 := decodeText(second)
+	head, err1 := decodeStrict(first)
+	payload, err2 := decodeStrict(second)
 	signature, err3 := decodeStrict(third)
 	for i, err := range [...]error{err1, err2, err3} {
 		if err != nil {
@@ -105,29 +109,18 @@ var (
 
 // decodeStrict refuses padding, line breaks and stray bits in the last character, all of which would give one signature
 // several spellings.
-func decodeStrict(s string) ([]byte, error) { return appendDecoded(nil, s) }
-
-// decodeText is decodeStrict for a text.
-func decodeText(s string) (text string, err error) {
-	borrow(func(b []byte) []byte {
-		b, err = appendDecoded(b, s)
-		text = string(b)
-		return b
-	})
-	return text, err
-}
-
-func appendDecoded(b []byte, s string) ([]byte, error) {
-	b, err := base64url.AppendDecode(b, []byte(s))
+func decodeStrict(s string) ([]byte, error) {
+	b, err := base64url.DecodeString(s)
 	if err != nil || strings.Contains(s, "\r") || strings.Contains(s, "\n") { // which it skips
 		return nil, errNotCanonical
 	}
 	return b, nil
 }
 
-func parseHeader(raw, alg, typ string) (header, error) {
+func parseHeader(raw []byte, alg, typ string) (header, error) {
 	var h header
-	if !headerCodec.decode(raw, &h) {
+	canonical := headerCodec.decode(raw, &h)
+	if !canonical {
 		var ok bool
 		if h, ok = looseHeader(raw); !ok {
 			return h, refusal.New("jws_malformed", "the header of the %s is not a JSON object in which alg, kid and typ are texts", typ)
@@ -139,11 +132,10 @@ func parseHeader(raw, alg, typ string) (header, error) {
 	if h.Typ != typ {
 		return h, refusal.New("jws_type", "a token of type %.60q was given where a %s is needed", h.Typ, typ)
 	}
-	want, err := encodeHeader(h)
-	if err != nil {
+	if err := checkKeyID(h.Kid); err != nil {
 		return h, err
 	}
-	if string(want) != raw {
+	if !canonical {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: all of them are members or spellings that we never write.
 		return h, refusal.New("jws_header", "the header of the %s has something besides alg, kid and typ, or is not in canonical form", typ)
 	}
@@ -151,7 +143,7 @@ func parseHeader(raw, alg, typ string) (header, error) {
 }
 
 // looseHeader reads what a header of any spelling says of the algorithm, the key and the type.
-func looseHeader(raw string) (h header, ok bool) {
+func looseHeader(raw []byte) (h header, ok bool) {
 	value, err := looseJSON(raw)
 	members, ok := value.(map[string]any)
 	if err != nil || !ok {

@@ -37,47 +37,46 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 }
 
 // openShared verifies an artifact that one of the policy's shared secrets has to authenticate.
-func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (C, error) {
-	var zero C
+func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	if !k.shared {
-		return zero, refusal.New("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
+		return o, refusal.New("jws_algorithm", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
 	}
 	p, err := parse(token, algHS256, k.Typ, k.maxToken)
 	if err != nil {
-		return zero, err
+		return o, err
 	}
 	i := slices.IndexFunc(want.Secrets, func(s Secret) bool { return s.Check() == nil && s.id == p.header.Kid })
 	if i < 0 {
-		return zero, refusal.New("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
+		return o, refusal.New("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
 	}
 	s := want.Secrets[i]
 	if trust.publishes(s) {
-		return zero, refusal.New("secret_public_key", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
+		return o, refusal.New("secret_public_key", "the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
 	}
 	if !s.authenticates(p.signed, p.signature) {
-		return zero, refusal.New("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)
+		return o, refusal.New("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)
 	}
 	c, err := decode(k, p.payload)
 	if err != nil {
-		return zero, err
+		return o, err
 	}
 	if *k.custody(c) != SharedSecret {
-		return zero, refusal.New("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
+		return o, refusal.New("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
 	}
 	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(c).ID}, at); err != nil {
-		return zero, err
+		return o, err
 	}
 	if err := want.admits(k.Typ, s.id, *k.registered(c), SharedSecret, at); err != nil {
-		return zero, err
+		return o, err
 	}
-	return *c, nil
+	return Opened[C]{token: token, typ: k.Typ, kid: s.id, claims: c}, nil
 }
 
 // publishes reports whether s is a public key that t holds, as bytes or as text: then it is no secret.
 func (t *Trust) publishes(s Secret) bool {
 	same := func(key []byte) bool {
 		text := base64.RawURLEncoding.EncodeToString(key)
-		return subtle.ConstantTimeCompare(s.held().b, key) == 1 || subtle.ConstantTimeCompare(s.held().b, []byte(text)) == 1
+		return subtle.ConstantTimeCompare(s.held(), key) == 1 || subtle.ConstantTimeCompare(s.held(), []byte(text)) == 1
 	}
 	for _, r := range t.roots {
 		if same(r.Public) || r.PostQuantum != nil && same(r.PostQuantum.Bytes()) {

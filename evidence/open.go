@@ -2,294 +2,151 @@ package evidence
 
 import (
 	"bytes"
-	"cmp"
-	"errors"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-	"sync/atomic"
-	"time"
 
-	json2 "github.com/go-json-experiment/json"
+	"github.com/cloudflare/circl/sign/ed25519"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Expected is what a verifier demands of one artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and MaxAge
-// have no default: left empty, they refuse. It is the common part of every policy of the seed.
-type Expected struct {
-	Issuers   []string
-	Audiences []string
-	// KeyIDs holds whole key ids ("runtime-key:v3") or key names without a version ("runtime-key"), which accept every version
-	// that the registry certifies.
-	KeyIDs []string
-	// MaxAge bounds the time since iat.
-	MaxAge time.Duration
-	// Custody lists the custody classes that are accepted; empty accepts any.
-	Custody []string
-	// RequireNonExportable refuses a key that is exportable by its own words or by its certificate's.
-	RequireNonExportable bool
-	// Secrets are the shared secrets of which one has to authenticate the artifact (HS256), in place of a certified key; KeyIDs must
-	// name it too. With none, which is the default, only signatures are accepted. It is this policy that chooses between the two,
-	// never the token. Kinds that the seed signs with keys alone refuse.
-	Secrets []Secret
-	// RequirePostQuantum refuses an artifact without a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
-	RequirePostQuantum bool
+// Opened is one artifact that this process has opened, or has signed itself. Only [Open] and the signing functions of this package make
+// one. What it holds never changes: the token, its form, its signature and its claims. What depends on the time, the trust or the policy
+// does change, and [Judge] judges it again. The zero value is no artifact, and is refused as one that is missing.
+type Opened[C any] struct {
+	token  string
+	typ    string
+	kid    string
+	public ed25519.PublicKey // verifies the signature; nil where Judge has to verify it again
+	claims *C
 }
 
-// Clock differences that are tolerated.
-const (
-	DefaultSkew = 2 * time.Second // unless a verifier is told otherwise
-	MaxSkew     = time.Minute     // more would undo every bound on the age of what is made for one post
-)
+// Token returns the artifact as it travels.
+func (o Opened[C]) Token() string { return o.token }
 
-// VerifierOptions configures a [Verifier].
-type VerifierOptions struct {
-	// Now is the clock; required.
-	Now func() time.Time
-	// Skew is the clock difference that is tolerated, MaxSkew at most; zero means DefaultSkew.
-	Skew time.Duration
-	// Memory is shared with whoever signs in this process; with nil each artifact is verified each time.
-	Memory *Memory
-}
+// KeyID returns the kid of the key that has signed the artifact.
+func (o Opened[C]) KeyID() string { return o.kid }
 
-// Verifier opens artifacts against the trust that it was given last. It is safe for concurrent use.
-type Verifier struct {
-	trust atomic.Pointer[Trust]
-	now   func() time.Time
-	skew  time.Duration
+// Hash returns [HashToken] of the artifact.
+func (o Opened[C]) Hash() string { return HashToken(o.token) }
 
-	memory *Memory
-}
-
-// NewVerifier makes a Verifier. Its clock is required.
-func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
-	if o.Now == nil || t == nil {
-		return nil, errors.New("evidence: a verifier needs a trust bundle and a clock")
+// Claims returns the claims. The caller must not change the elements of their lists.
+func (o Opened[C]) Claims() C {
+	if o.claims == nil {
+		var none C
+		return none
 	}
-	if o.Skew < 0 || o.Skew > MaxSkew {
-		return nil, fmt.Errorf("evidence: the clock difference %s is not between 0s and %s", o.Skew, MaxSkew)
-	}
-	o.Skew = cmp.Or(o.Skew, DefaultSkew)
-	v := &Verifier{now: o.Now, skew: o.Skew, memory: o.Memory}
-	v.trust.Store(t)
-	return v, nil
+	return *o.claims
 }
 
-// SetTrust replaces the trust, for every call that starts afterwards.
-func (v *Verifier) SetTrust(t *Trust) { v.trust.Store(t) }
-
-// Trust returns the trust in force.
-func (v *Verifier) Trust() *Trust { return v.trust.Load() }
-
-// Now returns the verifier's clock reading, and Skew what it tolerates.
-func (v *Verifier) Now() time.Time { return v.now() }
-
-// Skew returns the clock difference that v tolerates.
-func (v *Verifier) Skew() time.Duration { return v.skew }
-
-// moment is when something is judged, by a clock that may differ by skew from the one that stamped it.
-type moment struct {
-	now  time.Time
-	skew time.Duration
-}
-
-func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
-
-// Open verifies one artifact completely: form, algorithm, typ, the key and its custody certificate, signature, canonical
-// claims, issuer, audience, times, and what [Expected] asks of the key. It returns the claims only if all of it holds.
-// What the claims say about the post is for the caller to compare.
-func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (C, error) {
-	var zero C
-	if k.alg != algEdDSA {
-		return zero, refusal.New("jws_algorithm", "a %s is not verified with a public key", k.Typ)
-	}
-	trust, at := v.Trust(), v.moment()
-	if len(want.Secrets) > 0 {
-		return openShared(trust, k, token, want, at)
-	}
-	a, cert, err := k.authenticate(v, trust, token, want.RequirePostQuantum, at)
+// Open verifies one artifact completely: form, algorithm, typ, the key and its custody certificate, signature, canonical claims, issuer,
+// audience, times, and the demands of [Expected] on the key. It returns the artifact only if all of it holds. Open does not compare the
+// claims with the post: the caller does.
+func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (Opened[C], error) {
+	o, err := open(v.Trust(), k, token, want, v.moment())
 	if err != nil {
-		return zero, err
+		return Opened[C]{}, err
 	}
-	kid, reg := a.kid, *k.registered(a.claims)
-	if err := trust.notRevoked(k.Typ, kid, []string{reg.ID}, at); err != nil {
-		return zero, err
-	}
-	var key KeyClaims
-	if cert != nil {
-		if reg.Issuer != cert.SubjectIssuer {
-			return zero, refusal.New("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, reg.Issuer, kid, cert.SubjectIssuer)
-		}
-		key = cert.key()
-	}
-	if k.custody != nil {
-		if key = *k.custody(a.claims); cert != nil && key != cert.key() {
-			return zero, refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, kid)
-		}
-	}
-	if cert == nil && k.custody == nil {
-		// A pinned root has no certificate above it: what pins it answers for its custody.
-		want.Custody, want.RequireNonExportable = nil, false
-	}
-	if err := want.admits(k.Typ, kid, reg, key, at); err != nil {
-		return zero, err
-	}
-	return *a.claims, nil
+	return o, nil
 }
 
-// authenticate verifies the form and the signature of a token by a key that trust holds for this kind, and takes it apart. It returns the
-// key's custody certificate too, or nil where a pinned root signs by itself.
-func (k Kind[C]) authenticate(v *Verifier, trust *Trust, token string, requirePostQuantum bool, at moment) (*authentic[C], *SignerCertificate, error) {
-	if k.rooted() {
-		p, err := parseRooted(token, k.Typ, k.maxToken)
-		if err != nil {
-			return nil, nil, err
-		}
-		root, err := trust.root(p.header.Kid, k.Typ, k.Purpose)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := root.verify(k.Typ, p, requirePostQuantum); err != nil {
-			return nil, nil, err
-		}
-		c, err := decode(k, p.payload)
-		return &authentic[C]{typ: k.Typ, kid: p.header.Kid, claims: c}, nil, err
-	}
-	known, _ := v.memory.take(token).(*authentic[C])
-	if known != nil && known.typ == k.Typ && !requirePostQuantum {
-		s, err := trust.signer(known.kid, k.Typ, k.Purpose, at)
-		if err != nil {
-			return nil, nil, err
-		}
-		if bytes.Equal(s.public, known.public) {
-			return known, &s.cert, nil
-		}
+func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
+	switch {
+	case k.alg != algEdDSA:
+		return o, refusal.New("jws_algorithm", "a %s is not verified with a public key", k.Typ)
+	case len(want.Secrets) > 0:
+		return openShared(trust, k, token, want, at)
+	case k.rooted():
+		return openRooted(trust, k, token, want, at)
 	}
 	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
-		return nil, nil, err
+		return o, err
 	}
-	if requirePostQuantum {
-		return nil, nil, refusal.New("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
-	}
-	s, err := trust.signer(p.header.Kid, k.Typ, k.Purpose, at)
+	s, err := k.signer(trust, p.header.Kid, want, at)
 	if err != nil {
-		return nil, nil, err
+		return o, err
 	}
 	if !verify(s.public, p) {
-		return nil, nil, refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", k.Typ, p.header.Kid)
+		return o, errSignature(k.Typ, p.header.Kid)
 	}
-	c, err := decode(k, p.payload)
+	o = Opened[C]{token: token, typ: k.Typ, kid: p.header.Kid, public: s.public}
+	if o.claims, err = decode(k, p.payload); err != nil {
+		return o, err
+	}
+	return o, k.admits(trust, s, o, want, at)
+}
+
+// openRooted opens an artifact that a pinned root key has signed. No certificate stands above a root, and its artifacts say nothing of
+// their key: what pins the root answers for its custody.
+func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
+	p, err := parseRooted(token, k.Typ, k.maxToken)
 	if err != nil {
-		return nil, nil, err
+		return o, err
 	}
-	a := &authentic[C]{k.Typ, p.header.Kid, s.public, c}
-	v.memory.put(token, a)
-	return a, &s.cert, nil
-}
-
-// decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
-func decode[C any](k Kind[C], payload string) (*C, error) {
-	c := new(C)
-	if !k.codec.decode(payload, c) {
-		var err error
-		if c, err = decodeSlowly(k, payload); err != nil {
-			return nil, err
-		}
-	}
-	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
-		return nil, err
-	}
-	if err := k.check(c); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// admits holds registered claims and key against e. what names the artifact in a refusal.
-func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
-	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
-		return refusal.New("expectation_missing", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
-	}
-	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
-	now, skew := at.now, at.skew
-	switch {
-	case !slices.Contains(e.Issuers, r.Issuer):
-		return refusal.New("issuer_not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
-	case !slices.Contains(e.Audiences, r.Audience):
-		return refusal.New("audience_not_allowed", "the %s is meant for %q, which is not an audience here", what, r.Audience)
-	case !MatchKeyID(e.KeyIDs, kid):
-		return refusal.New("key_not_allowed", "the %s is signed by key %s, which the policy does not allow", what, kid)
-	case now.Add(skew).Before(iat):
-		return refusal.New("not_yet_valid", "the %s is issued %s in the future", what, iat.Sub(now).Round(time.Second))
-	case !now.Add(-skew).Before(exp):
-		return refusal.New("expired", "the %s expired %s ago", what, now.Sub(exp).Round(time.Second))
-	case now.Sub(iat) > e.MaxAge+skew:
-		return refusal.New("too_old", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
-	case e.RequireNonExportable && key.KeyExportable:
-		return refusal.New("key_exportable", "the %s rests on a key that can be exported", what)
-	case len(e.Custody) > 0 && !slices.Contains(e.Custody, key.KeyCustody):
-		return refusal.New("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what, key.KeyCustody)
-	}
-	return nil
-}
-
-// MatchKeyID reports whether kid stands in allowed, whole or by its key name.
-func MatchKeyID(allowed []string, kid string) bool {
-	return slices.Contains(allowed, kid) || slices.Contains(allowed, KeyName(kid))
-}
-
-// KeyName cuts the version, ":v" and a number, off a key id. A key id without one is its own name.
-func KeyName(kid string) string {
-	name, _ := cutKeyID(kid)
-	return name
-}
-
-// cutKeyID cuts a key id into the key's name and its version, which is 0 where there is none.
-func cutKeyID(kid string) (name string, version int) {
-	if i := strings.LastIndex(kid, ":v"); i > 0 {
-		if n, err := strconv.ParseUint(kid[i+2:], 10, 31); err == nil {
-			return kid[:i], int(n)
-		}
-	}
-	return kid, 0
-}
-
-// KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.
-func KeyIDOf(token string) string {
-	head, _, _ := strings.Cut(token, ".")
-	raw, err := decodeText(head)
+	kid := p.header.Kid
+	root, err := trust.root(kid, k.Typ, k.Purpose)
 	if err != nil {
-		return ""
+		return o, err
 	}
-	var h header
-	if headerCodec.decode(raw, &h) {
-		return h.Kid
+	if err := root.verify(k.Typ, p, want.RequirePostQuantum); err != nil {
+		return o, err
 	}
-	h = header{}
-	if json2.Unmarshal([]byte(raw), &h) != nil {
-		return ""
+	o = Opened[C]{token: token, typ: k.Typ, kid: kid}
+	if o.claims, err = decode(k, p.payload); err != nil {
+		return o, err
 	}
-	return h.Kid
+	r := *k.registered(o.claims)
+	if err := trust.notRevoked(k.Typ, kid, []string{r.ID}, at); err != nil {
+		return o, err
+	}
+	want.Custody, want.RequireNonExportable = nil, false
+	return o, want.admits(k.Typ, kid, r, KeyClaims{}, at)
 }
 
-// UnverifiedClaims reads the claims of a token with nothing verified but its form: for display, and for finding out what to
-// ask for. Whatever rests on them must be verified with [Open] or [OpenMAC].
-func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
-	var zero C
-	read := func() (parsed, error) { return parse(token, k.alg, k.Typ, k.maxToken) }
-	if k.rooted() {
-		read = func() (parsed, error) { return parseRooted(token, k.Typ, k.maxToken) }
+// Judge judges an opened artifact again, by the trust, the clock and the policy of this moment. It refuses everything that [Open] would
+// refuse now, with the same code. It reads and verifies the token again only where the signature is a root's or a shared secret's:
+// such a verdict depends on the trust too.
+func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
+	if o.public == nil || k.rooted() || len(want.Secrets) > 0 {
+		_, err := Open(v, k, o.token, want)
+		return err
 	}
-	p, err := read()
+	if o.typ != k.Typ {
+		return refusal.New("jws_type", "a token of type %.60q was given where a %s is needed", o.typ, k.Typ)
+	}
+	trust, at := v.Trust(), v.moment()
+	s, err := k.signer(trust, o.kid, want, at)
 	if err != nil {
-		return zero, err
+		return err
 	}
-	c, err := decode(k, p.payload)
-	if err != nil {
-		return zero, err
+	if !bytes.Equal(s.public, o.public) {
+		return errSignature(k.Typ, o.kid) // the key id belongs to another key by now
 	}
-	return *c, nil
+	return k.admits(trust, s, o, want, at)
+}
+
+// signer returns the key that is certified now under the id kid for artifacts of this kind.
+func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
+	if want.RequirePostQuantum {
+		return nil, refusal.New("second_signature_not_pinned", "the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+	}
+	return trust.signer(kid, k.Typ, k.Purpose, at)
+}
+
+func errSignature(typ, kid string) error {
+	return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
+}
+
+// admits holds an artifact whose signature by s is verified against the revocation list, against the certificate of s, and against want.
+func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, at moment) error {
+	r, key := *k.registered(o.claims), s.cert.key()
+	if err := trust.notRevoked(k.Typ, o.kid, []string{r.ID}, at); err != nil {
+		return err
+	}
+	if r.Issuer != s.cert.SubjectIssuer {
+		return refusal.New("issuer_mismatch", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, r.Issuer, o.kid, s.cert.SubjectIssuer)
+	}
+	if k.custody != nil && *k.custody(o.claims) != key {
+		return refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, o.kid)
+	}
+	return want.admits(k.Typ, o.kid, r, key, at)
 }

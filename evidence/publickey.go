@@ -85,9 +85,6 @@ func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
 	return jwk.KeyID, key, err
 }
 
-func verify(public ed25519.PublicKey, p parsed) (ok bool) {
-	asBytes(p.signed, func(b []byte) {
-		ok = len(p.signature) == ed25519.SignatureSize && ed25519.Verify(public, b, p.signature)
-	})
-	return ok
+func verify(public ed25519.PublicKey, p parsed) bool {
+	return len(p.signature) == ed25519.SignatureSize && ed25519.Verify(public, []byte(p.signed), p.signature)
 }

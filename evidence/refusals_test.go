@@ -56,7 +56,7 @@ func newWorld(t testing.TB) world {
 	trust, err := evidence.NewTrust([]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{cert}},
 		evidence.SignerPolicy{Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"}, MaxAge: time.Hour}})
 	must(t, err)
-	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock, Memory: &evidence.Memory{}})
+	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
 	must(t, err)
 	issuer, err := signer.New(evidence.RequestProofKind, key, signer.Options{Issuer: "mediator", Audience: "api", Lifetime: time.Minute, Now: clock})
 	must(t, err)
@@ -485,7 +485,7 @@ func FuzzOpen(f *testing.F) {
 		_, payload := parts(t, token)
 		var got map[string]any
 		must(t, json.Unmarshal([]byte(payload), &got))
-		if fmt.Sprint(got["subject"]) != c.Subject || len(got) != 14 {
+		if fmt.Sprint(got["subject"]) != c.Claims().Subject || len(got) != 14 {
 			t.Errorf("%q opens as %+v", token, c)
 		}
 	})

@@ -36,7 +36,7 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 	if err != nil {
 		return "", err
 	}
-	input := signingInput(nil, head, []byte(p.payload))
+	input := signingInput(head, p.payload)
 	sig, err := key.Sign(ctx, input)
 	if err != nil {
 		return "", fmt.Errorf("sign %s again with key %s: %w", k.Typ, key.KeyID(), err)
@@ -82,7 +82,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	switch {
 	case second.header.Kid != kid:
 		return refusal.New("second_signature_key", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid, second.header.Kid)
-	case second.payload != p.payload:
+	case !bytes.Equal(second.payload, p.payload):
 		return refusal.New("second_signature_payload", "the second signature of the %s by key %s is over other claims than the first", typ, kid)
 	case r.PostQuantum != nil && !verifyPostQuantum(r.PostQuantum, second):
 		return refusal.New("second_signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)

@@ -7,9 +7,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"hash"
 	"strings"
-	"sync"
+
+	"github.com/cloudflare/circl/sign/ed25519"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -23,48 +23,80 @@ type Key interface {
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
+// OwnKey is a [Key] of this process's custody, which knows its public key. The custody answers for every signature that it makes.
+type OwnKey interface {
+	Key
+	Public() ed25519.PublicKey
+}
+
 // Draft is an artifact that lacks nothing but its signature. Another one can rest on it, by its hash, before it is signed.
-type Draft struct {
-	typ   string
-	input []byte
-	key   Key
+type Draft[C any] struct {
+	typ    string
+	key    OwnKey
+	claims C
+	input  []byte
 }
 
 // Prepare writes c as an artifact of kind k, to be signed with key. The caller has stamped the registered claims ([Kind.Stamp]).
-// What it would not accept itself it does not prepare: the claims' own check runs first.
-func Prepare[C any](key Key, k Kind[C], c C) (Draft, error) {
-	if k.alg != algEdDSA {
-		return Draft{}, refusal.New("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
-	}
-	input, err := k.prepare(nil, k.alg, key.KeyID(), &c)
-	return Draft{typ: k.Typ, input: input, key: key}, err
+// Prepare refuses claims that [Open] would refuse: their own check runs first.
+func Prepare[C any](key OwnKey, k Kind[C], c C) (Draft[C], error) {
+	input, err := k.input(key, &c)
+	return Draft[C]{typ: k.Typ, key: key, claims: c, input: input}, err
 }
 
 // Hash returns what [HashToken] returns for the signed artifact.
-func (d Draft) Hash() string { return HashBytes(d.input) }
+func (d Draft[C]) Hash() string { return HashBytes(d.input) }
 
-// Sign signs it and returns the token.
-func (d Draft) Sign(ctx context.Context) (string, error) {
-	sig, err := d.key.Sign(ctx, d.input)
+// Claims returns the claims that will be signed.
+func (d Draft[C]) Claims() C { return d.claims }
+
+// Sign signs it. A verifier in this process need not verify the signature: [Judge] does not.
+func (d Draft[C]) Sign(ctx context.Context) (Opened[C], error) {
+	token, err := sign(ctx, d.key, d.typ, d.input)
 	if err != nil {
-		return "", fmt.Errorf("sign %s with key %s: %w", d.typ, d.key.KeyID(), err)
+		return Opened[C]{}, err
 	}
-	return signed(d.input, sig), nil
+	return Opened[C]{token: token, typ: d.typ, kid: d.key.KeyID(), public: d.key.Public(), claims: &d.claims}, nil
 }
 
-// Sign writes c as an artifact of kind k, signed with key: see [Prepare].
+// Sign writes c as an artifact of kind k, signed with key, and returns its token. It refuses what [Prepare] refuses.
 func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
-	d, err := Prepare(key, k, c)
+	input, err := k.input(key, &c)
 	if err != nil {
 		return "", err
 	}
-	return d.Sign(ctx)
+	return sign(ctx, key, k.Typ, input)
+}
+
+// input returns what is signed of c.
+func (k Kind[C]) input(key Key, c *C) ([]byte, error) {
+	if k.alg != algEdDSA {
+		return nil, refusal.New("jws_algorithm", "a %s is not signed with a public-key signature", k.Typ)
+	}
+	return k.prepare(k.alg, key.KeyID(), c)
+}
+
+func sign(ctx context.Context, key Key, typ string, input []byte) (string, error) {
+	sig, err := key.Sign(ctx, input)
+	if err != nil {
+		return "", fmt.Errorf("sign %s with key %s: %w", typ, key.KeyID(), err)
+	}
+	return signed(input, sig), nil
+}
+
+// SignShared is [SignMAC] for an artifact that this process carries on. [Judge] verifies it as if it had come from outside.
+func SignShared[C any](s Secret, k Kind[C], c C) (Opened[C], error) {
+	token, err := SignMAC(s, k, c)
+	if err != nil {
+		return Opened[C]{}, err
+	}
+	return Opened[C]{token: token, typ: k.Typ, kid: s.id, claims: &c}, nil
 }
 
 // SignMAC writes c as a token of kind k, authenticated with a secret (HS256): a token of a verifier to itself or, where the kind
 // may be shared, an artifact for a verifier that holds the same secret and names it in [Expected]. The latter says of its key what is
 // true of every shared secret ([SharedSecret]).
-func SignMAC[C any](s Secret, k Kind[C], c C) (token string, err error) {
+func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	switch {
 	case k.alg == algHS256:
 	case !k.shared:
@@ -75,17 +107,15 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (token string, err error) {
 	if err := s.Check(); err != nil {
 		return "", err
 	}
-	borrow(func(b []byte) []byte {
-		if b, err = k.prepare(b, algHS256, s.id, &c); err == nil {
-			token = signed(b, s.mac(b))
-		}
-		return b
-	})
-	return token, err
+	input, err := k.prepare(algHS256, s.id, &c)
+	if err != nil {
+		return "", err
+	}
+	return signed(input, s.mac(input)), nil
 }
 
-// prepare appends to b what is signed of c.
-func (k Kind[C]) prepare(b []byte, alg, kid string, c *C) ([]byte, error) {
+// prepare returns what is signed of c.
+func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
 		return nil, err
 	}
@@ -96,8 +126,11 @@ func (k Kind[C]) prepare(b []byte, alg, kid string, c *C) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = k.codec.encode(c, func(payload []byte) { b = signingInput(b, head, payload) })
-	return b, err
+	payload, err := k.codec.encode(c, 1024)
+	if err != nil {
+		return nil, err
+	}
+	return signingInput(head, payload), nil
 }
 
 // minSecret is the shortest shared secret, in bytes (RFC 7518 section 3.2: no shorter than the hash).
@@ -117,12 +150,7 @@ var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 // Secret is a shared secret of at least 32 bytes. It prints as REDACTED; its zero value signs and opens nothing.
 type Secret struct {
 	id   string
-	held func() *heldSecret // of what is in a field that is not exported fmt calls no method: it looks behind pointers, and not into functions
-}
-
-type heldSecret struct {
-	b    []byte
-	macs sync.Pool // of HMACs with b, which have hashed it already
+	held func() []byte // fmt calls no method of a field that is not exported: it looks behind pointers, and not into functions
 }
 
 // NewSecret copies b. It refuses fewer than 32 bytes.
@@ -131,8 +159,7 @@ func NewSecret(b []byte) (Secret, error) {
 		return Secret{}, errShortSecret
 	}
 	b = bytes.Clone(b)
-	held := &heldSecret{b: b, macs: sync.Pool{New: func() any { return hmac.New(sha256.New, b) }}}
-	s := Secret{held: func() *heldSecret { return held }}
+	s := Secret{held: func() []byte { return b }}
 	// The kid tells two secrets apart across a rotation; it is a MAC, so it says nothing of the secret.
 	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac([]byte("kid"))[:9])
 	return s, nil
@@ -150,18 +177,14 @@ func (s Secret) Check() error {
 }
 
 func (s Secret) mac(input []byte) []byte {
-	macs := &s.held().macs
-	m := macs.Get().(hash.Hash)
-	defer macs.Put(m)
-	m.Reset()
+	m := hmac.New(sha256.New, s.held())
 	m.Write(input)
 	return m.Sum(nil)
 }
 
 // authenticates reports whether mac is that of signed, in a time that does not depend on where they differ.
-func (s Secret) authenticates(signed string, mac []byte) (ok bool) {
-	asBytes(signed, func(b []byte) { ok = hmac.Equal(mac, s.mac(b)) })
-	return ok
+func (s Secret) authenticates(signed string, mac []byte) bool {
+	return hmac.Equal(mac, s.mac([]byte(signed)))
 }
 
 // Format prints REDACTED whatever the verb.

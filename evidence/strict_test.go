@@ -116,7 +116,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`{"\u001b[2J":1}`:                          `"\x1b[2J" is not known`,
 		"{\"map\":{\n\"k\":{\"name\":\"\xff\"}}}":  "line 2, column 14: there is a byte that is not UTF-8",
 		`{"map":{"k":{"name":"\\\ud800x"}}}`:       "line 1, column 24: there is half of a surrogate pair",
-		`{"a":[{"b":{"c":1}},{"c":1,"\u0063":2}]}`: "a[1].c comes twice",
+		`{"a":[{"b":{"c":1}},{"c":1,"\u0063":2}]}`: "line 1, column 35: a[1].c comes twice",
 		`{"a":"\ud83dxude00"}`:                     "line 1, column 7: there is half of a surrogate pair",
 		`{"a":"\ud83d\ude00\nd800","b":1,"b":2}`:   "b comes twice",
 	} {

@@ -14,7 +14,6 @@ const (
 	checkGrant      = "action grant"
 	checkRuntime    = "runtime attestation"
 	checkSession    = "agent session receipt"
-	checkSingleUse  = "single use of the evidence" // recorded only where it fails: with success it may be yet to come
 	checkCapability = "capability"
 	checkProof      = "request proof"
 )
@@ -39,16 +38,17 @@ func Held(checks []ledger.Check) policy.Held {
 	return h
 }
 
-// Assurance reports what an admitted chain amounts to before its post: there is no request proof yet.
-func (a Admission) Assurance() policy.Assurance {
+// Assurance reports what an admitted chain amounts to before its post: there is no request proof yet. consumed says whether its keys are
+// consumed.
+func (a Admission) Assurance(consumed bool) policy.Assurance {
 	h := Held(a.Checks)
-	h.SingleUseConsumed = a.Capability != "" // it is minted after that
+	h.SingleUseConsumed = consumed && a.Capability != ""
 	return policy.Assess(h)
 }
 
 // Assurance reports what an authorized post amounts to; consumed says whether its keys are consumed with it. The chain was verified
 // earlier and perhaps by another replica: a gate mints its capability, with the evidence that Authorize demands in it, only after every
-// check of the chain has held and its keys are consumed.
+// check of the chain has held, and a [Server] gives it out only after the keys of the chain are consumed.
 func (a Authorization) Assurance(consumed bool) policy.Assurance {
 	if len(a.Checks) == 0 || !a.Checks[0].OK { // the capability
 		return policy.Assess(policy.Held{})

@@ -15,7 +15,7 @@ func TestHeld(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	var used gatetest.Used
-	admitted, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume)
+	admitted, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
 	if err != nil {
 		t.Fatal(err)
 	}

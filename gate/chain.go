@@ -11,21 +11,40 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// chain is one envelope on its way through the verification, with the claims that have been opened so far.
+// Opened holds the artifacts of an envelope that the caller has opened, or has signed, in this process before. Each may be missing.
+type Opened struct {
+	OriginProof    evidence.Opened[evidence.TriggerOriginProof]
+	TriggerReceipt evidence.Opened[evidence.TriggerReceipt]
+	PolicyDecision evidence.Opened[evidence.PolicyDecision]
+	Grant          evidence.Opened[evidence.ActionGrant]
+	Attestation    evidence.Opened[evidence.RuntimeAttestation]
+	SessionReceipt evidence.Opened[evidence.SessionReceipt]
+}
+
+// chain is one envelope on its way through the verification.
 type chain struct {
 	g        *Gate
 	envelope evidence.Envelope
+	opened   Opened           // each artifact that was opened before, or that a check has opened
 	asked    evidence.Binding // what the call itself is, without the nonce
 
-	work     evidence.ChallengeToken
-	binding  evidence.Binding // with the nonce of the challenge
-	hash     string           // of the binding
-	origin   evidence.TriggerOriginProof
-	receipt  evidence.TriggerReceipt
-	decision evidence.PolicyDecision
-	grant    evidence.ActionGrant
-	runtime  evidence.RuntimeAttestation
-	session  evidence.SessionReceipt
+	work    evidence.ChallengeToken
+	binding evidence.Binding // with the nonce of the challenge
+	hash    string           // of the binding
+}
+
+// open opens the token that an envelope has of one artifact, and returns its claims. The artifact in before saves that where it is this
+// very token: the gate then judges only what depends on the time, the trust or the policy. Afterwards before is the artifact of the token.
+func open[C any](g *Gate, k evidence.Kind[C], token string, before *evidence.Opened[C], want evidence.Expected) (c C, err error) {
+	if before.Token() == token {
+		err = evidence.Judge(g.verifier, k, *before, want)
+	} else {
+		*before, err = evidence.Open(g.verifier, k, token, want)
+	}
+	if err != nil {
+		return c, err
+	}
+	return before.Claims(), nil
 }
 
 // verification is one check with its name in the record.
@@ -34,7 +53,7 @@ type verification struct {
 	check func(c *chain, ctx context.Context) error
 }
 
-// verifications are the checks of the chain, in order. Each opens an artifact completely and holds it against what was opened before;
+// verifications are the checks of the chain, in order. Each opens an artifact completely and compares it with those before it;
 // the first that does not hold ends the verification. They run one after another, so that one chain is always refused for the same
 // reason.
 var verifications = []verification{
@@ -93,16 +112,25 @@ func (c *chain) verifyWork(ctx context.Context) (err error) {
 	return nil
 }
 
-func (c *chain) verifyTrigger(context.Context) (err error) {
-	c.origin, c.receipt, err = policy.VerifyTrigger(c.g.verifier, c.g.strict, c.envelope.OriginProof, c.envelope.TriggerReceipt, c.hash)
-	return err
-}
-
-func (c *chain) verifyDecision(context.Context) (err error) {
-	if c.decision, err = evidence.Open(c.g.verifier, evidence.PolicyDecisionKind, c.envelope.PolicyDecision, c.g.strict.Decision); err != nil {
+func (c *chain) verifyTrigger(context.Context) error {
+	s := c.g.strict
+	origin, err := open(c.g, evidence.TriggerOriginProofKind, c.envelope.OriginProof, &c.opened.OriginProof, s.Origin.Expected)
+	if err != nil {
 		return err
 	}
-	d, b, o := &c.decision, &c.binding, &c.origin
+	receipt, err := open(c.g, evidence.TriggerReceiptKind, c.envelope.TriggerReceipt, &c.opened.TriggerReceipt, s.Receipt.Expected)
+	if err != nil {
+		return err
+	}
+	return policy.CheckTrigger(s, origin, receipt, c.opened.OriginProof.Hash(), c.hash)
+}
+
+func (c *chain) verifyDecision(context.Context) error {
+	d, err := open(c.g, evidence.PolicyDecisionKind, c.envelope.PolicyDecision, &c.opened.PolicyDecision, c.g.strict.Decision)
+	if err != nil {
+		return err
+	}
+	b, o := &c.binding, c.opened.OriginProof.Claims()
 	if d.HumanInitiated {
 		return refusal.New("decision_human", "the policy decision says that a human asked for the post")
 	}
@@ -125,11 +153,12 @@ func (c *chain) verifyDecision(context.Context) (err error) {
 	)
 }
 
-func (c *chain) verifyGrant(context.Context) (err error) {
-	if c.grant, err = evidence.Open(c.g.verifier, evidence.ActionGrantKind, c.envelope.Grant, c.g.strict.Grant); err != nil {
+func (c *chain) verifyGrant(context.Context) error {
+	g, err := open(c.g, evidence.ActionGrantKind, c.envelope.Grant, &c.opened.Grant, c.g.strict.Grant)
+	if err != nil {
 		return err
 	}
-	g, d, b := &c.grant, &c.decision, &c.binding
+	d, b := c.opened.PolicyDecision.Claims(), &c.binding
 	for _, scope := range []struct {
 		list []string
 		want string
@@ -137,7 +166,7 @@ func (c *chain) verifyGrant(context.Context) (err error) {
 		what string
 	}{
 		{g.PolicyDecisionIDs, d.ID, "grant_other_decision", "decision id"},
-		{g.PolicyDecisionHashes, evidence.HashToken(c.envelope.PolicyDecision), "grant_other_decision", "decision hash"},
+		{g.PolicyDecisionHashes, c.opened.PolicyDecision.Hash(), "grant_other_decision", "decision hash"},
 		{g.Actions, b.Action, "grant_action_mismatch", "actions"},
 		{g.Resources, b.Resource, "grant_resource_mismatch", "resources"},
 		{g.ContentHashes, b.ContentHash, "grant_content_mismatch", "contents"},
@@ -160,12 +189,13 @@ func (c *chain) verifyGrant(context.Context) (err error) {
 	)
 }
 
-func (c *chain) verifyRuntime(context.Context) (err error) {
+func (c *chain) verifyRuntime(context.Context) error {
 	s := c.g.strict
-	if c.runtime, err = evidence.Open(c.g.verifier, evidence.RuntimeAttestationKind, c.envelope.Attestation, s.Runtime.Expected); err != nil {
+	a, err := open(c.g, evidence.RuntimeAttestationKind, c.envelope.Attestation, &c.opened.Attestation, s.Runtime.Expected)
+	if err != nil {
 		return err
 	}
-	a := &c.runtime
+	decision, receipt := c.opened.PolicyDecision.Claims(), c.opened.TriggerReceipt.Claims()
 	switch {
 	case a.HumanInteractive:
 		return refusal.New("attestation_human", "the runtime attestation says that a human could interact with the run")
@@ -179,22 +209,23 @@ func (c *chain) verifyRuntime(context.Context) (err error) {
 		equal{a.ChallengeID, c.work.ID, "attestation_challenge_mismatch", "challenge"},
 		equal{a.BindingHash, c.hash, "attestation_binding_mismatch", "binding"},
 		equal{a.ContentHash, c.binding.ContentHash, "attestation_content_mismatch", "content"},
-		equal{a.RuntimeID, c.decision.RuntimeID, "attestation_runtime_mismatch", "runtime"},
-		equal{a.TriggerReceiptHash, evidence.HashToken(c.envelope.TriggerReceipt), "attestation_other_receipt", "trigger receipt"},
-		equal{a.Trigger.ID, c.receipt.EventID, "attestation_event_mismatch", "event"},
-		equal{a.Trigger.Kind, c.receipt.Kind, "attestation_event_mismatch", "trigger kind"},
-		equal{a.Trigger.Source, c.receipt.Source, "attestation_event_mismatch", "trigger source"},
+		equal{a.RuntimeID, decision.RuntimeID, "attestation_runtime_mismatch", "runtime"},
+		equal{a.TriggerReceiptHash, c.opened.TriggerReceipt.Hash(), "attestation_other_receipt", "trigger receipt"},
+		equal{a.Trigger.ID, receipt.EventID, "attestation_event_mismatch", "event"},
+		equal{a.Trigger.Kind, receipt.Kind, "attestation_event_mismatch", "trigger kind"},
+		equal{a.Trigger.Source, receipt.Source, "attestation_event_mismatch", "trigger source"},
 		equal{a.PolicyHash, s.Runtime.PolicyHash, "policy_hash_mismatch", "policy hash"},
 		equal{a.EnvironmentHash, s.Runtime.EnvironmentHash, "environment_mismatch", "environment hash"},
 	)
 }
 
-func (c *chain) verifySession(context.Context) (err error) {
+func (c *chain) verifySession(context.Context) error {
 	s := c.g.strict.Session
-	if c.session, err = evidence.Open(c.g.verifier, evidence.SessionReceiptKind, c.envelope.SessionReceipt, s.Expected); err != nil {
+	r, err := open(c.g, evidence.SessionReceiptKind, c.envelope.SessionReceipt, &c.opened.SessionReceipt, s.Expected)
+	if err != nil {
 		return err
 	}
-	r := &c.session
+	receipt := c.opened.TriggerReceipt.Claims()
 	switch {
 	case r.HumanPromptPresent:
 		return refusal.New("session_human_prompt", "the session receipt says that a human prompted the agent")
@@ -210,12 +241,12 @@ func (c *chain) verifySession(context.Context) (err error) {
 		return refusal.New("runtime_not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
 	}
 	return all("agent session receipt",
-		equal{r.RuntimeID, c.runtime.RuntimeID, "session_runtime_mismatch", "runtime"},
+		equal{r.RuntimeID, c.opened.Attestation.Claims().RuntimeID, "session_runtime_mismatch", "runtime"},
 		equal{r.ChallengeID, c.work.ID, "session_challenge_mismatch", "challenge"},
 		equal{r.BindingHash, c.hash, "session_binding_mismatch", "binding"},
-		equal{r.EventID, c.receipt.EventID, "session_event_mismatch", "event"},
-		equal{r.InputKind, c.receipt.Kind, "session_event_mismatch", "input kind"},
-		equal{r.InputSource, c.receipt.Source, "session_event_mismatch", "input source"},
+		equal{r.EventID, receipt.EventID, "session_event_mismatch", "event"},
+		equal{r.InputKind, receipt.Kind, "session_event_mismatch", "input kind"},
+		equal{r.InputSource, receipt.Source, "session_event_mismatch", "input source"},
 		equal{r.PolicyHash, s.PolicyHash, "policy_hash_mismatch", "policy hash"},
 		equal{r.EnvironmentHash, s.EnvironmentHash, "environment_mismatch", "environment hash"},
 	)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/actionproof/mediator/evidence"
@@ -13,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // ClientOptions configure a [Client].
@@ -22,6 +24,8 @@ type ClientOptions struct {
 	// HTTP makes the calls; it must bound their time. The client follows no redirect, whatever HTTP does: an envelope is for the
 	// endpoint that was configured. Required.
 	HTTP *http.Client
+	// Now is the clock; required.
+	Now func() time.Time
 }
 
 // Client asks an API that takes part. It is safe for concurrent use.
@@ -32,8 +36,8 @@ type Client struct {
 
 // NewClient makes a Client.
 func NewClient(o ClientOptions) (*Client, error) {
-	if o.HTTP == nil {
-		return nil, errors.New("gate: a client needs an HTTP client")
+	if o.HTTP == nil || o.Now == nil {
+		return nil, errors.New("gate: a client needs an HTTP client and a clock")
 	}
 	for _, raw := range []string{o.ChallengeURL, o.VerifyURL} {
 		if u, err := url.Parse(raw); err != nil || u.Hostname() == "" || u.Scheme != "https" {
@@ -57,22 +61,36 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 	return ch, nil
 }
 
-// Admitted is what the API gives for a chain that holds. The capability itself means something to the API alone.
-type Admitted struct {
-	Capability, CapabilityID string
-}
+// CheckByAPI names the check of a chain that an API judged.
+const CheckByAPI = "chain verified by the API"
 
-// Admit has the API verify a chain. The binding must hold the nonce of the API's challenge: the answer is held against it.
-func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admitted, error) {
+// Admit has the API verify a chain. The binding must hold the nonce of the API's challenge: the answer is held against it. The API has
+// consumed the chain; the key of the capability is left, so that the mediator itself never sends one capability twice. The capability
+// itself means something to the API alone.
+func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	var a verifyAnswer
 	if err := c.call(ctx, c.o.VerifyURL, verifyRequest{Envelope: r.Envelope, Binding: r.Binding}, &a); err != nil {
-		return Admitted{}, err
+		return Admission{}, err
 	}
-	if !isToken(a.Capability, maxToken) || !isToken(a.CapabilityID, maxID) || a.BindingHash != r.Binding.Hash() {
-		return Admitted{}, refusal.New("gate_answer", "the API gave no capability for this binding")
+	hash := r.Binding.Hash()
+	if !isToken(a.Capability, maxToken) || !isToken(a.CapabilityID, maxID) || a.BindingHash != hash {
+		return Admission{}, refusal.New("gate_answer", "the API gave no capability for this binding")
 	}
-	return Admitted{Capability: a.Capability, CapabilityID: a.CapabilityID}, nil
+	kept := c.o.Now().Add(evidence.CapabilityKind.MaxLifetime)
+	return Admission{
+		Capability: a.Capability, CapabilityID: a.CapabilityID, BindingHash: hash, Expires: time.Unix(a.ExpiresAt, 0),
+		Keys:   []ledger.Key{{Kind: challenge.CapabilityKey, ID: a.CapabilityID, Expires: kept}},
+		Checks: []ledger.Check{{Name: CheckByAPI, OK: true, Detail: "the API gave a capability for it, and answers for what it verified"}},
+	}, nil
 }
+
+// Authorize has nothing to verify: the API verifies the request proof when the call arrives.
+func (c *Client) Authorize(context.Context, AuthorizeRequest) (Authorization, error) {
+	return Authorization{}, nil
+}
+
+// Presents reports that the forwarded call carries the capability and the request proof, for the API.
+func (c *Client) Presents() bool { return true }
 
 // Bounds on what an API may give, in bytes: it stands in headers, in signed claims and in the record.
 const maxToken, maxID = 16 << 10, 256

@@ -228,7 +228,7 @@ func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, heade
 		return verifyRequest(t, k), http.Header{}
 	}
 	chain := k.Build(t, gatetest.Plan{Binding: bound("POST "+target, gatetest.Content)})
-	a, err := k.Gate.Admit(t.Context(), chain, func(context.Context, ...ledger.Key) error { return nil })
+	a, err := gatetest.Admit(t.Context(), k.Gate, chain, func(context.Context, ...ledger.Key) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

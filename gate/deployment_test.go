@@ -43,12 +43,12 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 			k := gatetest.New(t)
 			var used gatetest.Used
 			for range 2 {
-				if _, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume); err != nil {
+				if _, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume); err != nil {
 					t.Fatal(err)
 				}
 			}
 			row.change(t, k)
-			a, err := k.Gate.Admit(context.Background(), gate.AdmitRequest{
+			a, err := gatetest.Admit(context.Background(), k.Gate, gate.AdmitRequest{
 				Envelope: evidence.Envelope{DeploymentCertificate: k.Deployment}, Binding: gatetest.Binding(),
 			}, used.Consume)
 			gatetest.WantCode(t, err, row.code)
@@ -69,7 +69,7 @@ func TestOldDeploymentIsJudgedAgain(t *testing.T) {
 		code  string
 	}{{0, ""}, {time.Hour - time.Second, ""}, {3 * time.Second, ""}, {time.Second, "too_old"}} {
 		k.Clock.Advance(row.after)
-		_, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume)
+		_, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
 		if row.code == "" {
 			if err != nil {
 				t.Fatal(err)
@@ -85,15 +85,15 @@ func TestOtherDeployment(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	var used gatetest.Used
-	if _, err := k.Gate.Admit(context.Background(), k.Chain(t), used.Consume); err != nil {
+	if _, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume); err != nil {
 		t.Fatal(err)
 	}
 	r := k.Chain(t)
 	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment, func(c *evidence.DeploymentCertificate) { c.ManifestHash = other })
-	_, err := k.Gate.Admit(context.Background(), r, used.Consume)
+	_, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "deployment_manifest_mismatch")
 	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest) // a second one for the same manifest
-	if _, err := k.Gate.Admit(context.Background(), r, used.Consume); err != nil {
+	if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
 		t.Error(err)
 	}
 }
@@ -115,12 +115,12 @@ func TestTrustReplacedMeanwhile(t *testing.T) {
 	}
 	g := gateWith(t, k, v)
 	var used gatetest.Used
-	if _, err := g.Admit(context.Background(), k.Chain(t), used.Consume); err != nil {
+	if _, err := gatetest.Admit(context.Background(), g, k.Chain(t), used.Consume); err != nil {
 		t.Fatal(err)
 	}
 	replace = func() {}
 	v.SetTrust(before)
-	a, err := g.Admit(context.Background(), k.Chain(t), used.Consume)
+	a, err := gatetest.Admit(context.Background(), g, k.Chain(t), used.Consume)
 	gatetest.WantCode(t, err, "key_unknown")
 	if len(a.Checks) != 1 {
 		t.Errorf("the certificate is remembered: %+v", a.Checks)

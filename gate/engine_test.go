@@ -39,17 +39,17 @@ func TestEngineSatisfiesGate(t *testing.T) {
 	first, second := decided(t, k), decided(t, k)
 	mixed := first
 	mixed.Envelope.Grant = second.Envelope.Grant
-	_, err := k.Gate.Admit(context.Background(), mixed, used.Consume)
+	_, err := gatetest.Admit(context.Background(), k.Gate, mixed, used.Consume)
 	gatetest.WantCode(t, err, "grant_other_decision")
 	mixed = first
 	mixed.Envelope.PolicyDecision, mixed.Envelope.Grant = second.Envelope.PolicyDecision, second.Envelope.Grant
-	_, err = k.Gate.Admit(context.Background(), mixed, used.Consume)
+	_, err = gatetest.Admit(context.Background(), k.Gate, mixed, used.Consume)
 	gatetest.WantCode(t, err, "decision_binding_mismatch")
 	if used.Calls() != 0 {
 		t.Error("a refused chain has consumed something")
 	}
 	for _, r := range []gate.AdmitRequest{first, second} {
-		if _, err := k.Gate.Admit(context.Background(), r, used.Consume); err != nil {
+		if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
 			t.Error(err)
 		}
 	}

@@ -37,7 +37,7 @@ func under(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) {
 func admit(t *testing.T, k *gatetest.Kit, r gate.AdmitRequest) error {
 	t.Helper()
 	var used gatetest.Used
-	_, err := k.Gate.Admit(context.Background(), r, used.Consume)
+	_, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
 	return err
 }
 

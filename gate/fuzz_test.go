@@ -60,7 +60,7 @@ func FuzzChain(f *testing.F) {
 		r, s := valid, signed[int(which)%len(signed)]
 		*s.at(&r.Envelope) = gatetest.Forge(t, k.Key(t, s.purpose), header, []byte(payload))
 		consumed := false
-		a, err := k.Gate.Admit(context.Background(), r, func(context.Context, ...ledger.Key) error { consumed = true; return nil })
+		a, err := gatetest.Admit(context.Background(), k.Gate, r, func(context.Context, ...ledger.Key) error { consumed = true; return nil })
 		if err != nil {
 			var refused *refusal.Refusal
 			if !errors.As(err, &refused) || consumed || a.Capability != "" {
@@ -126,7 +126,7 @@ func FuzzMiddleware(f *testing.F) {
 	k := gatetest.New(f)
 	const content = `{"title":"hello"}`
 	b := bound("POST /posts", content)
-	a, err := k.Gate.Admit(context.Background(), k.Build(f, gatetest.Plan{Binding: b}), (&gatetest.Used{}).Consume)
+	a, err := gatetest.Admit(context.Background(), k.Gate, k.Build(f, gatetest.Plan{Binding: b}), (&gatetest.Used{}).Consume)
 	if err != nil {
 		f.Fatal(err)
 	}

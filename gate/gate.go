@@ -27,8 +27,7 @@ type Options struct {
 	Strict *policy.Strict
 }
 
-// Gate verifies chains. It keeps nothing: what is good once is consumed by the function that its caller gives. It is safe for
-// concurrent use.
+// Gate verifies chains. It keeps nothing: its caller consumes what is good once. It is safe for concurrent use.
 type Gate struct {
 	challenges *challenge.Issuer
 	secret     evidence.Secret
@@ -60,52 +59,53 @@ func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Cha
 // AdmitRequest is a chain and the operation that it is for.
 type AdmitRequest struct {
 	Envelope evidence.Envelope
-	// Binding is the operation as the caller sees it. A nonce in it does not count: the challenge's own does.
+	// Opened saves the gate to open again what its own process has opened or signed. An API leaves it empty: it opens the envelope.
+	Opened Opened
+	// Binding is the operation as the caller sees it. A gate ignores its nonce: the challenge's own counts. A [Client] needs it.
 	Binding evidence.Binding
 }
 
 // Consume records keys as used, all or none, durably, and for all replicas of the gate; a key that was used before is an error.
 // [ledger.Ledger.Consume] does it.
-//
-// One that only keeps the keys for later is sound in a single case: whoever calls Admit also makes the post, the capability does not
-// leave the process before, and the keys are consumed together with the capability's, in one durable transaction, before the first
-// byte goes out. The mediator does so where the gate is its own. Every other caller consumes at once: a capability that is out
-// says that its chain is used up.
 type Consume func(ctx context.Context, keys ...ledger.Key) error
 
 // Admission is what a chain that holds has earned.
 type Admission struct {
-	Capability string
-	Claims     evidence.Capability
-	Checks     []ledger.Check // every verification with its result, also when it is refused
+	Capability   string
+	CapabilityID string
+	BindingHash  string    // of the binding, the nonce included
+	Expires      time.Time // of the capability
+	// Keys are still to be consumed. The capability says that its chain is used up: so the caller consumes the keys before the capability
+	// leaves its process, or, where it makes the post itself, together with the keys of the [Authorization] before the first byte goes out.
+	Keys   []ledger.Key
+	Checks []ledger.Check // every verification with its result, also when it is refused
 }
 
-// Admit verifies the whole chain (seed: verifyStrictAutonomousDeploymentResponse), has everything in it that is good once consumed,
-// and only then mints a capability. The checks are returned with a refusal too.
-func (g *Gate) Admit(ctx context.Context, r AdmitRequest, consume Consume) (Admission, error) {
-	if consume == nil {
-		return Admission{}, errors.New("gate: a chain is admitted only if its single use can be seen to")
-	}
+// Admit verifies the whole chain (seed: verifyStrictAutonomousDeploymentResponse) and mints a capability. It consumes nothing: see
+// [Admission.Keys]. The checks are returned with a refusal too.
+func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	r.Binding.Nonce = "" // the challenge's own counts
-	c := &chain{g: g, envelope: r.Envelope, asked: r.Binding}
+	c := &chain{g: g, envelope: r.Envelope, opened: r.Opened, asked: r.Binding}
 	checks, err := c.verify(ctx)
 	if err != nil {
 		return Admission{Checks: checks}, err
 	}
-	if err := consume(ctx, c.keys()...); err != nil {
-		return Admission{Checks: append(checks, result(checkSingleUse, err))}, err
-	}
 	token, claims, err := challenge.Mint(g.secret, evidence.NewRegistered(g.issuer, g.issuer, g.verifier.Now(), g.strict.CapabilityTTL), c.capability())
-	return Admission{Capability: token, Claims: claims, Checks: checks}, err
+	if err != nil {
+		return Admission{Checks: checks}, err
+	}
+	return Admission{
+		Capability: token, CapabilityID: claims.ID, BindingHash: c.hash, Expires: time.Unix(claims.Expires, 0), Keys: c.keys(), Checks: checks,
+	}, nil
 }
 
 // keys are all the ids in the chain that are good once, each kept until its artifact is refused by itself.
 func (c *chain) keys() []ledger.Key {
-	key := c.g.key
+	key, o := c.g.key, &c.opened
 	return append(make([]ledger.Key, 0, 9), // with room for the two of Authorize
-		key("challenge", c.work.Registered), key("origin_proof", c.origin.Registered), key("trigger_receipt", c.receipt.Registered),
-		key("policy_decision", c.decision.Registered), key("action_grant", c.grant.Registered),
-		key("runtime_attestation", c.runtime.Registered), key("session_receipt", c.session.Registered),
+		key("challenge", c.work.Registered), key("origin_proof", o.OriginProof.Claims().Registered), key("trigger_receipt", o.TriggerReceipt.Claims().Registered),
+		key("policy_decision", o.PolicyDecision.Claims().Registered), key("action_grant", o.Grant.Claims().Registered),
+		key("runtime_attestation", o.Attestation.Claims().Registered), key("session_receipt", o.SessionReceipt.Claims().Registered),
 	)
 }
 
@@ -120,12 +120,12 @@ func (g *Gate) until(exp time.Time) time.Time {
 }
 
 func (c *chain) capability() evidence.Capability {
-	a, s := c.runtime, c.session
+	a, s := c.opened.Attestation.Claims(), c.opened.SessionReceipt.Claims()
 	return evidence.Capability{
-		Binding: c.binding, ChallengeID: c.work.ID, DecisionID: c.decision.ID, GrantID: c.grant.ID, VerificationConsumed: true,
+		Binding: c.binding, ChallengeID: c.work.ID, DecisionID: c.opened.PolicyDecision.Claims().ID, GrantID: c.opened.Grant.Claims().ID, VerificationConsumed: true,
 		Runtime: &evidence.RuntimeSummary{
 			AttestationID: a.ID, EnvironmentHash: a.EnvironmentHash, IssuedAt: a.IssuedAt, Issuer: a.Issuer,
-			KeyID: evidence.KeyIDOf(c.envelope.Attestation), PolicyHash: a.PolicyHash, RuntimeID: a.RuntimeID, Trigger: a.Trigger,
+			KeyID: c.opened.Attestation.KeyID(), PolicyHash: a.PolicyHash, RuntimeID: a.RuntimeID, Trigger: a.Trigger,
 		},
 		Session: &evidence.SessionSummary{
 			AgentEnvironmentUserAccessible: s.AgentEnvironmentUserAccessible, HumanOperatorPresent: s.HumanOperatorPresent,
@@ -137,6 +137,8 @@ func (c *chain) capability() evidence.Capability {
 // AuthorizeRequest is a post that is about to be made.
 type AuthorizeRequest struct {
 	Capability, RequestProof string
+	// Signed saves the gate to verify a request proof that its own process has signed. An API leaves it empty.
+	Signed evidence.Opened[evidence.RequestProof]
 	// Binding is the operation as the request itself shows it, without a nonce.
 	Binding evidence.Binding
 	// AccessTokenHash is the hash of the access token that came with the request.
@@ -192,7 +194,7 @@ func (g *Gate) runtime() *challenge.WantRuntime {
 }
 
 func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (evidence.RequestProof, error) {
-	p, err := evidence.Open(g.verifier, evidence.RequestProofKind, r.RequestProof, g.strict.RequestProof)
+	p, err := open(g, evidence.RequestProofKind, r.RequestProof, &r.Signed, g.strict.RequestProof)
 	if err != nil {
 		return p, err
 	}
@@ -213,6 +215,9 @@ func proves(p evidence.RequestProof, capabilityID string, b evidence.Binding) er
 		equal{p.Resource, b.Resource, "proof_binding_mismatch", "resource"},
 	)
 }
+
+// Presents reports that the forwarded call carries neither capability nor request proof: this gate has verified both itself.
+func (g *Gate) Presents() bool { return false }
 
 // result is one verification for the record.
 func result(name string, err error) ledger.Check {

@@ -127,7 +127,7 @@ func TestHostileTokens(t *testing.T) {
 		*at(&r.Envelope) = huge
 		var used gatetest.Used
 		n := allocated(func() {
-			_, err := k.Gate.Admit(t.Context(), r, used.Consume)
+			_, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
 			gatetest.WantCode(t, err, "artifact_too_large")
 		})
 		if n > 1<<20 {

@@ -81,14 +81,14 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 	if err := c.verifyTrigger(ctx); err != nil {
 		return err
 	}
-	return all("record", equal{event, c.receipt.EventID, "record_mismatch", "event"})
+	return all("record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "record_mismatch", "event"})
 }
 
 func (c *chain) verifyRecordedSession(ctx context.Context, session string) error {
 	if err := c.verifySession(ctx); err != nil {
 		return err
 	}
-	return all("record", equal{session, c.session.SessionID, "record_mismatch", "session"})
+	return all("record", equal{session, c.opened.SessionReceipt.Claims().SessionID, "record_mismatch", "session"})
 }
 
 // verifyRecordedDeployment holds the manifest too against the record, which names it since there is more than one.
@@ -104,7 +104,7 @@ func (c *chain) verifyRecordedProof(token, capability, capabilityID string) erro
 	if err != nil {
 		return err
 	}
-	if err := proves(p, capabilityID, c.binding); err != nil || capability == "" {
+	if err := proves(p.Claims(), capabilityID, c.binding); err != nil || capability == "" {
 		return err
 	}
 	earned, err := evidence.UnverifiedClaims(evidence.CapabilityKind, capability)

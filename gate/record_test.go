@@ -26,8 +26,8 @@ func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record 
 		{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
 	}}
 	var used gatetest.Used
-	if a, err := k.Gate.Admit(context.Background(), r, used.Consume); err == nil {
-		p.CapabilityID = a.Claims.ID
+	if a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err == nil {
+		p.CapabilityID = a.CapabilityID
 		p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "capability", Token: a.Capability},
 			ledger.Artifact{Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token, nil)})
 	}

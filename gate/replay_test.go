@@ -29,7 +29,7 @@ func TestLedgerOnce(t *testing.T) {
 	}
 	l, consume := open()
 	chain := k.Chain(t)
-	admitted, err := k.Gate.Admit(context.Background(), chain, consume)
+	admitted, err := gatetest.Admit(context.Background(), k.Gate, chain, consume)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestLedgerOnce(t *testing.T) {
 	l, consume = open()
 	defer l.Close()
 	gatetest.WantCode(t, post(consume), "replayed")
-	_, err = k.Gate.Admit(context.Background(), chain, consume)
+	_, err = gatetest.Admit(context.Background(), k.Gate, chain, consume)
 	gatetest.WantCode(t, err, "replayed")
-	if _, err := k.Gate.Admit(context.Background(), k.Chain(t), consume); err != nil {
+	if _, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), consume); err != nil {
 		t.Errorf("a fresh chain is refused: %v", err)
 	}
 }

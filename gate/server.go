@@ -52,13 +52,16 @@ func (s *Server) Challenge() http.Handler {
 // what the chain amounts to before its post.
 func (s *Server) Verify() http.Handler {
 	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {
-		a, err := s.gate.Admit(ctx, AdmitRequest{Envelope: r.Envelope, Binding: r.Binding}, s.consume)
+		a, err := s.gate.Admit(ctx, AdmitRequest{Envelope: r.Envelope, Binding: r.Binding})
 		if err != nil {
 			return verifyAnswer{}, err
 		}
-		answer := verifyAnswer{Capability: a.Capability, CapabilityID: a.Claims.ID, BindingHash: a.Claims.Binding.Hash(), ExpiresAt: a.Claims.Expires}
+		if err := s.consume(ctx, a.Keys...); err != nil { // before anybody has the capability
+			return verifyAnswer{}, err
+		}
+		answer := verifyAnswer{Capability: a.Capability, CapabilityID: a.CapabilityID, BindingHash: a.BindingHash, ExpiresAt: a.Expires.Unix()}
 		if r.Assurance {
-			report := a.Assurance()
+			report := a.Assurance(true)
 			answer.Assurance = &report
 		}
 		return answer, nil

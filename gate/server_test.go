@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
@@ -70,7 +71,7 @@ func newAPI(t testing.TB, more ...func(a *api, s *gate.Server, mux *http.ServeMu
 	a.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that the client did not need after all
 	a.server.StartTLS()
 	t.Cleanup(a.server.Close)
-	a.client, err = gate.NewClient(gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify", HTTP: a.server.Client()})
+	a.client, err = gate.NewClient(gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify", HTTP: a.server.Client(), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -492,6 +493,33 @@ func TestConsumeFails(t *testing.T) {
 	}
 }
 
+// TestVerifyConsumesFirst: while the keys of a chain cannot be consumed, nobody gets its capability.
+func TestVerifyConsumesFirst(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	ch, err := a.client.Challenge(t.Context(), gatetest.Binding())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := a.kit.Over(t, gatetest.Plan{}, ch)
+	r.Binding = *ch.Binding
+	a.used.Fail = errors.New("password of the database: hunter2")
+	admitted, err := a.client.Admit(t.Context(), r)
+	if err == nil || strings.Contains(err.Error(), "hunter2") || admitted.Capability != "" || len(admitted.Keys) != 0 || a.used.Calls() != 1 {
+		t.Errorf("%+v, %v, after %d attempts to consume", admitted, err, a.used.Calls())
+	}
+	a.used.Fail = nil
+	admitted, err = a.client.Admit(t.Context(), r)
+	if err != nil || admitted.Capability == "" || len(a.used.Kinds()) != 7 || len(admitted.Keys) != 1 || admitted.Keys[0].ID != admitted.CapabilityID {
+		t.Errorf("%+v, %v, with %v consumed", admitted, err, a.used.Kinds())
+	}
+	admitted, err = a.client.Admit(t.Context(), r)
+	gatetest.WantCode(t, err, "replayed")
+	if admitted.Capability != "" {
+		t.Error("a replayed chain has earned a capability")
+	}
+}
+
 func TestClientKeepsCodes(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -523,7 +551,7 @@ func TestClientQuotes(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, answer)
 		}))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -552,13 +580,13 @@ func TestClientDistrusts(t *testing.T) {
 		{"no JSON", `<html>`, "gate_unavailable"},
 	} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, row.answer) }))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
 		a, err := c.Admit(context.Background(), r)
 		gatetest.WantCode(t, err, row.code)
-		if a != (gate.Admitted{}) {
+		if a.Capability != "" || len(a.Keys) != 0 {
 			t.Errorf("%s: there is a capability", row.name)
 		}
 		server.Close()
@@ -583,7 +611,7 @@ func TestClientURLs(t *testing.T) {
 		"://": false, "": false,
 	} {
 		for _, o := range []gate.ClientOptions{{ChallengeURL: "https://api.example/c", VerifyURL: raw}, {ChallengeURL: raw, VerifyURL: "https://api.example/v"}} {
-			o.HTTP = http.DefaultClient
+			o.HTTP, o.Now = http.DefaultClient, time.Now
 			if _, err := gate.NewClient(o); (err == nil) != want {
 				t.Errorf("%+v: %v", o, err)
 			}
@@ -620,7 +648,7 @@ func TestClientDistrustsChallenges(t *testing.T) {
 		"a nonce too large": altered(func(ch *challenge.Challenge) { ch.Binding.Nonce = strings.Repeat("n", 257) }),
 	} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, answer, nil) }))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -640,7 +668,7 @@ func TestClientStays(t *testing.T) {
 	defer elsewhere.Close()
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, status))
-		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client()})
+		c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,14 +37,14 @@ func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.
 	if v == nil || s == nil {
 		return evidence.DeploymentCertificate{}, errors.New("policy: a deployment certificate is verified with a verifier, against a manifest")
 	}
-	c, err := evidence.Open(v, evidence.DeploymentCertificateKind, token, s.Deployment.Expected)
+	o, err := evidence.Open(v, evidence.DeploymentCertificateKind, token, s.Deployment.Expected)
 	if err == nil {
-		err = s.certified(c)
+		err = s.certified(o.Claims())
 	}
 	if err != nil {
 		return evidence.DeploymentCertificate{}, err
 	}
-	return c, nil
+	return o.Claims(), nil
 }
 
 // Until returns when a certificate ends that is good now: at its exp, or at the greatest age that the manifest allows, if that comes first.

@@ -72,7 +72,7 @@ func (e *Engine) decide(ctx context.Context, r Request) (d Decision, rule string
 	if err := e.admits(r); err != nil {
 		return d, "", err
 	}
-	origin, _, err := VerifyTrigger(e.verifier, e.strict, r.OriginProof, r.TriggerReceipt, r.Binding.Hash())
+	origin, err := VerifyTrigger(e.verifier, e.strict, r.OriginProof, r.TriggerReceipt, r.Binding.Hash())
 	if err != nil {
 		return d, "", err
 	}

@@ -20,10 +20,11 @@ func TestDecide(t *testing.T) {
 	r := w.request(nil)
 	d, err := w.engine().Decide(t.Context(), r)
 	must(t, err)
-	decision, err := evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
+	opened, err := evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
 	must(t, err)
-	grant, err := evidence.Open(w.verifier, evidence.ActionGrantKind, d.Grant, w.strict.Grant)
+	granted, err := evidence.Open(w.verifier, evidence.ActionGrantKind, d.Grant, w.strict.Grant)
 	must(t, err)
+	decision, grant := opened.Claims(), granted.Claims()
 
 	b, evidenceHash := r.Binding, evidence.HashBytes([]byte("signature"))
 	key := evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator}

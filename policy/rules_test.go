@@ -156,10 +156,10 @@ func TestRulesDecide(t *testing.T) {
 				return
 			}
 			must(t, err)
-			claims, err := evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
+			decision, err := evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
 			must(t, err)
-			if claims.Rule != c.want {
-				t.Errorf("the rule %q allowed it, not %q", claims.Rule, c.want)
+			if decision.Claims().Rule != c.want {
+				t.Errorf("the rule %q allowed it, not %q", decision.Claims().Rule, c.want)
 			}
 		})
 	}

@@ -7,16 +7,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// VerifyTrigger verifies an origin proof and the trigger receipt that rests on it completely, for one binding. It returns the claims of
-// each that could be opened, also with an error.
-func VerifyTrigger(v *evidence.Verifier, s *Strict, proof, receipt, bindingHash string) (o evidence.TriggerOriginProof, r evidence.TriggerReceipt, err error) {
-	if o, err = evidence.Open(v, evidence.TriggerOriginProofKind, proof, s.Origin.Expected); err != nil {
-		return o, r, err
+// VerifyTrigger verifies an origin proof and the trigger receipt that rests on it completely, for one binding.
+func VerifyTrigger(v *evidence.Verifier, s *Strict, proof, receipt, bindingHash string) (evidence.TriggerOriginProof, error) {
+	o, err := evidence.Open(v, evidence.TriggerOriginProofKind, proof, s.Origin.Expected)
+	if err != nil {
+		return evidence.TriggerOriginProof{}, err
 	}
-	if r, err = evidence.Open(v, evidence.TriggerReceiptKind, receipt, s.Receipt.Expected); err != nil {
-		return o, r, err
+	r, err := evidence.Open(v, evidence.TriggerReceiptKind, receipt, s.Receipt.Expected)
+	if err != nil {
+		return evidence.TriggerOriginProof{}, err
 	}
-	return o, r, CheckTrigger(s, o, r, evidence.HashToken(proof), bindingHash)
+	return o.Claims(), CheckTrigger(s, o.Claims(), r.Claims(), o.Hash(), bindingHash)
 }
 
 // CheckTrigger holds the claims of an opened origin proof and of an opened trigger receipt against each other, against the binding

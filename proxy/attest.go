@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
@@ -17,11 +16,12 @@ const CheckUnattended = "unattended run"
 // beginAttest begins step 7: what the sidecar itself saw of the run, by a look at it now, signed by two roles. The policy is the one that the
 // manifest pins; the gate demands that the decision was made by it.
 func (p *Pipeline) beginAttest(t *posting) {
+	receipt := t.opened.TriggerReceipt.Claims()
 	run := signer.Run{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID,
 		RuntimeID: p.o.RuntimeID, SessionID: t.session.ID, TranscriptHash: t.session.Transcript(),
-		EventID: t.receipt.EventID, TriggerKind: t.receipt.Kind, TriggerSource: t.receipt.Source,
-		TriggerReceiptHash: evidence.HashToken(t.envelope.TriggerReceipt),
+		EventID: receipt.EventID, TriggerKind: receipt.Kind, TriggerSource: receipt.Source,
+		TriggerReceiptHash: t.opened.TriggerReceipt.Hash(),
 		PolicyHash:         p.o.Strict.Runtime.PolicyHash, EnvironmentHash: p.o.EnvironmentHash,
 	}
 	var ctx context.Context
@@ -48,9 +48,10 @@ func (p *Pipeline) attest(_ context.Context, t *posting) error {
 	if err != nil {
 		return err
 	}
-	t.envelope.Attestation, t.envelope.SessionReceipt = a.Attestation, a.SessionReceipt
-	t.artifact("runtimeAttestation", a.Attestation)
-	t.artifact("sessionReceipt", a.SessionReceipt)
+	t.opened.Attestation, t.opened.SessionReceipt = a.Attestation, a.SessionReceipt
+	t.envelope.Attestation, t.envelope.SessionReceipt = a.Attestation.Token(), a.SessionReceipt.Token()
+	t.artifact("runtimeAttestation", t.envelope.Attestation)
+	t.artifact("sessionReceipt", t.envelope.SessionReceipt)
 	seen := t.session.Run.Report() // with what was found since the look
 	if !seen.Any() {
 		return nil

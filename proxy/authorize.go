@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -14,7 +15,7 @@ func (p *Pipeline) admit(ctx context.Context, t *posting) error {
 	t.envelope.DeploymentCertificate = p.o.DeploymentCertificate()
 	t.artifact("deploymentCertificate", t.envelope.DeploymentCertificate)
 	var err error
-	t.admission, err = t.action.Gate.Admit(ctx, t.envelope, t.binding)
+	t.admission, err = t.action.Gate.Admit(ctx, gate.AdmitRequest{Envelope: t.envelope, Opened: t.opened, Binding: t.binding})
 	t.record.Checks = append(t.record.Checks, t.admission.Checks...)
 	if err != nil {
 		return err
@@ -32,18 +33,17 @@ func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 		return err
 	}
 	tokenHash := t.credential.hash()
-	proof, _, err := p.o.Prove.Sign(ctx, evidence.RequestProof{
+	proof, err := p.o.Prove.Issue(ctx, evidence.RequestProof{
 		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource, ContentHash: t.binding.ContentHash,
 		BindingHash: t.record.BindingHash, CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,
 	})
 	if err != nil {
 		return err
 	}
-	t.proof = proof
-	t.artifact("requestProof", proof)
-	auth, err := t.action.Gate.Authorize(ctx, Posting{
-		Capability: t.admission.Capability, CapabilityID: t.admission.CapabilityID, RequestProof: proof,
-		Binding: t.binding, AccessTokenHash: tokenHash,
+	t.proof = proof.Token()
+	t.artifact("requestProof", t.proof)
+	auth, err := t.action.Gate.Authorize(ctx, gate.AuthorizeRequest{
+		Capability: t.admission.Capability, RequestProof: t.proof, Signed: proof, Binding: t.binding, AccessTokenHash: tokenHash,
 	})
 	t.record.Checks = append(t.record.Checks, auth.Checks...)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both verified.
+// triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both opened. The gate compares them with
+// everything else, but only the sidecar knows for which event it has asked.
 func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
 	e, err := p.o.Triggers.Evidence(ctx, t.session.Event.ID, t.binding)
 	if err != nil {
@@ -17,19 +18,20 @@ func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
 	t.envelope.OriginProof, t.envelope.TriggerReceipt = e.OriginProof, e.TriggerReceipt
 	t.artifact("originProof", e.OriginProof)
 	t.artifact("triggerReceipt", e.TriggerReceipt)
-	t.origin, err = evidence.Open(p.o.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, p.o.Strict.Origin.Expected)
+	t.opened.OriginProof, err = evidence.Open(p.o.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, p.o.Strict.Origin.Expected)
 	if t.check("received origin proof", err) != nil {
 		return err
 	}
-	t.receipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
-	if err == nil && (t.receipt.EventID != t.session.Event.ID || t.receipt.BindingHash != t.record.BindingHash || t.receipt.OriginProofHash != evidence.HashToken(e.OriginProof)) {
+	t.opened.TriggerReceipt, err = evidence.Open(p.o.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, p.o.Strict.Receipt.Expected)
+	r := t.opened.TriggerReceipt.Claims()
+	if err == nil && (r.EventID != t.session.Event.ID || r.BindingHash != t.record.BindingHash || r.OriginProofHash != t.opened.OriginProof.Hash()) {
 		err = refusal.New("receipt_mismatch", "the trigger receipt is for another event, binding or origin proof")
 	}
 	return t.check("received trigger receipt", err)
 }
 
-// decide is step 6: the control plane's decision and grant for exactly this, both verified. What the sidecar attests does not depend on
-// them, so it is signed meanwhile.
+// decide is step 6: the control plane's decision and grant for exactly this, both opened. A gate accepts a grant over several decisions;
+// the sidecar asked for one. The attestations do not depend on the answer, so the sidecar signs them meanwhile.
 func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	p.beginAttest(t)
 	d, err := p.o.Control.Decide(ctx, policy.Request{
@@ -46,12 +48,12 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	t.envelope.PolicyDecision, t.envelope.Grant = d.PolicyDecision, d.Grant
 	t.artifact("policyDecision", d.PolicyDecision)
 	t.artifact("grant", d.Grant)
-	_, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
+	t.opened.PolicyDecision, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
 	if t.check("received decision", err) != nil {
 		return err
 	}
-	grant, err := evidence.Open(p.o.Verifier, evidence.ActionGrantKind, d.Grant, p.o.Strict.Grant)
-	if err == nil && (len(grant.PolicyDecisionHashes) != 1 || grant.PolicyDecisionHashes[0] != evidence.HashToken(d.PolicyDecision)) {
+	t.opened.Grant, err = evidence.Open(p.o.Verifier, evidence.ActionGrantKind, d.Grant, p.o.Strict.Grant)
+	if rests := t.opened.Grant.Claims().PolicyDecisionHashes; err == nil && (len(rests) != 1 || rests[0] != t.opened.PolicyDecision.Hash()) {
 		err = refusal.New("grant_other_decision", "the grant is for another decision")
 	}
 	return t.check("received grant", err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/problem"
@@ -67,6 +68,7 @@ type memoryRecord struct {
 	mu    sync.Mutex
 	posts map[string]ledger.Record
 	order []string
+	keys  []ledger.Key // consumed by the last Begin
 }
 
 func (m *memoryRecord) Begin(_ context.Context, p ledger.Record, keys ...ledger.Key) error {
@@ -78,6 +80,7 @@ func (m *memoryRecord) Begin(_ context.Context, p ledger.Record, keys ...ledger.
 	if _, ok := m.posts[p.ID]; ok || p.State != ledger.StateForwarding || len(keys) == 0 {
 		m.t.Errorf("Begin of %s: state %s, %d keys", p.ID, p.State, len(keys))
 	}
+	m.keys = keys
 	if m.kept || !m.panics {
 		m.posts[p.ID] = p
 	}
@@ -156,6 +159,10 @@ type fakeRoles struct {
 	token      string   // the access token that the request proof has to be bound to; secretToken if empty
 	done       []string // events whose sessions have ended
 	admitted   func()   // called by Admit, if set
+	asked      gate.AdmitRequest
+	// receiptOf and grantOf change the claims before they are signed, if set.
+	receiptOf func(*evidence.TriggerReceipt)
+	grantOf   func(*evidence.ActionGrant)
 }
 
 func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
@@ -170,7 +177,11 @@ func (f *fakeRoles) Evidence(ctx context.Context, eventID string, b evidence.Bin
 	if err != nil {
 		return trigger.Evidence{}, err
 	}
-	receipt, _, err := f.receipt.Sign(ctx, evidence.TriggerReceipt{Kind: evidence.TriggerSourceEvent, Source: "github", EventID: eventID, PayloadHash: h, BindingHash: b.Hash(), OriginProofHash: evidence.HashToken(proof)})
+	claims := evidence.TriggerReceipt{Kind: evidence.TriggerSourceEvent, Source: "github", EventID: eventID, PayloadHash: h, BindingHash: b.Hash(), OriginProofHash: evidence.HashToken(proof)}
+	if f.receiptOf != nil {
+		f.receiptOf(&claims)
+	}
+	receipt, _, err := f.receipt.Sign(ctx, claims)
 	return trigger.Evidence{OriginProof: proof, TriggerReceipt: receipt}, err
 }
 
@@ -196,7 +207,11 @@ func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decisi
 		return policy.Decision{}, err
 	}
 	one := []string{"x"}
-	grant, _, err := f.grant.Sign(ctx, evidence.ActionGrant{Subject: b.Subject, Actions: one, BindingHashes: one, ContentHashes: one, EnvironmentHash: h, OriginEvidenceHashes: one, OriginEvidenceIDs: one, OriginVerificationMethods: one, PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{d.ID}, PolicyHash: h, Resources: one, RuntimeIDs: one, TriggerEventIDs: one, TriggerSources: one})
+	claims := evidence.ActionGrant{Subject: b.Subject, Actions: one, BindingHashes: one, ContentHashes: one, EnvironmentHash: h, OriginEvidenceHashes: one, OriginEvidenceIDs: one, OriginVerificationMethods: one, PolicyDecisionHashes: []string{evidence.HashToken(token)}, PolicyDecisionIDs: []string{d.ID}, PolicyHash: h, Resources: one, RuntimeIDs: one, TriggerEventIDs: one, TriggerSources: one}
+	if f.grantOf != nil {
+		f.grantOf(&claims)
+	}
+	grant, _, err := f.grant.Sign(ctx, claims)
 	return policy.Decision{PolicyDecision: token, Grant: grant}, err
 }
 
@@ -210,19 +225,20 @@ func (f *fakeRoles) Challenge(ctx context.Context, b evidence.Binding) (challeng
 	return f.challenges.Create(ctx, b)
 }
 
-func (f *fakeRoles) Admit(context.Context, evidence.Envelope, evidence.Binding) (Admission, error) {
+func (f *fakeRoles) Admit(_ context.Context, r gate.AdmitRequest) (gate.Admission, error) {
 	if f.admitted != nil {
 		f.admitted()
 	}
 	checks := []ledger.Check{{Name: "chain", OK: f.fail["gate"] == nil}}
-	return Admission{Capability: "capability", CapabilityID: "cap_1", Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
+	f.asked = r
+	return gate.Admission{Capability: "capability", CapabilityID: "cap_1", Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
 }
 
-func (f *fakeRoles) Authorize(_ context.Context, p Posting) (Authorization, error) {
+func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.Authorization, error) {
 	if p.AccessTokenHash != evidence.HashBytes([]byte("Bearer "+cmp.Or(f.token, secretToken))) {
-		return Authorization{}, errors.New("another access token")
+		return gate.Authorization{}, errors.New("another access token")
 	}
-	return Authorization{Keys: []ledger.Key{{Kind: "capability", ID: p.CapabilityID}}}, f.fail["proof"]
+	return gate.Authorization{Keys: []ledger.Key{{Kind: "capability", ID: "cap_1"}}}, f.fail["proof"]
 }
 
 func (f *fakeRoles) Presents() bool { return f.presents }
@@ -406,6 +422,15 @@ func TestPostIsForwardedOnce(t *testing.T) {
 	if n != 1 || rec.State != ledger.StateForwarded || rec.Status != 201 || rec.ID != resp.Header.Get("ActionProof-Post") || rec.Flow != "post" {
 		t.Errorf("%d records, %+v", n, rec)
 	}
+	e, o := p.roles.asked.Envelope, p.roles.asked.Opened
+	for token, opened := range map[string]string{
+		e.OriginProof: o.OriginProof.Token(), e.TriggerReceipt: o.TriggerReceipt.Token(), e.PolicyDecision: o.PolicyDecision.Token(),
+		e.Grant: o.Grant.Token(), e.Attestation: o.Attestation.Token(), e.SessionReceipt: o.SessionReceipt.Token(),
+	} {
+		if token == "" || opened != token {
+			t.Errorf("the gate has to open %q again: %q was opened", token, opened)
+		}
+	}
 	hash, err := evidence.HashJSON([]byte(`{"a":2,"b":1}`))
 	must(t, err)
 	if rec.ContentHash != hash || rec.Resource != "POST /posts" || len(rec.Artifacts) != 10 {
@@ -543,6 +568,27 @@ func TestEachStepFailsClosed(t *testing.T) {
 		p.roles.otherEvent = true
 		p.wantRefused("receipt_mismatch", "POST", "/posts", "{}")
 	})
+	other := evidence.HashBytes([]byte("other"))
+	for name, change := range map[string]func(*evidence.TriggerReceipt){
+		"a receipt for another binding":      func(c *evidence.TriggerReceipt) { c.BindingHash = other },
+		"a receipt for another origin proof": func(c *evidence.TriggerReceipt) { c.OriginProofHash = other },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPostRig(t, created, nil)
+			p.roles.receiptOf = change
+			p.wantRefused("receipt_mismatch", "POST", "/posts", "{}")
+		})
+	}
+	for name, change := range map[string]func(*evidence.ActionGrant){
+		"a grant for another decision":  func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = []string{other} },
+		"a grant for several decisions": func(c *evidence.ActionGrant) { c.PolicyDecisionHashes = append(c.PolicyDecisionHashes, other) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPostRig(t, created, nil)
+			p.roles.grantOf = change
+			p.wantRefused("grant_other_decision", "POST", "/posts", "{}")
+		})
+	}
 	t.Run("a receipt by an unknown key", func(t *testing.T) {
 		p := newPostRig(t, created, nil)
 		registry, err := custody.NewMemory("registry")

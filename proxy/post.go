@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -20,12 +21,11 @@ type posting struct {
 	binding evidence.Binding
 
 	envelope evidence.Envelope
-	origin   evidence.TriggerOriginProof
-	receipt  evidence.TriggerReceipt
-	attested func() (signer.Attested, error) // waits for what was begun in step 6
+	opened   gate.Opened                     // the artifacts of the envelope that were opened, or signed, here
+	attested func() (signer.Attested, error) // waits for the signatures that were begun in step 6
 	stop     context.CancelFunc              // ends it
 
-	admission  Admission
+	admission  gate.Admission
 	credential secretHeader // as it is bound and sent
 	proof      string
 	keys       []ledger.Key // to be consumed before the first byte goes out

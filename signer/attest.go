@@ -76,7 +76,10 @@ type Run struct {
 }
 
 // Attested are the two artifacts.
-type Attested struct{ Attestation, SessionReceipt string }
+type Attested struct {
+	Attestation    evidence.Opened[evidence.RuntimeAttestation]
+	SessionReceipt evidence.Opened[evidence.SessionReceipt]
+}
 
 // Claims that the sidecar always sees for itself. Of the others, those are only declared that nothing was seen of.
 var (
@@ -95,7 +98,7 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	bindingHash := r.Binding.Hash()
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
-		out.Attestation, _, err = a.runtime.Sign(ctx, evidence.RuntimeAttestation{
+		out.Attestation, err = a.runtime.Issue(ctx, evidence.RuntimeAttestation{
 			BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: r.Binding.ContentHash, EnvironmentHash: r.EnvironmentHash,
 			HumanInteractive: access.interactive(),
 			Mode:             evidence.ModeAutonomous, Observed: ofRun, PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID,
@@ -104,7 +107,7 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 		return err
 	})
 	both.Go(func() (err error) {
-		out.SessionReceipt, _, err = a.session.Sign(ctx, evidence.SessionReceipt{
+		out.SessionReceipt, err = a.session.Issue(ctx, evidence.SessionReceipt{
 			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: bindingHash, ChallengeID: r.ChallengeID,
 			EnvironmentHash: r.EnvironmentHash, EventID: r.EventID, HumanOperatorPresent: access.HumanOperatorPresent,
 			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource, Observed: append(slices.Clone(observedOfSession), flags...),

@@ -19,14 +19,12 @@ type Key interface {
 	Properties() custody.Properties
 }
 
-// Options say how an Issuer stamps its artifacts. All but the last two are required.
+// Options say how an Issuer stamps its artifacts. All but the last is required.
 type Options struct {
 	Issuer   string        // iss
 	Audience string        // aud
 	Lifetime time.Duration // exp - iat, at least 1 s and at most the kind's bound
 	Now      func() time.Time
-	// Memory, if set, is that of the verifier with which this process opens what it has signed.
-	Memory *evidence.Memory
 	// Second signs what a root key signs a second time, with ML-DSA-65; nil signs it once.
 	Second evidence.Key
 }
@@ -74,22 +72,36 @@ func (o Options) check(typ string, longest time.Duration) error {
 	return nil
 }
 
-// Sign stamps c with fresh registered claims and what is known of the key, signs it, and returns the token with the claims
-// that went into it.
-func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err error) {
+// Issue stamps c with fresh registered claims and what is known of the key, and signs it. A root that signs twice issues nothing to its
+// own process: [Issuer.Sign] does that.
+func (i *Issuer[C]) Issue(ctx context.Context, c C) (evidence.Opened[C], error) {
+	if i.o.Second != nil {
+		return evidence.Opened[C]{}, fmt.Errorf("signer: a %s that is signed twice is made with Sign", i.kind.Typ)
+	}
+	return i.once(ctx, c)
+}
+
+func (i *Issuer[C]) once(ctx context.Context, c C) (evidence.Opened[C], error) {
 	if i.key == nil {
 		i.kind.Stamp(&c, i.registered(), evidence.SharedSecret)
-		token, err = evidence.SignMAC(i.secret, i.kind, c)
-		return token, c, err
+		return evidence.SignShared(i.secret, i.kind, c)
 	}
 	draft, err := i.draft(ctx, c)
 	if err != nil {
-		return "", c, err
+		return evidence.Opened[C]{}, err
 	}
-	if token, err = draft.sign(ctx); err == nil && i.o.Second != nil {
+	return draft.Sign(ctx)
+}
+
+// Sign is [Issuer.Issue] for an artifact that goes to other processes: it returns the token, with every signature, and the claims that
+// went into it.
+func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err error) {
+	o, err := i.once(ctx, c)
+	token = o.Token()
+	if err == nil && i.o.Second != nil {
 		token, err = evidence.Countersign(ctx, i.o.Second, i.kind, token)
 	}
-	return token, draft.claims, err
+	return token, o.Claims(), err
 }
 
 // Name returns the iss of what the issuer signs.
@@ -99,37 +111,20 @@ func (i *Issuer[C]) registered() evidence.Registered {
 	return evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
 }
 
-// draft is an artifact that lacks its signature.
-type draft[C any] struct {
-	evidence.Draft
-	issuer *Issuer[C]
-	key    custody.Version
-	claims C // as they are stamped
-}
-
-func (i *Issuer[C]) draft(ctx context.Context, c C) (d draft[C], err error) {
-	d.issuer = i
-	if d.key, err = i.key.Current(ctx); err != nil {
-		return d, fmt.Errorf("sign %s: %w", i.kind.Typ, err)
+// draft stamps c and prepares it for its signature.
+func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft[C], error) {
+	key, err := i.key.Current(ctx)
+	if err != nil {
+		return evidence.Draft[C]{}, fmt.Errorf("sign %s: %w", i.kind.Typ, err)
 	}
 	p := i.key.Properties()
 	i.kind.Stamp(&c, i.registered(), evidence.KeyClaims{KeyCustody: p.Custody, KeyExportable: p.Exportable})
-	d.claims = c
-	d.Draft, err = evidence.Prepare(d.key, i.kind, c)
-	return d, err
-}
-
-func (d draft[C]) sign(ctx context.Context) (string, error) {
-	token, err := d.Sign(ctx)
-	if err == nil {
-		evidence.Signed(d.issuer.o.Memory, d.issuer.kind, token, d.key.KeyID(), d.key.Public(), d.claims)
-	}
-	return token, err
+	return evidence.Prepare(key, i.kind, c)
 }
 
 // SignPair signs two artifacts of which the second rests on the first: rest makes the second's claims from the first's, and from its hash.
-// The two signatures are made at the same time, which is one wait for whoever holds the keys and not two. Neither issuer may sign with a
-// shared secret, or twice.
+// It makes the two signatures at the same time, so that a key in Vault or in a token costs one wait and not two. Neither issuer may sign
+// with a shared secret, or twice.
 func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issuer[B], rest func(first A, hash string) B) (tokens [2]string, err error) {
 	if first.key == nil || second.key == nil || first.o.Second != nil || second.o.Second != nil {
 		return tokens, fmt.Errorf("signer: a %s and a %s cannot be signed as a pair", first.kind.Typ, second.kind.Typ)
@@ -138,17 +133,21 @@ func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issu
 	if err != nil {
 		return tokens, err
 	}
-	two, err := second.draft(ctx, rest(one.claims, one.Hash()))
+	two, err := second.draft(ctx, rest(one.Claims(), one.Hash()))
 	if err != nil {
 		return tokens, err
 	}
 	both, ctx := errgroup.WithContext(ctx)
-	for i, sign := range []func(context.Context) (string, error){one.sign, two.sign} {
-		both.Go(func() (err error) {
-			tokens[i], err = sign(ctx)
-			return err
-		})
-	}
+	both.Go(func() error {
+		o, err := one.Sign(ctx)
+		tokens[0] = o.Token()
+		return err
+	})
+	both.Go(func() error {
+		o, err := two.Sign(ctx)
+		tokens[1] = o.Token()
+		return err
+	})
 	if err := both.Wait(); err != nil {
 		return [2]string{}, err
 	}

@@ -48,11 +48,11 @@ func TestAttest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attestation, err := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation)
+	attestation, err := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation.Token())
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt)
+	session, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt.Token())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +93,8 @@ func TestAttestWithSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header, _, _ := strings.Cut(out.Attestation, "."); !strings.HasPrefix(header, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256",`))) {
-		t.Errorf("the attestation is %s", out.Attestation)
+	if header, _, _ := strings.Cut(out.Attestation.Token(), "."); !strings.HasPrefix(header, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256",`))) {
+		t.Errorf("the attestation is %s", out.Attestation.Token())
 	}
 	if out, err := signer.NewAttester(runtime, session, signer.Access{}).Attest(t.Context(), run); err == nil {
 		t.Errorf("a session receipt under a secret: %+v", out)
@@ -141,8 +141,8 @@ func TestAttestWhatWasSeen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			attestation, err1 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation)
-			session, err2 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt)
+			attestation, err1 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation.Token())
+			session, err2 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt.Token())
 			if err := errors.Join(err1, err2); err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestSignFails(t *testing.T) {
 		good, bad := newIssuer(t, evidence.SessionReceiptKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, key)
 		runtime, fails := newIssuer(t, evidence.RuntimeAttestationKind, memory(t)), newIssuer(t, evidence.RuntimeAttestationKind, key)
 		for _, a := range []*signer.Attester{signer.NewAttester(runtime, bad, signer.Access{}), signer.NewAttester(fails, good, signer.Access{})} {
-			if out, err := a.Attest(t.Context(), run); !errors.Is(err, errAway) || out != (signer.Attested{}) {
+			if out, err := a.Attest(t.Context(), run); !errors.Is(err, errAway) || out.Attestation.Token() != "" || out.SessionReceipt.Token() != "" {
 				t.Errorf("late %t: %+v, %v", late, out, err)
 			}
 		}

@@ -23,7 +23,7 @@ func TestEvidence(t *testing.T) {
 	b := binding("create_post")
 	got := must(k.Evidence(t.Context(), id, b))(t)
 
-	proof := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof, expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t)
+	proof := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof, expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
 	want := evidence.TriggerOriginProof{
 		Registered: proof.Registered, BindingHash: b.Hash(), EventID: id, EvidenceHash: event.EvidenceHash, EvidenceID: event.EvidenceID,
 		Kind: evidence.TriggerSourceEvent, PayloadHash: event.PayloadHash, Source: "github", VerificationMethod: evidence.MethodWebhookSignature,
@@ -31,7 +31,7 @@ func TestEvidence(t *testing.T) {
 	if proof != want {
 		t.Errorf("origin proof:\n%+v, want\n%+v", proof, want)
 	}
-	receipt := must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt, expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t)
+	receipt := must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt, expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t).Claims()
 	if want := (evidence.TriggerReceipt{
 		Registered: receipt.Registered, BindingHash: b.Hash(), EventID: id, Kind: evidence.TriggerSourceEvent,
 		OriginProofHash: evidence.HashToken(got.OriginProof), PayloadHash: event.PayloadHash, Source: "github",

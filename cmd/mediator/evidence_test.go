@@ -64,16 +64,20 @@ func madePost(t testing.TB, k *gatetest.Kit) ledger.Record {
 	t.Helper()
 	r := k.Chain(t)
 	var used gatetest.Used
-	a, err := k.Gate.Admit(context.Background(), r, used.Consume)
+	a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e, b := r.Envelope, r.Binding
+	earned, err := evidence.UnverifiedClaims(evidence.CapabilityKind, a.Capability)
+	if err != nil {
+		t.Fatal(err)
+	}
 	method, path, _ := strings.Cut(b.Resource, " ")
 	return ledger.Record{
 		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
-		Event: a.Claims.Runtime.Trigger.ID, Session: a.Claims.Session.SessionID, BindingHash: a.Claims.Binding.Hash(),
-		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.Claims.ID,
+		Event: earned.Runtime.Trigger.ID, Session: earned.Session.SessionID, BindingHash: a.BindingHash,
+		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.CapabilityID,
 		Artifacts: []ledger.Artifact{
 			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
 			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},

@@ -18,7 +18,6 @@ var forbidden = map[string][]string{
 	"evidence":         {"net/http", "github.com/hashicorp/vault/api"},           // artifacts know nothing of how they travel
 	"custody":          {"github.com/actionproof/mediator/evidence", "net/http"}, // keys know nothing of artifacts
 	"ledger":           {"github.com/actionproof/mediator/evidence", "net/http"}, // nor does the record
-	"proxy":            {"github.com/actionproof/mediator/gate"},                 // the two meet in cmd/mediator
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 

@@ -162,6 +162,18 @@ func (k *Kit) Proof(t testing.TB, capability, authorization string, change func(
 	return token
 }
 
+// Admit has a gate admit a chain and consumes its keys, as a [gate.Server] does before it gives the capability away.
+func Admit(ctx context.Context, g *gate.Gate, r gate.AdmitRequest, consume gate.Consume) (gate.Admission, error) {
+	a, err := g.Admit(ctx, r)
+	if err == nil {
+		err = consume(ctx, a.Keys...)
+	}
+	if err != nil {
+		return gate.Admission{Checks: a.Checks}, err
+	}
+	return a, nil
+}
+
 // Used is a set of single-use keys in memory, with the promise of a ledger within one process. Its zero value is empty.
 type Used struct {
 	// Fail, where set, is what Consume answers, and nothing is kept.

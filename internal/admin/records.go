@@ -23,13 +23,10 @@ type Record struct {
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
 }
 
-// CheckByAPI names the check of a chain that an API judged.
-const CheckByAPI = "chain verified by the API"
-
 // Assess says what the verifications of a record amount to. Only the gate's own count, and of the sidecar's that the single use was made
 // durable.
 func Assess(r ledger.Record) *policy.Assurance {
-	if r.Flow != "post" || slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == CheckByAPI }) {
+	if r.Flow != "post" || slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
 		return nil
 	}
 	held := gate.Held(r.Checks)

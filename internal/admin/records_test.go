@@ -3,6 +3,7 @@ package admin_test
 import (
 	"testing"
 
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -32,7 +33,7 @@ func TestAssess(t *testing.T) {
 		{"a check of the gate failed", ledger.Record{Flow: "post", Checks: append(checks(gates[:3]...), ledger.Check{Name: gates[3]})}, policy.ClaimNone, 6},
 		{"the sidecar's own checks alone", ledger.Record{Flow: "post", Checks: checks("received origin proof", "received trigger receipt", "received decision", "received grant")}, policy.ClaimNone, 9},
 		{"no checks", ledger.Record{Flow: "post"}, policy.ClaimNone, 9},
-		{"an API that judges itself", ledger.Record{Flow: "post", Checks: checks(admin.CheckByAPI, proxy.CheckSingleUse)}, "", 0},
+		{"an API that judges itself", ledger.Record{Flow: "post", Checks: checks(gate.CheckByAPI, proxy.CheckSingleUse)}, "", 0},
 		{"no post", ledger.Record{Flow: "egress"}, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,7 +5,7 @@
 //	deployment.go  the manifest held against what the three processes see
 //	guardwatch.go  whether the kernel's rules of mediator guard stand
 //	credential.go  the credentials that rules inject
-//	gates.go       the gate of each action
+//	gates.go       the mediator's own gate
 //	ledger.go, ca.go  where consumed keys and records are kept; the interception CA
 //	looker.go      the child that reads where the standard input of processes leads
 //	needs.go       what the process uses, and what it sees of its deployment

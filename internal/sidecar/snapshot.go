@@ -204,18 +204,18 @@ func (p *process) rules(s *snapshot) (*proxy.Rules, error) {
 	actions, egress := slices.Clone(c.ActionRules), slices.Clone(c.EgressRules)
 	for i := range actions {
 		a := &actions[i]
-		a.Credential, a.Gate = s.credentials[a.Name], localGate{own}
+		a.Credential, a.Gate = s.credentials[a.Name], own
 		api := c.Actions[i].API
 		if api == nil {
 			continue
 		}
 		client, err := gate.NewClient(gate.ClientOptions{
-			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: s.transport, Timeout: 30 * time.Second},
+			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: s.transport, Timeout: 30 * time.Second}, Now: time.Now,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("action %s: %w", a.Name, err)
 		}
-		a.Gate = remoteGate{client}
+		a.Gate = client
 	}
 	for i := range egress {
 		egress[i].Credential = s.credentials[egress[i].Name]

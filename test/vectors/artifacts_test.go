@@ -60,8 +60,11 @@ type opener func(v *evidence.Verifier, token string, want expectedJSON, now int6
 
 func opens[C any](k evidence.Kind[C]) opener {
 	return func(v *evidence.Verifier, token string, want expectedJSON, _ int64) error {
-		_, err := evidence.Open(v, k, token, want.expected())
-		return err
+		o, err := evidence.Open(v, k, token, want.expected())
+		if err != nil {
+			return err
+		}
+		return evidence.Judge(v, k, o, want.expected()) // says the same of the same artifact
 	}
 }
 

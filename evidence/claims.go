@@ -1,0 +1,96 @@
+package evidence
+
+import (
+	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Registered are the claims of RFC 7519 section 4.1 that every artifact has.
+type Registered struct {
+	Audience string `json:"aud"`
+	Expires  int64  `json:"exp"` // NumericDate, Unix seconds
+	IssuedAt int64  `json:"iat"` // NumericDate, Unix seconds
+	Issuer   string `json:"iss"`
+	ID       string `json:"jti"`
+}
+
+// NewRegistered stamps a fresh jti, valid from now for lifetime.
+func NewRegistered(issuer, audience string, now time.Time, lifetime time.Duration) Registered {
+	return Registered{
+		Audience: audience, Issuer: issuer, ID: NewOrderedID(now),
+		IssuedAt: now.Unix(), Expires: now.Add(lifetime).Unix(),
+	}
+}
+
+func (r *Registered) registered() *Registered { return r }
+
+func (r Registered) check(typ string, maxLifetime time.Duration) error {
+	switch {
+	case r.Issuer == "" || r.Audience == "" || r.ID == "":
+		return refusal.New("claims_malformed", "the %s lacks one of iss, aud, jti", typ)
+	case len(r.Issuer) > maxName || len(r.Audience) > maxName || len(r.ID) > maxName:
+		return refusal.New("claims_malformed", "iss, aud or jti of the %s is longer than %d bytes", typ, maxName)
+	case r.IssuedAt <= 0 || r.Expires <= r.IssuedAt:
+		return refusal.New("lifetime_invalid", "the %s expires before or when it is issued", typ)
+	case r.Expires-r.IssuedAt > int64(maxLifetime/time.Second):
+		return refusal.New("lifetime_too_long", "the %s is valid for %d s; at most %d s are accepted", typ, r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))
+	}
+	return nil
+}
+
+// Custody classes that a policy can ask for (seed: keyCustody).
+const (
+	CustodyExternalMediator = "external_mediator"
+	CustodyHardwareBacked   = "hardware_backed"
+)
+
+// KeyClaims are what the signer says of its own key (seed: keyCustody, keyExportable). A verifier holds them against the
+// key's custody certificate.
+type KeyClaims struct {
+	KeyCustody    string `json:"keyCustody"`
+	KeyExportable bool   `json:"keyExportable"`
+}
+
+func (k *KeyClaims) keyClaims() *KeyClaims { return k }
+
+// checkList refuses a list that holds a text which is no claim.
+func checkList(typ, name string, list []string) error {
+	for _, text := range list {
+		if err := checkClaims(typ, texts{name, text}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// texts and hashes are claims under check: each is its name and its value.
+type texts []string
+type hashes []string
+
+// optional is a claim that may be missing.
+func optional(name, value string) texts {
+	if value == "" {
+		return nil
+	}
+	return texts{name, value}
+}
+
+// checkClaims refuses a missing or oversized text and anything that should be a SHA-256 and is not.
+func checkClaims(typ string, t texts, h hashes) error {
+	for i := 0; i < len(t); i += 2 {
+		name, value := t[i], t[i+1]
+		if value == "" {
+			return refusal.New("claims_malformed", "the %s lacks its claim %s", typ, name)
+		}
+		if len(value) > maxResource {
+			return refusal.New("claims_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, maxResource)
+		}
+	}
+	for i := 0; i < len(h); i += 2 {
+		if !IsHash(h[i+1]) {
+			return refusal.New("claims_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", h[i], typ)
+		}
+	}
+	return nil
+}

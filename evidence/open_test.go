@@ -1,0 +1,200 @@
+package evidence_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/signer"
+)
+
+// TestJudge: an artifact that was opened, or signed here, is refused with the code of [evidence.Open] once the time, the trust or the
+// policy says so.
+func TestJudge(t *testing.T) {
+	for name, signedHere := range map[string]bool{"opened": false, "signed here": true} {
+		t.Run(name, func(t *testing.T) {
+			d, now := newDesk(t), noon
+			d.certificates = nil
+			certificate := d.certify(t)
+			v, err := evidence.NewVerifier(d.trust(t, ""), evidence.VerifierOptions{Now: func() time.Time { return now }})
+			must(t, err)
+			i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
+			must(t, err)
+			h := evidence.HashBytes(nil)
+			o, err := i.Issue(context.Background(), evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"})
+			must(t, err)
+			claims := o.Claims()
+			want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"}, MaxAge: time.Minute}
+			if !signedHere {
+				o, err = evidence.Open(v, evidence.RequestProofKind, o.Token(), want)
+				must(t, err)
+			}
+			if o.Claims() != claims || o.KeyID() != "proof-key:v1" || o.Hash() != evidence.HashToken(o.Token()) {
+				t.Errorf("got %+v by %s, want %+v", o.Claims(), o.KeyID(), claims)
+			}
+			judge := func(want evidence.Expected) error {
+				err := evidence.Judge(v, evidence.RequestProofKind, o, want)
+				if _, again := evidence.Open(v, evidence.RequestProofKind, o.Token(), want); fmt.Sprint(err) != fmt.Sprint(again) {
+					t.Errorf("Judge says %v, and Open says %v", err, again)
+				}
+				return err
+			}
+			for range 3 {
+				must(t, judge(want))
+			}
+			for code, change := range map[string]func(*evidence.Expected){
+				"issuer_not_allowed":          func(e *evidence.Expected) { e.Issuers = []string{"other"} },
+				"audience_not_allowed":        func(e *evidence.Expected) { e.Audiences = []string{"other"} },
+				"key_not_allowed":             func(e *evidence.Expected) { e.KeyIDs = []string{"other"} },
+				"second_signature_not_pinned": func(e *evidence.Expected) { e.RequirePostQuantum = true },
+				"key_custody":                 func(e *evidence.Expected) { e.Custody = []string{evidence.CustodyHardwareBacked} },
+				"expectation_missing":         func(e *evidence.Expected) { e.MaxAge = 0 },
+				"jws_algorithm": func(e *evidence.Expected) {
+					e.Secrets = []evidence.Secret{secretOf(t, []byte(strings.Repeat("s", 32)))}
+				},
+			} {
+				other := want
+				change(&other)
+				wantCode(t, judge(other), code)
+			}
+			now = noon.Add(10 * time.Minute)
+			wantCode(t, judge(want), "too_old")
+			now = noon.Add(time.Hour)
+			wantCode(t, judge(want), "expired")
+			now = noon
+
+			for _, row := range []struct {
+				code    string
+				revoked evidence.Revocation
+			}{
+				{"key_revoked", evidence.Revocation{Kind: evidence.RevokedKey, ID: "proof-key:v1"}},
+				{"artifact_revoked", evidence.Revocation{Kind: evidence.RevokedArtifact, ID: certificate}},
+				{"artifact_revoked", evidence.Revocation{Kind: evidence.RevokedArtifact, ID: claims.ID}},
+			} {
+				v.SetTrust(d.trust(t, d.list(t, d.options("registry", noon), row.revoked)))
+				wantCode(t, judge(want), row.code)
+			}
+
+			d.certificates = nil // the key's certificate is gone
+			v.SetTrust(d.trust(t, ""))
+			wantCode(t, judge(want), "key_unknown")
+			must(t, d.key.Rotate()) // and a later version of the key has one: the key is retired
+			d.certify(t)
+			v.SetTrust(d.trust(t, ""))
+			wantCode(t, judge(want), "key_retired")
+
+			other := newDesk(t) // another registry, another key, and the same ids
+			v.SetTrust(other.trust(t, ""))
+			wantCode(t, judge(want), "signature_invalid")
+		})
+	}
+}
+
+// TestNothingIsOpenedByItself: only Open and a signature of this process make an artifact that Judge believes.
+func TestNothingIsOpenedByItself(t *testing.T) {
+	w := newWorld(t)
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, evidence.Opened[evidence.RequestProof]{}, w.want), "artifact_missing")
+
+	refused, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token+"x", w.want)
+	if err == nil || refused.Token() != "" || refused.KeyID() != "" || refused.Claims() != (evidence.RequestProof{}) {
+		t.Errorf("an artifact that is refused was opened: %+v, %v", refused, err)
+	}
+
+	// Claims are handed out as a copy.
+	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
+	must(t, err)
+	c := o.Claims()
+	c.Action = "other"
+	if o.Claims().Action != "a" {
+		t.Error("the claims of an opened artifact were changed from outside")
+	}
+
+	// A kind with another typ or another purpose is another kind, although it has the same claims.
+	other := evidence.RequestProofKind
+	other.Typ = evidence.SessionReceiptKind.Typ
+	wantCode(t, evidence.Judge(w.verifier, other, o, w.want), "jws_type")
+	other = evidence.RequestProofKind
+	other.Purpose = evidence.PurposeAgentSession
+	wantCode(t, evidence.Judge(w.verifier, other, o, w.want), "key_purpose")
+
+	// What a key that nobody has certified has signed here counts for as much as what came from outside.
+	foreign := newWorld(t)
+	version, err := foreign.key.Current(t.Context())
+	must(t, err)
+	draft, err := evidence.Prepare(version, evidence.RequestProofKind, o.Claims())
+	must(t, err)
+	forged, err := draft.Sign(t.Context())
+	must(t, err)
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, forged, w.want), "signature_invalid")
+	must(t, evidence.Judge(foreign.verifier, evidence.RequestProofKind, forged, w.want))
+}
+
+// TestJudgeOfARoot: whether a root's artifact needs a second signature is the trust's to say, each time.
+func TestJudgeOfARoot(t *testing.T) {
+	w := newTwice(t)
+	trust := func(second bool) *evidence.Trust {
+		root := w.root
+		if !second {
+			root.PostQuantum = nil
+		}
+		trust, err := evidence.NewTrust([]evidence.Root{root}, evidence.Bundle{}, evidence.SignerPolicy{})
+		must(t, err)
+		return trust
+	}
+	v, err := evidence.NewVerifier(trust(false), evidence.VerifierOptions{Now: func() time.Time { return noon }})
+	must(t, err)
+	once, _, _ := strings.Cut(w.token, "~")
+	o, err := evidence.Open(v, evidence.DeploymentCertificateKind, once, w.want)
+	must(t, err)
+	must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, o, w.want))
+	v.SetTrust(trust(true))
+	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind, o, w.want), "second_signature_missing")
+
+	draft, err := evidence.Prepare(w.ed, evidence.DeploymentCertificateKind, o.Claims())
+	must(t, err)
+	signed, err := draft.Sign(t.Context())
+	must(t, err)
+	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want), "second_signature_missing")
+	v.SetTrust(trust(false))
+	must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want))
+}
+
+// TestJudgeOfASecret: a secret of this process counts only where the policy names it.
+func TestJudgeOfASecret(t *testing.T) {
+	w := newWorld(t)
+	s, other := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
+	i, err := signer.NewShared(evidence.RuntimeAttestationKind, s, options())
+	must(t, err)
+	o, err := i.Issue(t.Context(), attestation())
+	must(t, err)
+	names := func(secrets ...evidence.Secret) evidence.Expected {
+		return evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute, Secrets: secrets, KeyIDs: []string{s.KeyID()}}
+	}
+	must(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other, s)))
+	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other)), "key_unknown")
+	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names()), "jws_algorithm")
+	received, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind, o.Token(), names(s))
+	must(t, err)
+	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, received, names()), "jws_algorithm")
+}
+
+// BenchmarkOpen opens an artifact, and judges one that was opened.
+func BenchmarkOpen(b *testing.B) {
+	w := newWorld(b)
+	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
+	must(b, err)
+	for name, do := range map[string]func() error{
+		"open":  func() error { return w.open(w.token) },
+		"judge": func() error { return evidence.Judge(w.verifier, evidence.RequestProofKind, o, w.want) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(b, do())
+			}
+		})
+	}
+}

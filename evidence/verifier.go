@@ -1,0 +1,190 @@
+package evidence
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	json2 "github.com/go-json-experiment/json"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Expected is what a verifier demands of one artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and MaxAge
+// have no default: left empty, they refuse. It is the common part of every policy of the seed.
+type Expected struct {
+	Issuers   []string
+	Audiences []string
+	// KeyIDs holds whole key ids ("runtime-key:v3") or key names without a version ("runtime-key"), which accept every version
+	// that the registry certifies.
+	KeyIDs []string
+	// MaxAge bounds the time since iat.
+	MaxAge time.Duration
+	// Custody lists the custody classes that are accepted; empty accepts any.
+	Custody []string
+	// RequireNonExportable refuses a key that is exportable by its own words or by its certificate's.
+	RequireNonExportable bool
+	// Secrets are the shared secrets of which one has to authenticate the artifact (HS256), in place of a certified key; KeyIDs must
+	// name it too. With none, which is the default, only signatures are accepted. It is this policy that chooses between the two,
+	// never the token. Kinds that the seed signs with keys alone refuse.
+	Secrets []Secret
+	// RequirePostQuantum refuses an artifact without a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
+	RequirePostQuantum bool
+}
+
+// Clock differences that are tolerated.
+const (
+	DefaultSkew = 2 * time.Second // unless a verifier is told otherwise
+	MaxSkew     = time.Minute     // more would undo every bound on the age of what is made for one post
+)
+
+// VerifierOptions configures a [Verifier].
+type VerifierOptions struct {
+	// Now is the clock; required.
+	Now func() time.Time
+	// Skew is the clock difference that is tolerated, MaxSkew at most; zero means DefaultSkew.
+	Skew time.Duration
+}
+
+// Verifier opens artifacts against the trust that it was given last. It is safe for concurrent use.
+type Verifier struct {
+	trust atomic.Pointer[Trust]
+	now   func() time.Time
+	skew  time.Duration
+}
+
+// NewVerifier makes a Verifier. Its clock is required.
+func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
+	if o.Now == nil || t == nil {
+		return nil, errors.New("evidence: a verifier needs a trust bundle and a clock")
+	}
+	if o.Skew < 0 || o.Skew > MaxSkew {
+		return nil, fmt.Errorf("evidence: the clock difference %s is not between 0s and %s", o.Skew, MaxSkew)
+	}
+	o.Skew = cmp.Or(o.Skew, DefaultSkew)
+	v := &Verifier{now: o.Now, skew: o.Skew}
+	v.trust.Store(t)
+	return v, nil
+}
+
+// SetTrust replaces the trust, for every call that starts afterwards.
+func (v *Verifier) SetTrust(t *Trust) { v.trust.Store(t) }
+
+// Trust returns the trust in force.
+func (v *Verifier) Trust() *Trust { return v.trust.Load() }
+
+// Now returns the verifier's clock reading, and Skew what it tolerates.
+func (v *Verifier) Now() time.Time { return v.now() }
+
+// Skew returns the clock difference that v tolerates.
+func (v *Verifier) Skew() time.Duration { return v.skew }
+
+// moment is when something is judged, by a clock that may differ by skew from the one that stamped it.
+type moment struct {
+	now  time.Time
+	skew time.Duration
+}
+
+func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
+
+// decode reads a payload as claims of k and demands that it is byte for byte what [Sign] would have written.
+func decode[C any](k Kind[C], payload []byte) (*C, error) {
+	c := new(C)
+	if !k.codec.decode(payload, c) {
+		return nil, faultOf(k, payload)
+	}
+	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
+		return nil, err
+	}
+	if err := k.check(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// admits holds registered claims and key against e. what names the artifact in a refusal.
+func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
+	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
+		return refusal.New("expectation_missing", "the policy for the %s leaves open which issuers, audiences, key ids or age it accepts, so nothing is accepted", what)
+	}
+	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
+	now, skew := at.now, at.skew
+	switch {
+	case !slices.Contains(e.Issuers, r.Issuer):
+		return refusal.New("issuer_not_allowed", "the %s is issued by %q, which the policy does not allow", what, r.Issuer)
+	case !slices.Contains(e.Audiences, r.Audience):
+		return refusal.New("audience_not_allowed", "the %s is meant for %q, which is not an audience here", what, r.Audience)
+	case !MatchKeyID(e.KeyIDs, kid):
+		return refusal.New("key_not_allowed", "the %s is signed by key %s, which the policy does not allow", what, kid)
+	case now.Add(skew).Before(iat):
+		return refusal.New("not_yet_valid", "the %s is issued %s in the future", what, iat.Sub(now).Round(time.Second))
+	case !now.Add(-skew).Before(exp):
+		return refusal.New("expired", "the %s expired %s ago", what, now.Sub(exp).Round(time.Second))
+	case now.Sub(iat) > e.MaxAge+skew:
+		return refusal.New("too_old", "the %s is %s old; at most %s is accepted", what, now.Sub(iat).Round(time.Second), e.MaxAge)
+	case e.RequireNonExportable && key.KeyExportable:
+		return refusal.New("key_exportable", "the %s rests on a key that can be exported", what)
+	case len(e.Custody) > 0 && !slices.Contains(e.Custody, key.KeyCustody):
+		return refusal.New("key_custody", "the %s rests on a key in custody %q, which the policy does not allow", what, key.KeyCustody)
+	}
+	return nil
+}
+
+// MatchKeyID reports whether kid stands in allowed, whole or by its key name.
+func MatchKeyID(allowed []string, kid string) bool {
+	return slices.Contains(allowed, kid) || slices.Contains(allowed, KeyName(kid))
+}
+
+// KeyName cuts the version, ":v" and a number, off a key id. A key id without one is its own name.
+func KeyName(kid string) string {
+	name, _ := cutKeyID(kid)
+	return name
+}
+
+// cutKeyID cuts a key id into the key's name and its version, which is 0 where there is none.
+func cutKeyID(kid string) (name string, version int) {
+	if i := strings.LastIndex(kid, ":v"); i > 0 {
+		if n, err := strconv.ParseUint(kid[i+2:], 10, 31); err == nil {
+			return kid[:i], int(n)
+		}
+	}
+	return kid, 0
+}
+
+// KeyIDOf returns the kid that a token names, with nothing verified: for records and messages only.
+func KeyIDOf(token string) string {
+	head, _, _ := strings.Cut(token, ".")
+	raw, err := decodeStrict(head)
+	if err != nil {
+		return ""
+	}
+	var h header
+	if json2.Unmarshal(raw, &h) != nil {
+		return ""
+	}
+	return h.Kid
+}
+
+// UnverifiedClaims reads the claims of a token with nothing verified but its form: for display, and for finding out what to
+// ask for. Whatever rests on them must be verified with [Open] or [OpenMAC].
+func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
+	var zero C
+	read := func() (parsed, error) { return parse(token, k.alg, k.Typ, k.maxToken) }
+	if k.rooted() {
+		read = func() (parsed, error) { return parseRooted(token, k.Typ, k.maxToken) }
+	}
+	p, err := read()
+	if err != nil {
+		return zero, err
+	}
+	c, err := decode(k, p.payload)
+	if err != nil {
+		return zero, err
+	}
+	return *c, nil
+}

@@ -1,0 +1,166 @@
+package gate_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+)
+
+// before opens a token as it was when it was signed: under the trust of the kit without revocations, or under the trust in force. A token
+// that did not open then gives nothing.
+func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token string, want evidence.Expected) evidence.Opened[C] {
+	t.Helper()
+	c, err := evidence.UnverifiedClaims(kind, token)
+	if err != nil {
+		return evidence.Opened[C]{}
+	}
+	signed := func() time.Time { return time.Unix(kind.Registered(c).IssuedAt, 0) }
+	revocations := k.Revocations
+	k.Revocations = ""
+	whole := k.Trust(t)
+	k.Revocations = revocations
+	for _, trust := range []*evidence.Trust{whole, k.Verifier.Trust()} {
+		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: signed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := evidence.Open(v, kind, token, want); err == nil {
+			return o
+		}
+	}
+	return evidence.Opened[C]{}
+}
+
+// opened opens each artifact of an envelope as it was when it was signed.
+func opened(t testing.TB, k *gatetest.Kit, e evidence.Envelope) gate.Opened {
+	t.Helper()
+	s := k.Strict
+	return gate.Opened{
+		OriginProof:    before(t, k, evidence.TriggerOriginProofKind, e.OriginProof, s.Origin.Expected),
+		TriggerReceipt: before(t, k, evidence.TriggerReceiptKind, e.TriggerReceipt, s.Receipt.Expected),
+		PolicyDecision: before(t, k, evidence.PolicyDecisionKind, e.PolicyDecision, s.Decision),
+		Grant:          before(t, k, evidence.ActionGrantKind, e.Grant, s.Grant),
+		Attestation:    before(t, k, evidence.RuntimeAttestationKind, e.Attestation, s.Runtime.Expected),
+		SessionReceipt: before(t, k, evidence.SessionReceiptKind, e.SessionReceipt, s.Session.Expected),
+	}
+}
+
+// TestAdmitOpened: a chain of opened artifacts earns what the envelope alone earns, and is judged by the trust, the clock and the
+// revocation list of the moment of its admission.
+func TestAdmitOpened(t *testing.T) {
+	t.Parallel()
+	purposes := map[string]string{
+		"origin proof": evidence.PurposeTriggerOriginProof, "trigger receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision,
+		"grant": evidence.PurposeActionGrant, "attestation": evidence.PurposeRuntimeAttestation, "session receipt": evidence.PurposeAgentSession,
+	}
+	type change = func(t *testing.T, k *gatetest.Kit)
+	rows := map[string]struct {
+		code   string
+		change change
+	}{
+		"nothing":              {"", func(*testing.T, *gatetest.Kit) {}},
+		"the same trust again": {"", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(k.Trust(t)) }},
+		"too old":              {"too_old", func(_ *testing.T, k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }},
+		"revocation list is over": {"revocations_stale", func(t *testing.T, k *gatetest.Kit) {
+			k.Revoke(t)
+			k.Verifier.SetTrust(k.Trust(t))
+			k.Clock.Advance(31 * 24 * time.Hour)
+		}},
+	}
+	for name, purpose := range purposes {
+		rows[name+"'s key revoked"] = struct {
+			code   string
+			change change
+		}{"key_revoked", func(t *testing.T, k *gatetest.Kit) {
+			k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: k.Key(t, purpose).KeyID()})
+			k.Verifier.SetTrust(k.Trust(t))
+		}}
+		rows[name+"'s key retired"] = struct {
+			code   string
+			change change
+		}{"key_retired", func(t *testing.T, k *gatetest.Kit) {
+			k.Rotate(t, purpose)
+			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, k.Issuer(purpose))))
+		}}
+		rows[name+"'s certificate gone"] = struct {
+			code   string
+			change change
+		}{"key_unknown", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(k.TrustWithout(t, purpose)) }}
+		rows[name+"'s certificate for another issuer"] = struct {
+			code   string
+			change change
+		}{"issuer_mismatch", func(t *testing.T, k *gatetest.Kit) {
+			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, "another-issuer")))
+		}}
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := gatetest.New(t)
+			r := k.Chain(t)
+			r.Opened = opened(t, k, r.Envelope)
+			if o := r.Opened; slices.Contains([]string{o.OriginProof.Token(), o.TriggerReceipt.Token(), o.PolicyDecision.Token(), o.Grant.Token(), o.Attestation.Token(), o.SessionReceipt.Token()}, "") {
+				t.Fatalf("not all is opened: %+v", o)
+			}
+			row.change(t, k)
+			a, err := k.Gate.Admit(t.Context(), r)
+			if row.code == "" {
+				if err != nil || a.Capability == "" || len(a.Keys) != 7 {
+					t.Errorf("%+v, %v", a, err)
+				}
+				return
+			}
+			gatetest.WantCode(t, err, row.code)
+			if a.Capability != "" || len(a.Keys) != 0 {
+				t.Errorf("a refused chain has earned %+v", a)
+			}
+		})
+	}
+}
+
+// TestAuthorizeSigned: a request proof that this process has signed is judged as one that came with the request.
+func TestAuthorizeSigned(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	r := authorizing(t, k)
+	r.Signed = before(t, k, evidence.RequestProofKind, r.RequestProof, k.Strict.RequestProof)
+	if _, err := k.Gate.Authorize(t.Context(), r); err != nil || r.Signed.Token() == "" {
+		t.Fatalf("%v, with the proof %q", err, r.Signed.Token())
+	}
+	other := r
+	other.RequestProof = r.RequestProof[:len(r.RequestProof)-4] + "AAAA" // a proof that was not opened counts, whatever was opened
+	_, err := k.Gate.Authorize(t.Context(), other)
+	gatetest.WantCode(t, err, "signature_invalid")
+	k.Verifier.SetTrust(k.TrustWithout(t, evidence.PurposeRequestProof))
+	_, err = k.Gate.Authorize(t.Context(), r)
+	gatetest.WantCode(t, err, "key_unknown")
+}
+
+// BenchmarkOpenAndAdmit is what a sidecar with a gate of its own has to do with the chain of a post: it opens the four artifacts that it
+// received, and the gate judges these and the two that the sidecar has signed.
+func BenchmarkOpenAndAdmit(b *testing.B) {
+	k := gatetest.New(b)
+	r := k.Chain(b)
+	signed := opened(b, k, r.Envelope)
+	b.ReportAllocs()
+	for b.Loop() {
+		var err [4]error
+		e, s := r.Envelope, k.Strict
+		r.Opened = gate.Opened{Attestation: signed.Attestation, SessionReceipt: signed.SessionReceipt}
+		r.Opened.OriginProof, err[0] = evidence.Open(k.Verifier, evidence.TriggerOriginProofKind, e.OriginProof, s.Origin.Expected)
+		r.Opened.TriggerReceipt, err[1] = evidence.Open(k.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt, s.Receipt.Expected)
+		r.Opened.PolicyDecision, err[2] = evidence.Open(k.Verifier, evidence.PolicyDecisionKind, e.PolicyDecision, s.Decision)
+		r.Opened.Grant, err[3] = evidence.Open(k.Verifier, evidence.ActionGrantKind, e.Grant, s.Grant)
+		if err := errors.Join(err[:]...); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := k.Gate.Admit(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

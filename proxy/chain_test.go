@@ -1,0 +1,120 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// wholeRoles are a trigger service and a control plane whose evidence a gate accepts.
+type wholeRoles struct {
+	Triggers
+	*policy.Engine
+	t   testing.TB
+	kit *gatetest.Kit
+}
+
+func (w wholeRoles) Evidence(_ context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
+	proof, receipt := w.kit.Trigger(w.t, gatetest.Plan{Event: gatetest.Event{ID: eventID}}, b)
+	return trigger.Evidence{OriginProof: proof, TriggerReceipt: receipt}, nil
+}
+
+// meanwhile is a gate before which something happens to the post.
+type meanwhile struct {
+	Gate
+	change func()
+}
+
+func (m meanwhile) Admit(ctx context.Context, r gate.AdmitRequest) (gate.Admission, error) {
+	m.change()
+	return m.Gate.Admit(ctx, r)
+}
+
+// newWholeRig is a choke point with a gate that really judges. change is called between step 7 and step 8.
+func newWholeRig(t *testing.T, k *gatetest.Kit, g Gate, change func()) *postRig {
+	t.Helper()
+	return newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		roles := wholeRoles{o.Triggers, k.Engine(t), t, k}
+		o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict, k.Strict.Runtime.EnvironmentHash, k.Clock.Now
+		o.DeploymentCertificate = func() string { return k.Deployment }
+		o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind), gatetest.Signer(t, k, evidence.SessionReceiptKind), signer.Access{})
+		o.Prove = gatetest.Signer(t, k, evidence.RequestProofKind)
+		for i := range actions {
+			actions[i].Subject, actions[i].Gate = "agent:worker-1", meanwhile{g, change}
+		}
+	})
+}
+
+// TestWholePost makes a post through a gate in this process, and through that of an API that takes part.
+func TestWholePost(t *testing.T) {
+	k := gatetest.New(t)
+	used := &gatetest.Used{}
+	server, err := gate.NewServer(k.Gate, used.Consume)
+	must(t, err)
+	mux := http.NewServeMux()
+	mux.Handle("/challenge", server.Challenge())
+	mux.Handle("/verify", server.Verify())
+	api := httptest.NewTLSServer(mux)
+	defer api.Close()
+	client, err := gate.NewClient(gate.ClientOptions{ChallengeURL: api.URL + "/challenge", VerifyURL: api.URL + "/verify", HTTP: api.Client(), Now: k.Clock.Now})
+	must(t, err)
+	for _, tt := range []struct {
+		name          string
+		gate          Gate
+		byAPI, byPost int // keys that are consumed by the API, and with the intent of the post
+	}{{"in this process", k.Gate, 0, 9}, {"of an API", client, 7, 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newWholeRig(t, k, tt.gate, func() {})
+			t.Cleanup(api.Client().CloseIdleConnections)
+			resp, answer := p.send("POST", "/posts", `{"a":1}`)
+			if resp.StatusCode != http.StatusCreated {
+				t.Fatalf("%d %s", resp.StatusCode, answer)
+			}
+			if len(used.Kinds()) != tt.byAPI || len(p.record.keys) != tt.byPost {
+				t.Errorf("the API has consumed %v, the intent %v", used.Kinds(), p.record.keys)
+			}
+		})
+	}
+}
+
+// TestChangedMeanwhile changes the trust or the clock after everything was opened and signed: the gate refuses, and nothing is sent.
+func TestChangedMeanwhile(t *testing.T) {
+	type row struct {
+		code   string
+		change func(k *gatetest.Kit)
+	}
+	rows := map[string]row{"the evidence gets old": {"too_old", func(k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }}}
+	for _, purpose := range gatetest.Roles {
+		if purpose == evidence.PurposeRequestProof {
+			continue // signed afterwards
+		}
+		rows[purpose+": key revoked"] = row{"key_revoked", func(k *gatetest.Kit) {
+			k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: k.Key(t, purpose).KeyID()})
+			k.Verifier.SetTrust(k.Trust(t))
+		}}
+		rows[purpose+": key retired"] = row{"key_retired", func(k *gatetest.Kit) {
+			k.Rotate(t, purpose)
+			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, k.Issuer(purpose))))
+		}}
+		rows[purpose+": certificate gone"] = row{"key_unknown", func(k *gatetest.Kit) { k.Verifier.SetTrust(k.TrustWithout(t, purpose)) }}
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			k := gatetest.New(t)
+			p := newWholeRig(t, k, k.Gate, func() { row.change(k) })
+			p.wantRefused(row.code, "POST", "/posts", `{"a":1}`)
+			if len(p.record.keys) != 0 {
+				t.Errorf("consumed: %v", p.record.keys)
+			}
+		})
+	}
+}
