@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/custody/custodytest"
+	"github.com/actionproof/mediator/test/custodytest"
 )
 
 func TestMemory(t *testing.T) {

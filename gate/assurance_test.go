@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // TestHeld goes the whole way of one post: it amounts to a controlled path once its keys are consumed, and not before.

@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // What TestGateProcess is told by its environment.

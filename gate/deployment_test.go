@@ -7,8 +7,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // withoutAuditor is trust that knows no auditor, and so no deployment certificate.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // decided makes a chain whose decision and grant are those of the policy engine itself.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // signed are the places of the artifacts that others sign, with the purposes of their keys.

@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // hostile are texts that are large in one way each.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // before opens a token as it was when it was signed: under the trust of the kit without revocations, or under the trust in force. A token

@@ -8,8 +8,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // recorded is the record of a chain, and of the post that it earned where it did.

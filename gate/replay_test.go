@@ -10,8 +10,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // TestLedgerOnce holds single use against a ledger on disk: of 64 posts with one capability at once, each with a request proof of its

@@ -21,9 +21,9 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // api is an API that takes part, over TLS.

@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // shop is an API that makes its posts, and consumes what is good once, in one transaction of its PostgreSQL database.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 func BenchmarkSQLite(b *testing.B) {

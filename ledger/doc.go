@@ -7,7 +7,7 @@
 //   - A post whose outcome was lost in a crash is shown as indeterminate, and is never sent again.
 //
 // A [Store] makes these promises. [Ledger] is the store in an SQLite file of one process. Package ledger/postgres has
-// the store in a database that several processes share. Package ledger/ledgertest has the tests that both must pass.
+// the store in a database that several processes share. Package test/ledgertest has the tests that both must pass.
 //
 // # Where things are
 //

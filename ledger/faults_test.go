@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // tmpfs mounts a small file system of its own.

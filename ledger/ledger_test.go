@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // crashVariable makes the test binary begin a post in the ledger that it names, and then kill itself.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 func TestOpenRefuses(t *testing.T) {

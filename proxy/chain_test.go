@@ -9,9 +9,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/trigger"
 )
 

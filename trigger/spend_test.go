@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/ledger/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // BenchmarkSpend is what an event's budget costs a post, also when the event has paid for many before.

@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 	"github.com/actionproof/mediator/trigger"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/gate/gatetest"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // writeEvidence writes what mediator evidence verify reads: a manifest, the trust behind it, and the records of three posts, one of

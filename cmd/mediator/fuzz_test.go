@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/gate/gatetest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // FuzzConfig reads any configuration, policy or manifest file as the processes do: no panic, no process is started, and whatever is

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // section is one heading of a page with its commands and its YAML, as they are written.

@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // TestLedgerInPostgres runs a sidecar whose ledger is a database: it posts, it does not post while the database is away, and posts

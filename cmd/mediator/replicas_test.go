@@ -18,8 +18,8 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.

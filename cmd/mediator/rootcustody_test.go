@@ -10,9 +10,9 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // vaultTeam is a security team whose root keys are in Vault: registry.yaml and auditor.yaml in its folder name them.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // TestVaultBootstrap carries a bootstrap out from the command line, twice.

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // many lets one event pay for all posts of a test.

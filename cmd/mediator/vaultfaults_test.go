@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // recoverWithin is how soon posts have to go out again once Vault is back, and answerWithin how soon a post has to be refused meanwhile. To

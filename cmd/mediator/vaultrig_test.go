@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // vaultRig is a deployment with every key in a Vault server of its own, prepared as mediator vault bootstrap does it.

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // lockedBuffer is a log that is read while it is written.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/custody/custodytest"
 	"github.com/actionproof/mediator/custody/pkcs11"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/custodytest"
 	"github.com/actionproof/mediator/test/full"
 )
 

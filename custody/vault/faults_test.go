@@ -16,7 +16,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // unavailable tells whether err is the refusal that a key gives while it cannot sign.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 func TestTokenIsRenewed(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // remake deletes a key and makes another one under its name.

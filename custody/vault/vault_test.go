@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/custody/custodytest"
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/test/custodytest"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 var server *vaulttest.Server

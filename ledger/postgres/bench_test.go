@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 func BenchmarkPostgres(b *testing.B) {

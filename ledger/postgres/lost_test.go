@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // outcomes counts what clients were told about each key.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/ledger/ledgertest"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 func TestOpenRefuses(t *testing.T) {

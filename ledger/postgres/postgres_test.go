@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/ledgertest"
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/ledgertest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

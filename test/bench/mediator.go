@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // deployment is a mediator to start. Its zero value is the embedded default, but for addresses, rules and rates.

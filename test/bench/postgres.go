@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // connectionsInAll are shared by the sidecars.

@@ -22,8 +22,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // host is the name under which every proxy reaches the upstream.

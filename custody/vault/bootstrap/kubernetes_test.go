@@ -22,7 +22,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/custody/vault/vaulttest"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // cluster plays the part of Kubernetes that Vault asks about tokens (authentication.k8s.io/v1 TokenReview).

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/actionproof/mediator/ledger/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // TestServer shows that a server forgets nothing when it is killed, and that its databases know nothing of each other.
