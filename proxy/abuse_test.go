@@ -43,16 +43,16 @@ func TestHalfOpen(t *testing.T) {
 	r := newRig(t, untouched(t))
 	opened := make(map[string]net.Conn)
 	for name, open := range map[string]func() net.Conn{
-		"connection": r.dial,
-		"tunnel":     func() net.Conn { return r.connect("a.example:443") },
+		"connection": r.Dial,
+		"tunnel":     func() net.Conn { return r.Connect("a.example:443") },
 		"handshake that has begun": func() net.Conn {
-			c := r.connect("a.example:443")
+			c := r.Connect("a.example:443")
 			_, _ = c.Write([]byte{recordTypeHandshake, 3, 1, 2, 0, 1})
 			return c
 		},
-		"TLS":        func() net.Conn { return r.mustTunnel("a.example:443") },
-		"HTTP/2":     func() net.Conn { c, _ := r.tunnel("a.example:443", "a.example", http2); newFrames(t, c); return c },
-		"plain text": func() net.Conn { c := r.connect("a.example:80"); _, _ = io.WriteString(c, "G"); return c },
+		"TLS":        func() net.Conn { return r.MustTunnel("a.example:443") },
+		"HTTP/2":     func() net.Conn { c, _ := r.Tunnel("a.example:443", "a.example", http2); newFrames(t, c); return c },
+		"plain text": func() net.Conn { c := r.Connect("a.example:80"); _, _ = io.WriteString(c, "G"); return c },
 	} {
 		opened[name] = open()
 	}
@@ -66,7 +66,7 @@ func TestSlowHead(t *testing.T) {
 	r := newRig(t, untouched(t))
 	var opened []net.Conn
 	for _, part := range []string{"G", "GET / HTTP/1.1", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a.example\r\nX: ", "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n"} {
-		for _, c := range []net.Conn{r.dial(), r.mustTunnel("a.example:443")} {
+		for _, c := range []net.Conn{r.Dial(), r.MustTunnel("a.example:443")} {
 			_, _ = io.WriteString(c, part)
 			opened = append(opened, c)
 		}
@@ -82,7 +82,7 @@ func TestSlowSecondHead(t *testing.T) {
 		o.Limits.IdleTimeout = brief
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	})
-	c := r.mustTunnel("a.example:443")
+	c := r.MustTunnel("a.example:443")
 	wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "")
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.exa")
 	wantCut(t, c)
@@ -93,7 +93,7 @@ func TestSlowBody(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Timeouts.Step = brief })
 	head := "POST /raw HTTP/1.1\r\nHost: " + at(0, p.upstream) + "\r\n"
 	for _, text := range []string{head + "Content-Length: 10\r\n\r\nab", head + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", head + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nX: "} {
-		c := p.mustTunnel(at(0, p.upstream))
+		c := p.MustTunnel(at(0, p.upstream))
 		_, _ = io.WriteString(c, text)
 		resp := readRaw(t, bufio.NewReader(c), "POST")
 		body, _ := io.ReadAll(resp.Body)
@@ -114,7 +114,7 @@ func TestSlowBodyOfARefusedCall(t *testing.T) {
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { testRefuse(w, r, errors.New("refused")) })
 	})
 	for _, text := range []string{"Content-Length: 10\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n"} {
-		c := r.mustTunnel("a.example:443")
+		c := r.MustTunnel("a.example:443")
 		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a.example\r\n"+text)
 		answer, err := io.ReadAll(c)
 		if isTimeout(err) || !strings.HasPrefix(string(answer), "HTTP/1.1 403") {
@@ -146,11 +146,11 @@ func TestNeverReading(t *testing.T) {
 	get := "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
 	for name, ask := range map[string]func() net.Conn{
 		"plain": func() net.Conn {
-			c := r.dial()
+			c := r.Dial()
 			_, _ = io.WriteString(c, strings.Replace(get, "/", "http://a.example/", 1))
 			return c
 		},
-		"tunnel":   func() net.Conn { c := r.mustTunnel("a.example:443"); _, _ = io.WriteString(c, get); return c },
+		"tunnel":   func() net.Conn { c := r.MustTunnel("a.example:443"); _, _ = io.WriteString(c, get); return c },
 		"HTTP/2":   func() net.Conn { return askHTTP2(t, r, 1<<31-1) },
 		"window 0": func() net.Conn { return askHTTP2(t, r, 0) },
 	} {
@@ -170,13 +170,13 @@ func TestNeverReading(t *testing.T) {
 // askHTTP2 asks for an answer, and gives it a window of this size.
 func askHTTP2(t *testing.T, r *rig, window uint32) net.Conn {
 	t.Helper()
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: window})
 	if window > 0 {
-		must(t, f.framer.WriteWindowUpdate(0, 1<<30))
+		must(t, f.Framer.WriteWindowUpdate(0, 1<<30))
 	}
-	f.send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
 	return c
 }
 
@@ -186,11 +186,11 @@ func TestWindowZeroOfAShortAnswer(t *testing.T) {
 		o.Limits.WriteTimeout = brief
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "short") })
 	})
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
-	f.send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
-	if got := f.next(); !strings.HasPrefix(got, "1 RST_STREAM") {
+	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	if got := f.Next(); !strings.HasPrefix(got, "1 RST_STREAM") {
 		t.Errorf("got %s", got)
 	}
 	_ = c.Close()
@@ -211,18 +211,18 @@ func TestRapidReset(t *testing.T) {
 			running.Add(-1)
 		})
 	})
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c)
-	f.silent = true
+	f.Silent = true
 	ended := make(chan string, 1)
-	go func() { ended <- f.next() }()
-	block := f.encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /"})
+	go func() { ended <- f.Next() }()
+	block := f.Encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /"})
 	for id := uint32(1); id < 200_000; id += 2 {
-		if f.framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true}) != nil {
+		if f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true}) != nil {
 			break
 		}
-		if f.framer.WriteRSTStream(id, xhttp2.ErrCodeCancel) != nil {
+		if f.Framer.WriteRSTStream(id, xhttp2.ErrCodeCancel) != nil {
 			break
 		}
 	}
@@ -243,13 +243,13 @@ func TestTooManyStreams(t *testing.T) {
 		o.Limits.Streams = 2
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop })
 	})
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c)
 	for _, id := range []string{"1", "3", "5"} {
-		f.send("HEADERS " + id + " END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+		f.Send("HEADERS " + id + " END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
 	}
-	if got := f.next(); got != "5 RST_STREAM PROTOCOL_ERROR" && got != "5 RST_STREAM REFUSED_STREAM" {
+	if got := f.Next(); got != "5 RST_STREAM PROTOCOL_ERROR" && got != "5 RST_STREAM REFUSED_STREAM" {
 		t.Errorf("got %s", got)
 	}
 	close(stop)
@@ -284,7 +284,7 @@ func bytesOf(t *testing.T, write func(*xhttp2.Framer) error) []byte {
 // A client that has the proxy answer its pings and reads none of the answers: they must not pile up.
 func TestPingFlood(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Limits.WriteTimeout = brief })
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	newFrames(t, c)
 	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WritePing(false, [8]byte{}) }), 64<<20)
@@ -294,13 +294,13 @@ func TestPingFlood(t *testing.T) {
 // Settings that change all the time are acknowledged together, and leave nothing behind.
 func TestSettingsFlood(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c)
 	_, err = c.Write(bytes.Repeat(bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteSettings() }), 20_000))
 	must(t, err)
-	f.send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
-	if got := f.next(); got != "1 200" {
+	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	if got := f.Next(); got != "1 200" {
 		t.Errorf("got %s", got)
 	}
 	_ = c.Close()
@@ -309,10 +309,10 @@ func TestSettingsFlood(t *testing.T) {
 // CONTINUATION flood (CVE-2023-45288): a header block that never ends.
 func TestContinuationFlood(t *testing.T) {
 	r := newRig(t, untouched(t))
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c)
-	f.send("HEADERS 1 END_STREAM MORE\n  :method: GET")
+	f.Send("HEADERS 1 END_STREAM MORE\n  :method: GET")
 	var block bytes.Buffer
 	must(t, hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "x", Value: strings.Repeat("a", 1000), Sensitive: true}))
 	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteContinuation(1, false, block.Bytes()) }), 32<<20)
@@ -324,13 +324,13 @@ func TestHPACKBomb(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") })
 	})
-	c, err := r.tunnel("a.example:443", "a.example", http2)
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
 	must(t, err)
 	f := newFrames(t, c)
-	block := f.encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " + strings.Repeat("a", 3900)})
+	block := f.Encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " + strings.Repeat("a", 3900)})
 	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 16<<10-len(block)-100)...) // 62 is the newest entry
-	must(t, f.framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndStream: true, EndHeaders: true}))
-	if got := f.next(); got != "1 431" && !strings.HasPrefix(got, "GOAWAY") {
+	must(t, f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndStream: true, EndHeaders: true}))
+	if got := f.Next(); got != "1 431" && !strings.HasPrefix(got, "GOAWAY") {
 		t.Errorf("got %s", got)
 	}
 	_ = c.Close()

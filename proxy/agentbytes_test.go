@@ -128,21 +128,21 @@ func newBooksRig(t testing.TB) (*postRig, *books) {
 // recorded as exactly what it is.
 func FuzzTunnel(f *testing.F) {
 	for _, e := range readCorpus(f) {
-		if e.via == "port" {
+		if e.Via == "port" {
 			continue
 		}
 		sent := &bufferConn{}
-		if e.alpn == "h2" {
+		if e.ALPN == "h2" {
 			frames := newFrames(f, sent)
-			for _, s := range e.steps {
-				if s.kind == '>' {
-					frames.send(s.text)
+			for _, s := range e.Steps {
+				if s.Kind == '>' {
+					frames.Send(s.Text)
 				}
 			}
 		} else {
-			for _, s := range e.steps {
-				if s.kind == '>' {
-					sent.WriteString(s.text)
+			for _, s := range e.Steps {
+				if s.Kind == '>' {
+					sent.WriteString(s.Text)
 				}
 			}
 		}
@@ -150,7 +150,7 @@ func FuzzTunnel(f *testing.F) {
 	}
 	p, b := newBooksRig(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c, err := net.Dial("tcp", p.addr)
+		c, err := net.Dial("tcp", p.Addr)
 		must(t, err)
 		defer c.Close()
 		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))

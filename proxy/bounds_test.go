@@ -33,7 +33,7 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 		{"a chunk that is none", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", "chunk_malformed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := p.mustTunnel(at(0, p.upstream))
+			c := p.MustTunnel(at(0, p.upstream))
 			defer c.Close()
 			_, err := io.WriteString(c, strings.ReplaceAll(tt.request, "HOST", at(0, p.upstream)))
 			must(t, err)
@@ -93,15 +93,15 @@ func TestConnectDuringShutdown(t *testing.T) {
 			return r.Context(), nil
 		}
 	})
-	c := r.dial()
+	c := r.Dial()
 	defer c.Close()
 	_, err := io.WriteString(c, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
 	must(t, err)
 	<-asked
 	done := make(chan error, 1)
-	go func() { done <- r.proxy.Shutdown(context.Background()) }()
+	go func() { done <- r.Proxy.Shutdown(context.Background()) }()
 	for { // until the listener is gone
-		probe, err := net.Dial("tcp", r.addr)
+		probe, err := net.Dial("tcp", r.Addr)
 		if err != nil {
 			break
 		}

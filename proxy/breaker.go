@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -9,51 +10,62 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// host is what is known of one host and port.
-type host struct {
-	bucket  *rate.Limiter
-	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
-	resumes atomic.Int64 // when a suspension ends, in Unix nanoseconds
+// Breaker says when a host is left alone.
+type Breaker struct {
+	Failures int           // of the upstream, in a row, that suspend calls to it; 10 if 0
+	Pause    time.Duration // until one call at a time may try it again; 15 s if 0
 }
 
-// newHost makes a host that has not failed yet. Its breaker takes the time from the system's clock; now only says when it ends.
-func newHost(address string, l Load, log *zap.Logger, now func() time.Time) *host {
-	h := &host{bucket: l.Host.bucket()}
-	h.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Timeout:     l.Breaker.Pause,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return uint64(c.ConsecutiveFailures) >= uint64(l.Breaker.Failures) },
+// Circuit is the circuit breaker of one host and port. It is safe for concurrent use.
+type Circuit struct {
+	host     string
+	failures int
+	now      func() time.Time
+	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
+	resumes  atomic.Int64 // when a suspension ends, in Unix nanoseconds
+}
+
+// NewCircuit makes the breaker of t, which has not failed yet. b must have no zero value. The breaker itself goes by the system's clock;
+// now only says when a suspension ends.
+func NewCircuit(t Target, b Breaker, log *zap.Logger, now func() time.Time) *Circuit {
+	c := &Circuit{host: t.Authority(), failures: b.Failures, now: now}
+	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Timeout:     b.Pause,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return uint64(c.ConsecutiveFailures) >= uint64(b.Failures) },
 		IsExcluded:  func(err error) bool { return err == errNotAsked }, //nolint:errorlint // our own value
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			if to == gobreaker.StateOpen {
-				h.resumes.Store(now().Add(l.Breaker.Pause).UnixNano())
+				c.resumes.Store(now().Add(b.Pause).UnixNano())
 			}
-			log.Warn("upstream", zap.String("host", address), zap.Stringer("breaker", to))
+			log.Warn("upstream", zap.String("host", t.Address()), zap.Stringer("breaker", to))
 		},
 	})
-	return h
+	return c
 }
 
-// allow gives leave for one call. A call that gets it settles it.
-func (h *host) allow(t Target, b Breaker, now time.Time) (permit, error) {
-	done, err := h.breaker.Allow()
+// Allow permits one call, or refuses it with upstream_suspended. The caller settles each permit.
+func (c *Circuit) Allow() (Permit, error) {
+	done, err := c.breaker.Allow()
 	if err != nil {
-		left := time.Unix(0, h.resumes.Load()).Sub(now)
-		return permit{}, retryable{refusal.New("upstream_suspended", "calls to %s are suspended after %d failures in a row; nothing was sent", t.Authority(), b.Failures), seconds(left.Seconds())}
+		left := time.Unix(0, c.resumes.Load()).Sub(c.now())
+		return Permit{}, refusal.Later{
+			Refusal: refusal.New("upstream_suspended", "calls to %s are suspended after %d failures in a row; nothing was sent", c.host, c.failures),
+			Seconds: max(1, int(math.Ceil(left.Seconds()))),
+		}
 	}
-	return permit{done}, nil
+	return Permit{done}, nil
 }
 
-// permit is leave for one call to a host. The zero value is that of no host.
-type permit struct{ done func(error) }
+// Permit is leave for one call to a host. The zero value is that of no host.
+type Permit struct{ done func(error) }
 
-// settle tells how the upstream did: by the status of its answer, or by the error that came in place of one; 0 and nil if it was not
-// asked. Only the first call of settle counts.
-func (p *permit) settle(status int, err error) {
+// Settle tells how the upstream did: by the status of its answer, or by the error that came in place of one; 0 and nil if it was not
+// asked. Only the first call of Settle counts.
+func (p *Permit) Settle(status int, err error) {
 	if p.done != nil {
 		p.done(verdict(status, err))
 		p.done = nil
@@ -61,8 +73,8 @@ func (p *permit) settle(status int, err error) {
 }
 
 var (
-	errFault    = errors.New("proxy: the upstream failed")
-	errNotAsked = errors.New("proxy: the upstream was not asked, or could not help it")
+	errFault    = errors.New("upstream: the host failed")
+	errNotAsked = errors.New("upstream: the host was not asked, or could not help it")
 )
 
 // verdict says what a call tells about its upstream. It fails by not being there, and by saying so itself; with any other status it is

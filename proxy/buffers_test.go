@@ -30,10 +30,10 @@ func wantSettings(t *testing.T, framer *xhttp2.Framer, want ...xhttp2.Setting) {
 func TestHTTP2Buffers(t *testing.T) {
 	t.Run("of an agent", func(t *testing.T) {
 		r := newRig(t, nil)
-		c, err := r.tunnel("a.example:443", "a.example", http2)
+		c, err := r.Tunnel("a.example:443", "a.example", http2)
 		must(t, err)
 		defer c.Close()
-		wantSettings(t, newFrames(t, c).framer, xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: 16 << 10}, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 256 << 10})
+		wantSettings(t, newFrames(t, c).Framer, xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: 16 << 10}, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 256 << 10})
 	})
 	t.Run("of an upstream", func(t *testing.T) {
 		seen := make(chan struct{})

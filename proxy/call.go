@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -46,7 +47,7 @@ type call struct {
 	// entered is set while the call counts as in flight.
 	entered bool
 	// permit is the call's leave to reach its host.
-	permit permit
+	permit Permit
 	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
 	body *agentBody
 	// connected is set once the call has a connection to its upstream, and made counts those that were made for it. The transport does so, in
@@ -62,7 +63,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{w: w, r: r, now: p.o.Now, last: now}
 	c.record = ledger.Record{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
-	if r != nil && validMethod(r.Method) { // any other is refused, and stands in no record
+	if r != nil && wire.IsMethod(r.Method) { // any other is refused, and stands in no record
 		c.record.Method = r.Method
 	}
 	return c

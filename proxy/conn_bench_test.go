@@ -53,7 +53,7 @@ func benchmarkKeepAlive(b *testing.B, call func(*http.Client, string) (*http.Res
 	})
 	for _, p := range []protocol{http1, http2} {
 		b.Run("intercepted "+strings.ReplaceAll(string(p), "/", ""), func(b *testing.B) {
-			measure(b, r.client(p), "https://"+at(0, up.Server)+"/")
+			measure(b, r.Client(p), "https://"+at(0, up.Server)+"/")
 		})
 	}
 }

@@ -59,12 +59,12 @@ func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) err
 	if err != nil {
 		err = classifyError(cmp.Or(c.body.failed(), c.turnedAway(), err))
 		c.record.State = c.unanswered(err)
-		c.permit.settle(0, err)
+		c.permit.Settle(0, err)
 		return err
 	}
 	failpoint.Reach("answered")
 	defer resp.Body.Close()
-	c.permit.settle(resp.StatusCode, nil)
+	c.permit.Settle(resp.StatusCode, nil)
 	c.record.State, c.record.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	credential.answered(resp)
 	if c.begun {

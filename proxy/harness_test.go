@@ -77,16 +77,16 @@ var loopback = netip.MustParseAddr("127.0.0.1")
 
 // rig is a proxy on loopback in front of TLS upstreams on loopback, with a choke point that forwards everything.
 type rig struct {
-	t         testing.TB
-	proxy     *Proxy
-	ca        *CA
-	addr      string
-	transport *Transport
+	T         testing.TB
+	Proxy     *Proxy
+	CA        *CA
+	Addr      string
+	Transport *Transport
 	served    chan error
 
 	mu     sync.Mutex
 	routes []Route // seen by the choke point
-	ended  chan error
+	Ended  chan error
 }
 
 // newRig starts a proxy; change may alter its options, where Handler has already been set to the forwarding one. Each upstream can
@@ -102,32 +102,32 @@ func newRig(t testing.TB, change func(*Options), upstreams ...*httptest.Server) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, ca: ca, ended: make(chan error, 100), served: make(chan error, 1)}
-	r.transport = newTestTransport(t, upstreams...)
+	r := &rig{T: t, CA: ca, Ended: make(chan error, 100), served: make(chan error, 1)}
+	r.Transport = newTestTransport(t, upstreams...)
 	o := Options{
 		CA:      ca,
-		Handler: r.record(forwarding(r.transport)),
+		Handler: r.record(forwarding(r.Transport)),
 		Connect: func(r *http.Request, _ Target) (context.Context, error) { return r.Context(), nil },
 		Refuse:  testRefuse,
-		Refused: func(_ context.Context, _ Target, err error) { r.ended <- err },
+		Refused: func(_ context.Context, _ Target, err error) { r.Ended <- err },
 		Now:     time.Now,
 	}
 	if change != nil {
 		change(&o)
 	}
-	if r.proxy, err = New(o); err != nil {
+	if r.Proxy, err = New(o); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.addr = l.Addr().String()
-	go func() { r.served <- r.proxy.Serve(l) }()
+	r.Addr = l.Addr().String()
+	go func() { r.served <- r.Proxy.Serve(l) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		_ = r.proxy.Shutdown(ctx) // a test may leave connections open
+		_ = r.Proxy.Shutdown(ctx) // a test may leave connections open
 		if err := <-r.served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
@@ -184,7 +184,9 @@ func forwarding(transport http.RoundTripper) http.Handler {
 			return
 		}
 		defer resp.Body.Close()
-		_, _ = relayResponse(w, resp)
+		if _, err := relayResponse(w, resp); err != nil {
+			panic(http.ErrAbortHandler)
+		}
 	})
 }
 
@@ -198,15 +200,15 @@ func (r *rig) record(next http.Handler) http.Handler {
 	})
 }
 
-func (r *rig) seen() []Route {
+func (r *rig) Seen() []Route {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Route(nil), r.routes...)
 }
 
-func (r *rig) roots() *x509.CertPool {
+func (r *rig) Roots() *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(r.ca.CertificatePEM())
+	pool.AppendCertsFromPEM(r.CA.CertificatePEM())
 	return pool
 }
 
@@ -219,54 +221,54 @@ const (
 )
 
 // client returns a client that uses the proxy and trusts its CA.
-func (r *rig) client(p protocol) *http.Client {
+func (r *rig) Client(p protocol) *http.Client {
 	tr := &http.Transport{
-		Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: r.addr}),
-		TLSClientConfig:     &tls.Config{RootCAs: r.roots()},
+		Proxy:               http.ProxyURL(&url.URL{Scheme: "http", Host: r.Addr}),
+		TLSClientConfig:     &tls.Config{RootCAs: r.Roots()},
 		ForceAttemptHTTP2:   p == http2,
 		MaxIdleConnsPerHost: 100,
 		DisableCompression:  true,
 	}
-	r.t.Cleanup(tr.CloseIdleConnections)
+	r.T.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
 }
 
 // dial opens a connection to the proxy itself.
-func (r *rig) dial() net.Conn {
-	r.t.Helper()
-	c, err := net.Dial("tcp", r.addr)
+func (r *rig) Dial() net.Conn {
+	r.T.Helper()
+	c, err := net.Dial("tcp", r.Addr)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = c.Close() })
+	r.T.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // a bound for a broken test, not a measure
 	return c
 }
 
 // connect opens a tunnel and returns what is inside of it.
-func (r *rig) connect(authority string) net.Conn {
-	r.t.Helper()
-	c := r.dial()
-	resp := roundTripRaw(r.t, c, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
+func (r *rig) Connect(authority string) net.Conn {
+	r.T.Helper()
+	c := r.Dial()
+	resp := roundTripRaw(r.T, c, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
 	if resp.StatusCode != http.StatusOK {
-		r.t.Fatalf("CONNECT %s: %s, code %s", authority, resp.Status, resp.Header.Get(codeHeader))
+		r.T.Fatalf("CONNECT %s: %s, code %s", authority, resp.Status, resp.Header.Get(codeHeader))
 	}
 	return c
 }
 
 // tunnel opens a tunnel with TLS inside; name is the SNI.
-func (r *rig) tunnel(authority, name string, p protocol) (*tls.Conn, error) {
-	r.t.Helper()
-	c := tls.Client(r.connect(authority), &tls.Config{RootCAs: r.roots(), ServerName: name, NextProtos: []string{string(p)}})
+func (r *rig) Tunnel(authority, name string, p protocol) (*tls.Conn, error) {
+	r.T.Helper()
+	c := tls.Client(r.Connect(authority), &tls.Config{RootCAs: r.Roots(), ServerName: name, NextProtos: []string{string(p)}})
 	return c, c.Handshake()
 }
 
-func (r *rig) mustTunnel(authority string) *tls.Conn {
-	r.t.Helper()
+func (r *rig) MustTunnel(authority string) *tls.Conn {
+	r.T.Helper()
 	host, _, _ := net.SplitHostPort(authority)
-	c, err := r.tunnel(authority, host, http1)
+	c, err := r.Tunnel(authority, host, http1)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return c
 }

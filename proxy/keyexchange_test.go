@@ -37,8 +37,8 @@ func TestKeyExchange(t *testing.T) {
 			defer server.Close()
 			tunnel := &tunnel{headConn: &headConn{Conn: addressed{server, tt.local}}, route: Route{Target: Target{Scheme: "https", Host: "a.example", Port: 443}}}
 			done := make(chan error, 1)
-			go func() { done <- tls.Server(tunnel, r.proxy.tunnels.tls).Handshake() }()
-			c := tls.Client(client, &tls.Config{RootCAs: r.roots(), ServerName: "a.example", CurvePreferences: tt.offered})
+			go func() { done <- tls.Server(tunnel, r.Proxy.tunnels.tls).Handshake() }()
+			c := tls.Client(client, &tls.Config{RootCAs: r.Roots(), ServerName: "a.example", CurvePreferences: tt.offered})
 			if err := c.Handshake(); err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestKeyExchange(t *testing.T) {
 			}
 		})
 	}
-	if got := r.mustTunnel("a.example:443").ConnectionState().CurveID; got != tls.X25519 {
+	if got := r.MustTunnel("a.example:443").ConnectionState().CurveID; got != tls.X25519 {
 		t.Errorf("through a CONNECT on loopback the keys were agreed by %v", got)
 	}
 }

@@ -30,12 +30,6 @@ type Rate struct {
 	Burst     int // how many may come at once; as many as two seconds bring, but one at least, if 0
 }
 
-// Breaker says when a host is left alone.
-type Breaker struct {
-	Failures int           // of the upstream, in a row, that suspend calls to it; 10 if 0
-	Pause    time.Duration // until one call at a time may try it again; 15 s if 0
-}
-
 // Check says what makes no sense.
 func (l Load) Check() error {
 	if l.Calls < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 {
@@ -47,6 +41,13 @@ func (l Load) Check() error {
 		}
 	}
 	return nil
+}
+
+// Files is how many files a process has to be able to open for the calls in flight and for itself. The agents' connections come on top.
+func (l Load) Files() uint64 {
+	const own = 200 // the ledger, the sockets between the processes, what is read meanwhile
+	l.setDefaults()
+	return uint64(l.Calls) + own
 }
 
 const minRate, maxRate = 0.001, 1e6
@@ -73,20 +74,11 @@ func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	}
 	// Not a reservation that is cancelled: where several are made at once, that loses tokens.
 	missing := 1 - bucket.TokensAt(now)
-	return retryable{refusal.New("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond), seconds(missing / r.PerSecond)}
+	return refusal.Later{
+		Refusal: refusal.New("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond),
+		Seconds: max(1, int(math.Ceil(missing/r.PerSecond))),
+	}
 }
-
-// retryable is a refusal that says when trying again can help.
-type retryable struct {
-	*refusal.Refusal
-	after int
-}
-
-// RetryAfter returns seconds, for package problem.
-func (r retryable) RetryAfter() int { return r.after }
-
-// seconds rounds up to what Retry-After can say, at least 1.
-func seconds(s float64) int { return max(1, int(math.Ceil(s))) }
 
 // hostCapacity bounds the hosts that are remembered. Rules can allow any number of subdomains; the session's rate bounds how fast an agent
 // can make a host be forgotten.
@@ -99,6 +91,12 @@ type load struct {
 	hosts *hosts
 	log   *zap.Logger
 	now   func() time.Time
+}
+
+// host is what is known of one host and port.
+type host struct {
+	bucket  *rate.Limiter
+	circuit *Circuit
 }
 
 // hosts are those that are known.
@@ -148,12 +146,12 @@ func (l *load) session(s *Session) error {
 }
 
 // host counts a call to its host, and asks the host's breaker for leave.
-func (l *load) host(c *call) (permit, error) {
-	h, now := l.find(c.target), l.now()
-	if err := l.Host.take(h.bucket, now, c.record.Host); err != nil {
-		return permit{}, err
+func (l *load) host(c *call) (Permit, error) {
+	h := l.find(c.target)
+	if err := l.Host.take(h.bucket, l.now(), c.record.Host); err != nil {
+		return Permit{}, err
 	}
-	return h.allow(c.target, l.Breaker, now)
+	return h.circuit.Allow()
 }
 
 // address is what a target is called at.
@@ -168,7 +166,7 @@ func (l *load) find(t Target) *host {
 	defer l.hosts.mu.Unlock()
 	h, ok := l.hosts.known.get(at)
 	if !ok {
-		h = newHost(t.Address(), l.Load, l.log, l.now)
+		h = &host{bucket: l.Host.bucket(), circuit: NewCircuit(t, l.Breaker, l.log, l.now)}
 		l.hosts.known.put(at, h)
 	}
 	return h

@@ -128,8 +128,8 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	return p, nil
 }
 
-// Patience is how long a post can take from its request to its intent, after which it is judged no more.
-func (p *Pipeline) Patience() time.Duration { return maxSteps * p.o.Timeouts.Step }
+// JudgingTimeout bounds the time from the request of a post to its intent. After it no evidence of the post is judged any more.
+func (p *Pipeline) JudgingTimeout() time.Duration { return maxSteps * p.o.Timeouts.Step }
 
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -141,11 +141,15 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err := p.handle(c)
+	cut := err != nil && c.answered // the answer has begun and is not whole
 	if err != nil {
 		c.refuse(err)
 	}
 	if rec := p.finish(r.Context(), c); rec != nil && err == nil {
 		err = rec
+	}
+	if cut {
+		panic(http.ErrAbortHandler) // net/http closes the connection, or resets the stream
 	}
 	if err != nil && !c.answered {
 		d := problem.From(err)
@@ -243,7 +247,7 @@ func (p *Pipeline) handle(c *call) error {
 	if c.permit, err = p.load.host(c); err != nil {
 		return err
 	}
-	defer c.permit.settle(0, nil) // where nothing else has come of it
+	defer c.permit.Settle(0, nil) // where nothing else has come of it
 	if rule.egress != nil {
 		return p.egress(c, rule.egress)
 	}

@@ -12,17 +12,17 @@ import (
 
 // exchange is one conversation of an agent with the proxy, byte by byte; testdata/raw/README.md describes its text.
 type exchange struct {
-	name     string
-	via      string // "port", or the authority of a tunnel
-	alpn     string // in the tunnel's TLS: "http/1.1", "h2", or empty for a tunnel without TLS
-	steps    []step
-	upstream string // every byte that the upstream receives, in order
+	Name     string
+	Via      string // "port", or the authority of a tunnel
+	ALPN     string // in the tunnel's TLS: "http/1.1", "h2", or empty for a tunnel without TLS
+	Steps    []step
+	Upstream string // every byte that the upstream receives, in order
 }
 
 // step is what one side of an exchange does.
 type step struct {
-	kind byte   // '>' the agent sends text, '<' it expects text, '!' it closes its side
-	text string // of '>' as it goes out, with HTTP/2 the text of frames; of '<' a status, with a code, or "closed"
+	Kind byte   // '>' the agent sends text, '<' it expects text, '!' it closes its side
+	Text string // of '>' as it goes out, with HTTP/2 the text of frames; of '<' a status, with a code, or "closed"
 }
 
 // readCorpus reads all exchanges of testdata/raw.
@@ -40,10 +40,10 @@ func readCorpus(t testing.TB) []exchange {
 			t.Fatalf("%s: %v", file, err)
 		}
 		for _, e := range list {
-			if names[e.name] {
-				t.Fatalf("%s: a second exchange %s", file, e.name)
+			if names[e.Name] {
+				t.Fatalf("%s: a second exchange %s", file, e.Name)
 			}
-			names[e.name] = true
+			names[e.Name] = true
 		}
 		all = append(all, list...)
 	}
@@ -55,7 +55,7 @@ func parseExchanges(text string) ([]exchange, error) {
 	for _, part := range strings.Split("\n"+text, "\n== ")[1:] {
 		e, err := parseExchange(part)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.name, err)
+			return nil, fmt.Errorf("%s: %w", e.Name, err)
 		}
 		list = append(list, e)
 	}
@@ -63,13 +63,13 @@ func parseExchanges(text string) ([]exchange, error) {
 }
 
 func parseExchange(text string) (e exchange, err error) {
-	e.name, text, _ = strings.Cut(text, "\n")
+	e.Name, text, _ = strings.Cut(text, "\n")
 	var why, nothing bool
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		mark, rest, _ := strings.Cut(line, " ")
 		if mark == ">" || mark == "|" {
-			if e.alpn != "h2" || mark == "|" {
+			if e.ALPN != "h2" || mark == "|" {
 				if rest, err = unescape(rest); err != nil {
 					return e, err
 				}
@@ -82,24 +82,24 @@ func parseExchange(text string) (e exchange, err error) {
 		case "#":
 			why = true
 		case "via":
-			e.via, e.alpn, _ = strings.Cut(rest, " ")
+			e.Via, e.ALPN, _ = strings.Cut(rest, " ")
 		case ">":
-			if n := len(e.steps); n > 0 && e.steps[n-1].kind == '>' {
-				e.steps[n-1].text += rest
+			if n := len(e.Steps); n > 0 && e.Steps[n-1].Kind == '>' {
+				e.Steps[n-1].Text += rest
 			} else {
-				e.steps = append(e.steps, step{'>', rest})
+				e.Steps = append(e.Steps, step{'>', rest})
 			}
 		case "<", "!":
-			e.steps = append(e.steps, step{mark[0], rest})
+			e.Steps = append(e.Steps, step{mark[0], rest})
 		case "|":
-			e.upstream += rest
+			e.Upstream += rest
 		case "nothing":
 			nothing = true
 		default:
 			return e, fmt.Errorf("the line %q begins with no known mark", line)
 		}
 	}
-	if !why || e.via == "" || nothing == (e.upstream != "") {
+	if !why || e.Via == "" || nothing == (e.Upstream != "") {
 		return e, fmt.Errorf("it needs a reason (#), a way (via), and what the upstream receives (|) or that it receives nothing")
 	}
 	return e, nil

@@ -19,37 +19,37 @@ import (
 type frames struct {
 	t      testing.TB
 	conn   net.Conn
-	framer *xhttp2.Framer
+	Framer *xhttp2.Framer
 	block  bytes.Buffer
 	hpack  *hpack.Encoder
 
-	silent  bool // it acknowledges nothing, because another goroutine writes
+	Silent  bool // it acknowledges nothing, because another goroutine writes
 	bodies  map[uint32][]byte
 	answers map[uint32]*http.Response
-	codes   []string // of the refusals among them
+	Codes   []string // of the refusals among them
 }
 
 func newFrames(t testing.TB, c net.Conn, settings ...xhttp2.Setting) *frames {
 	t.Helper()
-	f := &frames{t: t, conn: c, framer: xhttp2.NewFramer(c, c), bodies: make(map[uint32][]byte), answers: make(map[uint32]*http.Response)}
-	f.framer.AllowIllegalWrites = true
-	f.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f := &frames{t: t, conn: c, Framer: xhttp2.NewFramer(c, c), bodies: make(map[uint32][]byte), answers: make(map[uint32]*http.Response)}
+	f.Framer.AllowIllegalWrites = true
+	f.Framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.hpack = hpack.NewEncoder(&f.block)
 	_, err := io.WriteString(c, xhttp2.ClientPreface)
 	must(t, err)
-	must(t, f.framer.WriteSettings(settings...))
+	must(t, f.Framer.WriteSettings(settings...))
 	return f
 }
 
-func (f *frames) play(steps []step) {
+func (f *frames) Play(steps []step) {
 	f.t.Helper()
 	for _, s := range steps {
-		switch s.kind {
+		switch s.Kind {
 		case '>':
-			f.send(s.text)
+			f.Send(s.Text)
 		case '<':
-			if got := f.next(); !slices.Contains(strings.Split(s.text, " or "), got) {
-				f.t.Errorf("got %s, want %s", got, s.text)
+			if got := f.Next(); !slices.Contains(strings.Split(s.Text, " or "), got) {
+				f.t.Errorf("got %s, want %s", got, s.Text)
 				return
 			}
 		}
@@ -59,7 +59,7 @@ func (f *frames) play(steps []step) {
 // send writes the frames of a text: "HEADERS stream [END_STREAM] [MORE]" with a header on each line below it, "CONTINUATION stream
 // [MORE]" likewise, "DATA stream [END_STREAM] text", "RST_STREAM stream code", "WINDOW_UPDATE stream increment", "SETTINGS id value",
 // "PING", "PRIORITY stream on". Writing may fail: the proxy may have closed the connection.
-func (f *frames) send(text string) {
+func (f *frames) Send(text string) {
 	f.t.Helper()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i, line := range lines {
@@ -90,32 +90,32 @@ func (f *frames) sendFrame(line string, fields []string) {
 	flag := func(name string) bool { return len(words) > 2 && strings.Contains(line, name) }
 	switch words[0] {
 	case "HEADERS":
-		_ = f.framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: number(1), BlockFragment: f.encode(fields), EndStream: flag("END_STREAM"), EndHeaders: !flag("MORE")})
+		_ = f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: number(1), BlockFragment: f.Encode(fields), EndStream: flag("END_STREAM"), EndHeaders: !flag("MORE")})
 	case "CONTINUATION":
-		_ = f.framer.WriteContinuation(number(1), !flag("MORE"), f.encode(fields))
+		_ = f.Framer.WriteContinuation(number(1), !flag("MORE"), f.Encode(fields))
 	case "DATA":
 		_, data, _ := strings.Cut(line, words[1]+" ")
 		data, end := strings.CutPrefix(data, "END_STREAM")
-		_ = f.framer.WriteData(number(1), end, []byte(strings.TrimPrefix(data, " ")))
+		_ = f.Framer.WriteData(number(1), end, []byte(strings.TrimPrefix(data, " ")))
 	case "RST_STREAM":
-		_ = f.framer.WriteRSTStream(number(1), xhttp2.ErrCode(number(2)))
+		_ = f.Framer.WriteRSTStream(number(1), xhttp2.ErrCode(number(2)))
 	case "WINDOW_UPDATE":
-		_ = f.framer.WriteWindowUpdate(number(1), number(2))
+		_ = f.Framer.WriteWindowUpdate(number(1), number(2))
 	case "SETTINGS":
-		_ = f.framer.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingID(number(1)), Val: number(2)})
+		_ = f.Framer.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingID(number(1)), Val: number(2)})
 	case "PING":
-		_ = f.framer.WritePing(false, [8]byte{})
+		_ = f.Framer.WritePing(false, [8]byte{})
 	case "PRIORITY":
-		_ = f.framer.WritePriority(number(1), xhttp2.PriorityParam{StreamDep: number(2)})
+		_ = f.Framer.WritePriority(number(1), xhttp2.PriorityParam{StreamDep: number(2)})
 	case "RAW":
-		_ = f.framer.WriteRawFrame(xhttp2.FrameType(number(1)), xhttp2.Flags(number(2)), number(3), []byte(strings.Join(fields, "")))
+		_ = f.Framer.WriteRawFrame(xhttp2.FrameType(number(1)), xhttp2.Flags(number(2)), number(3), []byte(strings.Join(fields, "")))
 	default:
 		f.t.Fatalf("no frame: %q", line)
 	}
 }
 
 // encode packs header lines, "name: value".
-func (f *frames) encode(fields []string) []byte {
+func (f *frames) Encode(fields []string) []byte {
 	f.block.Reset()
 	for _, field := range fields {
 		i := strings.Index(field[1:], ":") + 1 // a pseudo-header begins with a colon
@@ -126,9 +126,9 @@ func (f *frames) encode(fields []string) []byte {
 
 // next returns what the proxy answers next: "stream status [code]", "stream RST_STREAM why", "GOAWAY why", or "closed". What is no
 // answer is left out: settings, windows, pings, and the notice that nothing more is wanted.
-func (f *frames) next() string {
+func (f *frames) Next() string {
 	for {
-		frame, err := f.framer.ReadFrame()
+		frame, err := f.Framer.ReadFrame()
 		if err != nil {
 			if isTimeout(err) {
 				return "silence"
@@ -137,8 +137,8 @@ func (f *frames) next() string {
 		}
 		switch frame := frame.(type) {
 		case *xhttp2.SettingsFrame:
-			if !frame.IsAck() && !f.silent {
-				_ = f.framer.WriteSettingsAck()
+			if !frame.IsAck() && !f.Silent {
+				_ = f.Framer.WriteSettingsAck()
 			}
 		case *xhttp2.GoAwayFrame:
 			if frame.ErrCode != xhttp2.ErrCodeNo {
@@ -169,7 +169,7 @@ func (f *frames) next() string {
 func (f *frames) answer(stream uint32) string {
 	text := answerText(f.answers[stream], f.bodies[stream])
 	if _, code, ok := strings.Cut(text, " "); ok {
-		f.codes = append(f.codes, code)
+		f.Codes = append(f.Codes, code)
 	}
 	return fmt.Sprintf("%d %s", stream, text)
 }

@@ -20,8 +20,8 @@ var relayBuffers = sync.Pool{New: func() any { return new([relayBufferSize]byte)
 // arrive one by one; trailers follow it. Informational responses are not relayed.
 //
 // An error after the status has been sent cannot be answered any more. It has the code upstream_lost, upstream_timeout or
-// client_gone, and makes the server cut the client's connection once the handler has returned: without that a body that broke in
-// the middle would look whole. resp.Body is left to be closed by the caller.
+// client_gone. The handler then has to end with a panic of [http.ErrAbortHandler]: without that a body that broke in the middle
+// would look whole. resp.Body is left to be closed by the caller.
 func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	streaming := resp.ContentLength < 0 || isEventStream(resp.Header)
 	copyResponseHeader(w.Header(), resp)
@@ -35,7 +35,6 @@ func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
 		err = classifyError(resp.Request.Context().Err())
 	}
 	if err != nil {
-		truncate(w)
 		return n, err
 	}
 	relayTrailer(w, resp.Trailer)

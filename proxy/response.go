@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// recovering wraps a handler so that a panic ends its request and nothing else, and so that a response that could not be completed is
-// never taken for a whole one.
+// recovering wraps a handler so that a panic ends its request and nothing else. After an answer that has begun it passes
+// [http.ErrAbortHandler] on: net/http then closes the connection, or resets the stream, and no client takes the answer for a whole one.
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rw := &response{ResponseWriter: w, o: o, streamed: r.ProtoMajor == 2}
@@ -22,21 +22,15 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 			if v != nil {
 				o.Log.Error("panic in a request", zap.String("method", r.Method), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 				if rw.begun {
-					rw.truncated = true
-				} else {
-					rw.Header().Set("Connection", "close") // nobody knows how far its request was read
-					o.Refuse(rw, r, errors.New("proxy: panic"))
+					panic(http.ErrAbortHandler) // the answer must not look whole
 				}
+				rw.Header().Set("Connection", "close") // nobody knows how far its request was read
+				o.Refuse(rw, r, errors.New("proxy: panic"))
 			}
 			rw.bound() // what is still buffered is written after this
 			if r.ProtoMajor == 1 && r.Method != http.MethodConnect && r.Body != http.NoBody {
 				// net/http reads what is left of the body before it ends the request. It must not wait for ever.
 				_ = http.NewResponseController(w).SetReadDeadline(o.Now().Add(o.Limits.HeaderTimeout))
-			}
-			if rw.truncated {
-				// The only way to tell the client: net/http closes the connection, or resets the stream, without the end of
-				// the body. A plain return would end a chunked body as if it were whole.
-				panic(http.ErrAbortHandler)
 			}
 		}()
 		h(rw, r)
@@ -46,10 +40,9 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 // response notes how far an answer has come. Flushing and deadlines go through http.ResponseController.
 type response struct {
 	http.ResponseWriter
-	o         *Options
-	streamed  bool // over HTTP/2
-	begun     bool // a final status has been written, or the connection taken
-	truncated bool
+	o        *Options
+	streamed bool // over HTTP/2
+	begun    bool // a final status has been written, or the connection taken
 }
 
 // bound gives what is written to a stream its time: a window of nothing stops one stream, and not the connection, which has a limit of
@@ -91,21 +84,3 @@ func (w *response) Flush() { _ = w.FlushError() }
 
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// truncate makes recovering cut the connection once the handler has returned.
-func (w *response) truncate() { w.truncated = true }
-
-// truncate finds the response under whatever wraps it.
-func truncate(w http.ResponseWriter) {
-	for w != nil {
-		switch t := w.(type) {
-		case interface{ truncate() }:
-			t.truncate()
-			return
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = t.Unwrap()
-		default:
-			return
-		}
-	}
-}

@@ -240,7 +240,7 @@ func ParseMatch(url string, list []string) (Match, error) {
 		return Match{}, fmt.Errorf("%q has a query or a fragment; a rule is about the path", url)
 	}
 	domain, wildcard := strings.CutPrefix(authority, "*.")
-	target, err := parseOrigin(scheme, domain)
+	target, err := ParseOrigin(scheme, domain)
 	if err != nil {
 		return Match{}, err
 	}

@@ -73,7 +73,7 @@ func TestFind(t *testing.T) {
 		t.Run(tt.method+" "+tt.url, func(t *testing.T) {
 			scheme, rest, _ := strings.Cut(tt.url, "://")
 			authority, path, _ := strings.Cut(rest, "/")
-			target, err := parseOrigin(scheme, authority)
+			target, err := ParseOrigin(scheme, authority)
 			must(t, err)
 			r, err := rules.Find(target, tt.method, "/"+path)
 			switch {

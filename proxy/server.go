@@ -67,12 +67,10 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Files is how many files a process has to be able to open for so many connections, and for the calls that load lets be in flight.
-func (l Limits) Files(load Load) uint64 {
-	const own = 200 // the ledger, the sockets between the processes, what is read meanwhile
+// Files is how many files the agents' connections take.
+func (l Limits) Files() uint64 {
 	l.setDefaults()
-	load.setDefaults()
-	return uint64(l.Connections) + uint64(load.Calls) + own
+	return uint64(l.Connections)
 }
 
 func (l *Limits) setDefaults() {

@@ -66,7 +66,7 @@ func TestPlainRequests(t *testing.T) {
 		{"GET / HTTP/1.1\r\nHost: a.example", "not_a_proxy_request", ""},
 		{"GET //a.example/x HTTP/1.1\r\nHost: a.example", "not_a_proxy_request", ""},
 	} {
-		resp := roundTripRaw(t, r.dial(), test.head+"\r\n\r\n")
+		resp := roundTripRaw(t, r.Dial(), test.head+"\r\n\r\n")
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.Header.Get(codeHeader) != test.code || string(body) != test.body {
 			t.Errorf("%q: code %q, body %q, error %v", test.head, resp.Header.Get(codeHeader), body, err)
@@ -104,7 +104,7 @@ func TestConnectRefused(t *testing.T) {
 		{"CONNECT a.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked", "connect_malformed"},
 		{"CONNECT a.example:443 HTTP/1.1\r\nProxy-Authorization: Basic eDp5", ""},
 	} {
-		c := r.dial()
+		c := r.Dial()
 		resp := roundTripRaw(t, c, test.head+"\r\nHost: a.example\r\n\r\n")
 		if code := resp.Header.Get(codeHeader); code != test.code || (resp.StatusCode == http.StatusOK) != (code == "") {
 			t.Errorf("%q: status %d, code %q, want %q", test.head, resp.StatusCode, code, test.code)
@@ -114,7 +114,7 @@ func TestConnectRefused(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	if n := len(r.seen()); n != 0 {
+	if n := len(r.Seen()); n != 0 {
 		t.Errorf("the choke point saw %d requests", n)
 	}
 }
@@ -133,7 +133,7 @@ func TestTunnelLimit(t *testing.T) {
 	host := at(0, up.Server)
 	for name, end := range map[string]func(net.Conn){
 		"after a request": func(c net.Conn) {
-			inner := tls.Client(c, &tls.Config{RootCAs: r.roots(), ServerName: hostOf(0)})
+			inner := tls.Client(c, &tls.Config{RootCAs: r.Roots(), ServerName: hostOf(0)})
 			wantBody(t, roundTripRaw(t, inner, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"), "GET /")
 			_ = inner.Close()
 		},
@@ -141,8 +141,8 @@ func TestTunnelLimit(t *testing.T) {
 		"no TLS":      func(c net.Conn) { _, _ = c.Write([]byte{recordTypeHandshake, 0, 0, 0, 0, 0}); _ = c.Close() },
 		"no protocol": func(c net.Conn) { _, _ = io.WriteString(c, "\r\n"); _ = c.Close() },
 	} {
-		c := r.connect(host)
-		over := roundTripRaw(t, r.dial(), "CONNECT "+host+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		c := r.Connect(host)
+		over := roundTripRaw(t, r.Dial(), "CONNECT "+host+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		if code := over.Header.Get(codeHeader); code != "too_many_tunnels" {
 			t.Errorf("%s: a second tunnel got the code %q", name, code)
 		}
@@ -153,7 +153,7 @@ func TestTunnelLimit(t *testing.T) {
 
 func TestConnectionLimit(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Limits.Connections = 1 })
-	first, second := r.dial(), r.dial()
+	first, second := r.Dial(), r.Dial()
 	request := "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 	wantAnswer(t, roundTripRaw(t, first, request), nil, "not_a_proxy_request")
 	_, _ = io.WriteString(second, request)
@@ -178,7 +178,7 @@ func TestConnectContext(t *testing.T) {
 			_, _ = io.WriteString(w, r.Context().Value(key{}).(string))
 		})
 	})
-	c := r.mustTunnel("a.example:443")
+	c := r.MustTunnel("a.example:443")
 	for range 2 {
 		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "session 1")
 	}
@@ -198,13 +198,13 @@ func TestCleartextInTunnel(t *testing.T) {
 			_, _ = io.WriteString(w, route.Target.String()+" "+r.URL.String())
 		})
 	})
-	wantBody(t, roundTripRaw(t, r.connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"), "http://a.example http://a.example/x")
-	wantBody(t, roundTripRaw(t, r.connect("a.example:8443"), "GET /x HTTP/1.1\r\nHost: a.example:8443\r\n\r\n"), "http://a.example:8443 http://a.example:8443/x")
-	wantAnswer(t, roundTripRaw(t, r.connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "target_mismatch")
-	wantAnswer(t, roundTripRaw(t, r.connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "target_invalid")
-	c := r.connect("a.example:443")
+	wantBody(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n"), "http://a.example http://a.example/x")
+	wantBody(t, roundTripRaw(t, r.Connect("a.example:8443"), "GET /x HTTP/1.1\r\nHost: a.example:8443\r\n\r\n"), "http://a.example:8443 http://a.example:8443/x")
+	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "target_mismatch")
+	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "target_invalid")
+	c := r.Connect("a.example:443")
 	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "cleartext_refused")
-	wantAnswer(t, roundTripRaw(t, r.connect("a.example:22"), "SSH-2.0-OpenSSH_9.9\r\n\r\n"), nil, "request_malformed")
+	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:22"), "SSH-2.0-OpenSSH_9.9\r\n\r\n"), nil, "request_malformed")
 }
 
 func TestHandshakeRefused(t *testing.T) {
@@ -214,34 +214,34 @@ func TestHandshakeRefused(t *testing.T) {
 		code   string
 	}{
 		"CA not trusted": {&tls.Config{ServerName: "a.example"}, "tls_handshake_failed"},
-		"TLS 1.1":        {&tls.Config{ServerName: "a.example", RootCAs: r.roots(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "tls_handshake_failed"},
-		"other protocol": {&tls.Config{ServerName: "a.example", RootCAs: r.roots(), NextProtos: []string{"imap"}}, "tls_handshake_failed"},
-		"other host":     {&tls.Config{ServerName: "b.example", RootCAs: r.roots()}, "target_mismatch"},
+		"TLS 1.1":        {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "tls_handshake_failed"},
+		"other protocol": {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), NextProtos: []string{"imap"}}, "tls_handshake_failed"},
+		"other host":     {&tls.Config{ServerName: "b.example", RootCAs: r.Roots()}, "target_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := tls.Client(r.connect("a.example:443"), test.config).Handshake(); err == nil {
+			if err := tls.Client(r.Connect("a.example:443"), test.config).Handshake(); err == nil {
 				t.Fatal("the handshake succeeded")
 			}
-			wantCode(t, <-r.ended, test.code)
+			wantCode(t, <-r.Ended, test.code)
 		})
 	}
-	if c := tls.Client(r.connect("192.0.2.1:443"), &tls.Config{RootCAs: r.roots(), ServerName: "192.0.2.1"}); c.Handshake() != nil {
+	if c := tls.Client(r.Connect("192.0.2.1:443"), &tls.Config{RootCAs: r.Roots(), ServerName: "192.0.2.1"}); c.Handshake() != nil {
 		t.Error("an IP address needs no SNI")
 	}
 }
 
 func TestSessionResumption(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
-	config := &tls.Config{RootCAs: r.roots(), ServerName: "a.example", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	config := &tls.Config{RootCAs: r.Roots(), ServerName: "a.example", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	for i := range 2 {
-		c := tls.Client(r.connect("a.example:443"), config)
+		c := tls.Client(r.Connect("a.example:443"), config)
 		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "") // reads the ticket, too
 		if resumed := c.ConnectionState().DidResume; resumed != (i == 1) {
 			t.Errorf("connection %d resumed: %t", i, resumed)
 		}
 	}
 	// A ticket opens no other tunnel: SNI is checked on resumption as well.
-	if err := tls.Client(r.connect("b.example:443"), config).Handshake(); err == nil {
+	if err := tls.Client(r.Connect("b.example:443"), config).Handshake(); err == nil {
 		t.Error("a ticket for one host opened the tunnel to another")
 	}
 }
@@ -256,15 +256,15 @@ func TestShutdown(t *testing.T) {
 			_, _ = io.WriteString(w, "whole")
 		})
 	})
-	silent := r.connect("a.example:443")
-	running := r.mustTunnel("a.example:443")
-	plain := r.dial()
+	silent := r.Connect("a.example:443")
+	running := r.MustTunnel("a.example:443")
+	plain := r.Dial()
 	_, _ = io.WriteString(running, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
 	_, _ = io.WriteString(plain, "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
 	<-arrived
 	<-arrived
 	done := make(chan error)
-	go func() { done <- r.proxy.Shutdown(context.Background()) }()
+	go func() { done <- r.Proxy.Shutdown(context.Background()) }()
 	if _, err := silent.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("a silent tunnel outlives Shutdown: %v", err)
 	}
@@ -297,11 +297,11 @@ func TestShutdownIsBounded(t *testing.T) {
 			<-r.Context().Done()
 		})
 	})
-	_, _ = io.WriteString(r.mustTunnel("a.example:443"), "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	_, _ = io.WriteString(r.MustTunnel("a.example:443"), "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
 	<-arrived
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := r.proxy.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+	if err := r.Proxy.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -317,20 +317,11 @@ func TestConnectIsCancelled(t *testing.T) {
 			return r.Context(), nil
 		}
 	})
-	c := r.dial()
+	c := r.Dial()
 	_, _ = io.WriteString(c, "CONNECT a.example:443 HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-asked
 	_ = c.Close()
 	<-cancelled
-}
-
-func TestTruncateFindsTheResponse(t *testing.T) {
-	rw := &response{}
-	truncate(hijackable{rw})
-	if !rw.truncated {
-		t.Error("not found under a wrapper")
-	}
-	truncate(nil) // nothing to find, nothing to do
 }
 
 func TestHeaderTricksDoNotPanic(t *testing.T) {
@@ -339,7 +330,7 @@ func TestHeaderTricksDoNotPanic(t *testing.T) {
 		"", "\r\n\r\n", "GET\r\n\r\n", "CONNECT  HTTP/1.1\r\n\r\n", "CONNECT : HTTP/1.1\r\nHost: :\r\n\r\n", "CONNECT * HTTP/1.1\r\nHost: a\r\n\r\n",
 		"GET http:// HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET http://%41/ HTTP/1.1\r\nHost: a\r\n\r\n", "GET ? HTTP/1.1\r\nHost: a\r\n\r\n",
 	} {
-		for _, c := range []net.Conn{r.dial(), r.mustTunnel("a.example:443")} {
+		for _, c := range []net.Conn{r.Dial(), r.MustTunnel("a.example:443")} {
 			_, _ = io.WriteString(c, text)
 			if tcp, ok := c.(*net.TCPConn); ok {
 				_ = tcp.CloseWrite()

@@ -27,13 +27,13 @@ func (c readerConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 // end each message at the same byte.
 func FuzzStrict(f *testing.F) {
 	for _, e := range readCorpus(f) {
-		if e.alpn == "h2" {
+		if e.ALPN == "h2" {
 			continue
 		}
 		var text strings.Builder
-		for _, s := range e.steps {
-			if s.kind == '>' {
-				text.WriteString(s.text)
+		for _, s := range e.Steps {
+			if s.Kind == '>' {
+				text.WriteString(s.Text)
 			}
 		}
 		f.Add([]byte(text.String()), false)

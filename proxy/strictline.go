@@ -3,11 +3,13 @@ package proxy
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // The lines of HTTP/1, each in its one reading.
@@ -17,15 +19,10 @@ func requestLine(line string) (head, error) {
 	method, rest, _ := strings.Cut(line, " ")
 	target, version, _ := strings.Cut(rest, " ")
 	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
-	if !validMethod(method) || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
+	if !wire.IsMethod(method) || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return head{}, refusal.New("request_malformed", "the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
 	}
 	return h, nil
-}
-
-// validMethod takes capitals and hyphens.
-func validMethod(method string) bool {
-	return method != "" && strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
 }
 
 // validTarget takes what net/http does, in visible ASCII and without a fragment.
@@ -50,27 +47,22 @@ func field(line string) (name, value string, err error) {
 }
 
 // decimal reads a Content-Length in its one spelling.
-func decimal(s string) (n int64, err error) {
-	valid := s != "" && len(s) <= 18 && (s[0] != '0' || s == "0")
-	for _, d := range []byte(s) {
-		valid = valid && d >= '0' && d <= '9'
-		n = n*10 + int64(d-'0')
-	}
-	if !valid {
+func decimal(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || len(s) > 18 || signed(s) || s[0] == '0' && s != "0" {
 		return 0, refusal.New("framing_ambiguous", "the Content-Length %.40q is no number in its usual form", s)
 	}
 	return n, nil
 }
 
 // chunkSize reads the line before a chunk. Extensions have no meaning that anyone agreed on, and are where readers differ.
-func chunkSize(line string) (n int64, err error) {
-	valid := line != "" && len(line) <= 15
-	for _, d := range []byte(line) {
-		valid = valid && isHex(d)
-		n = n<<4 | int64(unhex(d))
-	}
-	if !valid {
+func chunkSize(line string) (int64, error) {
+	n, err := strconv.ParseInt(line, 16, 64)
+	if err != nil || len(line) > 15 || signed(line) {
 		return 0, refusal.New("chunk_malformed", "the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
 	}
 	return n, nil
 }
+
+// signed reports whether a number that is not empty begins with a sign, which strconv takes.
+func signed(s string) bool { return s[0] == '+' || s[0] == '-' }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"net"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 // Target is where a request goes, in one normal form, so that two spellings of a destination are always equal:
 // Host is lower-case ASCII (IDNA A-labels) without a trailing dot, or an IP address as netip prints it, without brackets.
-// Only ParseConnect and parseRequestTarget make a Target from what a client sent. The zero Target is no destination.
+// Only ParseConnect and ParseOrigin make a Target from what a client sent. The zero Target is no destination.
 type Target struct {
 	Scheme string // "https" or "http"
 	Host   string
@@ -61,37 +60,8 @@ func ParseConnect(authority string) (Target, error) {
 	return Target{Scheme: "https", Host: host, Port: port}, nil
 }
 
-// parseRequestTarget reads the absolute-form target of a request to a proxy (RFC 9112 section 3.2.2). https is taken as well as
-// http: some clients send it instead of a CONNECT, and it ends at the same choke point. The Host header is not compared: for this
-// form the RFC has a proxy ignore it, and net/http has already replaced it by the target's. Every refusal is target_invalid.
-func parseRequestTarget(r *http.Request) (Target, error) {
-	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || defaultPort(r.URL.Scheme) == 0 {
-		return Target{}, refusal.New("target_invalid", "the request target is no plain http or https URL")
-	}
-	return parseOrigin(r.URL.Scheme, r.URL.Host)
-}
-
-// agree checks that a request inside a tunnel is for the host that the tunnel was opened to: the Host header or :authority, and
-// the URL where it is absolute, must name pinned. What does not agree, or names nothing, is target_mismatch.
-func agree(r *http.Request, pinned Target) error {
-	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil {
-		return refusal.New("target_mismatch", "the request target is not one inside a tunnel to %s", pinned)
-	}
-	if r.URL.Scheme != "" || r.URL.Host != "" {
-		if t, err := parseOrigin(r.URL.Scheme, r.URL.Host); err != nil || t != pinned {
-			return refusal.New("target_mismatch", "the request target names another origin than the tunnel's, %s", pinned)
-		}
-	}
-	// Beside :authority net/http leaves a Host header of HTTP/2 where it was: a second name that somebody might read.
-	for _, name := range append([]string{r.Host}, r.Header["Host"]...) {
-		if t, err := parseOrigin(pinned.Scheme, name); err != nil || t != pinned {
-			return refusal.New("target_mismatch", "the Host or :authority of the request is not that of the tunnel, %s", pinned)
-		}
-	}
-	return nil
-}
-
-func parseOrigin(scheme, authority string) (Target, error) {
+// ParseOrigin reads an authority of a scheme, whose default port it may omit. Every refusal is target_invalid.
+func ParseOrigin(scheme, authority string) (Target, error) {
 	host, port, err := parseAuthority(authority)
 	if err != nil {
 		return Target{}, err

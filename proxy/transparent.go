@@ -119,7 +119,7 @@ func (r Route) named(scheme, authority string) (Target, error) {
 	if authority == "" {
 		return t, nil
 	}
-	named, err := parseOrigin(scheme, authority)
+	named, err := ParseOrigin(scheme, authority)
 	if err != nil {
 		return Target{}, err
 	}

@@ -18,42 +18,42 @@ import (
 )
 
 // redirect returns what makes connections to the proxy that, as the kernel would say, were made to original.
-func (r *rig) redirect(original string) func() net.Conn {
-	r.t.Helper()
+func (r *rig) Redirect(original string) func() net.Conn {
+	r.T.Helper()
 	to := netip.MustParseAddrPort(original)
-	r.proxy.tunnels.original = func(net.Conn) (netip.AddrPort, error) { return to, nil }
-	return r.serveTransparent()
+	r.Proxy.tunnels.original = func(net.Conn) (netip.AddrPort, error) { return to, nil }
+	return r.ServeTransparent()
 }
 
-func (r *rig) serveTransparent() func() net.Conn {
-	r.t.Helper()
+func (r *rig) ServeTransparent() func() net.Conn {
+	r.T.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(r.t, err)
+	must(r.T, err)
 	served := make(chan error, 1)
-	go func() { served <- r.proxy.ServeTransparent(l) }()
-	r.t.Cleanup(func() {
+	go func() { served <- r.Proxy.ServeTransparent(l) }()
+	r.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		_ = r.proxy.Shutdown(ctx)
+		_ = r.Proxy.Shutdown(ctx)
 		if err := <-served; err != nil {
-			r.t.Errorf("ServeTransparent: %v", err)
+			r.T.Errorf("ServeTransparent: %v", err)
 		}
 	})
 	return func() net.Conn {
-		r.t.Helper()
+		r.T.Helper()
 		c, err := net.Dial("tcp", l.Addr().String())
-		must(r.t, err)
-		r.t.Cleanup(func() { _ = c.Close() })
+		must(r.T, err)
+		r.T.Cleanup(func() { _ = c.Close() })
 		_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // a bound for a broken test, not a measure
 		return c
 	}
 }
 
 // redirected returns a client whose connections come out of dial.
-func (r *rig) redirected(dial func() net.Conn, protocols ...string) *http.Client {
+func (r *rig) Redirected(dial func() net.Conn, protocols ...string) *http.Client {
 	tr := &http.Transport{
 		DialContext:     func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
-		TLSClientConfig: &tls.Config{RootCAs: r.roots(), NextProtos: protocols},
+		TLSClientConfig: &tls.Config{RootCAs: r.Roots(), NextProtos: protocols},
 		Protocols:       new(http.Protocols),
 	}
 	for _, p := range protocols {
@@ -66,7 +66,7 @@ func (r *rig) redirected(dial func() net.Conn, protocols ...string) *http.Client
 			tr.Protocols.SetHTTP1(true)
 		}
 	}
-	r.t.Cleanup(tr.CloseIdleConnections)
+	r.T.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr}
 }
 
@@ -88,7 +88,7 @@ func TestRedirectedConnections(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, func(o *Options) { o.Handler = http.HandlerFunc(describing) })
-			client := r.redirected(r.redirect(tt.original), tt.protocol)
+			client := r.Redirected(r.Redirect(tt.original), tt.protocol)
 			for range 2 {
 				resp, err := client.Get(tt.url)
 				must(t, err)
@@ -109,7 +109,7 @@ func TestRedirectedHostsAreJudgedOneByOne(t *testing.T) {
 			return r.Context(), nil
 		}
 	})
-	c := r.redirect("192.0.2.7:80")()
+	c := r.Redirect("192.0.2.7:80")()
 	for _, host := range []string{"a.example", "c.example:80"} {
 		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "http://"+strings.TrimSuffix(host, ":80")+" 192.0.2.7:80 HTTP/1.1 http://"+strings.TrimSuffix(host, ":80")+"/")
 	}
@@ -129,7 +129,7 @@ func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, func(o *Options) { o.Handler = http.HandlerFunc(describing) })
-			resp := roundTripRaw(t, r.redirect(tt.original)(), tt.head+"\r\n\r\n")
+			resp := roundTripRaw(t, r.Redirect(tt.original)(), tt.head+"\r\n\r\n")
 			if tt.code == "" { // net/http makes the absolute form the Host: the same as for a proxy
 				wantBody(t, resp, "http://b.example 192.0.2.7:80 HTTP/1.1 http://b.example/")
 				return
@@ -159,7 +159,7 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 		}, "target_invalid"},
 		{"CA not trusted", func(_ *rig, c net.Conn) { _ = tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake() }, "tls_handshake_failed"},
 		{"refused host", func(r *rig, c net.Conn) {
-			_ = tls.Client(c, &tls.Config{ServerName: "refused.example", RootCAs: r.roots()}).Handshake()
+			_ = tls.Client(c, &tls.Config{ServerName: "refused.example", RootCAs: r.Roots()}).Handshake()
 		}, "internal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -172,9 +172,9 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 					return r.Context(), nil
 				}
 			})
-			c := r.redirect("192.0.2.7:443")()
+			c := r.Redirect("192.0.2.7:443")()
 			tt.send(r, c)
-			if err := <-r.ended; codeOf(err) != tt.code {
+			if err := <-r.Ended; codeOf(err) != tt.code {
 				t.Errorf("got the code %s (%v), want %s", codeOf(err), err, tt.code)
 			}
 			if n, err := io.Copy(io.Discard, c); isTimeout(err) {
@@ -187,7 +187,7 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 // One authority for a whole HTTP/2 connection: the name in its handshake.
 func TestRedirectedAuthority(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Handler = http.HandlerFunc(describing) })
-	client := r.redirected(r.redirect("192.0.2.7:443"), "h2")
+	client := r.Redirected(r.Redirect("192.0.2.7:443"), "h2")
 	for _, host := range []string{"b.example", "a.example:8443", "a.example@b.example"} {
 		q, err := http.NewRequest(http.MethodGet, "https://a.example/", nil)
 		must(t, err)
@@ -201,8 +201,8 @@ func TestRedirectedAuthority(t *testing.T) {
 // Nobody who connects to the transparent listener itself has an original destination.
 func TestNotRedirected(t *testing.T) {
 	r := newRig(t, nil)
-	c := r.serveTransparent()()
-	wantCode(t, <-r.ended, "not_redirected")
+	c := r.ServeTransparent()()
+	wantCode(t, <-r.Ended, "not_redirected")
 	if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("the connection stays open: %v", err)
 	}
@@ -216,7 +216,7 @@ func TestProbe(t *testing.T) {
 			return true
 		}
 	})
-	c := r.redirect("192.0.2.7:443")()
+	c := r.Redirect("192.0.2.7:443")()
 	if got, want := <-seen, "192.0.2.7:443 "+c.LocalAddr().String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -228,27 +228,27 @@ func TestProbe(t *testing.T) {
 // A silent client is not reported, and goes with the proxy.
 func TestShutdownEndsRedirectedConnections(t *testing.T) {
 	r := newRig(t, nil)
-	dial := r.redirect("192.0.2.7:443")
+	dial := r.Redirect("192.0.2.7:443")
 	silent, hello := dial(), dial()
 	_, _ = hello.Write([]byte{recordTypeHandshake})
 	for r.openTunnels() != 2 {
 		runtime.Gosched()
 	}
-	must(t, r.proxy.Shutdown(context.Background()))
+	must(t, r.Proxy.Shutdown(context.Background()))
 	for _, c := range []net.Conn{silent, hello} {
 		if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 			t.Errorf("a connection outlives Shutdown: %v", err)
 		}
 	}
-	if len(r.ended) != 0 {
-		t.Errorf("reported: %v", <-r.ended)
+	if len(r.Ended) != 0 {
+		t.Errorf("reported: %v", <-r.Ended)
 	}
 }
 
 func (r *rig) openTunnels() int {
-	r.proxy.tunnels.mu.Lock()
-	defer r.proxy.tunnels.mu.Unlock()
-	return r.proxy.tunnels.count
+	r.Proxy.tunnels.mu.Lock()
+	defer r.Proxy.tunnels.mu.Unlock()
+	return r.Proxy.tunnels.count
 }
 
 func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
@@ -267,7 +267,7 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 		_ = resp.Body.Close()
 		return resp
 	}
-	client := p.redirected(p.redirect(dialled.String()+port), "http/1.1")
+	client := p.Redirected(p.Redirect(dialled.String()+port), "http/1.1")
 	if resp := post(t, client); resp.StatusCode != http.StatusCreated {
 		t.Errorf("status %d", resp.StatusCode)
 	}
@@ -279,8 +279,8 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 	refused := func(t *testing.T, name, code string) {
 		t.Helper()
 		_, before := p.record.last()
-		c := p.redirect("192.0.2.7" + port)()
-		if err := tls.Client(c, &tls.Config{ServerName: name, RootCAs: p.roots()}).Handshake(); err == nil {
+		c := p.Redirect("192.0.2.7" + port)()
+		if err := tls.Client(c, &tls.Config{ServerName: name, RootCAs: p.Roots()}).Handshake(); err == nil {
 			t.Fatal("the handshake succeeded")
 		}
 		rec, n := p.record.last()
@@ -324,7 +324,7 @@ func TestCheckDestination(t *testing.T) {
 // HTTP/2 with prior knowledge is served inside a CONNECT as well, by the same choke point.
 func TestPriorKnowledgeInATunnel(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Handler = http.HandlerFunc(describing) })
-	client := r.redirected(func() net.Conn { return r.connect("a.example:80") }, "h2c")
+	client := r.Redirected(func() net.Conn { return r.Connect("a.example:80") }, "h2c")
 	resp, err := client.Get("http://a.example/x")
 	must(t, err)
 	wantBody(t, resp, "http://a.example invalid AddrPort HTTP/2.0 http://a.example/x")
@@ -333,7 +333,7 @@ func TestPriorKnowledgeInATunnel(t *testing.T) {
 	q.Host = "b.example"
 	resp, err = client.Do(q)
 	wantAnswer(t, resp, err, "target_mismatch")
-	c := r.connect("a.example:443")
+	c := r.Connect("a.example:443")
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
 	wantAnswer(t, readRaw(t, bufio.NewReader(c), "GET"), nil, "cleartext_refused")
 }

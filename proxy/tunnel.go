@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // recordTypeHandshake is the first byte of every TLS connection (RFC 8446 section 5.1), and of no HTTP request.
@@ -328,7 +329,7 @@ func (p *Proxy) serveTunnel(w http.ResponseWriter, r *http.Request) {
 
 func checkInner(r *http.Request, route Route) error {
 	switch {
-	case !validMethod(r.Method): // of HTTP/2, where it can be any text
+	case !wire.IsMethod(r.Method): // of HTTP/2, where it can be any text
 		return refusal.New("request_malformed", "the method is not in capitals")
 	case !route.Intercepted && route.Target.Port == 443:
 		return refusal.New("cleartext_refused", "the tunnel to %s carries HTTP without TLS", route.Target.Address())

@@ -91,7 +91,7 @@ func TestTransportErrors(t *testing.T) {
 			}
 		})
 	}
-	if n := up.requests.Load(); n != 0 {
+	if n := up.Requests.Load(); n != 0 {
 		t.Errorf("the upstream saw %d requests", n)
 	}
 	t.Run("client gone", func(t *testing.T) {

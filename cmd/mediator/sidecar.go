@@ -224,7 +224,7 @@ func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, admin
 // countFiles says so in the log where fewer files may be open than the limits let agents have of them. Go raises the soft limit by itself.
 func (p *sidecarProcess) countFiles() {
 	var open unix.Rlimit
-	need := p.T.Limits.connections().Files(p.T.Limits.load())
+	need := p.T.Limits.connections().Files() + p.T.Limits.load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
 		p.log.Warn("fewer files may be open than limits.connections and limits.calls can take: raise the hard limit, or lower them", zap.Uint64("may", open.Max), zap.Uint64("need", need))
 	}

@@ -226,7 +226,7 @@ func (p *sidecarProcess) put(next *snapshot) {
 	if old := p.inForce; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
-		time.AfterFunc(old.pipeline.Patience(), func() { p.trusts.drop(old.trust) })
+		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.trusts.drop(old.trust) })
 	}
 	p.inForce = next
 }
