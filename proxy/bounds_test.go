@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -81,36 +79,4 @@ func TestSpoolLeavesNoFile(t *testing.T) {
 	if len(p.sent) != 1 {
 		t.Error("the body was not forwarded")
 	}
-}
-
-// TestConnectDuringShutdown decides a CONNECT once the proxy has begun to shut down.
-func TestConnectDuringShutdown(t *testing.T) {
-	asked, decide := make(chan struct{}), make(chan struct{})
-	r := newRig(t, func(o *Options) {
-		o.Connect = func(r *http.Request, _ Target) (context.Context, error) {
-			close(asked)
-			<-decide
-			return r.Context(), nil
-		}
-	})
-	c := r.Dial()
-	defer c.Close()
-	_, err := io.WriteString(c, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
-	must(t, err)
-	<-asked
-	done := make(chan error, 1)
-	go func() { done <- r.Proxy.Shutdown(context.Background()) }()
-	for { // until the listener is gone
-		probe, err := net.Dial("tcp", r.Addr)
-		if err != nil {
-			break
-		}
-		probe.Close()
-	}
-	close(decide)
-	answer, _ := io.ReadAll(c)
-	if !strings.Contains(string(answer), "shutting_down") {
-		t.Errorf("got %q", answer)
-	}
-	<-done
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Flows of a record.
@@ -33,7 +34,7 @@ var Flows = [...]string{flowPost, flowEgress, flowConnect, flowInternal}
 type call struct {
 	w       http.ResponseWriter // nil for a CONNECT, and for what ended before there was a request
 	r       *http.Request       // nil for what ended before there was a request
-	target  Target
+	target  upstream.Target
 	session *Session // nil until step 1
 
 	record ledger.Record
@@ -47,7 +48,7 @@ type call struct {
 	// entered is set while the call counts as in flight.
 	entered bool
 	// permit is the call's leave to reach its host.
-	permit Permit
+	permit upstream.Permit
 	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
 	body *agentBody
 	// connected is set once the call has a connection to its upstream, and made counts those that were made for it. The transport does so, in
@@ -70,7 +71,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 }
 
 // route notes where the call goes.
-func (c *call) route(t Target) {
+func (c *call) route(t upstream.Target) {
 	c.target = t
 	c.record.Host = t.Authority()
 	c.record.Path = c.r.URL.EscapedPath() // without the query, which may hold secrets

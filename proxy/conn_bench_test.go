@@ -58,37 +58,6 @@ func benchmarkKeepAlive(b *testing.B, call func(*http.Client, string) (*http.Res
 	}
 }
 
-func BenchmarkLeaf(b *testing.B) {
-	ca, err := NewCA(CAOptions{Now: time.Now})
-	must(b, err)
-	l := newLeaves(ca, time.Now)
-	b.Run("mint", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := l.mint("api.example.com"); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("cached", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := l.certificate("api.example.com"); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-func BenchmarkParseConnect(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ParseConnect("api.example.com:443"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkSession says what an open session holds.
 func BenchmarkSession(b *testing.B) {
 	event := trigger.Event{ID: evidence.NewID(), Kind: evidence.TriggerSourceEvent, Source: "github"}

@@ -39,7 +39,7 @@ func NewCredential(header, prefix string, source SecretSource) (*Credential, err
 	switch {
 	case !httpguts.ValidHeaderFieldName(header):
 		return nil, fmt.Errorf("%q is not the name of a header", header)
-	case slices.Contains(contentHeaders, name) || slices.Contains(hopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.Dashed(name)) != "":
+	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.Dashed(name)) != "":
 		return nil, fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
 	case !httpguts.ValidHeaderFieldValue(prefix):
 		return nil, errors.New("the prefix holds what no header can")

@@ -3,15 +3,11 @@ package proxy
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"sync"
@@ -19,45 +15,19 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // The tests of this file hold this package against what goproxy's own interception does wrong. They are numbered as those faults
 // were found, and go through real sockets.
 
-// countingUpstream answers every request with its path and counts requests and connections.
-type countingUpstream struct {
-	*httptest.Server
-	Requests, Conns atomic.Int64
-}
-
-func newUpstream(t testing.TB, h http.HandlerFunc, p protocol) *countingUpstream {
-	t.Helper()
-	u := &countingUpstream{}
-	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u.Requests.Add(1)
-		if h != nil {
-			h(w, r)
-			return
-		}
-		_, _ = io.Copy(w, r.Body)
-		_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI())
-	}))
-	u.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			u.Conns.Add(1)
-		}
-	}
-	u.Config.ErrorLog = log.New(io.Discard, "", 0)
-	u.EnableHTTP2 = p == http2
-	u.StartTLS()
-	return u
-}
-
 // Fault 1: "OPTIONS *" in a tunnel leaves no URL, and a panic in a handler ends the process.
 func TestFault1PanicAndOptionsStar(t *testing.T) {
 	up := newUpstream(t, nil, http1)
 	late := make(chan struct{})
-	r := newRig(t, func(o *Options) {
+	r := newRig(t, func(o *intercept.Options) {
 		next := o.Handler
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
@@ -99,19 +69,6 @@ func TestFault1PanicAndOptionsStar(t *testing.T) {
 	}
 }
 
-func mustGet(t testing.TB, c *http.Client, url, want string) {
-	t.Helper()
-	resp, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || string(body) != want {
-		t.Fatalf("GET %s: status %d, code %q, body %q, error %v; want %q", url, resp.StatusCode, resp.Header.Get(codeHeader), body, err, want)
-	}
-}
-
 // Fault 2: what is inside a tunnel can name another destination than the CONNECT did.
 func TestFault2TunnelPinsTarget(t *testing.T) {
 	a, b := newUpstream(t, nil, http1), newUpstream(t, nil, http1)
@@ -149,7 +106,7 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 		t.Errorf("the other upstream saw %d requests", n)
 	}
 	for _, route := range r.Seen() {
-		if want := (Target{"https", nameA, portOf(a.Server)}); route.Target != want || !route.Intercepted || route.Tunnel == 0 {
+		if want := (upstream.Target{Scheme: "https", Host: nameA, Port: portOf(a.Server)}); route.Target != want || !route.Intercepted || route.Tunnel == 0 {
 			t.Errorf("the choke point saw %v, want %v", route, want)
 		}
 	}
@@ -236,8 +193,8 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 	t.Run("deadlines", func(t *testing.T) {
 		// Each rig has one short limit, so that a slow machine does not run into another.
 		const short = 100 * time.Millisecond
-		rig := func(l Limits) *rig {
-			return newRig(t, func(o *Options) {
+		rig := func(l intercept.Limits) *rig {
+			return newRig(t, func(o *intercept.Options) {
 				o.Limits = l
 				o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 			})
@@ -249,19 +206,19 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 			}
 		}
 
-		r := rig(Limits{HeaderTimeout: short})
+		r := rig(intercept.Limits{HeaderTimeout: short})
 		expectClosed("silent tunnel", r.Connect("a.example:443"))
 		slow := r.Dial()
 		_, _ = io.WriteString(slow, "GET / HTTP/1.1\r\nHost:")
 		expectClosed("slow header", slow)
 
-		r = rig(Limits{HandshakeTimeout: short})
+		r = rig(intercept.Limits{HandshakeTimeout: short})
 		handshaking := r.Connect("a.example:443")
-		_, _ = handshaking.Write([]byte{recordTypeHandshake, 3, 1, 0, 200, 1})
+		_, _ = handshaking.Write([]byte{0x16, 3, 1, 0, 200, 1})
 		expectClosed("slow handshake", handshaking)
 		wantCode(t, <-r.Ended, "tls_handshake_failed")
 
-		r = rig(Limits{IdleTimeout: short})
+		r = rig(intercept.Limits{IdleTimeout: short})
 		idle := r.MustTunnel("a.example:443")
 		wantBody(t, roundTripRaw(t, idle, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "")
 		expectClosed("idle tunnel", idle)
@@ -290,45 +247,6 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 			<-cancelled
 			<-done
 		})
-	}
-}
-
-func isTimeout(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout()
-}
-
-// Fault 5: leaves that live for 13 months, are RSA, or all have one private key, the same in every process.
-func TestFault5Leaves(t *testing.T) {
-	now := time.Now()
-	keys := make(map[string]bool)
-	for range 2 { // processes
-		ca, err := NewCA(CAOptions{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := newLeaves(ca, func() time.Time { return now })
-		for _, host := range []string{"a.example.com", "b.example.com"} {
-			c, err := l.certificate(host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key, ok := c.Leaf.PublicKey.(*ecdsa.PublicKey)
-			if !ok {
-				t.Fatalf("the key is %T", c.Leaf.PublicKey)
-			}
-			point, err := key.Bytes()
-			if err != nil {
-				t.Fatal(err)
-			}
-			keys[string(point)] = true
-			if life := c.Leaf.NotAfter.Sub(now); life > leafLifetime {
-				t.Errorf("the certificate lives %s", life)
-			}
-		}
-	}
-	if len(keys) != 4 {
-		t.Errorf("4 certificates have %d keys", len(keys))
 	}
 }
 
@@ -448,58 +366,6 @@ func (c *earlyConn) Read(p []byte) (int, error) {
 		}
 	}
 	return c.Conn.Read(p)
-}
-
-func wantBody(t testing.TB, resp *http.Response, want string) {
-	t.Helper()
-	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil || string(body) != want || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, code %q, body %q, error %v; want %q", resp.StatusCode, resp.Header.Get(codeHeader), body, err, want)
-	}
-}
-
-// Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy. Whatever goes
-// wrong in the dispatch, goproxy cannot reach anything.
-func TestFault6GoproxyCannotDial(t *testing.T) {
-	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-	t.Setenv("HTTP_PROXY", "http://127.0.0.1:9")
-	up := newUpstream(t, nil, http1)
-	r := newRig(t, nil, up.Server)
-	dispatch := httptest.NewServer(r.Proxy.connect) // as if a request reached it that nobody decided
-	defer dispatch.Close()
-
-	c, err := net.Dial("tcp", dispatch.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_, _ = io.WriteString(c, "CONNECT "+up.Listener.Addr().String()+" HTTP/1.1\r\nHost: x\r\n\r\n")
-	if answer, _ := io.ReadAll(c); len(answer) != 0 {
-		t.Errorf("an undecided CONNECT was answered with %q", answer)
-	}
-	resp, err := http.Get(dispatch.URL)
-	wantAnswer(t, resp, err, "internal")
-
-	g := r.Proxy.connect
-	if _, err := g.ConnectDial("tcp", up.Listener.Addr().String()); err == nil {
-		t.Error("ConnectDial dials")
-	}
-	if _, err := g.ConnectDialWithReq(httptest.NewRequest("CONNECT", "/", nil), "tcp", up.Listener.Addr().String()); err == nil {
-		t.Error("ConnectDialWithReq dials")
-	}
-	for _, url := range []string{up.URL, "http://" + up.Listener.Addr().String()} {
-		q, _ := http.NewRequest(http.MethodGet, url, nil)
-		if resp, err := g.Tr.RoundTrip(q); err == nil {
-			_ = resp.Body.Close()
-			t.Error("the transport dials")
-		}
-	}
-	// Our own transport does not ask the environment either: this reaches the upstream and not port 9.
-	mustGet(t, r.Client(http1), "https://"+at(0, up.Server)+"/direct", "GET /direct")
-	if n := up.Conns.Load(); n != 1 {
-		t.Errorf("the upstream saw %d connections, want 1", n)
-	}
 }
 
 // Fault 7: event streams, trailers and chunked bodies must work; an upgrade must not open a way past the handlers.
@@ -647,7 +513,7 @@ func TestFault9ConnectionsAreReused(t *testing.T) {
 			if n := up.Conns.Load(); n > 2*workers { // a dial may be under way when a connection comes free
 				t.Errorf("%d requests by %d workers opened %d upstream connections", workers*rounds, workers, n)
 			}
-			tunnels := make(map[TunnelID]bool)
+			tunnels := make(map[intercept.TunnelID]bool)
 			for _, route := range r.Seen() {
 				tunnels[route.Tunnel] = true
 			}
@@ -683,21 +549,4 @@ func TestTruncationIsVisible(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The certificates stand before a client with the platform's rules.
-func TestTunnelCertificate(t *testing.T) {
-	up := newUpstream(t, nil, http1)
-	r := newRig(t, nil, up.Server)
-	c := r.MustTunnel(at(0, up.Server))
-	state := c.ConnectionState()
-	if state.Version != tls.VersionTLS13 {
-		t.Errorf("TLS version %x", state.Version)
-	}
-	if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.Roots(), DNSName: hostOf(0), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
-		t.Error(err)
-	}
-	// An IP address has no SNI and is in the certificate as an address.
-	ip := up.Listener.Addr().String()
-	mustGet(t, r.Client(http1), "https://"+ip+"/ip", "GET /ip")
 }

@@ -11,17 +11,19 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Load bounds what the choke point takes on. What is left zero has its default. The defaults are generous: they are there for agents that
 // run wild and for upstreams that are gone, and shape no traffic. Whatever is refused here was not sent and has used nothing up.
 type Load struct {
-	Calls   int     // in flight at once; further ones are refused at once (overloaded); 1024 if 0
-	Session Rate    // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
-	Host    Rate    // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
-	Breaker Breaker // of each host and port (upstream_suspended)
-	Bodies  Bodies  // of posts, held while they are verified and sent (overloaded)
+	Calls   int              // in flight at once; further ones are refused at once (overloaded); 1024 if 0
+	Session Rate             // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
+	Host    Rate             // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
+	Breaker upstream.Breaker // of each host and port (upstream_suspended)
+	Bodies  Bodies           // of posts, held while they are verified and sent (overloaded)
 }
 
 // Rate is that of a token bucket.
@@ -96,20 +98,20 @@ type load struct {
 // host is what is known of one host and port.
 type host struct {
 	bucket  *rate.Limiter
-	circuit *Circuit
+	circuit *upstream.Circuit
 }
 
 // hosts are those that are known.
 type hosts struct {
 	mu    sync.Mutex // guards known
-	known *lru[address, *host]
+	known *lru.Cache[address, *host]
 }
 
 // newLoad goes on with what before has counted, if there is one: always with the calls in flight, and with the hosts where their limits are
 // the same. Under other limits what is known of the hosts begins anew.
 func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
-	n := &load{Load: l, calls: new(atomic.Int64), hosts: &hosts{known: newLRU[address, *host](hostCapacity)}, log: log, now: now}
+	n := &load{Load: l, calls: new(atomic.Int64), hosts: &hosts{known: lru.New[address, *host](hostCapacity)}, log: log, now: now}
 	if before != nil {
 		n.calls = before.calls
 		if l.Host == before.Host && l.Breaker == before.Breaker {
@@ -146,10 +148,10 @@ func (l *load) session(s *Session) error {
 }
 
 // host counts a call to its host, and asks the host's breaker for leave.
-func (l *load) host(c *call) (Permit, error) {
+func (l *load) host(c *call) (upstream.Permit, error) {
 	h := l.find(c.target)
 	if err := l.Host.take(h.bucket, l.now(), c.record.Host); err != nil {
-		return Permit{}, err
+		return upstream.Permit{}, err
 	}
 	return h.circuit.Allow()
 }
@@ -160,14 +162,14 @@ type address struct {
 	port uint16
 }
 
-func (l *load) find(t Target) *host {
+func (l *load) find(t upstream.Target) *host {
 	at := address{t.Host, t.Port}
 	l.hosts.mu.Lock()
 	defer l.hosts.mu.Unlock()
-	h, ok := l.hosts.known.get(at)
+	h, ok := l.hosts.known.Get(at)
 	if !ok {
-		h = &host{bucket: l.Host.bucket(), circuit: NewCircuit(t, l.Breaker, l.log, l.now)}
-		l.hosts.known.put(at, h)
+		h = &host{bucket: l.Host.bucket(), circuit: upstream.NewCircuit(t, l.Breaker, l.log, l.now)}
+		l.hosts.known.Put(at, h)
 	}
 	return h
 }

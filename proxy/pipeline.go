@@ -19,6 +19,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -73,7 +75,7 @@ type PipelineOptions struct {
 	Transport             http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.
-	Destination func(ctx context.Context, t Target, dialled netip.Addr) error
+	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error
 	// RuntimeID names this runtime in attestations; EnvironmentHash names what it runs.
 	RuntimeID, EnvironmentHash string
 	// Standing lets an agent without credentials use, and open, the pod's one session.
@@ -213,7 +215,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
 func (p *Pipeline) handle(c *call) error {
 	r := c.r
-	route, ok := RouteFrom(r.Context())
+	route, ok := intercept.RouteFrom(r.Context())
 	if !ok {
 		return errors.New("proxy: a request reached the pipeline without a route")
 	}

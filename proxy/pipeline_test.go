@@ -30,6 +30,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -319,7 +321,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	actions := []Action{action("posts", "/posts"), action("solve", "/solve"), action("query", "/query"), action("raw", "/raw")}
 	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, ContentRaw, 4<<20
 	egress := []Egress{{Name: "reads", Match: match("GET", "/**")}, {Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
-	p.rig = newRig(t, func(po *Options) {
+	p.rig = newRig(t, func(po *intercept.Options) {
 		if change != nil {
 			change(&o, actions)
 			egress[1].Credential = actions[0].Credential
@@ -670,7 +672,7 @@ func TestOutcomes(t *testing.T) {
 	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
 		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-			public, err := NewTransport(UpstreamOptions{Dialer: Dialer{Resolver: names{hostOf(0): {loopback}}}})
+			public, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Resolver: names{hostOf(0): {loopback}}}})
 			must(t, err)
 			o.Transport = public
 		})

@@ -6,28 +6,27 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/internal/corpus"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // TestRawExchanges plays every exchange of testdata/raw against a whole choke point, and compares what the upstream receives, byte
 // by byte, with what is written there and with what was recorded.
 func TestRawExchanges(t *testing.T) {
-	for _, e := range readCorpus(t) {
+	for _, e := range corpus.Read(t, "testdata/raw") {
 		t.Run(e.Name, func(t *testing.T) {
 			up := newRawUpstream(t)
 			p := newRawRig(t, up)
@@ -119,12 +118,12 @@ func (u *rawUpstream) close() {
 }
 
 // transport reaches u as a.example.com and b.example.com, at the ports of http and https.
-func (u *rawUpstream) transport() *Transport {
+func (u *rawUpstream) transport() *upstream.Transport {
 	own := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	at := func(l net.Listener) netip.AddrPort { return netip.MustParseAddrPort(l.Addr().String()) }
-	transport, err := NewTransport(UpstreamOptions{RootCAs: u.roots, Dialer: Dialer{Resolver: names{}, Upstreams: []Upstream{
-		{Host: "*.example.com", Port: 80, Address: at(u.plain), Networks: own},
-		{Host: "*.example.com", Port: 443, Address: at(u.secure), Networks: own, ServerName: "example.com"},
+	transport, err := upstream.NewTransport(upstream.Options{RootCAs: u.roots, Dialer: upstream.Dialer{Resolver: names{}, Hosts: []upstream.Host{
+		{Name: "*.example.com", Port: 80, Address: at(u.plain), Networks: own},
+		{Name: "*.example.com", Port: 443, Address: at(u.secure), Networks: own, ServerName: "example.com"},
 	}}})
 	must(u.t, err)
 	u.t.Cleanup(transport.CloseIdleConnections)
@@ -134,7 +133,7 @@ func (u *rawUpstream) transport() *Transport {
 // rawRig is a choke point in front of a rawUpstream.
 type rawRig struct {
 	*postRig
-	transport *Transport
+	transport *upstream.Transport
 	codes     []string // of the refusals that the agent was answered with
 }
 
@@ -176,7 +175,7 @@ func rawRules(t testing.TB, like Action) ([]Action, []Egress) {
 }
 
 // play takes the agent's side of an exchange.
-func (p *rawRig) play(e exchange) {
+func (p *rawRig) play(e corpus.Exchange) {
 	p.T.Helper()
 	c := p.open(e)
 	defer c.Close()
@@ -201,7 +200,7 @@ func (p *rawRig) play(e exchange) {
 }
 
 // open makes the connection that an exchange is spoken over.
-func (p *rawRig) open(e exchange) net.Conn {
+func (p *rawRig) open(e corpus.Exchange) net.Conn {
 	p.T.Helper()
 	if e.Via == "port" {
 		return p.Dial()
@@ -247,15 +246,6 @@ func (p *rawRig) wantNext(r *bufio.Reader, want string) {
 	if !slices.Contains(strings.Split(want, " or "), got) {
 		p.T.Errorf("got %s, want %s; %.300q", got, want, body)
 	}
-}
-
-// answerText is a response as an exchange writes it: its status, and the code of a refusal.
-func answerText(resp *http.Response, body []byte) string {
-	var d problem.Details
-	if json.Unmarshal(body, &d) == nil && d.Code != "" {
-		return strconv.Itoa(resp.StatusCode) + " " + d.Code
-	}
-	return strconv.Itoa(resp.StatusCode)
 }
 
 // wantRecorded holds what the upstream received against the records: each request that reached it was decided as exactly this one,
@@ -315,7 +305,7 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 }
 
 func TestCorpusIsAsLargeAsItClaims(t *testing.T) {
-	if n := len(readCorpus(t)); n < 250 {
+	if n := len(corpus.Read(t, "testdata/raw")); n < 250 {
 		t.Errorf("%d exchanges", n)
 	}
 }

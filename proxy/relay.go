@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // relayBufferSize is what one record of TLS or one frame of HTTP/2 holds at most, so that a read seldom has more.
@@ -32,7 +34,7 @@ func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	n, err := relayBody(w, resp.Body, streaming)
 	if err == nil && resp.ContentLength < 0 && resp.Request != nil {
 		// An upstream that hears that nobody waits any more may end what it has begun as if that were the whole of it.
-		err = classifyError(resp.Request.Context().Err())
+		err = upstream.Classify(resp.Request.Context().Err())
 	}
 	if err != nil {
 		return n, err
@@ -53,13 +55,13 @@ func bodyAllowed(resp *http.Response) bool {
 }
 
 func copyResponseHeader(dst http.Header, resp *http.Response) {
-	options := connectionOptions(resp.Header)
+	options := wire.ConnectionOptions(resp.Header)
 	for name, values := range resp.Header {
 		_, ours := dst[name]
 		named := slices.ContainsFunc(options, func(o string) bool { return strings.EqualFold(o, name) })
 		// Over HTTP/2 net/http leaves a length there that it does not believe, such as one of several.
 		unknown := name == "Content-Length" && resp.ContentLength < 0
-		if !ours && !named && !unknown && name != postHeader && !slices.Contains(hopByHop, name) {
+		if !ours && !named && !unknown && name != postHeader && !slices.Contains(wire.HopByHop, name) {
 			dst[name] = values
 		}
 	}
@@ -97,7 +99,7 @@ func relayBody(w http.ResponseWriter, body io.Reader, streaming bool) (n int64, 
 			return n, nil
 		}
 		if err != nil {
-			return n, classifyError(err)
+			return n, upstream.Classify(err)
 		}
 	}
 }

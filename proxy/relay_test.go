@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 func TestForwardRequest(t *testing.T) {
-	target := Target{"https", "a.example", 8443}
+	target := upstream.Target{Scheme: "https", Host: "a.example", Port: 8443}
 	r := httptest.NewRequest(http.MethodPost, "/a%2Fb//c?x=1;2&y=%zz", strings.NewReader("body"))
 	r.Header.Set("Authorization", "Bearer x")
 	r.Header.Set("Connection", "Authorization")
@@ -49,7 +51,7 @@ func TestEmptyPostIsNotChunked(t *testing.T) {
 	defer up.Close()
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	_, host, _ := strings.Cut(up.URL, "://")
-	target, err := ParseConnect(host)
+	target, err := upstream.ParseConnect(host)
 	must(t, err)
 	out := forwardRequest(r.Context(), r, target, bytes.NewReader(nil))
 	out.ContentLength = 0

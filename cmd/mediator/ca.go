@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
 )
 
 // madeCA is what ca init has made.
@@ -29,20 +30,20 @@ func caCommand() *cobra.Command {
 With --config its certificate is good for the hosts that the configuration's rules name and for no other (RFC 5280 section
 4.2.1.10); without, say --unconstrained. The embedded default needs none of this: its CA lives in memory alone.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o := proxy.CAOptions{Lifetime: lifetime, Now: time.Now}
+			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}
 			switch {
 			case path != "":
 				s, err := loadSidecar(path)
 				if err != nil {
 					return err
 				}
-				if o.Constraints, err = proxy.Constrain(s.hosts()); err != nil {
+				if o.Constraints, err = intercept.Constrain(s.hosts()); err != nil {
 					return err
 				}
 			case !unconstrained:
 				return usagef("mediator ca init needs --config, for the hosts that the CA is good for, or --unconstrained")
 			}
-			ca, err := proxy.CreateCA(dir, o)
+			ca, err := intercept.CreateCA(dir, o)
 			if err != nil {
 				return err
 			}
@@ -57,7 +58,7 @@ With --config its certificate is good for the hosts that the configuration's rul
 	show := &cobra.Command{
 		Use: "show --dir DIR", Short: "Print the CA's certificate, for agents to trust", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ca, err := proxy.LoadCA(dir, time.Now())
+			ca, err := intercept.LoadCA(dir, time.Now())
 			if err != nil {
 				return err
 			}
@@ -74,19 +75,19 @@ With --config its certificate is good for the hosts that the configuration's rul
 
 // openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone; its certificate is written out
 // for agents to trust.
-func (s *sidecar) openCA() (*proxy.CA, error) {
-	var ca *proxy.CA
+func (s *sidecar) openCA() (*intercept.CA, error) {
+	var ca *intercept.CA
 	var err error
 	if s.T.CA.Dir != "" {
-		ca, err = proxy.LoadCA(s.file(s.T.CA.Dir), time.Now())
+		ca, err = intercept.LoadCA(s.file(s.T.CA.Dir), time.Now())
 	} else {
-		o := proxy.CAOptions{Now: time.Now}
+		o := intercept.CAOptions{Now: time.Now}
 		if !s.T.CA.Unconstrained {
-			if o.Constraints, err = proxy.Constrain(s.hosts()); err != nil {
+			if o.Constraints, err = intercept.Constrain(s.hosts()); err != nil {
 				return nil, err
 			}
 		}
-		ca, err = proxy.NewCA(o)
+		ca, err = intercept.NewCA(o)
 	}
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func (s *sidecar) hosts() []string {
 }
 
 // warnOfExpiry says in the log, once a day, that the CA is about to expire: after that no agent's handshake succeeds.
-func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
+func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
 	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {
 		select {

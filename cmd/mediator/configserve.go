@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // serveConfig configures the sidecar: mediator serve.
@@ -316,10 +318,10 @@ type breakerConfig struct {
 func (c limitsConfig) load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
-		Breaker: proxy.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
+		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
 	}
 }
 
-func (c limitsConfig) connections() proxy.Limits {
-	return proxy.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
+func (c limitsConfig) connections() intercept.Limits {
+	return intercept.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
 }

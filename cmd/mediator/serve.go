@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 func serveCommand() *cobra.Command {
@@ -38,7 +39,7 @@ type sidecar struct {
 	apis            map[string]apiConfig
 	egress          []proxy.Egress
 	vaultSecrets    []*vaultSecret // of the rules' credentials
-	upstreams       []proxy.Upstream
+	upstreams       []upstream.Host
 	environmentHash string // set by measure
 }
 
@@ -144,19 +145,19 @@ func (s *sidecar) addEgress(key string, e egressConfig, f *findings) {
 }
 
 func (s *sidecar) addUpstream(key string, u upstreamConfig, f *findings) {
-	target, err := proxy.ParseConnect(u.Host)
+	target, err := upstream.ParseConnect(u.Host)
 	if err != nil {
 		f.add(key+".host", "%v", err)
 		return
 	}
-	if slices.ContainsFunc(s.upstreams, func(o proxy.Upstream) bool { return o.Host == target.Host && o.Port == target.Port }) {
+	if slices.ContainsFunc(s.upstreams, func(o upstream.Host) bool { return o.Name == target.Host && o.Port == target.Port }) {
 		f.add(key+".host", "%s is there twice", u.Host)
 	}
 	networks, err := parseNetworks(u.Networks)
 	if err != nil {
 		f.add(key+".networks", "%v", err)
 	}
-	up := proxy.Upstream{Host: target.Host, Port: target.Port, Networks: networks}
+	up := upstream.Host{Name: target.Host, Port: target.Port, Networks: networks}
 	if u.Address != "" {
 		if up.Address, err = parseAddress(u.Address); err != nil {
 			f.add(key+".address", "%q is not an IP address, alone or with a port", u.Address)

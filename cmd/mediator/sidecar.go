@@ -21,6 +21,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -37,7 +39,7 @@ type sidecarProcess struct {
 	prove    *signer.Issuer[evidence.RequestProof]
 	secrets  *vault.Secrets // of the rules' credentials; nil while none is in Vault
 	gateKey  evidence.Secret
-	ca       *proxy.CA
+	ca       *intercept.CA
 	record   *ledger.Deferred
 	sessions *proxy.Sessions
 	watch    *observe.Watch
@@ -208,7 +210,7 @@ func (p *sidecarProcess) begin(ctx context.Context, group *errgroup.Group, admin
 	if err != nil {
 		return err
 	}
-	if p.own, err = proxy.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
+	if p.own, err = upstream.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
 		return err
 	}
 	first, err := p.build(ctx, r)
@@ -232,14 +234,14 @@ func (p *sidecarProcess) countFiles() {
 
 // serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
 func (p *sidecarProcess) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
-	o := proxy.Options{
+	o := intercept.Options{
 		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
 		Limits: p.T.Limits.connections(), Log: p.log, Now: time.Now,
 	}
 	if p.guard != nil {
 		o.Probe = p.guard.probe
 	}
-	server, err := proxy.New(o)
+	server, err := intercept.New(o)
 	if err != nil {
 		return err
 	}

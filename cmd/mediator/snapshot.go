@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -31,7 +32,7 @@ type reading struct {
 type snapshot struct {
 	*reading
 	deployment *deploymentWatch
-	transport  *proxy.Transport
+	transport  *upstream.Transport
 	pipeline   *proxy.Pipeline
 	stop       context.CancelFunc // ends the looks at its deployment
 }
@@ -160,8 +161,8 @@ func (p *sidecarProcess) build(ctx context.Context, r *reading) (*snapshot, erro
 	c := r.T
 	n := &snapshot{reading: r}
 	var err error
-	n.transport, err = proxy.NewTransport(proxy.UpstreamOptions{
-		Dialer: proxy.Dialer{Upstreams: r.upstreams, Own: p.own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.or(10 * time.Minute), Now: time.Now,
+	n.transport, err = upstream.NewTransport(upstream.Options{
+		Dialer: upstream.Dialer{Hosts: r.upstreams, Own: p.own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.or(10 * time.Minute), Now: time.Now,
 	})
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 func (c serveConfig) checkTransparent(f *findings) {
@@ -31,7 +31,7 @@ func (s *sidecar) listenTransparent() (net.Listener, error) {
 }
 
 // destination checks where redirected connections were made to.
-func (s *sidecar) destination(t *proxy.Transport) func(context.Context, proxy.Target, netip.Addr) error {
+func (s *sidecar) destination(t *upstream.Transport) func(context.Context, upstream.Target, netip.Addr) error {
 	if s.T.Transparent == nil || s.T.Transparent.AnyAddress {
 		return nil
 	}
