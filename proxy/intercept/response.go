@@ -1,7 +1,9 @@
 package intercept
 
 import (
+	"bufio"
 	"errors"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -13,7 +15,7 @@ import (
 // [http.ErrAbortHandler] on: net/http then closes the connection, or resets the stream, and no client takes the answer for a whole one.
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rw := &response{ResponseWriter: w, o: o, streamed: r.ProtoMajor == 2}
+		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2}
 		defer func() {
 			v := recover()
 			if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
@@ -41,6 +43,7 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 type response struct {
 	http.ResponseWriter
 	o        *Options
+	conn     *conn
 	streamed bool // over HTTP/2
 	begun    bool // a final status has been written, or the connection taken
 }
@@ -81,6 +84,17 @@ func (w *response) FlushError() error {
 
 // Flush is here for who asks for an http.Flusher.
 func (w *response) Flush() { _ = w.FlushError() }
+
+// Hijack takes the connection of a CONNECT from net/http, for goproxy.
+func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	_, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.begun = true
+	w.conn.hijacked(rw.Reader)
+	return w.conn, rw, nil
+}
 
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

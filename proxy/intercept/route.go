@@ -38,6 +38,7 @@ func RouteFrom(ctx context.Context) (Route, bool) {
 	return r, ok
 }
 
+// WithRoute returns a context with a route, as a request of a Proxy has it.
 func WithRoute(ctx context.Context, r Route) context.Context {
 	return context.WithValue(ctx, routeKey{}, r)
 }

@@ -3,6 +3,7 @@ package intercept
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +15,6 @@ import (
 	"github.com/elazarl/goproxy"
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -87,14 +87,26 @@ func (l *Limits) setDefaults() {
 	l.Streams = cmp.Or(l.Streams, 250)
 }
 
-// Proxy is the connection layer: it takes connections from agents, terminates TLS inside their tunnels, and gives every request
-// to one Handler.
+// Proxy takes connections from agents, terminates TLS inside their tunnels, and gives every request to one Handler.
 type Proxy struct {
-	o       Options
-	server  *http.Server
-	connect *goproxy.ProxyHttpServer
-	tunnels *tunnels
-	serving sync.Once
+	o        Options
+	server   *http.Server // of the connections to the proxy, and of what is inside the tunnels
+	dispatch *goproxy.ProxyHttpServer
+	tunnels  *tunnelListener
+	tls      *tls.Config // of all tunnels
+	begin    sync.Once   // serving tunnels
+
+	// stopping is done once Shutdown has begun: tunnels that do not carry requests yet are cut.
+	stopping context.Context
+	stop     context.CancelFunc
+	// Both grow under mu, and not once closed.
+	serving  sync.WaitGroup // accepting tunnels
+	starting sync.WaitGroup // tunnels that do not carry requests yet
+
+	mu         sync.Mutex // guards all below
+	count      int        // tunnels that are open
+	lastTunnel TunnelID
+	closed     bool
 }
 
 // New checks o and makes a proxy.
@@ -115,132 +127,87 @@ func New(o Options) (*Proxy, error) {
 	if o.Original == nil {
 		o.Original = originalDestination
 	}
-	p := &Proxy{o: o}
-	p.tunnels = newTunnels(&p.o, recovering(&p.o, refusing(&p.o, p.serveTunnel)))
-	p.connect = p.newConnectDispatch()
-	p.server = newServer(&p.o, recovering(&p.o, refusing(&p.o, p.serve)))
-	p.server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, strictKey{}, c) }
-	// HTTP/1.1 alone: a CONNECT over HTTP/2 is a stream, not a connection that could be handed over.
-	p.server.Protocols = new(http.Protocols)
-	p.server.Protocols.SetHTTP1(true)
+	p := &Proxy{o: o, tunnels: newTunnelListener()}
+	p.stopping, p.stop = context.WithCancel(context.Background())
+	p.dispatch = p.newDispatch()
+	p.tls = p.newTLS()
+	p.server = p.newServer()
 	return p, nil
 }
 
-func newServer(o *Options, h http.Handler) *http.Server {
-	errorLog, err := zap.NewStdLogAt(o.Log, zap.DebugLevel)
+func (p *Proxy) newServer() *http.Server {
+	errorLog, err := zap.NewStdLogAt(p.o.Log, zap.DebugLevel)
 	if err != nil {
 		errorLog = zap.NewStdLog(zap.NewNop())
 	}
-	return &http.Server{
-		Handler:                      h,
-		ReadHeaderTimeout:            o.Limits.HeaderTimeout,
-		IdleTimeout:                  o.Limits.IdleTimeout,
-		MaxHeaderBytes:               o.Limits.HeaderBytes,
+	s := &http.Server{
+		Handler:                      recovering(&p.o, p.serve),
+		ConnContext:                  p.context,
+		ReadHeaderTimeout:            p.o.Limits.HeaderTimeout,
+		IdleTimeout:                  p.o.Limits.IdleTimeout,
+		MaxHeaderBytes:               p.o.Limits.HeaderBytes,
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is a request like any other
 		ErrorLog:                     errorLog,
 		// No ReadTimeout or WriteTimeout: uploads and event streams may take any time. They end with their client.
+		Protocols: new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: p.o.Limits.Streams,
+			// net/http keeps the largest frame's buffer for as long as a connection lives, by default up to 1 MiB.
+			MaxReadFrameSize: 16 << 10,
+			// What an agent may send ahead of an upstream that does not take it. One stream that stands still leaves the others room.
+			MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
+		},
 	}
+	// HTTP/2 is for tunnels alone: over TLS, or with prior knowledge (RFC 9113 section 3.3). To the proxy itself it cannot be spoken, because
+	// a CONNECT over HTTP/2 is a stream and no connection that could be handed over: http1Reader refuses the preface there.
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	return s
 }
 
 // Serve takes connections from l until Shutdown, then returns nil at once, while Shutdown goes on. It may be called for several
 // listeners; Limits.Connections is for each.
 func (p *Proxy) Serve(l net.Listener) error {
-	p.serving.Do(p.tunnels.start)
-	if err := p.server.Serve(strictListener{Listener: newLimitListener(l, &p.o), limit: p.o.Limits.HeaderBytes}); !errors.Is(err, http.ErrServerClosed) {
+	p.begin.Do(p.serveTunnels)
+	if err := p.server.Serve(newLimitListener(l, p)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("intercept: %w", err)
 	}
 	return nil
 }
 
+// serveTunnels serves what is inside the tunnels, unless a shutdown has come before.
+func (p *Proxy) serveTunnels() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.serving.Go(func() {
+		if err := p.server.Serve(p.tunnels); !errors.Is(err, http.ErrServerClosed) {
+			p.o.Log.Error("the tunnels' server ended", zap.Error(err))
+		}
+	})
+}
+
 // Shutdown stops accepting, closes idle connections and tunnels, and waits for running requests. When ctx is done it cuts those
 // that are left and returns ctx's error.
 func (p *Proxy) Shutdown(ctx context.Context) error {
-	p.tunnels.refuse() // before the listeners close, so that whoever finds them gone gets no tunnel
-	inner := make(chan error, 1)
-	go func() { inner <- p.tunnels.shutdown(ctx) }()
+	p.mu.Lock()
+	p.closed = true // before the listeners close, so that a client that finds them gone gets no tunnel
+	p.mu.Unlock()
+	p.stop()
 	err := p.server.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, p.server.Close())
 	}
-	return errors.Join(err, <-inner)
-}
-
-// serve takes a request on the proxy's own port.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case r.Method == http.MethodConnect:
-		p.serveConnect(w, r)
-	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/':
-		// "PRI * HTTP/2.0", "OPTIONS *", "GET mailto:a@b"
-		p.o.Refuse(w, r, refusal.New("target_invalid", "the request target is neither absolute nor a path"))
-	case r.URL.Host == "" && r.URL.Scheme == "":
-		p.o.Refuse(w, r, refusal.New("not_a_proxy_request", "this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
-	default:
-		p.servePlain(w, r)
+	p.serving.Wait()
+	started := make(chan struct{})
+	go func() { p.starting.Wait(); close(started) }() // ends as soon as Options.Connect heeds its context
+	select {
+	case <-started:
+	case <-ctx.Done():
+		err = errors.Join(err, ctx.Err())
 	}
-}
-
-// servePlain takes an absolute-form request to the Handler. It does not go through goproxy, whose plain path removes
-// Accept-Encoding, forwards on its own, and copies the response without flushing.
-func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
-	t, err := parseRequest(r)
-	if err != nil {
-		p.o.Refuse(w, r, err)
-		return
-	}
-	ctx := WithRoute(r.Context(), Route{Target: t, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr})
-	p.handle(w, r.WithContext(ctx), t)
-}
-
-// handle gives a request to the Handler in one form, however it came.
-func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, t upstream.Target) {
-	stripProxyHeaders(r.Header)
-	delete(r.Header, "Host")
-	authority := t.Authority()
-	r.URL.Scheme, r.URL.Host, r.Host = t.Scheme, authority, authority
-	if r.URL.Path == "" {
-		r.URL.Path = "/" // an absolute-form target may end with its authority (RFC 9112 section 3.2.2)
-	}
-	p.o.Handler.ServeHTTP(w, r)
-}
-
-// stripProxyHeaders removes what a client says to its proxy, which no upstream may see (RFC 9110 section 11.7).
-func stripProxyHeaders(h http.Header) {
-	h.Del("Proxy-Authorization")
-	h.Del("Proxy-Connection")
-}
-
-// serveConnect decides a CONNECT and hands its connection over.
-func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
-	t, err := p.openTunnel(r)
-	if err != nil {
-		p.refuseConnect(w, r, err)
-		return
-	}
-	defer t.settle()
-	if err := p.tunnels.decide(t, r); err != nil {
-		p.refuseConnect(w, r, err)
-		return
-	}
-	p.connect.ServeHTTP(hijackable{w}, r.WithContext(context.WithValue(r.Context(), pendingKey{}, t)))
-}
-
-func (p *Proxy) openTunnel(r *http.Request) (*tunnel, error) {
-	if r.ProtoMajor != 1 {
-		return nil, refusal.New("connect_malformed", "CONNECT is taken over HTTP/1.1 only")
-	}
-	if r.ContentLength != 0 {
-		return nil, refusal.New("connect_malformed", "the CONNECT has a body")
-	}
-	target, err := upstream.ParseConnect(r.RequestURI)
-	if err != nil {
-		return nil, err
-	}
-	return p.tunnels.open(WithRoute(r.Context(), Route{Target: target, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr}))
-}
-
-func (p *Proxy) refuseConnect(w http.ResponseWriter, r *http.Request, err error) {
-	// What the client sent along, believing in the tunnel, must not be read as its next request.
-	w.Header().Set("Connection", "close")
-	p.o.Refuse(w, r, err)
+	return err
 }

@@ -2,7 +2,6 @@ package intercept
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -26,16 +25,16 @@ import (
 
 // ServeTransparent takes redirected connections from l until Shutdown, then returns nil. Limits.Connections is for each listener.
 func (p *Proxy) ServeTransparent(l net.Listener) error {
-	p.serving.Do(p.tunnels.start)
-	l = newLimitListener(l, &p.o)
-	defer context.AfterFunc(p.tunnels.stopping, func() { _ = l.Close() })()
+	p.begin.Do(p.serveTunnels)
+	l = newLimitListener(l, p)
+	defer context.AfterFunc(p.stopping, func() { _ = l.Close() })()
 	defer l.Close()
 	for wait := time.Duration(0); ; {
-		conn, err := l.Accept()
+		accepted, err := l.Accept()
 		switch {
-		case p.tunnels.stopping.Err() != nil:
+		case p.stopping.Err() != nil:
 			if err == nil {
-				_ = conn.Close()
+				_ = accepted.Close()
 			}
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -45,66 +44,34 @@ func (p *Proxy) ServeTransparent(l net.Listener) error {
 			p.o.Log.Warn("a redirected connection could not be accepted", zap.Error(err), zap.Duration("wait", wait))
 			select {
 			case <-time.After(wait):
-			case <-p.tunnels.stopping.Done():
+			case <-p.stopping.Done():
 			}
 		default:
 			wait = 0
-			go p.tunnels.redirected(conn)
+			go p.redirected(accepted.(*conn))
 		}
 	}
 }
 
-// redirected brings one redirected connection to where the server can take it.
-func (s *tunnels) redirected(conn net.Conn) {
-	original, err := s.o.Original(conn)
-	if err == nil && s.o.Probe != nil && s.o.Probe(original, conn.RemoteAddr()) {
-		_ = conn.Close()
+// redirected makes one redirected connection a tunnel.
+func (p *Proxy) redirected(c *conn) {
+	original, err := p.o.Original(c.socket.Conn)
+	if err == nil && p.o.Probe != nil && p.o.Probe(original, c.RemoteAddr()) {
+		_ = c.Close()
 		return
 	}
-	var target upstream.Target
+	route := Route{Original: original, RemoteAddr: c.RemoteAddr().String()}
 	if err == nil {
-		target = upstream.Target{Scheme: "https", Host: original.Addr().String(), Port: original.Port()}
-	}
-	ctx := WithRoute(context.Background(), Route{Target: target, Original: original, RemoteAddr: conn.RemoteAddr().String()})
-	var t *tunnel
-	if err == nil {
-		t, err = s.open(ctx)
+		route.Target = upstream.Target{Scheme: "https", Host: original.Addr().String(), Port: original.Port()}
+		err = c.enter(context.Background(), route)
 	}
 	if err != nil {
-		s.o.Refused(ctx, target, err)
-		_ = conn.Close()
+		p.o.Refused(WithRoute(context.Background(), route), route.Target, err)
+		_ = c.Close()
 		return
 	}
-	defer t.settle()
-	t.headConn = &headConn{Conn: conn}
-	switch err := s.adopt(t); {
-	case err == nil:
-		s.run(t)
-	case s.stopping.Err() == nil && !errors.Is(err, errSilent):
-		s.o.Refused(t.ctx, t.route.Target, err)
-	}
-}
-
-// adopt finds out where a redirected connection goes, and has that decided as a CONNECT would be. A cleartext connection is decided
-// request by request, see Proxy.redirectedRequest.
-func (s *tunnels) adopt(t *tunnel) error {
-	if _, ok := s.firstByte(t); !ok {
-		return errSilent
-	}
-	ctx, cancel := context.WithTimeout(t.ctx, s.o.Limits.HandshakeTimeout)
-	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
-	if t.head[0] != recordTypeHandshake {
-		return t.peekMethod(ctx)
-	}
-	name, err := t.peekServerName(ctx)
-	if err != nil {
-		return handshakeRefusal(err, t.route.Target)
-	}
-	if t.route.Target, err = t.route.named("https", name); err != nil {
-		return err
-	}
-	return s.decide(t, connectRequest(t.ctx, t.route))
+	defer c.settle()
+	c.tunnel()
 }
 
 // connectRequest is the CONNECT that a redirected connection stands for.
@@ -152,9 +119,6 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	refuse := func() (netip.AddrPort, error) {
 		return netip.AddrPort{}, refusal.New("not_redirected", "a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
 	}
-	if limited, ok := conn.(*limitedConn); ok {
-		conn = limited.Conn
-	}
 	inner, ok := conn.(syscall.Conn)
 	if !ok {
 		return refuse()
@@ -179,65 +143,23 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	return to, nil
 }
 
-// errSilent is a client that sent nothing.
-var errSilent = errors.New("the client sent nothing")
-
-// errPeeked ends the reading of a handshake once the name is known.
-var errPeeked = errors.New("peeked")
-
-// peekServerName returns the name that a TLS client asks for (SNI), empty if none, and leaves the ClientHello to be read.
-func (t *tunnel) peekServerName(ctx context.Context) (string, error) {
-	peek := &peekConn{Conn: t}
-	var name string
-	err := tls.Server(peek, &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			name = hello.ServerName
-			return nil, errPeeked
-		},
-	}).HandshakeContext(ctx)
-	if !errors.Is(err, errPeeked) {
-		return "", err
-	}
-	t.head = append(peek.read, t.head...)
-	return name, nil
-}
-
-// peekConn keeps what it reads, and answers nothing.
-type peekConn struct {
-	net.Conn
-	read []byte
-}
-
-func (c *peekConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.read = append(c.read, b[:n]...)
-	return n, err
-}
-
-func (c *peekConn) Write(b []byte) (int, error) { return len(b), nil }
-
 // maxMethod is longer than any method that a rule names.
 const maxMethod = 24
 
-// peekMethod refuses what does not begin with a method and a space, as every request of HTTP/1.1 and the preface of HTTP/2 do, and
+// checkMethod refuses what does not begin with a method and a space, as every request of HTTP/1.1 and the preface of HTTP/2 do, and
 // leaves it to be read.
-func (t *tunnel) peekMethod(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { _ = t.Close() })()
+func (c *conn) checkMethod() error {
+	_ = c.socket.SetReadDeadline(c.p.o.Now().Add(c.p.o.Limits.HandshakeTimeout))
 	for i := 0; ; i++ {
-		for i >= len(t.head) {
-			b := make([]byte, maxMethod)
-			n, err := t.Conn.Read(b)
-			if n == 0 && err != nil {
-				return refusal.New("not_http", "the connection to %s ended before a request", t.route.Original)
-			}
-			t.head = append(t.head, b[:n]...)
+		begun, err := c.socket.peek(i + 1)
+		if err != nil {
+			return refusal.New("not_http", "the connection to %s ended before a request", c.route.Original)
 		}
-		switch c := t.head[i]; {
-		case c == ' ' && i > 0:
-			return nil
-		case c < 'A' || c > 'Z' || i >= maxMethod:
-			return refusal.New("not_http", "what the client sent to %s is neither TLS nor HTTP", t.route.Original)
+		switch b := begun[i]; {
+		case b == ' ' && i > 0:
+			return c.socket.SetReadDeadline(time.Time{})
+		case b < 'A' || b > 'Z' || i >= maxMethod:
+			return refusal.New("not_http", "what the client sent to %s is neither TLS nor HTTP", c.route.Original)
 		}
 	}
 }

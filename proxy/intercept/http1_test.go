@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,17 +15,9 @@ import (
 	"github.com/actionproof/mediator/proxy/internal/corpus"
 )
 
-// readerConn is a connection to read from.
-type readerConn struct {
-	net.Conn
-	io.Reader
-}
-
-func (c readerConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
-
-// FuzzStrict holds the strict reader against net/http: it changes nothing in what it lets through, net/http takes all of that, and both
+// FuzzHTTP1Reader holds the reader against net/http: it changes nothing in what it lets through, net/http takes all of that, and both
 // end each message at the same byte.
-func FuzzStrict(f *testing.F) {
+func FuzzHTTP1Reader(f *testing.F) {
 	for _, e := range corpus.Read(f, "../testdata/raw") {
 		if e.ALPN == "h2" {
 			continue
@@ -44,7 +35,7 @@ func FuzzStrict(f *testing.F) {
 		if slow {
 			in = iotest.OneByteReader(in)
 		}
-		c := &strictConn{Conn: readerConn{Reader: in}, limit: 1 << 12}
+		c := &http1Reader{from: in, limit: 1 << 12}
 		var passed bytes.Buffer
 		r := bufio.NewReader(io.TeeReader(c, &passed))
 		for {
@@ -75,9 +66,9 @@ func FuzzStrict(f *testing.F) {
 			if err != nil {
 				return
 			}
-			// Between messages net/http has read what the strict reader calls whole, and not a byte more of anything else.
+			// Between messages net/http has read what the reader calls whole, and not a byte more of anything else.
 			if int64(r.Buffered()) == 0 && c.pass != 0 {
-				t.Fatalf("net/http ends a message %d bytes before the strict reader does", c.pass)
+				t.Fatalf("net/http ends a message %d bytes before the reader does", c.pass)
 			}
 		}
 	})
@@ -92,9 +83,9 @@ func allowedEnd(err error) bool {
 }
 
 // A deadline in the middle of a head, which net/http sets when it stops waiting for the next request, loses nothing.
-func TestStrictSurvivesADeadline(t *testing.T) {
+func TestHTTP1ReaderSurvivesADeadline(t *testing.T) {
 	head := "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
-	c := &strictConn{limit: 100, Conn: readerConn{Reader: iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(head)))}}
+	c := &http1Reader{from: iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(head))), limit: 100}
 	if _, err := c.Read(make([]byte, 10)); !errors.Is(err, iotest.ErrTimeout) {
 		t.Fatalf("got %v", err)
 	}
@@ -105,7 +96,6 @@ func TestStrictSurvivesADeadline(t *testing.T) {
 
 // sameHead is a client that asks the same again and again.
 type sameHead struct {
-	net.Conn
 	text string
 	at   int
 }
@@ -116,10 +106,10 @@ func (e *sameHead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// BenchmarkStrictHead judges heads as clients send them.
-func BenchmarkStrictHead(b *testing.B) {
+// BenchmarkHTTP1Reader judges heads as clients send them.
+func BenchmarkHTTP1Reader(b *testing.B) {
 	const text = "GET /v1/models/7 HTTP/1.1\r\nHost: a.example:8443\r\nUser-Agent: agent/1.0\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n"
-	c := &strictConn{Conn: &sameHead{text: text}, limit: 64 << 10}
+	c := &http1Reader{from: &sameHead{text: text}, limit: 64 << 10}
 	buf := make([]byte, len(text))
 	b.ReportAllocs()
 	for b.Loop() {

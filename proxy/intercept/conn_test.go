@@ -16,15 +16,15 @@ func TestPeekLeavesAll(t *testing.T) {
 			_, _ = io.WriteString(client, "more")
 			_ = client.Close()
 		}()
-		c := &headConn{Conn: server}
-		if first, err := c.peek(); err != nil || first != sent[0] {
+		c := &socket{Conn: server}
+		if first, err := c.peek(1); err != nil || string(first) != sent[:1] {
 			t.Fatalf("peeked %q, %v", first, err)
 		}
 		got, err := io.ReadAll(c)
 		if want := sent + "more"; err != nil || string(got) != want {
 			t.Errorf("read %d bytes of %d, %v", len(got), len(want), err)
 		}
-		if c.head != nil {
+		if c.unread != nil {
 			t.Error("what has been read is kept")
 		}
 	}
