@@ -1,9 +1,11 @@
-// Package proxy is the pipeline of the sidecar: it judges each call of an agent at one point, and forwards once what may go out.
+// Package proxy is the pipeline of the sidecar: it judges each call of an agent at one point, and forwards once what
+// may go out.
 //
 // # The way of a call
 //
-// Package [github.com/actionproof/mediator/proxy/intercept] takes the agent's connection, terminates TLS in it, and gives each request
-// with its Route to the [Handler], which gives it to the [Pipeline] in force. Whatever becomes of a request, it leaves one record.
+// Package [github.com/actionproof/mediator/proxy/intercept] takes the agent's connection, terminates TLS in it, and
+// gives each request with its Route to the [Handler], which gives it to the [Pipeline] in force. Whatever becomes of a
+// request, it leaves one record.
 //
 //	handler.go      the pipeline in force; a reload puts another in its place
 //	connect.go      decides a CONNECT, and records what was refused before there was a request
@@ -22,5 +24,6 @@
 //	forward.go      10  the request, written anew, with the credential of credential.go
 //	relay.go            the answer
 //
-// Package [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and once.
+// Package [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
+// once.
 package proxy

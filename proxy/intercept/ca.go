@@ -33,8 +33,8 @@ const (
 	caKeyFile  = "ca-key.pem"
 )
 
-// CA signs the certificates that tunnels are intercepted with. Its key is ECDSA P-256 and stays in this process, unless CreateCA
-// wrote it to a directory. It prints as "CA" and its subject, never as its key.
+// CA signs the certificates that tunnels are intercepted with. Its key is ECDSA P-256 and stays in this process, unless
+// CreateCA wrote it to a directory. It prints as "CA" and its subject, never as its key.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -91,8 +91,9 @@ func NewCA(o CAOptions) (*CA, error) {
 	return &CA{cert: cert, key: key}, nil
 }
 
-// CreateCA makes a CA and keeps it in dir, as ca.pem and ca-key.pem; dir is made if need be. Only the owner may read the key:
-// give agents the certificate from elsewhere, never this directory. An existing CA is not overwritten (fs.ErrExist).
+// CreateCA makes a CA and keeps it in dir, as ca.pem and ca-key.pem; dir is made if need be. Only the owner may read
+// the key: give agents the certificate from elsewhere, never this directory. An existing CA is not overwritten
+// (fs.ErrExist).
 func CreateCA(dir string, o CAOptions) (*CA, error) {
 	ca, err := NewCA(o)
 	if err != nil {
@@ -105,7 +106,7 @@ func CreateCA(dir string, o CAOptions) (*CA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("intercept: CA directory: %w", err)
 	}
-	// The key goes first: a certificate without its key is noticed, by LoadCA, and can be trusted by nobody.
+	// The key goes first: a certificate without its key is noticed by LoadCA, and vouches for nothing.
 	if err := writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600); err != nil {
 		return nil, err
 	}
@@ -130,8 +131,8 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// LoadCA reads what CreateCA wrote. It refuses a key that others may read, a key of another certificate, a certificate that is
-// no CA's, and one that is not valid at now.
+// LoadCA reads what CreateCA wrote. It refuses a key that others may read, a key of another certificate, a certificate
+// that is no CA's, and one that is not valid at now.
 func LoadCA(dir string, now time.Time) (*CA, error) {
 	keyPath := filepath.Join(dir, caKeyFile)
 	info, err := os.Stat(keyPath)
@@ -209,14 +210,15 @@ func (ca *CA) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "CA(%s)", ca.cert.Subject.CommonName)
 }
 
-// NameConstraints are the hosts that a CA can vouch for (RFC 5280 section 4.2.1.10): a client that trusts it still refuses what it
-// signs for any other.
+// NameConstraints are the hosts that a CA can vouch for (RFC 5280 section 4.2.1.10): a client that trusts it still
+// refuses what it signs for any other.
 type NameConstraints struct {
 	domains []string
 	ranges  []netip.Prefix
 }
 
-// Constrain limits a CA to hosts: domain names, which include their subdomains, "*." before one for the same, and IP addresses.
+// Constrain limits a CA to hosts: domain names, which include their subdomains, "*." before one for the same, and IP
+// addresses.
 func Constrain(hosts []string) (*NameConstraints, error) {
 	c := &NameConstraints{}
 	for _, h := range hosts {

@@ -12,8 +12,9 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// conn is one connection of an agent from its accept to its end, with everything that is known of it. net/http serves it first as a
-// connection to the proxy. After a CONNECT, or where the kernel led the connection here, net/http serves what is inside the tunnel.
+// conn is one connection of an agent from its accept to its end, with everything that is known of it. net/http serves
+// it first as a connection to the proxy. After a CONNECT, or where the kernel led the connection here, net/http serves
+// what is inside the tunnel.
 type conn struct {
 	net.Conn // what is read and written: socket, or TLS over it
 	p        *Proxy
@@ -60,7 +61,8 @@ func connOf(ctx context.Context) *conn {
 	return c
 }
 
-// context gives every request the connection that it came over. A request in a tunnel has the tunnel's context and route as well.
+// context gives every request the connection that it came over. A request in a tunnel has the tunnel's context and
+// route as well.
 func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
 	if over, ok := served.(*tls.Conn); ok { // HTTP/2
 		served = over.NetConn().(*socket).conn
@@ -72,16 +74,16 @@ func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// hijacked takes the connection back from net/http, which has read further than the CONNECT: a client that does not wait for the 200 sends
-// its ClientHello along.
+// hijacked takes the connection back from net/http, which has read further than the CONNECT: a client that does not
+// wait for the 200 sends its ClientHello along.
 func (c *conn) hijacked(read *bufio.Reader) {
 	ahead, _ := read.Peek(read.Buffered()) // what is buffered is there at once
 	c.socket.unread = slices.Concat(ahead, c.http1.buf)
 	c.http1 = http1Reader{}
 }
 
-// enter makes the connection a tunnel with this route, until leave. The tunnel keeps the values of ctx and not its end: net/http cancels the
-// context of a CONNECT once its connection has been taken over.
+// enter makes the connection a tunnel with this route, until leave. The tunnel keeps the values of ctx and not its end:
+// net/http cancels the context of a CONNECT once its connection has been taken over.
 func (c *conn) enter(ctx context.Context, route Route) error {
 	p := c.p
 	p.mu.Lock()
@@ -127,7 +129,8 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// peek reads until at least n bytes are known, and leaves them to be read, with what came with them: most often all of a ClientHello.
+// peek reads until at least n bytes are known, and leaves them to be read, with what came with them: most often all of
+// a ClientHello.
 func (s *socket) peek(n int) ([]byte, error) {
 	for len(s.unread) < n {
 		b := make([]byte, 2<<10)
@@ -140,7 +143,8 @@ func (s *socket) peek(n int) ([]byte, error) {
 	return s.unread[:n], nil
 }
 
-// Write gives each write its time. A response may take any time as a whole, but not while its client takes nothing of it.
+// Write gives each write its time. A response may take any time as a whole, but not while its client takes nothing of
+// it.
 func (s *socket) Write(b []byte) (int, error) {
 	o := &s.conn.p.o
 	_ = s.Conn.SetWriteDeadline(o.Now().Add(o.Limits.WriteTimeout))

@@ -25,9 +25,10 @@ import (
 //	handshake      terminates TLS with a certificate for the tunnel's host
 //	serveTunnelled checks each request inside, and gives it to the handler
 //
-// TLS is always terminated: what cannot be read ends the tunnel, and nothing is ever passed on unread. Cleartext HTTP is served too, because
-// some clients open a tunnel for http: URLs as well. Its requests have the scheme http in their target, so that a rule for https never
-// matches them. On port 443 they are refused: there a credential that was meant for TLS would go over the network in clear.
+// TLS is always terminated: what cannot be read ends the tunnel, and nothing is ever passed on unread. Cleartext HTTP
+// is served too, because some clients open a tunnel for http: URLs as well. Its requests have the scheme http in their
+// target, so that a rule for https never matches them. On port 443 they are refused: there a credential that was meant
+// for TLS would go over the network in clear.
 
 // serveConnect decides a CONNECT and makes its connection a tunnel.
 func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
@@ -62,10 +63,11 @@ func (c *conn) enterConnect(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.enter(r.Context(), Route{Target: target, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr})
+	return c.enter(r.Context(), routeOf(r, target))
 }
 
-// decide asks Options.Connect about the tunnel. Until it answers, a client that goes away and a shutdown cancel its context.
+// decide asks Options.Connect about the tunnel. Until it answers, a client that goes away and a shutdown cancel its
+// context.
 func (c *conn) decide(r *http.Request) error {
 	stopGone := context.AfterFunc(r.Context(), c.end)
 	stopDown := context.AfterFunc(c.p.stopping, c.end)
@@ -96,8 +98,9 @@ func (c *conn) settle() {
 	c.p.starting.Done()
 }
 
-// newDispatch sets up goproxy for the one thing that it does here: it takes the connection of a decided CONNECT from net/http. Its own
-// ways to an upstream (a tunnel, its interception loop, its transport) are closed twice: nothing leads to them, and its dialers fail.
+// newDispatch sets up goproxy for the one thing that it does here: it takes the connection of a decided CONNECT from
+// net/http. Its own ways to an upstream (a tunnel, its interception loop, its transport) are closed twice: nothing
+// leads to them, and its dialers fail.
 func (p *Proxy) newDispatch() *goproxy.ProxyHttpServer {
 	g := goproxy.NewProxyHttpServer()
 	g.Tr = &http.Transport{DialContext: noDial, DialTLSContext: noDial, DisableKeepAlives: true}
@@ -130,7 +133,8 @@ type goproxyLog struct{ log *zap.SugaredLogger }
 
 func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, args...) }
 
-// tunnel brings a tunnel to where it can carry requests, and gives it to the server. Otherwise it closes the connection.
+// tunnel brings a tunnel to where it can carry requests, and gives it to the server. Otherwise it closes the
+// connection.
 func (c *conn) tunnel() {
 	stop := context.AfterFunc(c.p.stopping, func() { _ = c.socket.Close() })
 	defer func() {
@@ -154,7 +158,8 @@ var errSilent = errors.New("the client sent nothing")
 // recordTypeHandshake is the first byte of every TLS connection (RFC 8446 section 5.1), and of no HTTP request.
 const recordTypeHandshake = 0x16
 
-// begin tells the client that the tunnel is open, if it asked for one, and waits for what it begins with: TLS or cleartext.
+// begin tells the client that the tunnel is open, if it asked for one, and waits for what it begins with: TLS or
+// cleartext.
 func (c *conn) begin() error {
 	o, redirected := &c.p.o, c.route.Original.IsValid()
 	if !redirected {
@@ -197,7 +202,8 @@ func (c *conn) handshake() error {
 	return nil
 }
 
-// newTLS makes the one configuration of all tunnels: session ticket keys belong to a configuration, and crypto/tls rotates them.
+// newTLS makes the one configuration of all tunnels: session ticket keys belong to a configuration, and crypto/tls
+// rotates them.
 func (p *Proxy) newTLS() *tls.Config {
 	certificates := newLeaves(p.o.CA, p.o.Now)
 	config := &tls.Config{
@@ -224,15 +230,16 @@ func (p *Proxy) newTLS() *tls.Config {
 	return config
 }
 
-// isLoopback reports whether what was sent to a has never left this network namespace: the kernel drops what comes from elsewhere (RFC 1122
-// section 3.2.1.3). There a post-quantum key exchange protects nothing, and takes more than a tenth of the CPU time of a fresh connection.
+// isLoopback reports whether what was sent to a has never left this network namespace: the kernel drops what comes from
+// elsewhere (RFC 1122 section 3.2.1.3). There a post-quantum key exchange protects nothing, and takes more than a tenth
+// of the CPU time of a fresh connection.
 func isLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }
 
-// checkName holds the name that a TLS client asks for (SNI) against the CONNECT. A redirected connection goes to that name, and is decided
-// here.
+// checkName holds the name that a TLS client asks for (SNI) against the CONNECT. A redirected connection goes to that
+// name, and is decided here.
 func (c *conn) checkName(name string) (err error) {
 	if !c.route.Original.IsValid() {
 		return checkSNI(name, c.route.Target)
@@ -249,7 +256,8 @@ func (c *conn) checkName(name string) (err error) {
 // undecided is why a redirected connection was refused, as Options.Connect says it.
 type undecided struct{ error }
 
-// checkSNI refuses another name than the tunnel's. Only for an IP address may it be absent, where RFC 6066 section 3 has no name to send.
+// checkSNI refuses another name than the tunnel's. Only for an IP address may it be absent, where RFC 6066 section 3
+// has no name to send.
 func checkSNI(name string, pinned upstream.Target) error {
 	if name == "" {
 		if _, isIP := pinned.IP(); isIP {
@@ -258,7 +266,8 @@ func checkSNI(name string, pinned upstream.Target) error {
 		return refusal.New("target_mismatch", "the TLS handshake in the tunnel to %s names no host (SNI)", pinned.Host)
 	}
 	if host, port, err := upstream.ParseAuthority(name); err != nil || port != 0 || host != pinned.Host {
-		return refusal.New("target_mismatch", "the TLS handshake names the host %.260q, but the tunnel is to %s", name, pinned.Host)
+		return refusal.New("target_mismatch",
+			"the TLS handshake names the host %.260q, but the tunnel is to %s", name, pinned.Host)
 	}
 	return nil
 }
@@ -276,7 +285,8 @@ func handshakeRefusal(err error, target upstream.Target) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
 	case errors.As(err, &op) && op.Op == "remote error": // an alert, one of a fixed set of texts
-		return refusal.New("tls_handshake_failed", "the client ended the TLS handshake in the tunnel to %s (%s); does it trust the mediator's CA?", target.Host, op.Err)
+		return refusal.New("tls_handshake_failed",
+			"the client ended the TLS handshake in the tunnel to %s (%s); does it trust the mediator's CA?", target.Host, op.Err)
 	}
 	return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed", target.Host)
 }
@@ -299,7 +309,8 @@ func (p *Proxy) serveTunnelled(w http.ResponseWriter, r *http.Request, route Rou
 		err = checkTunnelled(r, route)
 	}
 	if err != nil {
-		// A client that sends one such request in a tunnel is not served another: in HTTP/2 this ends the connection gracefully.
+		// A client that sends one such request in a tunnel is not served another: in HTTP/2 this ends the connection
+		// gracefully.
 		w.Header().Set("Connection", "close")
 		p.o.Refuse(w, r, err)
 		return

@@ -28,7 +28,7 @@ func TestFault6GoproxyCannotDial(t *testing.T) {
 			_, _ = io.Copy(w, resp.Body)
 		})
 	}, up.Server)
-	dispatch := httptest.NewServer(r.Proxy.Dispatch()) // as if a request reached it that nobody decided
+	dispatch := httptest.NewServer(r.Proxy.Dispatch()) // as if a request reached it that was not decided
 	defer dispatch.Close()
 
 	c, err := net.Dial("tcp", dispatch.Listener.Addr().String())

@@ -13,14 +13,15 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// http1Reader lets net/http read HTTP/1 that has one reading, and nothing else. It follows the framing of the messages and judges each head
-// before net/http sees a byte of it. In place of a refused head net/http reads a request that no client can send (see refusedMethod), and
-// nothing after it. In a body, reading ends with the refusal.
+// http1Reader lets net/http read HTTP/1 that has one reading, and nothing else. It follows the framing of the messages
+// and judges each head before net/http sees a byte of it. In place of a refused head net/http reads a request that no
+// client can send (see refusedMethod), and nothing after it. In a body, reading ends with the refusal.
 //
 // Without it 86 of the raw exchanges (proxy/testdata/raw) fail. They are of three classes:
-//   - net/http takes the request, and it is forwarded (17): a length beside chunks, the same length twice, chunks in HTTP/1.0, folded lines,
-//     lines that end with LF alone, chunk extensions, HTTP/1.2, header lines without number. Each is a way to show one request to the
-//     mediator and another to a server or a filter before it (RFC 9112 section 11.2).
+//   - net/http takes the request, and it is forwarded (17): a length beside chunks, the same length twice, chunks in
+//     HTTP/1.0, folded lines, lines that end with LF alone, chunk extensions, HTTP/1.2, header lines without number.
+//     Each is a way to show one request to the mediator and another to a server or a filter before it (RFC 9112 section
+//     11.2).
 //   - net/http refuses the request itself, without asking a handler (52): the refusal has neither a code nor a record.
 //   - net/http takes the head, and the refusal comes later with another code, or the connection stays open (17).
 type http1Reader struct {
@@ -40,11 +41,12 @@ type http1Reader struct {
 	refusal error
 }
 
-// preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as HTTP/1.
+// preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as
+// HTTP/1.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// lineOverhead is what a line counts besides its bytes, as a field does in HTTP/2 (RFC 9113 section 6.5.2): a short one takes more memory than
-// its text.
+// lineOverhead is what a line counts besides its bytes, as a field does in HTTP/2 (RFC 9113 section 6.5.2): a short one
+// takes more memory than its text.
 const lineOverhead = 32
 
 // part is what a line belongs to.
@@ -92,7 +94,8 @@ func (r *http1Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads more into buf. A connection keeps its space from one head to the next, unless a large one has made it grow.
+// fill reads more into buf. A connection keeps its space from one head to the next, unless a large one has made it
+// grow.
 func (r *http1Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < 512 {
 		if 2*len(r.buf)+512 > len(r.space) || len(r.buf) == 0 && len(r.space) > 8<<10 {
@@ -119,7 +122,8 @@ func (r *http1Reader) fail(err error) {
 	r.pass = int64(len(r.buf))
 }
 
-// judge judges the lines in buf. It reports whether a part is whole, which then may be passed on with the bytes that it announces.
+// judge judges the lines in buf. It reports whether a part is whole, which then may be passed on with the bytes that it
+// announces.
 func (r *http1Reader) judge() (bool, error) {
 	if r.mayBeHTTP2 {
 		if n := min(len(r.buf), len(preface)); string(r.buf[:n]) == preface[:n] {
@@ -133,7 +137,8 @@ func (r *http1Reader) judge() (bool, error) {
 	for {
 		n := bytes.IndexByte(r.buf[r.judged:], '\n')
 		if limit := r.limit - r.lines*lineOverhead; r.judged+n+1 > limit || n < 0 && len(r.buf) > limit {
-			return false, refusal.New("header_too_large", "the request line and the header have more than the %d bytes that are read, with %d more for each line", r.limit, lineOverhead)
+			return false, refusal.New("header_too_large",
+				"the request line and the header have more than the %d bytes that are read, with %d more for each line", r.limit, lineOverhead)
 		}
 		if n < 0 {
 			return false, nil
@@ -158,7 +163,8 @@ func (r *http1Reader) judge() (bool, error) {
 	}
 }
 
-// line judges one line, without its CRLF. It reports whether the line ends a part, and how many bytes follow that no line is in.
+// line judges one line, without its CRLF. It reports whether the line ends a part, and how many bytes follow that no
+// line is in.
 func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 	switch r.part {
 	case partRequest:
@@ -218,7 +224,8 @@ func (r *http1Reader) header(line string) error {
 	case "Transfer-Encoding":
 		h.codings++
 		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
-			return refusal.New("framing_ambiguous", "the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
+			return refusal.New("framing_ambiguous",
+				"the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
 		}
 	case "Trailer":
 		for key := range strings.SplitSeq(value, ",") {
@@ -242,7 +249,8 @@ func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 	case h.hosts > 1 || h.hosts == 0 && !h.http10:
 		return 0, false, refusal.New("host_ambiguous", "the request has %d Host headers instead of one", h.hosts)
 	case h.lengths+h.codings > 1:
-		return 0, false, refusal.New("framing_ambiguous", "the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
+		return 0, false, refusal.New("framing_ambiguous",
+			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
 	case h.connect:
 		return math.MaxInt64, true, nil // what follows is the tunnel's
 	case h.chunked:

@@ -14,13 +14,15 @@ import (
 
 // The lines of HTTP/1, each in its one reading.
 
-// requestLine takes a method in capitals, a target in visible ASCII, and HTTP/1.0 or HTTP/1.1, with one space between them.
+// requestLine takes a method in capitals, a target in visible ASCII, and HTTP/1.0 or HTTP/1.1, with one space between
+// them.
 func requestLine(line string) (head, error) {
 	method, rest, _ := strings.Cut(line, " ")
 	target, version, _ := strings.Cut(rest, " ")
 	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
 	if !wire.IsMethod(method) || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
-		return head{}, refusal.New("request_malformed", "the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
+		return head{}, refusal.New("request_malformed",
+			"the request line is not that of HTTP/1.1: a method in capitals, a URL in ASCII without fragment, HTTP/1.1")
 	}
 	return h, nil
 }
@@ -41,7 +43,8 @@ func validTarget(target string, connect bool) bool {
 func field(line string) (name, value string, err error) {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-		return "", "", refusal.New("header_malformed", "the header is not in order: each line is a name, a colon and a value without control bytes")
+		return "", "", refusal.New("header_malformed",
+			"the header is not in order: each line is a name, a colon and a value without control bytes")
 	}
 	return http.CanonicalHeaderKey(name), strings.Trim(value, " \t"), nil
 }
@@ -55,11 +58,13 @@ func decimal(s string) (int64, error) {
 	return n, nil
 }
 
-// chunkSize reads the line before a chunk. Extensions have no meaning that anyone agreed on, and are where readers differ.
+// chunkSize reads the line before a chunk. Extensions have no meaning that anyone agreed on, and are where readers
+// differ.
 func chunkSize(line string) (int64, error) {
 	n, err := strconv.ParseInt(line, 16, 64)
 	if err != nil || len(line) > 15 || signed(line) {
-		return 0, refusal.New("chunk_malformed", "the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
+		return 0, refusal.New("chunk_malformed",
+			"the size of a chunk is not 1 to 15 hexadecimal digits alone; chunk extensions are not taken")
 	}
 	return n, nil
 }

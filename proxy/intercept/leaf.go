@@ -19,8 +19,8 @@ const (
 	leafCapacity = 1024 // hosts; one costs about 2 KiB
 )
 
-// leaves mints the certificates that tunnels are intercepted with and keeps those in use: to mint one costs about a tenth of what a fresh
-// connection does. Each has a key of its own from crypto/rand. It is safe for concurrent use.
+// leaves mints the certificates that tunnels are intercepted with and keeps those in use: to mint one costs about a
+// tenth of what a fresh connection does. Each has a key of its own from crypto/rand. It is safe for concurrent use.
 type leaves struct {
 	ca  *CA
 	now func() time.Time

@@ -15,7 +15,8 @@ type limitListener struct {
 }
 
 func newLimitListener(l net.Listener, p *Proxy) *limitListener {
-	return &limitListener{Listener: l, p: p, slots: make(chan struct{}, p.o.Limits.Connections), closed: make(chan struct{})}
+	slots := make(chan struct{}, p.o.Limits.Connections)
+	return &limitListener{Listener: l, p: p, slots: slots, closed: make(chan struct{})}
 }
 
 // Accept returns a *conn.

@@ -19,10 +19,12 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		p.serveTunnelled(w, r, route)
 	case r.Method == http.MethodConnect:
 		p.serveConnect(w, r)
-	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/': // "OPTIONS *", "GET mailto:a@b"
+	// "OPTIONS *", "GET mailto:a@b".
+	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/':
 		p.o.Refuse(w, r, refusal.New("target_invalid", "the request target is neither absolute nor a path"))
 	case r.URL.Host == "" && r.URL.Scheme == "":
-		p.o.Refuse(w, r, refusal.New("not_a_proxy_request", "this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
+		p.o.Refuse(w, r, refusal.New("not_a_proxy_request",
+			"this port is a proxy; send it requests by way of HTTP_PROXY and HTTPS_PROXY"))
 	default:
 		p.servePlain(w, r)
 	}
@@ -36,8 +38,12 @@ func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 		p.o.Refuse(w, r, err)
 		return
 	}
-	ctx := WithRoute(r.Context(), Route{Target: t, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr})
-	p.handle(w, r.WithContext(ctx), t)
+	p.handle(w, r.WithContext(WithRoute(r.Context(), routeOf(r, t))), t)
+}
+
+// routeOf returns the route of a request to the proxy.
+func routeOf(r *http.Request, t upstream.Target) Route {
+	return Route{Target: t, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr}
 }
 
 // handle gives a request to the Handler in one form, however it came.
@@ -58,9 +64,10 @@ func stripProxyHeaders(h http.Header) {
 	h.Del("Proxy-Connection")
 }
 
-// parseRequest reads the absolute-form target of a request to a proxy (RFC 9112 section 3.2.2). https is taken as well as
-// http: some clients send it instead of a CONNECT, and it ends at the same handler. The Host header is not compared: for this
-// form the RFC has a proxy ignore it, and net/http has already replaced it by the target's. Every refusal is target_invalid.
+// parseRequest reads the absolute-form target of a request to a proxy (RFC 9112 section 3.2.2). https is taken as well
+// as http: some clients send it instead of a CONNECT, and it ends at the same handler. The Host header is not compared:
+// for this form the RFC has a proxy ignore it, and net/http has already replaced it by the target's. Every refusal is
+// target_invalid.
 func parseRequest(r *http.Request) (upstream.Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
 		return upstream.Target{}, refusal.New("target_invalid", "the request target is no plain http or https URL")
@@ -83,8 +90,9 @@ func checkTunnelled(r *http.Request, route Route) error {
 	return agree(r, route.Target)
 }
 
-// agree checks that a request inside a tunnel is for the host that the tunnel was opened to: the Host header or :authority, and
-// the URL where it is absolute, must name pinned. What does not agree, or names nothing, is target_mismatch.
+// agree checks that a request inside a tunnel is for the host that the tunnel was opened to: the Host header or
+// :authority, and the URL where it is absolute, must name pinned. What does not agree, or names nothing, is
+// target_mismatch.
 func agree(r *http.Request, pinned upstream.Target) error {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil {
 		return refusal.New("target_mismatch", "the request target is not one inside a tunnel to %s", pinned)

@@ -11,8 +11,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// recovering wraps a handler so that a panic ends its request and nothing else. After an answer that has begun it passes
-// [http.ErrAbortHandler] on: net/http then closes the connection, or resets the stream, and no client takes the answer for a whole one.
+// recovering wraps a handler so that a panic ends its request and nothing else. After an answer that has begun it
+// passes [http.ErrAbortHandler] on: net/http then closes the connection, or resets the stream, and no client takes the
+// answer for a whole one.
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2}
@@ -26,7 +27,7 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 				if rw.begun {
 					panic(http.ErrAbortHandler) // the answer must not look whole
 				}
-				rw.Header().Set("Connection", "close") // nobody knows how far its request was read
+				rw.Header().Set("Connection", "close") // its request may have been read in part
 				o.Refuse(rw, r, errors.New("intercept: panic"))
 			}
 			rw.bound() // what is still buffered is written after this
@@ -48,8 +49,8 @@ type response struct {
 	begun    bool // a final status has been written, or the connection taken
 }
 
-// bound gives what is written to a stream its time: a window of nothing stops one stream, and not the connection, which has a limit of
-// its own.
+// bound gives what is written to a stream its time: a window of nothing stops one stream, and not the connection, which
+// has a limit of its own.
 func (w *response) bound() {
 	if w.streamed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(w.o.Now().Add(w.o.Limits.WriteTimeout))

@@ -23,22 +23,23 @@ import (
 type Options struct {
 	// CA signs the certificates of intercepted tunnels.
 	CA *CA
-	// Handler is the choke point. Every plain absolute-form request and every request inside a tunnel goes to it, with its Route
-	// in the context, an absolute URL, and Proxy-Authorization and Proxy-Connection removed. The proxy itself forwards nothing.
+	// Handler is the choke point. Every plain absolute-form request and every request inside a tunnel goes to it, with its
+	// Route in the context, an absolute URL, and Proxy-Authorization and Proxy-Connection removed. The proxy itself
+	// forwards nothing.
 	Handler http.Handler
-	// Connect decides a CONNECT to t; r still has its headers, and a Route in its context. The context that it returns, which
-	// should come from r's, is the base of every request inside the tunnel; once it is done the tunnel is closed. A tunnel
-	// outlives the CONNECT, so r's context is not cancelled when Connect returns. An error refuses the CONNECT.
+	// Connect decides a CONNECT to t; r still has its headers, and a Route in its context. The context that it returns,
+	// which should come from r's, is the base of every request inside the tunnel; once it is done the tunnel is closed. A
+	// tunnel outlives the CONNECT, so r's context is not cancelled when Connect returns. An error refuses the CONNECT.
 	Connect func(r *http.Request, t upstream.Target) (context.Context, error)
-	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request to the
-	// proxy itself as to a server, a panic (an error without a code).
+	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request to
+	// the proxy itself as to a server, a panic (an error without a code).
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Refused, if set, is told of a tunnel that ended before it could carry a request, where no answer could be written: a TLS
-	// handshake for another host than the CONNECT's, or one that failed. A client that opens a tunnel, sends nothing and goes
-	// is not reported.
+	// Refused, if set, is told of a tunnel that ended before it could carry a request, where no answer could be written: a
+	// TLS handshake for another host than the CONNECT's, or one that failed. A client that opens a tunnel, sends nothing
+	// and goes is not reported.
 	Refused func(ctx context.Context, t upstream.Target, err error)
-	// Probe, if set, is told where a redirected connection was made to, and by whom. True ends the connection: it was made to see
-	// whether connections are redirected at all.
+	// Probe, if set, is told where a redirected connection was made to, and by whom. True ends the connection: it was made
+	// to see whether connections are redirected at all.
 	Probe func(original netip.AddrPort, from net.Addr) bool
 	// Original returns where a redirected connection was made to; nil asks the kernel (SO_ORIGINAL_DST).
 	Original func(net.Conn) (netip.AddrPort, error)
@@ -52,7 +53,9 @@ type Options struct {
 
 // Limits bound what a client can hold. They are generous: shorter timeouts broke users of other proxies.
 type Limits struct {
-	HeaderTimeout    time.Duration // for the first header of a connection, the first byte in a tunnel, and the rest of a refused body; 60 s if 0
+	// HeaderTimeout is for the first header of a connection, the first byte in a tunnel, and the rest of a refused body;
+	// 60 s if 0.
+	HeaderTimeout    time.Duration
 	HandshakeTimeout time.Duration // for the TLS handshake in a tunnel; 15 s if 0
 	IdleTimeout      time.Duration // for a connection from one request to the next header; 5 min if 0
 	WriteTimeout     time.Duration // for a client that takes nothing of what is written to it; 5 min if 0
@@ -154,20 +157,22 @@ func (p *Proxy) newServer() *http.Server {
 			MaxConcurrentStreams: p.o.Limits.Streams,
 			// net/http keeps the largest frame's buffer for as long as a connection lives, by default up to 1 MiB.
 			MaxReadFrameSize: 16 << 10,
-			// What an agent may send ahead of an upstream that does not take it. One stream that stands still leaves the others room.
+			// What an agent may send ahead of an upstream that does not take it. One stream that stands still leaves the others
+			// room.
 			MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
 		},
 	}
-	// HTTP/2 is for tunnels alone: over TLS, or with prior knowledge (RFC 9113 section 3.3). To the proxy itself it cannot be spoken, because
-	// a CONNECT over HTTP/2 is a stream and no connection that could be handed over: http1Reader refuses the preface there.
+	// HTTP/2 is for tunnels alone: over TLS, or with prior knowledge (RFC 9113 section 3.3). To the proxy itself it cannot
+	// be spoken, because a CONNECT over HTTP/2 is a stream and no connection that could be handed over: http1Reader
+	// refuses the preface there.
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	return s
 }
 
-// Serve takes connections from l until Shutdown, then returns nil at once, while Shutdown goes on. It may be called for several
-// listeners; Limits.Connections is for each.
+// Serve takes connections from l until Shutdown, then returns nil at once, while Shutdown goes on. It may be called for
+// several listeners; Limits.Connections is for each.
 func (p *Proxy) Serve(l net.Listener) error {
 	p.begin.Do(p.serveTunnels)
 	if err := p.server.Serve(newLimitListener(l, p)); !errors.Is(err, http.ErrServerClosed) {
@@ -190,8 +195,8 @@ func (p *Proxy) serveTunnels() {
 	})
 }
 
-// Shutdown stops accepting, closes idle connections and tunnels, and waits for running requests. When ctx is done it cuts those
-// that are left and returns ctx's error.
+// Shutdown stops accepting, closes idle connections and tunnels, and waits for running requests. When ctx is done it
+// cuts those that are left and returns ctx's error.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true // before the listeners close, so that a client that finds them gone gets no tunnel

@@ -18,12 +18,13 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Redirected connections are those that a client made to an upstream and the kernel led here instead (mediator guard). Each
-// becomes what a CONNECT would have made it: a tunnel to the port that the client dialled, and to the host that it names in its
-// TLS handshake. Cleartext requests name theirs one by one. Nothing is ever sent to the address that the client dialled: the
-// mediator resolves the name itself.
+// Redirected connections are those that a client made to an upstream and the kernel led here instead (mediator guard).
+// Each becomes what a CONNECT would have made it: a tunnel to the port that the client dialled, and to the host that it
+// names in its TLS handshake. Cleartext requests name theirs one by one. Nothing is ever sent to the address that the
+// client dialled: the mediator resolves the name itself.
 
-// ServeTransparent takes redirected connections from l until Shutdown, then returns nil. Limits.Connections is for each listener.
+// ServeTransparent takes redirected connections from l until Shutdown, then returns nil. Limits.Connections is for each
+// listener.
 func (p *Proxy) ServeTransparent(l net.Listener) error {
 	p.begin.Do(p.serveTunnels)
 	l = newLimitListener(l, p)
@@ -76,12 +77,16 @@ func (p *Proxy) redirected(c *conn) {
 
 // connectRequest is the CONNECT that a redirected connection stands for.
 func connectRequest(ctx context.Context, route Route) *http.Request {
-	r := &http.Request{Method: http.MethodConnect, Host: route.Target.Address(), RequestURI: route.Target.Address(), RemoteAddr: route.RemoteAddr, Header: make(http.Header)}
+	authority := route.Target.Address()
+	r := &http.Request{
+		Method: http.MethodConnect, Host: authority, RequestURI: authority, RemoteAddr: route.RemoteAddr, Header: make(http.Header),
+	}
 	return r.WithContext(WithRoute(ctx, route))
 }
 
-// named returns the target of a redirected connection whose client names it by authority: that host at the port that was dialled.
-// Without a name it is the address that was dialled, and a name that is an address has to be the one that was dialled.
+// named returns the target of a redirected connection whose client names it by authority: that host at the port that
+// was dialled. Without a name it is the address that was dialled, and a name that is an address has to be the one that
+// was dialled.
 func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	t := upstream.Target{Scheme: scheme, Host: r.Original.Addr().String(), Port: r.Original.Port()}
 	if authority == "" {
@@ -95,7 +100,8 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 		named.Port = t.Port
 	}
 	if _, isIP := named.IP(); named.Port != t.Port || isIP && named != t {
-		return upstream.Target{}, refusal.New("target_mismatch", "the connection was made to %s, but names %s", r.Original, named.Address())
+		return upstream.Target{}, refusal.New("target_mismatch",
+			"the connection was made to %s, but names %s", r.Original, named.Address())
 	}
 	return named, nil
 }
@@ -117,7 +123,8 @@ func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, 
 // originalDestination asks the kernel where a redirected connection was made to (SO_ORIGINAL_DST, IPv4).
 func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	refuse := func() (netip.AddrPort, error) {
-		return netip.AddrPort{}, refusal.New("not_redirected", "a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
+		return netip.AddrPort{}, refusal.New("not_redirected",
+			"a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
 	}
 	inner, ok := conn.(syscall.Conn)
 	if !ok {
@@ -127,7 +134,8 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 	if err != nil {
 		return refuse()
 	}
-	// The kernel writes a struct sockaddr_in (16 bytes): family, port and address in network order. This call takes up to 20.
+	// The kernel writes a struct sockaddr_in (16 bytes): family, port and address in network order. This call takes up to
+	// 20.
 	var sockaddr *unix.IPv6Mreq
 	var sysErr error
 	if err := raw.Control(func(fd uintptr) {
@@ -146,8 +154,8 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 // maxMethod is longer than any method that a rule names.
 const maxMethod = 24
 
-// checkMethod refuses what does not begin with a method and a space, as every request of HTTP/1.1 and the preface of HTTP/2 do, and
-// leaves it to be read.
+// checkMethod refuses what does not begin with a method and a space, as every request of HTTP/1.1 and the preface of
+// HTTP/2 do, and leaves it to be read.
 func (c *conn) checkMethod() error {
 	_ = c.socket.SetReadDeadline(c.p.o.Now().Add(c.p.o.Limits.HandshakeTimeout))
 	for i := 0; ; i++ {

@@ -145,7 +145,7 @@ func TestRedirectedAuthority(t *testing.T) {
 	}
 }
 
-// Nobody who connects to the transparent listener itself has an original destination.
+// A client that connects to the transparent listener itself has no original destination.
 func TestNotRedirected(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) { o.Original = nil })
 	c := r.ServeTransparent()()

@@ -29,8 +29,8 @@ type Circuit struct {
 	resumes  atomic.Int64 // when a suspension ends, in Unix nanoseconds
 }
 
-// NewCircuit makes the breaker of t, which has not failed yet. b must have no zero value. The breaker itself goes by the system's clock;
-// now only says when a suspension ends.
+// NewCircuit makes the breaker of t, which has not failed yet. b must have no zero value. The breaker itself goes by
+// the system's clock; now only says when a suspension ends.
 func NewCircuit(t Target, b Breaker, log *zap.Logger, now func() time.Time) *Circuit {
 	c := &Circuit{host: t.Authority(), failures: b.Failures, now: now}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -53,7 +53,8 @@ func (c *Circuit) Allow() (Permit, error) {
 	if err != nil {
 		left := time.Unix(0, c.resumes.Load()).Sub(c.now())
 		return Permit{}, refusal.Later{
-			Refusal: refusal.New("upstream_suspended", "calls to %s are suspended after %d failures in a row; nothing was sent", c.host, c.failures),
+			Refusal: refusal.New("upstream_suspended",
+				"calls to %s are suspended after %d failures in a row; nothing was sent", c.host, c.failures),
 			Seconds: max(1, int(math.Ceil(left.Seconds()))),
 		}
 	}
@@ -63,8 +64,8 @@ func (c *Circuit) Allow() (Permit, error) {
 // Permit is leave for one call to a host. The zero value is that of no host.
 type Permit struct{ done func(error) }
 
-// Settle tells how the upstream did: by the status of its answer, or by the error that came in place of one; 0 and nil if it was not
-// asked. Only the first call of Settle counts.
+// Settle tells how the upstream did: by the status of its answer, or by the error that came in place of one; 0 and nil
+// if it was not asked. Only the first call of Settle counts.
 func (p *Permit) Settle(status int, err error) {
 	if p.done != nil {
 		p.done(verdict(status, err))
@@ -77,8 +78,8 @@ var (
 	errNotAsked = errors.New("upstream: the host was not asked, or could not help it")
 )
 
-// verdict says what a call tells about its upstream. It fails by not being there, and by saying so itself; with any other status it is
-// there, whatever it thinks of the call. What the agent or the mediator broke off says nothing.
+// verdict says what a call tells about its upstream. It fails by not being there, and by saying so itself; with any
+// other status it is there, whatever it thinks of the call. What the agent or the mediator broke off says nothing.
 func verdict(status int, err error) error {
 	switch {
 	case isFault(err), slices.Contains(faultStatuses, status):
@@ -89,7 +90,8 @@ func verdict(status int, err error) error {
 	return errNotAsked
 }
 
-// faultStatuses do not have 500, which some servers answer to bad input: an agent could suspend a host by it that is well.
+// faultStatuses do not have 500, which some servers answer to bad input: an agent could suspend a host by it that is
+// well.
 var faultStatuses = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 // faultCodes are those of [Transport] and of a response that an upstream, its name or the way to it is to blame for.

@@ -17,9 +17,9 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer makes connections to upstreams. It judges every address of a DNS answer and dials one of exactly those addresses, so
-// that a second answer cannot lead elsewhere. The zero Dialer resolves with the system's resolver and dials public addresses
-// only. It knows no proxies. It is safe for concurrent use.
+// Dialer makes connections to upstreams. It judges every address of a DNS answer and dials one of exactly those
+// addresses, so that a second answer cannot lead elsewhere. The zero Dialer resolves with the system's resolver and
+// dials public addresses only. It knows no proxies. It is safe for concurrent use.
 type Dialer struct {
 	// Resolver is the system's if nil.
 	Resolver Resolver
@@ -51,7 +51,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	}
 	for _, addr := range addrs {
 		if !dialable(addr, upstream.Networks) {
-			return nil, refusal.New("egress_address_denied", "%s has an address that may not be dialled (%s)", host, classifyAddr(addr))
+			return nil, refusal.New("egress_address_denied",
+				"%s has an address that may not be dialled (%s)", host, classifyAddr(addr))
 		}
 		if d.isOwn(netip.AddrPortFrom(addr.Unmap(), at)) {
 			return nil, refusal.New("egress_address_denied", "%s is an address of the mediator itself", host)
@@ -81,7 +82,8 @@ func (d *Dialer) CheckDestination(ctx context.Context, t Target, dialled netip.A
 		return err
 	}
 	if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == dialled }) {
-		return refusal.New("destination_mismatch", "the connection was made to %s, which is no address of %s", dialled, t.Host)
+		return refusal.New("destination_mismatch",
+			"the connection was made to %s, which is no address of %s", dialled, t.Host)
 	}
 	return nil
 }
@@ -113,8 +115,8 @@ func (d *Dialer) isOwn(to netip.AddrPort) bool {
 	})
 }
 
-// OwnAddresses returns the addresses by which listeners can be reached from this machine: a listener on an unspecified address
-// by every address of its interfaces. For Dialer.Own.
+// OwnAddresses returns the addresses by which listeners can be reached from this machine: a listener on an unspecified
+// address by every address of its interfaces. For Dialer.Own.
 func OwnAddresses(listeners ...net.Addr) ([]netip.AddrPort, error) {
 	var own []netip.AddrPort
 	for _, l := range listeners {

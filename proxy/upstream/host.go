@@ -14,8 +14,8 @@ type Host struct {
 	Name string
 	// Port is any if 0.
 	Port uint16
-	// Address is dialled in place of what the name resolves to, if it is valid, on the call's own port if its port is 0. It has to be
-	// one that may be dialled.
+	// Address is dialled in place of what the name resolves to, if it is valid, on the call's own port if its port is 0.
+	// It has to be one that may be dialled.
 	Address netip.AddrPort
 	// Networks are the prefixes that the host's addresses may be in besides the public ones.
 	Networks []netip.Prefix

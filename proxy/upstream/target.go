@@ -12,16 +12,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Target is where a request goes, in one normal form, so that two spellings of a destination are always equal:
-// Host is lower-case ASCII (IDNA A-labels) without a trailing dot, or an IP address as netip prints it, without brackets.
-// Only ParseConnect and ParseOrigin make a Target from what a client sent. The zero Target is no destination.
+// Target is where a request goes, in one normal form, so that two spellings of a destination are always equal: Host is
+// lower-case ASCII (IDNA A-labels) without a trailing dot, or an IP address as netip prints it, without brackets. Only
+// ParseConnect and ParseOrigin make a Target from what a client sent. The zero Target is no destination.
 type Target struct {
 	Scheme string // "https" or "http"
 	Host   string
 	Port   uint16 // never 0
 }
 
-// Authority returns host and port as they stand in a Host header: the scheme's default port omitted (RFC 9110 section 7.2).
+// Authority returns host and port as they stand in a Host header: the scheme's default port omitted (RFC 9110 section
+// 7.2).
 func (t Target) Authority() string {
 	if t.Port != defaultPort(t.Scheme) {
 		return t.Address()
@@ -86,7 +87,8 @@ func defaultPort(scheme string) uint16 {
 	return 0
 }
 
-// parseAuthority splits host[:port] (RFC 3986 section 3.2, without userinfo) and normalises the host. Port 0 means none given.
+// parseAuthority splits host[:port] (RFC 3986 section 3.2, without userinfo) and normalises the host. Port 0 means none
+// given.
 func ParseAuthority(s string) (host string, port uint16, err error) {
 	invalid := func(why string) (string, uint16, error) {
 		return "", 0, refusal.New("target_invalid", "the target %.300q %s", s, why)

@@ -16,8 +16,8 @@ import (
 type tlsDialer struct {
 	dialer  *Dialer
 	timeout time.Duration
-	// configs of the upstreams, by index, and last that of every other host. Sessions are resumed within one configuration, so
-	// never across different roots.
+	// configs of the upstreams, by index, and last that of every other host. Sessions are resumed within one
+	// configuration, so never across different roots.
 	configs []*tls.Config
 }
 
@@ -43,7 +43,8 @@ func newTLSDialer(o *Options, protocols []string) *tlsDialer {
 	return d
 }
 
-// dial returns a connection whose certificate has been verified. A failure here means that nothing of a request has been sent.
+// dial returns a connection whose certificate has been verified. A failure here means that nothing of a request has
+// been sent.
 func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := ParseAuthority(address)
 	if err != nil {
@@ -76,7 +77,8 @@ func handshakeFailure(host string, err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &untrusted):
-		return upstreamError{refusal.New("upstream_certificate_untrusted", "the certificate of %s could not be verified", host), err}
+		return upstreamError{refusal.New("upstream_certificate_untrusted",
+			"the certificate of %s could not be verified", host), err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return upstreamError{refusal.New("upstream_tls_failed", "%s did not complete the TLS handshake in time", host), err}
 	}

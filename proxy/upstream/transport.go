@@ -23,19 +23,21 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// HandshakeTimeout bounds a TLS handshake; 15 s if 0.
 	HandshakeTimeout time.Duration
-	// ResponseHeaderTimeout bounds the wait for a response once the request has been sent; 10 min if 0, because language models
-	// answer late.
+	// ResponseHeaderTimeout bounds the wait for a response once the request has been sent; 10 min if 0, because language
+	// models answer late.
 	ResponseHeaderTimeout time.Duration
 	// Now judges certificates; the system's clock if nil.
 	Now func() time.Time
 }
 
-// maxResponseHeader bounds the header of a response, in bytes, where each line counts fieldOverhead more, as in HTTP/2 (RFC 9113 section 6.5.2).
+// maxResponseHeader bounds the header of a response, in bytes, where each line counts fieldOverhead more, as in HTTP/2
+// (RFC 9113 section 6.5.2).
 const maxResponseHeader, fieldOverhead = 64 << 10, 32
 
 // Transport sends requests to upstreams. It follows no redirect, uses no proxy, decompresses nothing, and never sends a
-// request a second time after a byte of it may have gone out, unless the request is a bodyless GET, HEAD, OPTIONS or TRACE without
-// Idempotency-Key. No request is read as a part of another's, or with what another has proven of itself, see alone. Its errors have codes, see classifyError. It is safe for concurrent use.
+// request a second time after a byte of it may have gone out, unless the request is a bodyless GET, HEAD, OPTIONS or
+// TRACE without Idempotency-Key. No request is read as a part of another's, or with what another has proven of itself,
+// see alone. Its errors have codes, see classifyError. It is safe for concurrent use.
 type Transport struct {
 	shared *http.Transport
 	// single opens a connection for each request.
@@ -77,7 +79,8 @@ func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
 	}
 }
 
-// RoundTrip sends a request made by forwardRequest: its ContentLength is 0 for no body and -1 for one of unknown length.
+// RoundTrip sends a request made by forwardRequest: its ContentLength is 0 for no body and -1 for one of unknown
+// length.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.ContentLength == 0 && r.Body != nil && r.Body != http.NoBody {
 		// net/http takes 0 beside a body for "unknown" and would send it chunked, which some servers refuse.
@@ -95,14 +98,16 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, Classify(err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 999 {
-		// 101 was never asked for: Upgrade is not forwarded. What would follow is no HTTP that could be mediated. net/http takes any number for
-		// a status over HTTP/2, and writes none with more than three digits.
+		// 101 was never asked for: Upgrade is not forwarded. What would follow is no HTTP that could be mediated. net/http
+		// takes any number for a status over HTTP/2, and writes none with more than three digits.
 		_ = resp.Body.Close()
-		return nil, refusal.New("upstream_lost", "the upstream answered with status %d, which ends no request", resp.StatusCode)
+		return nil, refusal.New("upstream_lost",
+			"the upstream answered with status %d, which ends no request", resp.StatusCode)
 	}
 	if listSize(resp.Header) > maxResponseHeader { // over HTTP/2 net/http counts likewise
 		_ = resp.Body.Close()
-		return nil, refusal.New("upstream_lost", "the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader, fieldOverhead)
+		return nil, refusal.New("upstream_lost",
+			"the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader, fieldOverhead)
 	}
 	return resp, nil
 }
@@ -116,12 +121,13 @@ func listSize(h http.Header) (size int) {
 	return size
 }
 
-// alone reports whether a request needs a connection of its own, over HTTP/1.1, that nothing came over before and nothing comes over after it.
+// alone reports whether a request needs a connection of its own, over HTTP/1.1, that nothing came over before and
+// nothing comes over after it.
 func alone(r *http.Request) bool { return mayBeResent(r) || mayBeLeftUnread(r) || provesConnection(r) }
 
-// mayBeResent reports whether net/http would send again, on its own, a request that it must not. It re-sends a request without body that was
-// lost on a kept connection if its Idempotency-Key says that this is harmless; to us the key says the opposite. On a connection of its own
-// nothing is ever re-sent.
+// mayBeResent reports whether net/http would send again, on its own, a request that it must not. It re-sends a request
+// without body that was lost on a kept connection if its Idempotency-Key says that this is harmless; to us the key says
+// the opposite. On a connection of its own nothing is ever re-sent.
 func mayBeResent(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody {
 		return false // there is no GetBody
@@ -133,8 +139,9 @@ func mayBeResent(r *http.Request) bool {
 	return true
 }
 
-// mayBeLeftUnread reports whether a request has a body that its method gives no meaning (RFC 9110 section 9.3). Servers that leave it unread
-// take it for the next request on the connection: one that no rule has seen, and that the credentials of the call after it would follow.
+// mayBeLeftUnread reports whether a request has a body that its method gives no meaning (RFC 9110 section 9.3). Servers
+// that leave it unread take it for the next request on the connection: one that no rule has seen, and that the
+// credentials of the call after it would follow.
 func mayBeLeftUnread(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions, http.MethodTrace:
@@ -143,8 +150,8 @@ func mayBeLeftUnread(r *http.Request) bool {
 	return false
 }
 
-// provesConnection reports whether a request's credentials are of a scheme by which servers take the connection for authenticated, and with it
-// whatever else comes over it (RFC 4559 section 6).
+// provesConnection reports whether a request's credentials are of a scheme by which servers take the connection for
+// authenticated, and with it whatever else comes over it (RFC 4559 section 6).
 func provesConnection(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Authorization"], func(value string) bool {
 		scheme, _, _ := strings.Cut(strings.TrimSpace(value), " ")
@@ -152,8 +159,9 @@ func provesConnection(r *http.Request) bool {
 	})
 }
 
-// CheckDestination refuses an address to which a client connected for the target if the target's name, as it resolves here, does
-// not have it (destination_mismatch), or does not resolve (upstream_unresolvable). For PipelineOptions.Destination.
+// CheckDestination refuses an address to which a client connected for the target if the target's name, as it resolves
+// here, does not have it (destination_mismatch), or does not resolve (upstream_unresolvable). For
+// PipelineOptions.Destination.
 func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled netip.Addr) error {
 	return t.dialer.CheckDestination(ctx, target, dialled)
 }
@@ -164,8 +172,8 @@ func (t *Transport) CloseIdleConnections() {
 	t.single.CloseIdleConnections()
 }
 
-// upstreamError is a refusal with its cause, which names addresses: for errors.Is, and for a log if need be, but not for the
-// sentence that the agent reads.
+// upstreamError is a refusal with its cause, which names addresses: for errors.Is, and for a log if need be, but not
+// for the sentence that the agent reads.
 type upstreamError struct {
 	*refusal.Refusal
 	cause error
@@ -186,5 +194,6 @@ func Classify(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return upstreamError{refusal.New("upstream_timeout", "the upstream did not answer in time"), err}
 	}
-	return upstreamError{refusal.New("upstream_lost", "the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB", maxResponseHeader>>10), err}
+	return upstreamError{refusal.New("upstream_lost",
+		"the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB", maxResponseHeader>>10), err}
 }

@@ -63,9 +63,10 @@ func (f *Frames) Play(steps []corpus.Step) {
 	}
 }
 
-// Send writes the Frames of a text: "HEADERS stream [END_STREAM] [MORE]" with a header on each line below it, "CONTINUATION stream
-// [MORE]" likewise, "DATA stream [END_STREAM] text", "RST_STREAM stream code", "WINDOW_UPDATE stream increment", "SETTINGS id value",
-// "PING", "PRIORITY stream on". Writing may fail: the proxy may have closed the connection.
+// Send writes the Frames of a text: "HEADERS stream [END_STREAM] [MORE]" with a header on each line below it,
+// "CONTINUATION stream [MORE]" likewise, "DATA stream [END_STREAM] text", "RST_STREAM stream code", "WINDOW_UPDATE
+// stream increment", "SETTINGS id value", "PING", "PRIORITY stream on". Writing may fail: the proxy may have closed the
+// connection.
 func (f *Frames) Send(text string) {
 	f.t.Helper()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -131,8 +132,8 @@ func (f *Frames) Encode(fields []string) []byte {
 	return bytes.Clone(f.block.Bytes())
 }
 
-// Next returns what the proxy answers next: "stream status [code]", "stream RST_STREAM why", "GOAWAY why", or "closed". What is no
-// answer is left out: settings, windows, pings, and the notice that nothing more is wanted.
+// Next returns what the proxy answers next: "stream status [code]", "stream RST_STREAM why", "GOAWAY why", or "closed".
+// What is no answer is left out: settings, windows, pings, and the notice that nothing more is wanted.
 func (f *Frames) Next() string {
 	for {
 		frame, err := f.Framer.ReadFrame()

@@ -1,4 +1,5 @@
-// Package proxytest holds what the tests of the proxy and of its packages share: a proxy and upstreams on loopback, and clients of every kind.
+// Package proxytest holds what the tests of the proxy and of its packages share: a proxy and upstreams on loopback, and
+// clients of every kind.
 package proxytest
 
 import (
@@ -81,7 +82,8 @@ type Rig struct {
 	original atomic.Pointer[netip.AddrPort] // where redirected connections were made to
 }
 
-// New starts a proxy whose handler is [Echo]; change may alter its options. It closes the upstreams at the end of the test.
+// New starts a proxy whose handler is [Echo]; change may alter its options. It closes the upstreams at the end of the
+// test.
 func New(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.Server) *Rig {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -248,8 +250,8 @@ func (r *Rig) MustTunnel(authority string) *tls.Conn {
 	return c
 }
 
-// RoundTripRaw writes text as it is and reads one response. The connection must have nothing buffered, which holds while each
-// response is read whole before the next request.
+// RoundTripRaw writes text as it is and reads one response. The connection must have nothing buffered, which holds
+// while each response is read whole before the next request.
 func RoundTripRaw(t testing.TB, c net.Conn, text string) *http.Response {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
