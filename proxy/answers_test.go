@@ -38,7 +38,7 @@ func TestHostileAnswers(t *testing.T) {
 			if resp.StatusCode != test.status || test.code == "" && body != "ten bytes." || len(resp.Header["Content-Length"]) > 1 || resp.Header.Get("ActionProof-Post") != "" {
 				t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
 			}
-			must(t, p.proxy.Shutdown(context.Background())) // waits for what is still running
+			must(t, p.Proxy.Shutdown(context.Background())) // waits for what is still running
 			if post, _ := p.record.last(); post.State != test.state || post.Code != test.code || test.state != ledger.StateForwarded && post.Status != 0 {
 				t.Errorf("recorded as %s, code %q, status %d", post.State, post.Code, post.Status)
 			}

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -33,7 +31,7 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 		{"a chunk that is none", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", "chunk_malformed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := p.mustTunnel(at(0, p.upstream))
+			c := p.MustTunnel(at(0, p.upstream))
 			defer c.Close()
 			_, err := io.WriteString(c, strings.ReplaceAll(tt.request, "HOST", at(0, p.upstream)))
 			must(t, err)
@@ -81,36 +79,4 @@ func TestSpoolLeavesNoFile(t *testing.T) {
 	if len(p.sent) != 1 {
 		t.Error("the body was not forwarded")
 	}
-}
-
-// TestConnectDuringShutdown decides a CONNECT once the proxy has begun to shut down.
-func TestConnectDuringShutdown(t *testing.T) {
-	asked, decide := make(chan struct{}), make(chan struct{})
-	r := newRig(t, func(o *Options) {
-		o.Connect = func(r *http.Request, _ Target) (context.Context, error) {
-			close(asked)
-			<-decide
-			return r.Context(), nil
-		}
-	})
-	c := r.dial()
-	defer c.Close()
-	_, err := io.WriteString(c, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
-	must(t, err)
-	<-asked
-	done := make(chan error, 1)
-	go func() { done <- r.proxy.Shutdown(context.Background()) }()
-	for { // until the listener is gone
-		probe, err := net.Dial("tcp", r.addr)
-		if err != nil {
-			break
-		}
-		probe.Close()
-	}
-	close(decide)
-	answer, _ := io.ReadAll(c)
-	if !strings.Contains(string(answer), "shutting_down") {
-		t.Errorf("got %q", answer)
-	}
-	<-done
 }

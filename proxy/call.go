@@ -14,7 +14,9 @@ import (
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Flows of a record.
@@ -32,7 +34,7 @@ var Flows = [...]string{flowPost, flowEgress, flowConnect, flowInternal}
 type call struct {
 	w       http.ResponseWriter // nil for a CONNECT, and for what ended before there was a request
 	r       *http.Request       // nil for what ended before there was a request
-	target  Target
+	target  upstream.Target
 	session *Session // nil until step 1
 
 	record ledger.Record
@@ -46,7 +48,7 @@ type call struct {
 	// entered is set while the call counts as in flight.
 	entered bool
 	// permit is the call's leave to reach its host.
-	permit permit
+	permit upstream.Permit
 	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
 	body *agentBody
 	// connected is set once the call has a connection to its upstream, and made counts those that were made for it. The transport does so, in
@@ -62,14 +64,14 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{w: w, r: r, now: p.o.Now, last: now}
 	c.record = ledger.Record{ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now, Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4)}
-	if r != nil && validMethod(r.Method) { // any other is refused, and stands in no record
+	if r != nil && wire.IsMethod(r.Method) { // any other is refused, and stands in no record
 		c.record.Method = r.Method
 	}
 	return c
 }
 
 // route notes where the call goes.
-func (c *call) route(t Target) {
+func (c *call) route(t upstream.Target) {
 	c.target = t
 	c.record.Host = t.Authority()
 	c.record.Path = c.r.URL.EscapedPath() // without the query, which may hold secrets

@@ -53,39 +53,8 @@ func benchmarkKeepAlive(b *testing.B, call func(*http.Client, string) (*http.Res
 	})
 	for _, p := range []protocol{http1, http2} {
 		b.Run("intercepted "+strings.ReplaceAll(string(p), "/", ""), func(b *testing.B) {
-			measure(b, r.client(p), "https://"+at(0, up.Server)+"/")
+			measure(b, r.Client(p), "https://"+at(0, up.Server)+"/")
 		})
-	}
-}
-
-func BenchmarkLeaf(b *testing.B) {
-	ca, err := NewCA(CAOptions{Now: time.Now})
-	must(b, err)
-	l := newLeaves(ca, time.Now)
-	b.Run("mint", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := l.mint("api.example.com"); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("cached", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := l.certificate("api.example.com"); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-func BenchmarkParseConnect(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ParseConnect("api.example.com:443"); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

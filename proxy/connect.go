@@ -7,11 +7,13 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Connect decides a CONNECT before a tunnel is made: it must belong to a session and go where some rule could allow a call.
 // A refusal is recorded here; what happens inside an allowed tunnel is recorded call by call.
-func (p *Pipeline) Connect(r *http.Request, t Target) (context.Context, error) {
+func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context, error) {
 	c := p.newCall(nil, r)
 	c.target = t
 	c.record.Flow, c.record.Host = flowConnect, t.Authority()
@@ -45,7 +47,7 @@ func (p *Pipeline) connect(c *call) error {
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
 		return refusal.New("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
-	if route, _ := RouteFrom(r.Context()); route.Original.IsValid() && p.o.Destination != nil {
+	if route, _ := intercept.RouteFrom(r.Context()); route.Original.IsValid() && p.o.Destination != nil {
 		return p.o.Destination(r.Context(), t, route.Original.Addr())
 	}
 	return nil
@@ -53,7 +55,7 @@ func (p *Pipeline) connect(c *call) error {
 
 // Refused records what the connection layer refused before a request could reach the pipeline, such as a TLS handshake for
 // another host than the CONNECT named. What Connect refused has its record already.
-func (p *Pipeline) Refused(ctx context.Context, t Target, err error) {
+func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	var known recorded
 	if errors.As(err, &known) {
 		return
@@ -78,7 +80,7 @@ func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Method == http.MethodConnect {
 		c.record.Flow = flowConnect
 	}
-	if route, ok := RouteFrom(r.Context()); ok {
+	if route, ok := intercept.RouteFrom(r.Context()); ok {
 		c.record.Host = route.Target.Authority()
 	}
 	c.refuse(err)

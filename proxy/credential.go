@@ -49,7 +49,7 @@ func CheckCredential(header, prefix string) error {
 		return errors.New("proxy: a credential needs a header")
 	case !httpguts.ValidHeaderFieldName(header):
 		return fmt.Errorf("%q is not the name of a header", header)
-	case slices.Contains(contentHeaders, name) || slices.Contains(hopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.Dashed(name)) != "":
+	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.Dashed(name)) != "":
 		return fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
 	case !httpguts.ValidHeaderFieldValue(prefix):
 		return errors.New("the prefix holds what no header can")

@@ -1,27 +1,29 @@
-// Package proxy is the sidecar's proxy: it takes what an agent sends, has each call judged at one point, and forwards once what may go out.
+// Package proxy is the pipeline of the sidecar: it judges each call of an agent at one point, and forwards once what
+// may go out.
 //
 // # The way of a call
 //
-// The connection layer, [Proxy], turns connections into requests, each with its [Route]. It forwards nothing.
+// Package [github.com/actionproof/mediator/proxy/intercept] takes the agent's connection, terminates TLS in it, and
+// gives each request with its Route to the [Handler], which gives it to the [Pipeline] in force. Whatever becomes of a
+// request, it leaves one record.
 //
-//	listener.go     connections, bounded in number and time
-//	strict.go       HTTP/1 in its one reading, before net/http reads it
-//	server.go       plain requests, and CONNECT; goproxy.go hands the CONNECT's connection over
-//	transparent.go  connections that the kernel led here
-//	tunnel.go       what is inside both: TLS, terminated with a certificate of leaf.go that the CA of ca.go has signed
-//
-// Every request then passes the [Pipeline], the one choke point. Whatever becomes of it, it leaves one record.
-//
-//	pipeline.go     the way of a call, from its first step to its answer; call.go keeps its record, load.go and breaker.go bound the load
+//	handler.go      the pipeline in force; a reload puts another in its place
+//	connect.go      decides a CONNECT, and records what was refused before there was a request
+//	pipeline.go     the way of a call, from its first step to its answer
+//	call.go         the call on its way, and its record
+//	load.go         bounds the calls in flight and the rates
 //	session.go      1   whose call it is
-//	rules.go        2   which rule it matches, by pattern.go; target.go, path.go and header.go see that there is one reading
+//	rules.go        2   which rule the call matches, by pattern.go; path.go and header.go refuse what has two readings
 //	egress.go           a call that needs no evidence goes to step 10 from here
-//	post.go             a post takes these, in order:
-//	content.go      3   the body, read once and hashed
+//	post.go             a post takes these steps, in order:
+//	content.go      3   the body, read once and hashed; bodies.go holds it
 //	challenge.go    4   fresh work for exactly this content
 //	decision.go     5   the trigger's evidence, and 6, the control plane's decision
 //	attest.go       7   what the sidecar saw of the run, signed
-//	authorize.go    8   the gate, and 9, the request proof; all that is good once is consumed
-//	forward.go      10  the request, sent once, by transport.go and dialer.go, to an address that address.go allows
+//	authorize.go    8   the gate, and 9, the request proof; everything that is good once is consumed
+//	forward.go      10  the request, written anew, with the credential of credential.go
 //	relay.go            the answer
+//
+// Package [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
+// once.
 package proxy

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // forward is step 10: once, with the credential, and never again by itself. It does not depend on the agent's patience: the
@@ -57,14 +57,14 @@ func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) err
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
-		err = classifyError(cmp.Or(c.body.failed(), c.turnedAway(), err))
+		err = upstream.Classify(cmp.Or(c.body.failed(), c.turnedAway(), err))
 		c.record.State = c.unanswered(err)
-		c.permit.settle(0, err)
+		c.permit.Settle(0, err)
 		return err
 	}
 	failpoint.Reach("answered")
 	defer resp.Body.Close()
-	c.permit.settle(resp.StatusCode, nil)
+	c.permit.Settle(resp.StatusCode, nil)
 	c.record.State, c.record.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	credential.answered(resp)
 	if c.begun {
@@ -107,44 +107,19 @@ func stripProtocolHeaders(h http.Header) {
 	}
 }
 
-// hopByHop are the fields that are meant for the next hop only (RFC 9110 section 7.6.1), besides those that Connection names.
-var hopByHop = []string{
-	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
-}
-
-func removeHopByHop(h http.Header) {
-	for _, name := range connectionOptions(h) {
-		h.Del(name)
-	}
-	for _, name := range hopByHop {
-		delete(h, name)
-	}
-}
-
-func connectionOptions(h http.Header) []string {
-	var names []string
-	for _, line := range h["Connection"] {
-		for name := range strings.SplitSeq(line, ",") {
-			names = append(names, strings.TrimSpace(name))
-		}
-	}
-	return names
-}
-
 // forwardRequest returns r as it is to be sent to target within ctx, with body in place of its own (nil for none) and the length that r
 // has; set ContentLength where body has another: 0 for empty, -1 for unknown. Hop-by-hop fields go, and with them what Connection
 // names, so set credentials after this and not before. Trailers that r announces follow the body. Nothing is added: no Via, no
 // X-Forwarded-For, no User-Agent. Expect is dropped, because the client's wish is met here: reading r's body sends it "100 Continue".
 //
 // GetBody is never set: with it net/http sends a POST again on its own (see Transport).
-func forwardRequest(ctx context.Context, r *http.Request, target Target, body io.Reader) *http.Request {
+func forwardRequest(ctx context.Context, r *http.Request, target upstream.Target, body io.Reader) *http.Request {
 	h := r.Header.Clone()
 	if h == nil {
 		h = make(http.Header)
 	}
 	takesTrailers := httpguts.HeaderValuesContainsToken(h["Te"], "trailers")
-	removeHopByHop(h)
+	wire.RemoveHopByHop(h)
 	h.Del("Expect")
 	h.Del("Host")
 	if takesTrailers {

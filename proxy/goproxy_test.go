@@ -3,15 +3,11 @@ package proxy
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"sync"
@@ -19,45 +15,19 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // The tests of this file hold this package against what goproxy's own interception does wrong. They are numbered as those faults
 // were found, and go through real sockets.
 
-// countingUpstream answers every request with its path and counts requests and connections.
-type countingUpstream struct {
-	*httptest.Server
-	requests, conns atomic.Int64
-}
-
-func newUpstream(t testing.TB, h http.HandlerFunc, p protocol) *countingUpstream {
-	t.Helper()
-	u := &countingUpstream{}
-	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u.requests.Add(1)
-		if h != nil {
-			h(w, r)
-			return
-		}
-		_, _ = io.Copy(w, r.Body)
-		_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI())
-	}))
-	u.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			u.conns.Add(1)
-		}
-	}
-	u.Config.ErrorLog = log.New(io.Discard, "", 0)
-	u.EnableHTTP2 = p == http2
-	u.StartTLS()
-	return u
-}
-
 // Fault 1: "OPTIONS *" in a tunnel leaves no URL, and a panic in a handler ends the process.
 func TestFault1PanicAndOptionsStar(t *testing.T) {
 	up := newUpstream(t, nil, http1)
 	late := make(chan struct{})
-	r := newRig(t, func(o *Options) {
+	r := newRig(t, func(o *intercept.Options) {
 		next := o.Handler
 		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
@@ -73,19 +43,19 @@ func TestFault1PanicAndOptionsStar(t *testing.T) {
 	}, up.Server)
 	host := at(0, up.Server)
 
-	c := r.mustTunnel(host)
+	c := r.MustTunnel(host)
 	resp := roundTripRaw(t, c, "OPTIONS * HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
 	wantAnswer(t, resp, nil, "target_invalid")
 
-	plain := r.dial()
+	plain := r.Dial()
 	wantAnswer(t, roundTripRaw(t, plain, "OPTIONS * HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), nil, "target_invalid")
 
 	for _, p := range []protocol{http1, http2} {
-		client := r.client(p)
+		client := r.Client(p)
 		resp, err := client.Get("https://" + host + "/panic")
 		wantAnswer(t, resp, err, "internal")
 	}
-	resp, err := r.client(http1).Get("https://" + host + "/late-panic")
+	resp, err := r.Client(http1).Get("https://" + host + "/late-panic")
 	<-late
 	if err == nil {
 		if _, err = io.ReadAll(resp.Body); err == nil {
@@ -93,22 +63,9 @@ func TestFault1PanicAndOptionsStar(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 	}
-	mustGet(t, r.client(http1), "https://"+host+"/alive", "GET /alive")
-	if n := up.requests.Load(); n != 1 {
+	mustGet(t, r.Client(http1), "https://"+host+"/alive", "GET /alive")
+	if n := up.Requests.Load(); n != 1 {
 		t.Errorf("the upstream saw %d requests, want the last one only", n)
-	}
-}
-
-func mustGet(t testing.TB, c *http.Client, url, want string) {
-	t.Helper()
-	resp, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || string(body) != want {
-		t.Fatalf("GET %s: status %d, code %q, body %q, error %v; want %q", url, resp.StatusCode, resp.Header.Get(codeHeader), body, err, want)
 	}
 }
 
@@ -137,25 +94,25 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 		{"absolute form without path", "GET https://" + hostA + " HTTP/1.1\r\nHost: ignored", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := a.requests.Load()
-			resp := roundTripRaw(t, r.mustTunnel(hostA), test.head+"\r\n\r\n")
+			before := a.Requests.Load()
+			resp := roundTripRaw(t, r.MustTunnel(hostA), test.head+"\r\n\r\n")
 			wantAnswer(t, resp, nil, test.code)
-			if sent := a.requests.Load() - before; (sent == 1) != (test.code == "") {
+			if sent := a.Requests.Load() - before; (sent == 1) != (test.code == "") {
 				t.Errorf("the upstream saw %d requests", sent)
 			}
 		})
 	}
-	if n := b.requests.Load(); n != 0 {
+	if n := b.Requests.Load(); n != 0 {
 		t.Errorf("the other upstream saw %d requests", n)
 	}
-	for _, route := range r.seen() {
-		if want := (Target{"https", nameA, portOf(a.Server)}); route.Target != want || !route.Intercepted || route.Tunnel == 0 {
+	for _, route := range r.Seen() {
+		if want := (upstream.Target{Scheme: "https", Host: nameA, Port: portOf(a.Server)}); route.Target != want || !route.Intercepted || route.Tunnel == 0 {
 			t.Errorf("the choke point saw %v, want %v", route, want)
 		}
 	}
 
 	t.Run("another authority in HTTP/2", func(t *testing.T) {
-		client := r.client(http2)
+		client := r.Client(http2)
 		for _, change := range []func(*http.Request){
 			func(q *http.Request) { q.Host = hostB },
 			func(q *http.Request) { q.Host = nameA + "@" + hostB },
@@ -167,18 +124,18 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 				wantAnswer(t, resp, nil, "target_mismatch")
 			}
 		}
-		if n := b.requests.Load(); n != 0 {
+		if n := b.Requests.Load(); n != 0 {
 			t.Errorf("the other upstream saw %d requests", n)
 		}
 	})
 
 	t.Run("another SNI", func(t *testing.T) {
 		for _, name := range []string{"b.example.com", "", "127.0.0.1"} {
-			c := tls.Client(r.connect(hostA), &tls.Config{InsecureSkipVerify: true, ServerName: name})
+			c := tls.Client(r.Connect(hostA), &tls.Config{InsecureSkipVerify: true, ServerName: name})
 			if err := c.Handshake(); err == nil {
 				t.Fatalf("SNI %q: the handshake succeeded", name)
 			}
-			wantCode(t, <-r.ended, "target_mismatch")
+			wantCode(t, <-r.Ended, "target_mismatch")
 		}
 	})
 }
@@ -187,7 +144,7 @@ func TestFault2TunnelPinsTarget(t *testing.T) {
 func TestFault3HTTP2PassesTheChokePoint(t *testing.T) {
 	up := newUpstream(t, nil, http2)
 	r := newRig(t, nil, up.Server)
-	client := r.client(http2)
+	client := r.Client(http2)
 	resp, err := client.Get("https://" + at(0, up.Server) + "/x")
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +157,7 @@ func TestFault3HTTP2PassesTheChokePoint(t *testing.T) {
 	wantAnswer(t, resp, err, "upstream_unresolvable")
 	resp, err = client.Get("https://10.0.0.1/")
 	wantAnswer(t, resp, err, "egress_address_denied")
-	if n := len(r.seen()); n != 3 {
+	if n := len(r.Seen()); n != 3 {
 		t.Errorf("the choke point saw %d requests, want 3", n)
 	}
 }
@@ -212,7 +169,7 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
 		big := "GET / HTTP/1.1\r\nHost: " + host + "\r\nX-Big: " + strings.Repeat("a", 1<<20) + "\r\n\r\n"
-		for name, c := range map[string]net.Conn{"plain": r.dial(), "tunnel": r.mustTunnel(host)} {
+		for name, c := range map[string]net.Conn{"plain": r.Dial(), "tunnel": r.MustTunnel(host)} {
 			go func() { _, _ = io.WriteString(c, big) }() // the answer comes before all is sent
 			resp := readRaw(t, bufio.NewReader(c), "GET")
 			if code := resp.Header.Get(codeHeader); code != "header_too_large" {
@@ -222,13 +179,13 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 		}
 		q, _ := http.NewRequest(http.MethodGet, "https://"+host+"/", nil)
 		q.Header.Set("X-Big", strings.Repeat("a", 1<<20))
-		if resp, err := r.client(http2).Do(q); err == nil {
+		if resp, err := r.Client(http2).Do(q); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 				t.Errorf("HTTP/2: status %d", resp.StatusCode)
 			}
 		}
-		if n := up.requests.Load(); n != 0 {
+		if n := up.Requests.Load(); n != 0 {
 			t.Errorf("the upstream saw %d requests", n)
 		}
 	})
@@ -236,8 +193,8 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 	t.Run("deadlines", func(t *testing.T) {
 		// Each rig has one short limit, so that a slow machine does not run into another.
 		const short = 100 * time.Millisecond
-		rig := func(l Limits) *rig {
-			return newRig(t, func(o *Options) {
+		rig := func(l intercept.Limits) *rig {
+			return newRig(t, func(o *intercept.Options) {
 				o.Limits = l
 				o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 			})
@@ -249,20 +206,20 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 			}
 		}
 
-		r := rig(Limits{HeaderTimeout: short})
-		expectClosed("silent tunnel", r.connect("a.example:443"))
-		slow := r.dial()
+		r := rig(intercept.Limits{HeaderTimeout: short})
+		expectClosed("silent tunnel", r.Connect("a.example:443"))
+		slow := r.Dial()
 		_, _ = io.WriteString(slow, "GET / HTTP/1.1\r\nHost:")
 		expectClosed("slow header", slow)
 
-		r = rig(Limits{HandshakeTimeout: short})
-		handshaking := r.connect("a.example:443")
-		_, _ = handshaking.Write([]byte{recordTypeHandshake, 3, 1, 0, 200, 1})
+		r = rig(intercept.Limits{HandshakeTimeout: short})
+		handshaking := r.Connect("a.example:443")
+		_, _ = handshaking.Write([]byte{0x16, 3, 1, 0, 200, 1})
 		expectClosed("slow handshake", handshaking)
-		wantCode(t, <-r.ended, "tls_handshake_failed")
+		wantCode(t, <-r.Ended, "tls_handshake_failed")
 
-		r = rig(Limits{IdleTimeout: short})
-		idle := r.mustTunnel("a.example:443")
+		r = rig(intercept.Limits{IdleTimeout: short})
+		idle := r.MustTunnel("a.example:443")
 		wantBody(t, roundTripRaw(t, idle, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "")
 		expectClosed("idle tunnel", idle)
 	})
@@ -281,7 +238,7 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				if resp, err := r.client(p).Do(q); err == nil {
+				if resp, err := r.Client(p).Do(q); err == nil {
 					_ = resp.Body.Close()
 				}
 			}()
@@ -290,45 +247,6 @@ func TestFault4LimitsAndCancellation(t *testing.T) {
 			<-cancelled
 			<-done
 		})
-	}
-}
-
-func isTimeout(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout()
-}
-
-// Fault 5: leaves that live for 13 months, are RSA, or all have one private key, the same in every process.
-func TestFault5Leaves(t *testing.T) {
-	now := time.Now()
-	keys := make(map[string]bool)
-	for range 2 { // processes
-		ca, err := NewCA(CAOptions{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := newLeaves(ca, func() time.Time { return now })
-		for _, host := range []string{"a.example.com", "b.example.com"} {
-			c, err := l.certificate(host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key, ok := c.Leaf.PublicKey.(*ecdsa.PublicKey)
-			if !ok {
-				t.Fatalf("the key is %T", c.Leaf.PublicKey)
-			}
-			point, err := key.Bytes()
-			if err != nil {
-				t.Fatal(err)
-			}
-			keys[string(point)] = true
-			if life := c.Leaf.NotAfter.Sub(now); life > leafLifetime {
-				t.Errorf("the certificate lives %s", life)
-			}
-		}
-	}
-	if len(keys) != 4 {
-		t.Errorf("4 certificates have %d keys", len(keys))
 	}
 }
 
@@ -343,7 +261,7 @@ func TestFault6Exchange(t *testing.T) {
 				_, _ = io.Copy(w, r.Body)
 			}, http1)
 			r := newRig(t, nil, up.Server)
-			client := r.client(p)
+			client := r.Client(p)
 			client.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour // it waits for the 100, or for ever
 			continued := false
 			ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { continued = true }})
@@ -364,8 +282,8 @@ func TestFault6Exchange(t *testing.T) {
 		up := newUpstream(t, nil, http1)
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
-		early := &earlyConn{Conn: r.dial(), head: "CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"}
-		c := tls.Client(early, &tls.Config{RootCAs: r.roots(), ServerName: hostOf(0)})
+		early := &earlyConn{Conn: r.Dial(), head: "CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"}
+		c := tls.Client(early, &tls.Config{RootCAs: r.Roots(), ServerName: hostOf(0)})
 		wantBody(t, roundTripRaw(t, c, "GET /early HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "GET /early")
 	})
 
@@ -377,7 +295,7 @@ func TestFault6Exchange(t *testing.T) {
 		}, http1)
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
-		c := r.mustTunnel(host)
+		c := r.MustTunnel(host)
 		wantAnswer(t, roundTripRaw(t, c, "POST /break HTTP/1.1\r\nHost: "+host+"\r\nContent-Length: 1\r\n\r\nx"), nil, "upstream_lost")
 		wantBody(t, roundTripRaw(t, c, "GET /fine HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "")
 	})
@@ -395,7 +313,7 @@ func TestFault6Exchange(t *testing.T) {
 		}, http1)
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
-		c := r.mustTunnel(host)
+		c := r.MustTunnel(host)
 		resp := roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n"+
 			"TE: gzip, trailers\r\nUpgrade: h2c\r\nProxy-Authorization: Basic eDp5\r\nProxy-Connection: close\r\nAccept-Encoding: gzip, br\r\nX-End: 1\r\n\r\n")
 		wantBody(t, resp, "not really gzip")
@@ -450,58 +368,6 @@ func (c *earlyConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-func wantBody(t testing.TB, resp *http.Response, want string) {
-	t.Helper()
-	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil || string(body) != want || resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d, code %q, body %q, error %v; want %q", resp.StatusCode, resp.Header.Get(codeHeader), body, err, want)
-	}
-}
-
-// Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy. Whatever goes
-// wrong in the dispatch, goproxy cannot reach anything.
-func TestFault6GoproxyCannotDial(t *testing.T) {
-	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-	t.Setenv("HTTP_PROXY", "http://127.0.0.1:9")
-	up := newUpstream(t, nil, http1)
-	r := newRig(t, nil, up.Server)
-	dispatch := httptest.NewServer(r.proxy.connect) // as if a request reached it that nobody decided
-	defer dispatch.Close()
-
-	c, err := net.Dial("tcp", dispatch.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	_, _ = io.WriteString(c, "CONNECT "+up.Listener.Addr().String()+" HTTP/1.1\r\nHost: x\r\n\r\n")
-	if answer, _ := io.ReadAll(c); len(answer) != 0 {
-		t.Errorf("an undecided CONNECT was answered with %q", answer)
-	}
-	resp, err := http.Get(dispatch.URL)
-	wantAnswer(t, resp, err, "internal")
-
-	g := r.proxy.connect
-	if _, err := g.ConnectDial("tcp", up.Listener.Addr().String()); err == nil {
-		t.Error("ConnectDial dials")
-	}
-	if _, err := g.ConnectDialWithReq(httptest.NewRequest("CONNECT", "/", nil), "tcp", up.Listener.Addr().String()); err == nil {
-		t.Error("ConnectDialWithReq dials")
-	}
-	for _, url := range []string{up.URL, "http://" + up.Listener.Addr().String()} {
-		q, _ := http.NewRequest(http.MethodGet, url, nil)
-		if resp, err := g.Tr.RoundTrip(q); err == nil {
-			_ = resp.Body.Close()
-			t.Error("the transport dials")
-		}
-	}
-	// Our own transport does not ask the environment either: this reaches the upstream and not port 9.
-	mustGet(t, r.client(http1), "https://"+at(0, up.Server)+"/direct", "GET /direct")
-	if n := up.conns.Load(); n != 1 {
-		t.Errorf("the upstream saw %d connections, want 1", n)
-	}
-}
-
 // Fault 7: event streams, trailers and chunked bodies must work; an upgrade must not open a way past the handlers.
 func TestFault7Streams(t *testing.T) {
 	for _, inner := range []protocol{http1, http2} {
@@ -524,12 +390,12 @@ func TestFault7Streams(t *testing.T) {
 		}, http1)
 		r := newRig(t, nil, up.Server)
 		host := at(0, up.Server)
-		c := r.mustTunnel(host)
+		c := r.MustTunnel(host)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		if answer, _ := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 403") || strings.Contains(string(answer), "secret") {
 			t.Errorf("the client got %q", answer)
 		}
-		if n := len(r.seen()); n != 1 {
+		if n := len(r.Seen()); n != 1 {
 			t.Errorf("the choke point saw %d requests", n)
 		}
 	})
@@ -548,7 +414,7 @@ func testEvents(t *testing.T, inner, outer protocol) {
 		}
 	}, outer)
 	r := newRig(t, nil, up.Server)
-	resp, err := r.client(inner).Get("https://" + at(0, up.Server) + "/")
+	resp, err := r.Client(inner).Get("https://" + at(0, up.Server) + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -582,7 +448,7 @@ func testTrailers(t *testing.T, inner, outer protocol) {
 	r := newRig(t, nil, up.Server)
 	q, _ := http.NewRequest(http.MethodPost, "https://"+at(0, up.Server)+"/", io.MultiReader(strings.NewReader("some "), strings.NewReader("body")))
 	q.Trailer = http.Header{"X-Sum": {"42"}}
-	resp, err := r.client(inner).Do(q)
+	resp, err := r.Client(inner).Do(q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -609,7 +475,7 @@ func TestFault8NothingIsSentTwice(t *testing.T) {
 				}
 			}, http1)
 			r := newRig(t, nil, up.Server)
-			client := r.client(http1)
+			client := r.Client(http1)
 			mustGet(t, client, "https://"+at(0, up.Server)+"/warm", "")
 			q, _ := http.NewRequest(test.method, "https://"+at(0, up.Server)+"/post", strings.NewReader(test.body))
 			q.Header.Set("Idempotency-Key", "k")
@@ -617,7 +483,7 @@ func TestFault8NothingIsSentTwice(t *testing.T) {
 			if test.body == "" {
 				q.Body = http.NoBody
 			}
-			c := r.mustTunnel(at(0, up.Server)) // not by a client, which might re-send on its own
+			c := r.MustTunnel(at(0, up.Server)) // not by a client, which might re-send on its own
 			if err := q.Write(c); err != nil {
 				t.Fatal(err)
 			}
@@ -636,7 +502,7 @@ func TestFault9ConnectionsAreReused(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			up := newUpstream(t, nil, p)
 			r := newRig(t, nil, up.Server)
-			client := r.client(p)
+			client := r.Client(p)
 			for range rounds {
 				var wg sync.WaitGroup
 				for range workers {
@@ -644,11 +510,11 @@ func TestFault9ConnectionsAreReused(t *testing.T) {
 				}
 				wg.Wait()
 			}
-			if n := up.conns.Load(); n > 2*workers { // a dial may be under way when a connection comes free
+			if n := up.Conns.Load(); n > 2*workers { // a dial may be under way when a connection comes free
 				t.Errorf("%d requests by %d workers opened %d upstream connections", workers*rounds, workers, n)
 			}
-			tunnels := make(map[TunnelID]bool)
-			for _, route := range r.seen() {
+			tunnels := make(map[intercept.TunnelID]bool)
+			for _, route := range r.Seen() {
 				tunnels[route.Tunnel] = true
 			}
 			if len(tunnels) > 2*workers {
@@ -672,7 +538,7 @@ func TestTruncationIsVisible(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				}, p)
 				r := newRig(t, nil, up.Server)
-				resp, err := r.client(p).Get("https://" + at(0, up.Server) + "/")
+				resp, err := r.Client(p).Get("https://" + at(0, up.Server) + "/")
 				if err != nil {
 					return // cut before the header was out: visible as well
 				}
@@ -683,21 +549,4 @@ func TestTruncationIsVisible(t *testing.T) {
 			})
 		}
 	}
-}
-
-// The certificates stand before a client with the platform's rules.
-func TestTunnelCertificate(t *testing.T) {
-	up := newUpstream(t, nil, http1)
-	r := newRig(t, nil, up.Server)
-	c := r.mustTunnel(at(0, up.Server))
-	state := c.ConnectionState()
-	if state.Version != tls.VersionTLS13 {
-		t.Errorf("TLS version %x", state.Version)
-	}
-	if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.roots(), DNSName: hostOf(0), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
-		t.Error(err)
-	}
-	// An IP address has no SNI and is in the certificate as an address.
-	ip := up.Listener.Addr().String()
-	mustGet(t, r.client(http1), "https://"+ip+"/ip", "GET /ip")
 }

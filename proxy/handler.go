@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Handler is the choke point of a process whose configuration can change while it runs: it gives each request to the pipeline in force, which
@@ -28,12 +30,12 @@ func (c *Handler) Pipeline() *Pipeline { return c.inForce.Load() }
 func (c *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.Pipeline().ServeHTTP(w, r) }
 
 // Connect is for [Options].Connect.
-func (c *Handler) Connect(r *http.Request, t Target) (context.Context, error) {
+func (c *Handler) Connect(r *http.Request, t upstream.Target) (context.Context, error) {
 	return c.Pipeline().Connect(r, t)
 }
 
 // Refused is for [Options].Refused.
-func (c *Handler) Refused(ctx context.Context, t Target, err error) {
+func (c *Handler) Refused(ctx context.Context, t upstream.Target, err error) {
 	c.Pipeline().Refused(ctx, t, err)
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // succeed makes a pipeline that succeeds the rig's own, with another manifest and these limits.
@@ -37,9 +39,9 @@ func TestHandlerSwap(t *testing.T) {
 	next := l.succeed(Load{}, func(o *PipelineOptions) { o.Rules = none })
 	read := func() *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
-		return r.WithContext(withRoute(r.Context(), Route{Target: Target{Scheme: "https", Host: "a.example", Port: 443}}))
+		return r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}}))
 	}
-	target := Target{Scheme: "https", Host: "a.example", Port: 443}
+	target := upstream.Target{Scheme: "https", Host: "a.example", Port: 443}
 	l.answer = func(*http.Request) (int, error) {
 		handler.Set(next) // while the call is at the upstream
 		return http.StatusCreated, nil
@@ -77,7 +79,7 @@ func TestHandlerSwap(t *testing.T) {
 // TestLoadGoesOn: what has been counted under one pipeline counts under the next.
 func TestLoadGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.1, Burst: 2}, Breaker: Breaker{Failures: 2, Pause: time.Minute}}
+		same := Load{Calls: 1, Session: Rate{PerSecond: 1, Burst: 3}, Host: Rate{PerSecond: 0.1, Burst: 2}, Breaker: upstream.Breaker{Failures: 2, Pause: time.Minute}}
 		l := newLoadRig(t, same)
 		l.want(http.StatusCreated, 2, "", readA)
 		l.pipeline = l.succeed(same, nil)
@@ -111,7 +113,7 @@ func TestLoadGoesOn(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
-		inside.ServeHTTP(w, r.WithContext(withRoute(r.Context(), Route{Target: Target{Scheme: "https", Host: "a.example", Port: 443}})))
+		inside.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}})))
 		l.want(http.StatusCreated, 1, "", readA)
 	})
 }

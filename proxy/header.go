@@ -45,11 +45,11 @@ func checkHeader(r *http.Request) error {
 		if what := overridden(dashed); what != "" {
 			return refusal.New("header_refused", "the header %s would change the %s that the call is bound to", name, what)
 		}
-		if dashed != name && (hasMeaning(dashed) || slices.Contains(hopByHop, dashed)) {
+		if dashed != name && (hasMeaning(dashed) || slices.Contains(wire.HopByHop, dashed)) {
 			return refusal.New("header_refused", "some servers take the header %s for %s", name, dashed)
 		}
 	}
-	for _, name := range connectionOptions(h) {
+	for _, name := range wire.ConnectionOptions(h) {
 		if hasMeaning(wire.Dashed(name)) {
 			return refusal.New("header_refused", "Connection names %.40q, which is not for the next hop alone", name)
 		}
@@ -63,7 +63,7 @@ var usualHeaders = slices.Concat([]string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Date", "Expect", "Idempotency-Key",
 	"Traceparent", "Tracestate", "User-Agent",
 	"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", // of clients that go by the Fetch standard, such as Node's own
-}, hopByHop, agentCredentials, protocolHeaders)
+}, wire.HopByHop, agentCredentials, protocolHeaders)
 
 // checkHeader refuses a header that the action does not take. What a post does can rest on one, such as in whose name it is made.
 func (a *Action) checkHeader(h http.Header) error {

@@ -11,29 +11,25 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Load bounds what the choke point takes on. What is left zero has its default. The defaults are generous: they are there for agents that
 // run wild and for upstreams that are gone, and shape no traffic. Whatever is refused here was not sent and has used nothing up.
 type Load struct {
-	Calls   int     // in flight at once; further ones are refused at once (overloaded); 1024 if 0
-	Session Rate    // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
-	Host    Rate    // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
-	Breaker Breaker // of each host and port (upstream_suspended)
-	Bodies  Bodies  // of posts, held while they are verified and sent (overloaded)
+	Calls   int              // in flight at once; further ones are refused at once (overloaded); 1024 if 0
+	Session Rate             // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
+	Host    Rate             // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
+	Breaker upstream.Breaker // of each host and port (upstream_suspended)
+	Bodies  Bodies           // of posts, held while they are verified and sent (overloaded)
 }
 
 // Rate is that of a token bucket.
 type Rate struct {
 	PerSecond float64
 	Burst     int // how many may come at once; as many as two seconds bring, but one at least, if 0
-}
-
-// Breaker says when a host is left alone.
-type Breaker struct {
-	Failures int           // of the upstream, in a row, that suspend calls to it; 10 if 0
-	Pause    time.Duration // until one call at a time may try it again; 15 s if 0
 }
 
 // Check says what makes no sense.
@@ -47,6 +43,13 @@ func (l Load) Check() error {
 		}
 	}
 	return nil
+}
+
+// Files is how many files a process has to be able to open for the calls in flight and for itself. The agents' connections come on top.
+func (l Load) Files() uint64 {
+	const own = 200 // the ledger, the sockets between the processes, what is read meanwhile
+	l.setDefaults()
+	return uint64(l.Calls) + own
 }
 
 const minRate, maxRate = 0.001, 1e6
@@ -73,20 +76,11 @@ func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	}
 	// Not a reservation that is cancelled: where several are made at once, that loses tokens.
 	missing := 1 - bucket.TokensAt(now)
-	return retryable{refusal.New("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond), seconds(missing / r.PerSecond)}
+	return refusal.Later{
+		Refusal: refusal.New("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond),
+		Seconds: max(1, int(math.Ceil(missing/r.PerSecond))),
+	}
 }
-
-// retryable is a refusal that says when trying again can help.
-type retryable struct {
-	*refusal.Refusal
-	after int
-}
-
-// RetryAfter returns seconds, for package problem.
-func (r retryable) RetryAfter() int { return r.after }
-
-// seconds rounds up to what Retry-After can say, at least 1.
-func seconds(s float64) int { return max(1, int(math.Ceil(s))) }
 
 // hostCapacity bounds the hosts that are remembered. Rules can allow any number of subdomains; the session's rate bounds how fast an agent
 // can make a host be forgotten.
@@ -101,17 +95,23 @@ type load struct {
 	now   func() time.Time
 }
 
+// host is what is known of one host and port.
+type host struct {
+	bucket  *rate.Limiter
+	circuit *upstream.Circuit
+}
+
 // hosts are those that are known.
 type hosts struct {
 	mu    sync.Mutex // guards known
-	known *lru[address, *host]
+	known *lru.Cache[address, *host]
 }
 
 // newLoad goes on with what before has counted, if there is one: always with the calls in flight, and with the hosts where their limits are
 // the same. Under other limits what is known of the hosts begins anew.
 func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
-	n := &load{Load: l, calls: new(atomic.Int64), hosts: &hosts{known: newLRU[address, *host](hostCapacity)}, log: log, now: now}
+	n := &load{Load: l, calls: new(atomic.Int64), hosts: &hosts{known: lru.New[address, *host](hostCapacity)}, log: log, now: now}
 	if before != nil {
 		n.calls = before.calls
 		if l.Host == before.Host && l.Breaker == before.Breaker {
@@ -148,12 +148,12 @@ func (l *load) session(s *Session) error {
 }
 
 // host counts a call to its host, and asks the host's breaker for leave.
-func (l *load) host(c *call) (permit, error) {
-	h, now := l.find(c.target), l.now()
-	if err := l.Host.take(h.bucket, now, c.record.Host); err != nil {
-		return permit{}, err
+func (l *load) host(c *call) (upstream.Permit, error) {
+	h := l.find(c.target)
+	if err := l.Host.take(h.bucket, l.now(), c.record.Host); err != nil {
+		return upstream.Permit{}, err
 	}
-	return h.allow(c.target, l.Breaker, now)
+	return h.circuit.Allow()
 }
 
 // address is what a target is called at.
@@ -162,14 +162,14 @@ type address struct {
 	port uint16
 }
 
-func (l *load) find(t Target) *host {
+func (l *load) find(t upstream.Target) *host {
 	at := address{t.Host, t.Port}
 	l.hosts.mu.Lock()
 	defer l.hosts.mu.Unlock()
-	h, ok := l.hosts.known.get(at)
+	h, ok := l.hosts.known.Get(at)
 	if !ok {
-		h = newHost(t.Address(), l.Load, l.log, l.now)
-		l.hosts.known.put(at, h)
+		h = &host{bucket: l.Host.bucket(), circuit: upstream.NewCircuit(t, l.Breaker, l.log, l.now)}
+		l.hosts.known.Put(at, h)
 	}
 	return h
 }

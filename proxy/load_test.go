@@ -20,6 +20,8 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -86,9 +88,9 @@ func (l *loadRig) call(session, line string) *httptest.ResponseRecorder {
 	if method == "POST" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	target := Target{Scheme: r.URL.Scheme, Host: r.URL.Hostname(), Port: 443}
+	target := upstream.Target{Scheme: r.URL.Scheme, Host: r.URL.Hostname(), Port: 443}
 	w := httptest.NewRecorder()
-	l.pipeline.ServeHTTP(w, r.WithContext(withRoute(r.Context(), Route{Target: target, ProxyAuthorization: session})))
+	l.pipeline.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: session})))
 	return w
 }
 
@@ -147,7 +149,7 @@ func TestSessionRate(t *testing.T) {
 
 		r := httptest.NewRequest(http.MethodConnect, "//a.example:443", nil)
 		_, before := l.record.last()
-		_, err := l.pipeline.Connect(r, Target{Host: "a.example", Port: 443})
+		_, err := l.pipeline.Connect(r, upstream.Target{Host: "a.example", Port: 443})
 		wantCode(t, err, "rate_limited")
 		w := httptest.NewRecorder()
 		l.pipeline.Refuse(w, r, err)
@@ -202,7 +204,7 @@ func TestWhatABreakerCounts(t *testing.T) {
 		for _, line := range []string{readA, postA} {
 			t.Run(line[:4]+tt.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					l := newLoadRig(t, Load{Breaker: Breaker{Failures: 2, Pause: time.Minute}})
+					l := newLoadRig(t, Load{Breaker: upstream.Breaker{Failures: 2, Pause: time.Minute}})
 					l.answer = func(*http.Request) (int, error) { return tt.status, tt.err }
 					l.call("", line)
 					l.call("", line)
@@ -219,7 +221,7 @@ func TestWhatABreakerCounts(t *testing.T) {
 
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoadRig(t, Load{Breaker: Breaker{Failures: 3, Pause: 30 * time.Second}})
+		l := newLoadRig(t, Load{Breaker: upstream.Breaker{Failures: 3, Pause: 30 * time.Second}})
 		l.answer = func(r *http.Request) (int, error) {
 			if r.URL.Host == "a.example" {
 				return 0, refusal.New("upstream_unreachable", "no connection")
@@ -270,7 +272,7 @@ func TestBreaker(t *testing.T) {
 // TestFailuresInARow has an upstream that fails now and then, over any time.
 func TestFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoadRig(t, Load{Breaker: Breaker{Failures: 2}})
+		l := newLoadRig(t, Load{Breaker: upstream.Breaker{Failures: 2}})
 		var n int
 		l.answer = func(*http.Request) (int, error) {
 			if n++; n%2 == 0 {
@@ -333,7 +335,7 @@ func TestOverloadedAnswer(t *testing.T) {
 		}
 	}()
 	<-entered
-	c := p.mustTunnel(at(0, p.upstream))
+	c := p.MustTunnel(at(0, p.upstream))
 	_, err := fmt.Fprintf(c, "POST /posts HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", at(0, p.upstream))
 	must(t, err)
 	resp := readRaw(t, bufio.NewReader(c), "POST")
@@ -350,7 +352,7 @@ func TestOverloadedAnswer(t *testing.T) {
 // TestHostsAreBounded calls more hosts than are remembered.
 func TestHostsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoadRig(t, Load{Session: Rate{PerSecond: maxRate}, Breaker: Breaker{Failures: 1}})
+		l := newLoadRig(t, Load{Session: Rate{PerSecond: maxRate}, Breaker: upstream.Breaker{Failures: 1}})
 		l.answer = func(r *http.Request) (int, error) {
 			if r.URL.Host == "a.example" {
 				return http.StatusBadGateway, nil
@@ -366,7 +368,7 @@ func TestHostsAreBounded(t *testing.T) {
 			l.want(http.StatusOK, 1, "", fmt.Sprintf("GET https://i%d.example/", i))
 		}
 		l.refused("upstream_suspended", http.StatusServiceUnavailable, 15, "", readA)
-		if got := l.pipeline.load.hosts.known.len(); got != hostCapacity {
+		if got := l.pipeline.load.hosts.known.Len(); got != hostCapacity {
 			t.Errorf("%d hosts", got)
 		}
 	})
@@ -375,10 +377,10 @@ func TestHostsAreBounded(t *testing.T) {
 func TestLoadThatMakesNoSense(t *testing.T) {
 	for _, load := range []Load{
 		{Calls: -1}, {Session: Rate{PerSecond: -1}}, {Session: Rate{Burst: -1}}, {Host: Rate{PerSecond: math.NaN()}}, {Host: Rate{PerSecond: math.Inf(1)}},
-		{Host: Rate{PerSecond: minRate / 2}}, {Session: Rate{PerSecond: maxRate + 1}}, {Host: Rate{Burst: -1}}, {Breaker: Breaker{Failures: -1}}, {Breaker: Breaker{Pause: -1}},
+		{Host: Rate{PerSecond: minRate / 2}}, {Session: Rate{PerSecond: maxRate + 1}}, {Host: Rate{Burst: -1}}, {Breaker: upstream.Breaker{Failures: -1}}, {Breaker: upstream.Breaker{Pause: -1}},
 	} {
 		_, o := newRoles(t, NewSessions(time.Now), &memoryRecord{t: t})
-		o.Rules, o.Transport, o.Load = new(Rules), new(Transport), load
+		o.Rules, o.Transport, o.Load = new(Rules), new(upstream.Transport), load
 		if _, err := NewPipeline(o); err == nil || load.Check() == nil {
 			t.Errorf("%+v: got %v", load, err)
 		}

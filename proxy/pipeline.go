@@ -19,6 +19,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -73,7 +75,7 @@ type PipelineOptions struct {
 	Transport             http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.
-	Destination func(ctx context.Context, t Target, dialled netip.Addr) error
+	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error
 	// RuntimeID names this runtime in attestations; EnvironmentHash names what it runs.
 	RuntimeID, EnvironmentHash string
 	// Standing lets an agent without credentials use, and open, the pod's one session.
@@ -128,8 +130,8 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	return p, nil
 }
 
-// Patience is how long a post can take from its request to its intent, after which it is judged no more.
-func (p *Pipeline) Patience() time.Duration { return maxSteps * p.o.Timeouts.Step }
+// JudgingTimeout bounds the time from the request of a post to its intent. After it no evidence of the post is judged any more.
+func (p *Pipeline) JudgingTimeout() time.Duration { return maxSteps * p.o.Timeouts.Step }
 
 // ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -141,11 +143,15 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err := p.handle(c)
+	cut := err != nil && c.answered // the answer has begun and is not whole
 	if err != nil {
 		c.refuse(err)
 	}
 	if rec := p.finish(r.Context(), c); rec != nil && err == nil {
 		err = rec
+	}
+	if cut {
+		panic(http.ErrAbortHandler) // net/http closes the connection, or resets the stream
 	}
 	if err != nil && !c.answered {
 		d := problem.From(err)
@@ -209,7 +215,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
 func (p *Pipeline) handle(c *call) error {
 	r := c.r
-	route, ok := RouteFrom(r.Context())
+	route, ok := intercept.RouteFrom(r.Context())
 	if !ok {
 		return errors.New("proxy: a request reached the pipeline without a route")
 	}
@@ -243,7 +249,7 @@ func (p *Pipeline) handle(c *call) error {
 	if c.permit, err = p.load.host(c); err != nil {
 		return err
 	}
-	defer c.permit.settle(0, nil) // where nothing else has come of it
+	defer c.permit.Settle(0, nil) // where nothing else has come of it
 	if rule.egress != nil {
 		return p.egress(c, rule.egress)
 	}

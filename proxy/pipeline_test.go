@@ -31,6 +31,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -335,7 +337,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	actions := []Action{action("posts", "/posts"), action("solve", "/solve"), action("query", "/query"), action("raw", "/raw")}
 	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, ContentRaw, 4<<20
 	egress := []Egress{{Name: "reads", Match: match("GET", "/**")}, {Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
-	p.rig = newRig(t, func(po *Options) {
+	p.rig = newRig(t, func(po *intercept.Options) {
 		if change != nil {
 			change(&o, actions)
 			egress[1].Credential = actions[0].Credential
@@ -352,7 +354,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		po.Handler, po.Connect, po.Refuse, po.Refused = p.pipeline, p.pipeline.Connect, p.pipeline.Refuse, p.pipeline.Refused
 	}, p.upstream)
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
-	p.client = p.rig.client(http1)
+	p.client = p.rig.Client(http1)
 	return p
 }
 
@@ -363,13 +365,13 @@ func created(w http.ResponseWriter, _ *http.Request) {
 
 // send makes one call; header pairs follow the body.
 func (p *postRig) send(method, path, body string, header ...string) (*http.Response, string) {
-	p.t.Helper()
+	p.T.Helper()
 	url := path
 	if strings.HasPrefix(path, "/") {
 		url = p.base + path
 	}
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	must(p.t, err)
+	must(p.T, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -377,29 +379,29 @@ func (p *postRig) send(method, path, body string, header ...string) (*http.Respo
 		req.Header.Add(header[i], header[i+1])
 	}
 	resp, err := p.client.Do(req)
-	must(p.t, err)
+	must(p.T, err)
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	must(p.t, err)
+	must(p.T, err)
 	return resp, string(raw)
 }
 
 // wantRefused sends a call and demands a refusal with this code, one record of it, and an upstream that saw nothing.
 func (p *postRig) wantRefused(code, method, path, body string, header ...string) {
-	p.t.Helper()
+	p.T.Helper()
 	_, before := p.record.last()
 	sent := len(p.sent)
 	_, answer := p.send(method, path, body, header...)
 	var d problem.Details
 	if err := json.Unmarshal([]byte(answer), &d); err != nil || d.Code != code {
-		p.t.Fatalf("got %s, want code %s", answer, code)
+		p.T.Fatalf("got %s, want code %s", answer, code)
 	}
 	rec, n := p.record.last()
 	if n != before+1 || rec.Code != code || rec.State != ledger.StateRefused || rec.ID != d.Post {
-		p.t.Errorf("%d records, the last %+v", n-before, rec)
+		p.T.Errorf("%d records, the last %+v", n-before, rec)
 	}
 	if len(p.sent) != sent {
-		p.t.Error("the upstream saw the call")
+		p.T.Error("the upstream saw the call")
 	}
 }
 
@@ -624,7 +626,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 		{"a large body", "content_too_large", "POST", "/posts", `"` + strings.Repeat("x", 1<<20) + `"`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p.t = t
+			p.T = t
 			p.wantRefused(tt.code, tt.method, tt.path, tt.body, tt.header...)
 		})
 	}
@@ -652,7 +654,7 @@ func TestHeadersOfAnAction(t *testing.T) {
 		{"header_refused", "/raw", []string{"X-Forwarded-For", "192.0.2.1"}},
 	} {
 		t.Run(tt.path+" "+strings.Join(tt.header, " "), func(t *testing.T) {
-			p.t, p.roles.token = t, ""
+			p.T, p.roles.token = t, ""
 			header := append(usual[:len(usual):len(usual)], tt.header...)
 			if tt.code != "" {
 				p.wantRefused(tt.code, "POST", tt.path, "{}", header...)
@@ -716,7 +718,7 @@ func TestOutcomes(t *testing.T) {
 	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
 		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-			public, err := NewTransport(UpstreamOptions{Dialer: Dialer{Resolver: names{hostOf(0): {loopback}}}})
+			public, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Resolver: names{hostOf(0): {loopback}}}})
 			must(t, err)
 			o.Transport = public
 		})
@@ -805,7 +807,7 @@ func TestAgentLeavesEarly(t *testing.T) {
 			} else if !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			must(t, p.proxy.Shutdown(context.Background())) // waits for what is still running
+			must(t, p.Proxy.Shutdown(context.Background())) // waits for what is still running
 			rec, n := p.record.last()
 			if n != 1 || rec.Code != want || rec.State != ledger.StateRefused || !strings.Contains(rec.Reason, "said the trigger service") || len(p.sent) != 0 {
 				t.Errorf("%d records, the last %s, %s: %s", n, rec.State, rec.Code, rec.Reason)
@@ -968,7 +970,7 @@ func TestRefusedConnectLeavesOneRecord(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, before := p.record.last()
-			c := p.dial()
+			c := p.Dial()
 			defer c.Close()
 			resp := roundTripRaw(t, c, tt.request)
 			var d problem.Details
@@ -1184,7 +1186,7 @@ func TestRefusalOfALargeBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPostRig(t, created, nil)
 			host := strings.TrimPrefix(p.base, "https://")
-			c := p.mustTunnel(host)
+			c := p.MustTunnel(host)
 			head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", tt.path, host, tt.size)
 			resp := roundTripRaw(t, c, head+strings.Repeat(" ", tt.size))
 			var d problem.Details

@@ -6,36 +6,36 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/internal/corpus"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // TestRawExchanges plays every exchange of testdata/raw against a whole choke point, and compares what the upstream receives, byte
 // by byte, with what is written there and with what was recorded.
 func TestRawExchanges(t *testing.T) {
-	for _, e := range readCorpus(t) {
-		t.Run(e.name, func(t *testing.T) {
+	for _, e := range corpus.Read(t, "testdata/raw") {
+		t.Run(e.Name, func(t *testing.T) {
 			up := newRawUpstream(t)
 			p := newRawRig(t, up)
 			p.play(e)
-			must(t, p.proxy.Shutdown(context.Background())) // waits for what is still running
+			must(t, p.Proxy.Shutdown(context.Background())) // waits for what is still running
 			p.transport.CloseIdleConnections()
 			up.close()
-			if got := up.received(); got != e.upstream {
-				t.Errorf("the upstream received\n%q\nwant\n%q", got, e.upstream)
+			if got := up.received(); got != e.Upstream {
+				t.Errorf("the upstream received\n%q\nwant\n%q", got, e.Upstream)
 			}
 			p.wantRecorded(t, up.received())
 		})
@@ -118,12 +118,12 @@ func (u *rawUpstream) close() {
 }
 
 // transport reaches u as a.example.com and b.example.com, at the ports of http and https.
-func (u *rawUpstream) transport() *Transport {
+func (u *rawUpstream) transport() *upstream.Transport {
 	own := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	at := func(l net.Listener) netip.AddrPort { return netip.MustParseAddrPort(l.Addr().String()) }
-	transport, err := NewTransport(UpstreamOptions{RootCAs: u.roots, Dialer: Dialer{Resolver: names{}, Upstreams: []Upstream{
-		{Host: "*.example.com", Port: 80, Address: at(u.plain), Networks: own},
-		{Host: "*.example.com", Port: 443, Address: at(u.secure), Networks: own, ServerName: "example.com"},
+	transport, err := upstream.NewTransport(upstream.Options{RootCAs: u.roots, Dialer: upstream.Dialer{Resolver: names{}, Hosts: []upstream.Host{
+		{Name: "*.example.com", Port: 80, Address: at(u.plain), Networks: own},
+		{Name: "*.example.com", Port: 443, Address: at(u.secure), Networks: own, ServerName: "example.com"},
 	}}})
 	must(u.t, err)
 	u.t.Cleanup(transport.CloseIdleConnections)
@@ -133,7 +133,7 @@ func (u *rawUpstream) transport() *Transport {
 // rawRig is a choke point in front of a rawUpstream.
 type rawRig struct {
 	*postRig
-	transport *Transport
+	transport *upstream.Transport
 	codes     []string // of the refusals that the agent was answered with
 }
 
@@ -175,51 +175,51 @@ func rawRules(t testing.TB, like Action) ([]Action, []Egress) {
 }
 
 // play takes the agent's side of an exchange.
-func (p *rawRig) play(e exchange) {
-	p.t.Helper()
+func (p *rawRig) play(e corpus.Exchange) {
+	p.T.Helper()
 	c := p.open(e)
 	defer c.Close()
-	if e.alpn == "h2" {
-		f := newFrames(p.t, c)
-		f.play(e.steps)
-		p.codes = f.codes
+	if e.ALPN == "h2" {
+		f := newFrames(p.T, c)
+		f.Play(e.Steps)
+		p.codes = f.Codes
 		return
 	}
 	r := bufio.NewReader(c)
 
-	for _, s := range e.steps {
-		switch s.kind {
+	for _, s := range e.Steps {
+		switch s.Kind {
 		case '>':
-			_, _ = io.WriteString(c, s.text) // the proxy may close in the middle
+			_, _ = io.WriteString(c, s.Text) // the proxy may close in the middle
 		case '!':
-			must(p.t, c.(interface{ CloseWrite() error }).CloseWrite())
+			must(p.T, c.(interface{ CloseWrite() error }).CloseWrite())
 		case '<':
-			p.wantNext(r, s.text)
+			p.wantNext(r, s.Text)
 		}
 	}
 }
 
 // open makes the connection that an exchange is spoken over.
-func (p *rawRig) open(e exchange) net.Conn {
-	p.t.Helper()
-	if e.via == "port" {
-		return p.dial()
+func (p *rawRig) open(e corpus.Exchange) net.Conn {
+	p.T.Helper()
+	if e.Via == "port" {
+		return p.Dial()
 	}
-	if e.alpn == "" {
-		return p.connect(e.via)
+	if e.ALPN == "" {
+		return p.Connect(e.Via)
 	}
-	host, _, _ := net.SplitHostPort(e.via)
-	c, err := p.tunnel(e.via, host, protocol(e.alpn))
-	must(p.t, err)
+	host, _, _ := net.SplitHostPort(e.Via)
+	c, err := p.Tunnel(e.Via, host, protocol(e.ALPN))
+	must(p.T, err)
 	return c
 }
 
 // wantNext reads one answer, or the end of the connection.
 func (p *rawRig) wantNext(r *bufio.Reader, want string) {
-	p.t.Helper()
+	p.T.Helper()
 	if want == "closed" {
 		if rest, err := io.ReadAll(r); len(rest) > 0 || isTimeout(err) {
-			p.t.Errorf("the connection should be closed: %q, %v", rest, err)
+			p.T.Errorf("the connection should be closed: %q, %v", rest, err)
 		}
 		return
 	}
@@ -230,31 +230,22 @@ func (p *rawRig) wantNext(r *bufio.Reader, want string) {
 	}
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err != nil {
-		p.t.Fatalf("instead of %s: %v", want, err)
+		p.T.Fatalf("instead of %s: %v", want, err)
 	}
 	var body []byte
 	if method != http.MethodConnect {
 		body, err = io.ReadAll(resp.Body)
-		must(p.t, err)
+		must(p.T, err)
 	}
 	got := answerText(resp, body)
 	if _, code, ok := strings.Cut(got, " "); ok {
 		p.codes = append(p.codes, code)
 	} else if resp.StatusCode >= 400 {
-		p.t.Errorf("%s has no code: net/http refused it, and it has no record", got)
+		p.T.Errorf("%s has no code: net/http refused it, and it has no record", got)
 	}
 	if !slices.Contains(strings.Split(want, " or "), got) {
-		p.t.Errorf("got %s, want %s; %.300q", got, want, body)
+		p.T.Errorf("got %s, want %s; %.300q", got, want, body)
 	}
-}
-
-// answerText is a response as an exchange writes it: its status, and the code of a refusal.
-func answerText(resp *http.Response, body []byte) string {
-	var d problem.Details
-	if json.Unmarshal(body, &d) == nil && d.Code != "" {
-		return strconv.Itoa(resp.StatusCode) + " " + d.Code
-	}
-	return strconv.Itoa(resp.StatusCode)
 }
 
 // wantRecorded holds what the upstream received against the records: each request that reached it was decided as exactly this one,
@@ -270,7 +261,7 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 		if i := slices.Index(p.codes, rec.Code); i >= 0 {
 			p.codes = slices.Delete(p.codes, i, i+1)
 		}
-		if rec.Method != "" && !validMethod(rec.Method) {
+		if rec.Method != "" && !wire.IsMethod(rec.Method) {
 			t.Errorf("a record has the method %q", rec.Method)
 		}
 		unsure = unsure || rec.State == ledger.StateIndeterminate
@@ -314,7 +305,7 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 }
 
 func TestCorpusIsAsLargeAsItClaims(t *testing.T) {
-	if n := len(readCorpus(t)); n < 250 {
+	if n := len(corpus.Read(t, "testdata/raw")); n < 250 {
 		t.Errorf("%d exchanges", n)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // relayBufferSize is what one record of TLS or one frame of HTTP/2 holds at most, so that a read seldom has more.
@@ -20,8 +22,8 @@ var relayBuffers = sync.Pool{New: func() any { return new([relayBufferSize]byte)
 // arrive one by one; trailers follow it. Informational responses are not relayed.
 //
 // An error after the status has been sent cannot be answered any more. It has the code upstream_lost, upstream_timeout or
-// client_gone, and makes the server cut the client's connection once the handler has returned: without that a body that broke in
-// the middle would look whole. resp.Body is left to be closed by the caller.
+// client_gone. The handler then has to end with a panic of [http.ErrAbortHandler]: without that a body that broke in the middle
+// would look whole. resp.Body is left to be closed by the caller.
 func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	streaming := resp.ContentLength < 0 || isEventStream(resp.Header)
 	copyResponseHeader(w.Header(), resp)
@@ -32,10 +34,9 @@ func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	n, err := relayBody(w, resp.Body, streaming)
 	if err == nil && resp.ContentLength < 0 && resp.Request != nil {
 		// An upstream that hears that nobody waits any more may end what it has begun as if that were the whole of it.
-		err = classifyError(resp.Request.Context().Err())
+		err = upstream.Classify(resp.Request.Context().Err())
 	}
 	if err != nil {
-		truncate(w)
 		return n, err
 	}
 	relayTrailer(w, resp.Trailer)
@@ -54,13 +55,13 @@ func bodyAllowed(resp *http.Response) bool {
 }
 
 func copyResponseHeader(dst http.Header, resp *http.Response) {
-	options := connectionOptions(resp.Header)
+	options := wire.ConnectionOptions(resp.Header)
 	for name, values := range resp.Header {
 		_, ours := dst[name]
 		named := slices.ContainsFunc(options, func(o string) bool { return strings.EqualFold(o, name) })
 		// Over HTTP/2 net/http leaves a length there that it does not believe, such as one of several.
 		unknown := name == "Content-Length" && resp.ContentLength < 0
-		if !ours && !named && !unknown && name != postHeader && !slices.Contains(hopByHop, name) {
+		if !ours && !named && !unknown && name != postHeader && !slices.Contains(wire.HopByHop, name) {
 			dst[name] = values
 		}
 	}
@@ -98,7 +99,7 @@ func relayBody(w http.ResponseWriter, body io.Reader, streaming bool) (n int64, 
 			return n, nil
 		}
 		if err != nil {
-			return n, classifyError(err)
+			return n, upstream.Classify(err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Content kinds of an action: how its body is normalised before it is hashed.
@@ -164,7 +165,7 @@ func (r *Rules) add(m Match, target rule) error {
 }
 
 // Find returns the rule for a call to target, or why there is none. escapedPath is the path as it will be sent.
-func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
+func (r *Rules) Find(target upstream.Target, method, escapedPath string) (rule, error) {
 	if err := checkPath(escapedPath); err != nil {
 		return rule{}, err
 	}
@@ -194,7 +195,7 @@ func (r *Rules) Find(target Target, method, escapedPath string) (rule, error) {
 	return rule{}, unmatched(target, method, escapedPath)
 }
 
-func unmatched(target Target, method, path string) error {
+func unmatched(target upstream.Target, method, path string) error {
 	if isRead(method) {
 		return refusal.New("egress_denied", "no egress rule allows %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
 	}
@@ -240,7 +241,7 @@ func ParseMatch(url string, list []string) (Match, error) {
 		return Match{}, fmt.Errorf("%q has a query or a fragment; a rule is about the path", url)
 	}
 	domain, wildcard := strings.CutPrefix(authority, "*.")
-	target, err := parseOrigin(scheme, domain)
+	target, err := upstream.ParseOrigin(scheme, domain)
 	if err != nil {
 		return Match{}, err
 	}

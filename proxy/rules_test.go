@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 func match(t testing.TB, url string, methods ...string) Match {
@@ -73,7 +75,7 @@ func TestFind(t *testing.T) {
 		t.Run(tt.method+" "+tt.url, func(t *testing.T) {
 			scheme, rest, _ := strings.Cut(tt.url, "://")
 			authority, path, _ := strings.Cut(rest, "/")
-			target, err := parseOrigin(scheme, authority)
+			target, err := upstream.ParseOrigin(scheme, authority)
 			must(t, err)
 			r, err := rules.Find(target, tt.method, "/"+path)
 			switch {
@@ -117,7 +119,7 @@ func TestPathsOfOtherActions(t *testing.T) {
 		{"POST", "/issues/1%2Fclose", "path_ambiguous"},
 	} {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
-			r, err := rules.Find(Target{"https", "api.example.com", 443}, tt.method, tt.path)
+			r, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, tt.method, tt.path)
 			switch {
 			case err != nil:
 				wantCode(t, err, tt.want)
@@ -182,7 +184,7 @@ func FuzzFind(f *testing.F) {
 	f.Add("/posts/1/x")
 	f.Add("/posts/%2e/x")
 	f.Fuzz(func(t *testing.T, path string) {
-		r, err := rules.Find(Target{"https", "api.example.com", 443}, "POST", path)
+		r, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, "POST", path)
 		if err == nil && (r.action == nil || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
 			t.Errorf("%q matches", path)
 		}
@@ -224,7 +226,7 @@ func BenchmarkFind(b *testing.B) {
 			path := fmt.Sprintf("/r%d/7", n/2)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := rules.Find(Target{"https", "api.example.com", 443}, "POST", path); err != nil {
+				if _, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, "POST", path); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
 )
 
 // madeCA is what ca init has made.
@@ -26,20 +26,20 @@ func caCommand() *cobra.Command {
 With --config its certificate is good for the hosts that the configuration's rules name and for no other (RFC 5280 section
 4.2.1.10); without, say --unconstrained. The embedded default needs none of this: its CA lives in memory alone.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o := proxy.CAOptions{Lifetime: lifetime, Now: time.Now}
+			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}
 			switch {
 			case path != "":
 				c, err := config.LoadSidecar(path)
 				if err != nil {
 					return err
 				}
-				if o.Constraints, err = proxy.Constrain(c.Hosts()); err != nil {
+				if o.Constraints, err = intercept.Constrain(c.Hosts()); err != nil {
 					return err
 				}
 			case !unconstrained:
 				return usagef("mediator ca init needs --config, for the hosts that the CA is good for, or --unconstrained")
 			}
-			ca, err := proxy.CreateCA(dir, o)
+			ca, err := intercept.CreateCA(dir, o)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ With --config its certificate is good for the hosts that the configuration's rul
 	show := &cobra.Command{
 		Use: "show --dir DIR", Short: "Print the CA's certificate, for agents to trust", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ca, err := proxy.LoadCA(dir, time.Now())
+			ca, err := intercept.LoadCA(dir, time.Now())
 			if err != nil {
 				return err
 			}

@@ -11,13 +11,15 @@ import (
 )
 
 // layers is the order in which packages may import each other: each only those after it.
-var layers = []string{"cmd/mediator", "internal/demo", "internal/devstack", "internal/launch", "internal/sidecar", "internal/triggerd", "internal/controld", "internal/keyring", "internal/admin", "internal/daemon", "internal/keystore", "internal/await", "internal/config", "proxy", "gate", "gate/challenge", "trigger", "policy", "signer", "internal/wire", "internal/problem", "evidence", "internal/refusal", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "internal/observe", "internal/confine", "internal/guard", "configs", "internal/files", "internal/every", "internal/failpoint", "internal/freeport", "internal/runas"}
+var layers = []string{"cmd/mediator", "internal/demo", "internal/devstack", "internal/launch", "internal/sidecar", "internal/triggerd", "internal/controld", "internal/keyring", "internal/admin", "internal/daemon", "internal/keystore", "internal/await", "internal/config", "proxy", "proxy/intercept", "proxy/upstream", "gate", "gate/challenge", "trigger", "policy", "signer", "internal/wire", "internal/problem", "evidence", "internal/refusal", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "internal/observe", "internal/confine", "internal/guard", "configs", "internal/files", "internal/every", "internal/lru", "internal/failpoint", "internal/freeport", "internal/runas"}
 
 // forbidden are imports that a package must not have, whatever its place.
 var forbidden = map[string][]string{
-	"evidence":         {"net/http", "github.com/hashicorp/vault/api"},           // artifacts know nothing of how they travel
-	"custody":          {"github.com/actionproof/mediator/evidence", "net/http"}, // keys know nothing of artifacts
-	"ledger":           {"github.com/actionproof/mediator/evidence", "net/http"}, // nor does the record
+	"evidence":         {"net/http", "github.com/hashicorp/vault/api"},                                         // artifacts know nothing of how they travel
+	"custody":          {"github.com/actionproof/mediator/evidence", "net/http"},                               // keys know nothing of artifacts
+	"ledger":           {"github.com/actionproof/mediator/evidence", "net/http"},                               // nor does the record
+	"proxy/intercept":  {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // connections know nothing of posts
+	"proxy/upstream":   {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do upstreams
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 

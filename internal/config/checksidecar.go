@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // MinGateSecret is the shortest secret of a gate, in bytes.
@@ -210,19 +211,19 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorization") }
 
 func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
-	target, err := proxy.ParseConnect(u.Host)
+	target, err := upstream.ParseConnect(u.Host)
 	if err != nil {
 		f.add(key+".host", "%v", err)
 		return
 	}
-	if slices.ContainsFunc(c.UpstreamHosts, func(o proxy.Upstream) bool { return o.Host == target.Host && o.Port == target.Port }) {
+	if slices.ContainsFunc(c.UpstreamHosts, func(o upstream.Host) bool { return o.Name == target.Host && o.Port == target.Port }) {
 		f.add(key+".host", "%s is there twice", u.Host)
 	}
 	networks, err := parseNetworks(u.Networks)
 	if err != nil {
 		f.add(key+".networks", "%v", err)
 	}
-	up := proxy.Upstream{Host: target.Host, Port: target.Port, Networks: networks}
+	up := upstream.Host{Name: target.Host, Port: target.Port, Networks: networks}
 	if u.Address != "" {
 		if up.Address, err = parseAddress(u.Address); err != nil {
 			f.add(key+".address", "%q is not an IP address, alone or with a port", u.Address)

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Sidecar configures the sidecar: mediator serve.
@@ -66,11 +68,11 @@ type Sidecar struct {
 	Log Log `yaml:"log"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and no rule has its credential yet.
-	LedgerDSN     string           `yaml:"-" of:"ledger.postgres.dsnFile"` // how to connect to the ledger's database; empty if the ledger is a file
-	GateSecret    string           `yaml:"-" of:"gate.secretFile"`         // empty for one that lives in memory alone
-	ActionRules   []proxy.Action   `yaml:"-"`
-	EgressRules   []proxy.Egress   `yaml:"-"`
-	UpstreamHosts []proxy.Upstream `yaml:"-"`
+	LedgerDSN     string          `yaml:"-" of:"ledger.postgres.dsnFile"` // how to connect to the ledger's database; empty if the ledger is a file
+	GateSecret    string          `yaml:"-" of:"gate.secretFile"`         // empty for one that lives in memory alone
+	ActionRules   []proxy.Action  `yaml:"-"`
+	EgressRules   []proxy.Egress  `yaml:"-"`
+	UpstreamHosts []upstream.Host `yaml:"-"`
 }
 
 // Transparent configures the transparent listener. Redirected connections carry no proxy credentials: they belong to the pod's
@@ -326,11 +328,11 @@ type Breaker struct {
 func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
-		Breaker: proxy.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
+		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
 	}
 }
 
 // Listeners is what the listeners take of the limits.
-func (c Limits) Listeners() proxy.Limits {
-	return proxy.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
+func (c Limits) Listeners() intercept.Limits {
+	return intercept.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
 }

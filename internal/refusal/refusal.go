@@ -36,3 +36,15 @@ func (r *Refusal) Is(target error) bool {
 	t, ok := target.(*Refusal)
 	return ok && t.code == r.code
 }
+
+// Later is a refusal that says when trying again can help.
+type Later struct {
+	*Refusal
+	Seconds int // from now, at least 1
+}
+
+// RetryAfter returns the seconds, for package problem.
+func (l Later) RetryAfter() int { return l.Seconds }
+
+// Unwrap returns the refusal itself, so that errors.As finds it.
+func (l Later) Unwrap() error { return l.Refusal }

@@ -8,24 +8,24 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
 )
 
 // openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone. Its certificate is written out for agents to
 // trust.
-func openCA(c *config.Sidecar) (*proxy.CA, error) {
-	var ca *proxy.CA
+func openCA(c *config.Sidecar) (*intercept.CA, error) {
+	var ca *intercept.CA
 	var err error
 	if c.CA.Dir != "" {
-		ca, err = proxy.LoadCA(c.CA.Dir, time.Now())
+		ca, err = intercept.LoadCA(c.CA.Dir, time.Now())
 	} else {
-		o := proxy.CAOptions{Now: time.Now}
+		o := intercept.CAOptions{Now: time.Now}
 		if !c.CA.Unconstrained {
-			if o.Constraints, err = proxy.Constrain(c.Hosts()); err != nil {
+			if o.Constraints, err = intercept.Constrain(c.Hosts()); err != nil {
 				return nil, err
 			}
 		}
-		ca, err = proxy.NewCA(o)
+		ca, err = intercept.NewCA(o)
 	}
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func openCA(c *config.Sidecar) (*proxy.CA, error) {
 }
 
 // warnOfExpiry says in the log, once a day, that the CA is about to expire: after that no agent's handshake succeeds.
-func warnOfExpiry(ctx context.Context, ca *proxy.CA, log *zap.Logger) {
+func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
 	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {
 		select {

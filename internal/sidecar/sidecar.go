@@ -35,6 +35,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -51,7 +53,7 @@ type process struct {
 	prove    *signer.Issuer[evidence.RequestProof]
 	secrets  *vault.Secrets // of the rules' credentials; nil while none is in Vault
 	gateKey  evidence.Secret
-	ca       *proxy.CA
+	ca       *intercept.CA
 	record   *ledger.Queue
 	sessions *proxy.Sessions
 	watch    *observe.Watch
@@ -220,7 +222,7 @@ func (p *process) begin(ctx context.Context, group *errgroup.Group, first *snaps
 	if err != nil {
 		return err
 	}
-	if p.own, err = proxy.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
+	if p.own, err = upstream.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
 		return err
 	}
 	if err := p.build(ctx, first); err != nil {
@@ -259,7 +261,7 @@ func addresses(listeners ...net.Listener) []net.Addr {
 // countFiles says so in the log where fewer files may be open than the limits let agents have of them. Go raises the soft limit by itself.
 func (p *process) countFiles() {
 	var open unix.Rlimit
-	need := p.config.Limits.Listeners().Files(p.config.Limits.Load())
+	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
 		p.Log.Warn("fewer files may be open than limits.connections and limits.calls can take: raise the hard limit, or lower them", zap.Uint64("may", open.Max), zap.Uint64("need", need))
 	}
@@ -267,14 +269,14 @@ func (p *process) countFiles() {
 
 // serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
 func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
-	o := proxy.Options{
+	o := intercept.Options{
 		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
 		Limits: p.config.Limits.Listeners(), Log: p.Log, Now: time.Now,
 	}
 	if p.guard != nil {
 		o.Probe = p.guard.probe
 	}
-	server, err := proxy.New(o)
+	server, err := intercept.New(o)
 	if err != nil {
 		return err
 	}

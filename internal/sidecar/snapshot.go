@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -32,7 +33,7 @@ type snapshot struct {
 
 	// Made by build.
 	deployment *deployment
-	transport  *proxy.Transport
+	transport  *upstream.Transport
 	pipeline   *proxy.Pipeline
 	stop       context.CancelFunc // ends the looks at its deployment
 }
@@ -134,8 +135,8 @@ func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error
 // build makes the parts of a snapshot. Nothing of it is in force yet.
 func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 	c := s.config
-	s.transport, err = proxy.NewTransport(proxy.UpstreamOptions{
-		Dialer: proxy.Dialer{Upstreams: c.UpstreamHosts, Own: p.own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
+	s.transport, err = upstream.NewTransport(upstream.Options{
+		Dialer: upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -169,7 +170,7 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 }
 
 // destination checks where redirected connections were made to.
-func (s *snapshot) destination() func(context.Context, proxy.Target, netip.Addr) error {
+func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {
 	if s.config.Transparent == nil || s.config.Transparent.AnyAddress {
 		return nil
 	}
@@ -189,7 +190,7 @@ func (p *process) put(next *snapshot) {
 	if old := p.inForce; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
-		time.AfterFunc(old.pipeline.Patience(), func() { p.trusts.Drop(old.trust) })
+		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.trusts.Drop(old.trust) })
 	}
 	p.inForce = next
 }

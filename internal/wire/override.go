@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// IsMethod reports whether a text is a method that a call may have: capitals and hyphens. HTTP lets it be more.
+func IsMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" }
+
 // MethodOverride returns the name of a header of h with which a server may be told to act on another method than the one that a
 // request shows, and that everything is bound to; empty where there is none.
 func MethodOverride(h http.Header) string {

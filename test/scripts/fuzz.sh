@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do
-	grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' "$dir" | awk '{print $2}' | sort -u | while read -r target; do
+	grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go | awk '{print $2}' | sort -u | while read -r target; do
 		echo "== $dir $target"
 		go test "$dir" -run='^$' -fuzz="^$target\$" -fuzztime="${FUZZTIME:-30s}" -fuzzminimizetime=1x
 	done

@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/proxy/internal/proxytest"
+)
+
+// What the tests share, by short names.
+var (
+	must             = check.Must
+	wantCode         = check.WantCode
+	codeOf           = check.CodeOf
+	isTimeout        = check.IsTimeout
+	wantAnswer       = proxytest.WantAnswer
+	loopback         = proxytest.Loopback
+	newTestTransport = proxytest.NewTransport
+	hostOf           = proxytest.HostOf
+	portOf           = proxytest.PortOf
+	at               = proxytest.At
+	roundTripRaw     = proxytest.RoundTripRaw
+	readRaw          = proxytest.ReadRaw
+	newFrames        = proxytest.NewFrames
+	answerText       = proxytest.AnswerText
+	newUpstream      = proxytest.NewUpstream
+	mustGet          = proxytest.MustGet
+	wantBody         = proxytest.WantBody
+	poolOf           = proxytest.PoolOf
+	get              = proxytest.Get
+)
+
+type (
+	rig      = proxytest.Rig
+	names    = proxytest.Names
+	frames   = proxytest.Frames
+	protocol = proxytest.Protocol
+)
+
+const (
+	http1      = proxytest.HTTP1
+	http2      = proxytest.HTTP2
+	codeHeader = proxytest.CodeHeader
+)
+
+// newRig starts a proxy with the smallest choke point, which forwards everything; change may alter its options.
+func newRig(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.Server) *rig {
+	t.Helper()
+	return proxytest.New(t, func(o *intercept.Options) {
+		o.Handler = forwarding(newTestTransport(t, upstreams...))
+		if change != nil {
+			change(o)
+		}
+	}, upstreams...)
+}
+
+// forwarding is the smallest choke point.
+func forwarding(transport http.RoundTripper) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		route, ok := intercept.RouteFrom(r.Context())
+		if !ok {
+			panic("no route")
+		}
+		resp, err := transport.RoundTrip(forwardRequest(r.Context(), r, route.Target, r.Body))
+		if err != nil {
+			proxytest.Refuse(w, r, err)
+			return
+		}
+		defer resp.Body.Close()
+		if _, err := relayResponse(w, resp); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	})
+}

@@ -1,0 +1,322 @@
+package intercept_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/actionproof/mediator/proxy/intercept"
+)
+
+// What a client can do over time: hold on to what it does not use, or make the proxy work for nothing. Each test ends by a limit of
+// the proxy, made small, and not by one of its own.
+
+// brief is the limit that a test waits for: short, but longer than a busy machine takes to open a tunnel.
+const brief = time.Second
+
+// wantCut demands that the proxy ends a connection on which it is not owed anything.
+func wantCut(t *testing.T, c net.Conn) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+		t.Error("the proxy keeps the connection")
+	}
+	_ = c.Close()
+}
+
+func untouched(t *testing.T) func(*intercept.Options) {
+	return func(o *intercept.Options) {
+		o.Limits = intercept.Limits{HeaderTimeout: brief, HandshakeTimeout: brief, IdleTimeout: brief}
+		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") })
+	}
+}
+
+// Clients that open what they can and send nothing more.
+func TestHalfOpen(t *testing.T) {
+	r := newRig(t, untouched(t))
+	opened := make(map[string]net.Conn)
+	for name, open := range map[string]func() net.Conn{
+		"connection": r.Dial,
+		"tunnel":     func() net.Conn { return r.Connect("a.example:443") },
+		"handshake that has begun": func() net.Conn {
+			c := r.Connect("a.example:443")
+			_, _ = c.Write([]byte{0x16, 3, 1, 2, 0, 1})
+			return c
+		},
+		"TLS":        func() net.Conn { return r.MustTunnel("a.example:443") },
+		"HTTP/2":     func() net.Conn { c, _ := r.Tunnel("a.example:443", "a.example", http2); newFrames(t, c); return c },
+		"plain text": func() net.Conn { c := r.Connect("a.example:80"); _, _ = io.WriteString(c, "G"); return c },
+	} {
+		opened[name] = open()
+	}
+	for name, c := range opened {
+		t.Run(name, func(t *testing.T) { wantCut(t, c) })
+	}
+}
+
+// Slowloris: heads that never end.
+func TestSlowHead(t *testing.T) {
+	r := newRig(t, untouched(t))
+	var opened []net.Conn
+	for _, part := range []string{"G", "GET / HTTP/1.1", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a.example\r\nX: ", "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n"} {
+		for _, c := range []net.Conn{r.Dial(), r.MustTunnel("a.example:443")} {
+			_, _ = io.WriteString(c, part)
+			opened = append(opened, c)
+		}
+	}
+	for _, c := range opened {
+		wantCut(t, c)
+	}
+}
+
+// The head of a second request has until the connection counts as idle.
+func TestSlowSecondHead(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.IdleTimeout = brief
+		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	})
+	c := r.MustTunnel("a.example:443")
+	wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), "")
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.exa")
+	wantCut(t, c)
+}
+
+// The body of a call that is refused is not waited for without end.
+func TestSlowBodyOfARefusedCall(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.HeaderTimeout = brief
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { testRefuse(w, r, errors.New("refused")) })
+	})
+	for _, text := range []string{"Content-Length: 10\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n"} {
+		c := r.MustTunnel("a.example:443")
+		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a.example\r\n"+text)
+		answer, err := io.ReadAll(c)
+		if isTimeout(err) || !strings.HasPrefix(string(answer), "HTTP/1.1 403") {
+			t.Errorf("%q: %q, %v", text, answer, err)
+		}
+		_ = c.Close()
+	}
+}
+
+// endless is a handler that writes until its client takes nothing any more, and reports how it ended.
+func endless(ended chan<- error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(w, zeros{})
+		ended <- err
+		panic(http.ErrAbortHandler)
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// A client that never reads its answer loses it.
+func TestNeverReading(t *testing.T) {
+	ended := make(chan error, 1)
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.WriteTimeout = brief
+		o.Handler = endless(ended)
+	})
+	get := "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+	for name, ask := range map[string]func() net.Conn{
+		"plain": func() net.Conn {
+			c := r.Dial()
+			_, _ = io.WriteString(c, strings.Replace(get, "/", "http://a.example/", 1))
+			return c
+		},
+		"tunnel":   func() net.Conn { c := r.MustTunnel("a.example:443"); _, _ = io.WriteString(c, get); return c },
+		"HTTP/2":   func() net.Conn { return askHTTP2(t, r, 1<<31-1) },
+		"window 0": func() net.Conn { return askHTTP2(t, r, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ask()
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Error("the answer has an end")
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("the answer is still being written")
+			}
+			_ = c.Close()
+		})
+	}
+}
+
+// askHTTP2 asks for an answer, and gives it a window of this size.
+func askHTTP2(t *testing.T, r *rig, window uint32) net.Conn {
+	t.Helper()
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	f := newFrames(t, c, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: window})
+	if window > 0 {
+		must(t, f.Framer.WriteWindowUpdate(0, 1<<30))
+	}
+	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	return c
+}
+
+// A short answer is written after its handler has returned; a window of nothing does not hold its stream for ever.
+func TestWindowZeroOfAShortAnswer(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.WriteTimeout = brief
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "short") })
+	})
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	f := newFrames(t, c, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	if got := f.Next(); !strings.HasPrefix(got, "1 RST_STREAM") {
+		t.Errorf("got %s", got)
+	}
+	_ = c.Close()
+}
+
+// Rapid reset (CVE-2023-44487): streams that are opened and given up at once never run more handlers than streams are allowed.
+func TestRapidReset(t *testing.T) {
+	const streams = 10
+	var running, most atomic.Int32
+	stop := make(chan struct{})
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.Streams = streams
+		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			n := running.Add(1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			<-stop // work that does not end with its stream
+			running.Add(-1)
+		})
+	})
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	f := newFrames(t, c)
+	f.Silent = true
+	ended := make(chan string, 1)
+	go func() { ended <- f.Next() }()
+	block := f.Encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /"})
+	for id := uint32(1); id < 200_000; id += 2 {
+		if f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true}) != nil {
+			break
+		}
+		if f.Framer.WriteRSTStream(id, xhttp2.ErrCodeCancel) != nil {
+			break
+		}
+	}
+	if got := <-ended; got != "GOAWAY ENHANCE_YOUR_CALM" && got != "closed" {
+		t.Errorf("got %s", got)
+	}
+	close(stop)
+	if n := most.Load(); n == 0 || n > streams {
+		t.Errorf("%d requests ran at once", n)
+	}
+	_ = c.Close()
+}
+
+// More streams at once than are allowed are refused, not queued.
+func TestTooManyStreams(t *testing.T) {
+	stop := make(chan struct{})
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.Streams = 2
+		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop })
+	})
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	f := newFrames(t, c)
+	for _, id := range []string{"1", "3", "5"} {
+		f.Send("HEADERS " + id + " END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	}
+	if got := f.Next(); got != "5 RST_STREAM PROTOCOL_ERROR" && got != "5 RST_STREAM REFUSED_STREAM" {
+		t.Errorf("got %s", got)
+	}
+	close(stop)
+	_ = c.Close()
+}
+
+// flood sends frames until the proxy closes the connection, which it must do before so many bytes.
+func flood(t *testing.T, c net.Conn, frame []byte, most int) {
+	t.Helper()
+	batch := bytes.Repeat(frame, 1+16<<10/len(frame))
+	for sent := 0; sent < most; sent += len(batch) {
+		if _, err := c.Write(batch); err != nil {
+			if isTimeout(err) {
+				t.Error("the proxy neither reads nor closes")
+			}
+			return
+		}
+	}
+	t.Errorf("the proxy took %d bytes of it", most)
+}
+
+// bytesOf returns the bytes of the frames that write writes.
+func bytesOf(t *testing.T, write func(*xhttp2.Framer) error) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	framer := xhttp2.NewFramer(&b, nil)
+	framer.AllowIllegalWrites = true
+	must(t, write(framer))
+	return b.Bytes()
+}
+
+// A client that has the proxy answer its pings and reads none of the answers: they must not pile up.
+func TestPingFlood(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) { o.Limits.WriteTimeout = brief })
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	newFrames(t, c)
+	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WritePing(false, [8]byte{}) }), 64<<20)
+	_ = c.Close()
+}
+
+// Settings that change all the time are acknowledged together, and leave nothing behind.
+func TestSettingsFlood(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	f := newFrames(t, c)
+	_, err = c.Write(bytes.Repeat(bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteSettings() }), 20_000))
+	must(t, err)
+	f.Send("HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /")
+	if got := f.Next(); got != "1 200" {
+		t.Errorf("got %s", got)
+	}
+	_ = c.Close()
+}
+
+// CONTINUATION flood (CVE-2023-45288): a header block that never ends.
+func TestContinuationFlood(t *testing.T) {
+	r := newRig(t, untouched(t))
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	f := newFrames(t, c)
+	f.Send("HEADERS 1 END_STREAM MORE\n  :method: GET")
+	var block bytes.Buffer
+	must(t, hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: "x", Value: strings.Repeat("a", 1000), Sensitive: true}))
+	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteContinuation(1, false, block.Bytes()) }), 32<<20)
+	_ = c.Close()
+}
+
+// HPACK bomb: one large entry of the table, named by one byte each time.
+func TestHPACKBomb(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") })
+	})
+	c, err := r.Tunnel("a.example:443", "a.example", http2)
+	must(t, err)
+	f := newFrames(t, c)
+	block := f.Encode([]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " + strings.Repeat("a", 3900)})
+	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 16<<10-len(block)-100)...) // 62 is the newest entry
+	must(t, f.Framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndStream: true, EndHeaders: true}))
+	if got := f.Next(); got != "1 431" && !strings.HasPrefix(got, "GOAWAY") {
+		t.Errorf("got %s", got)
+	}
+	_ = c.Close()
+}

@@ -1,0 +1,270 @@
+package intercept
+
+import (
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+const (
+	defaultCALifetime = 30 * 24 * time.Hour
+	// backdate forgives a client whose clock is behind.
+	backdate = 5 * time.Minute
+
+	caCertFile = "ca.pem"
+	caKeyFile  = "ca-key.pem"
+)
+
+// CA signs the certificates that tunnels are intercepted with. Its key is ECDSA P-256 and stays in this process, unless
+// CreateCA wrote it to a directory. It prints as "CA" and its subject, never as its key.
+type CA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// CAOptions describe a CA to be made.
+type CAOptions struct {
+	// Lifetime of the certificate; 30 days if 0. Nothing renews a CA: every agent would have to trust the new one.
+	Lifetime time.Duration
+	// Constraints limit which hosts the CA can vouch for; see Constrain. Nil is no limit.
+	Constraints *NameConstraints
+	// Now is required.
+	Now func() time.Time
+}
+
+// NewCA makes a CA that lives and dies with this process.
+func NewCA(o CAOptions) (*CA, error) {
+	if o.Now == nil {
+		return nil, errors.New("intercept: CAOptions.Now is missing")
+	}
+	o.Lifetime = cmp.Or(o.Lifetime, defaultCALifetime)
+	if o.Lifetime < 0 {
+		return nil, errors.New("intercept: the lifetime of the CA is negative")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("intercept: CA key: %w", err)
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	now := o.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		// Two CAs of one name but different keys confuse trust stores, so each has its own name.
+		Subject:               pkix.Name{CommonName: "Mediator egress CA " + hex.EncodeToString(serial.Bytes()[:4])},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(o.Lifetime),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true, // signs leaves and no further CA
+	}
+	o.Constraints.apply(template)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("intercept: CA certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("intercept: CA certificate: %w", err)
+	}
+	return &CA{cert: cert, key: key}, nil
+}
+
+// CreateCA makes a CA and keeps it in dir, as ca.pem and ca-key.pem; dir is made if need be. Only the owner may read
+// the key: give agents the certificate from elsewhere, never this directory. An existing CA is not overwritten
+// (fs.ErrExist).
+func CreateCA(dir string, o CAOptions) (*CA, error) {
+	ca, err := NewCA(o)
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(ca.key)
+	if err != nil {
+		return nil, fmt.Errorf("intercept: CA key: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("intercept: CA directory: %w", err)
+	}
+	// The key goes first: a certificate without its key is noticed by LoadCA, and vouches for nothing.
+	if err := writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600); err != nil {
+		return nil, err
+	}
+	if err := writeNew(filepath.Join(dir, caCertFile), ca.CertificatePEM(), 0o644); err != nil {
+		return nil, err
+	}
+	return ca, nil
+}
+
+func writeNew(path string, data []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("intercept: there is a CA already; move it away first: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("intercept: CA file: %w", err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("intercept: CA file: %w", err)
+	}
+	return nil
+}
+
+// LoadCA reads what CreateCA wrote. It refuses a key that others may read, a key of another certificate, a certificate
+// that is no CA's, and one that is not valid at now.
+func LoadCA(dir string, now time.Time) (*CA, error) {
+	keyPath := filepath.Join(dir, caKeyFile)
+	info, err := os.Stat(keyPath)
+	if err != nil {
+		return nil, fmt.Errorf("intercept: CA key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("intercept: CA key %s has mode %#o: others may read it; make a new CA and keep it at 0600", keyPath, info.Mode().Perm())
+	}
+	keyDER, err := readPEM(keyPath, "PRIVATE KEY")
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(keyDER)
+	if err != nil {
+		return nil, errors.New("intercept: CA key cannot be read") // the cause might quote the key
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, errors.New("intercept: CA key is not ECDSA P-256")
+	}
+	certDER, err := readPEM(filepath.Join(dir, caCertFile), "CERTIFICATE")
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(certDER)
+	if err != nil {
+		return nil, fmt.Errorf("intercept: CA certificate: %w", err)
+	}
+	switch {
+	case !key.PublicKey.Equal(cert.PublicKey):
+		return nil, errors.New("intercept: the CA's certificate belongs to another key")
+	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
+		return nil, errors.New("intercept: the CA's certificate is not one that may sign")
+	case now.Before(cert.NotBefore) || !now.Before(cert.NotAfter):
+		return nil, fmt.Errorf("intercept: the CA's certificate is valid from %s to %s only", cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339))
+	}
+	return &CA{cert: cert, key: key}, nil
+}
+
+func readPEM(path, kind string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("intercept: CA file: %w", err)
+	}
+	block, rest := pem.Decode(data)
+	if block == nil || block.Type != kind || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, fmt.Errorf("intercept: CA file %s is not exactly one PEM block %s", path, kind)
+	}
+	return block.Bytes, nil
+}
+
+// CertificatePEM returns the certificate for clients to trust.
+func (ca *CA) CertificatePEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+}
+
+// Expires returns the end of the certificate's life. From then on no tunnel can be intercepted, and so none is opened.
+func (ca *CA) Expires() time.Time { return ca.cert.NotAfter }
+
+// Covers reports whether the CA is good for a host, or for the subdomains of one, as [Constrain] takes them.
+func (ca *CA) Covers(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		within := func(n *net.IPNet) bool { return n.Contains(addr.Unmap().AsSlice()) }
+		return !slices.ContainsFunc(ca.cert.ExcludedIPRanges, within) && (len(ca.cert.PermittedIPRanges) == 0 || slices.ContainsFunc(ca.cert.PermittedIPRanges, within))
+	}
+	name := upstream.NormalHost(strings.TrimPrefix(host, "*."))
+	return len(ca.cert.PermittedDNSDomains) == 0 || slices.ContainsFunc(ca.cert.PermittedDNSDomains, func(domain string) bool {
+		return name == domain || strings.HasSuffix(name, "."+domain)
+	})
+}
+
+// Format prints the subject and never the key, whatever the verb.
+func (ca *CA) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "CA(%s)", ca.cert.Subject.CommonName)
+}
+
+// NameConstraints are the hosts that a CA can vouch for (RFC 5280 section 4.2.1.10): a client that trusts it still
+// refuses what it signs for any other.
+type NameConstraints struct {
+	domains []string
+	ranges  []netip.Prefix
+}
+
+// Constrain limits a CA to hosts: domain names, which include their subdomains, "*." before one for the same, and IP
+// addresses.
+func Constrain(hosts []string) (*NameConstraints, error) {
+	c := &NameConstraints{}
+	for _, h := range hosts {
+		name := upstream.NormalHost(strings.TrimPrefix(h, "*."))
+		if addr, err := netip.ParseAddr(h); err == nil && addr.Zone() == "" {
+			addr = addr.Unmap()
+			c.ranges = append(c.ranges, netip.PrefixFrom(addr, addr.BitLen()))
+		} else if name != "" {
+			c.domains = append(c.domains, name)
+		} else {
+			return nil, fmt.Errorf("intercept: %q is no host to constrain a CA to", h)
+		}
+	}
+	if len(c.domains)+len(c.ranges) == 0 {
+		return nil, errors.New("intercept: a CA constrained to no host could sign nothing")
+	}
+	return c, nil
+}
+
+// apply writes both kinds, always: a kind of name without constraint would be free.
+func (c *NameConstraints) apply(template *x509.Certificate) {
+	if c == nil {
+		return
+	}
+	template.PermittedDNSDomainsCritical = true
+	if template.PermittedDNSDomains = c.domains; len(c.domains) == 0 {
+		template.PermittedDNSDomains = []string{"invalid"} // no name of RFC 2606's "invalid" can exist
+	}
+	for _, p := range c.ranges {
+		template.PermittedIPRanges = append(template.PermittedIPRanges, ipNet(p))
+	}
+	if len(c.ranges) == 0 {
+		template.ExcludedIPRanges = []*net.IPNet{ipNet(netip.MustParsePrefix("0.0.0.0/0")), ipNet(netip.MustParsePrefix("::/0"))}
+	}
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// newSerial returns a random positive serial number of 127 bits (RFC 5280 section 4.1.2.2 allows 20 bytes).
+func newSerial() (*big.Int, error) {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, fmt.Errorf("intercept: serial number: %w", err)
+	}
+	b[0] = b[0]&0x7f | 0x40 // positive, and always of the same length
+	return new(big.Int).SetBytes(b[:]), nil
+}

@@ -1,0 +1,163 @@
+package intercept
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+func TestCreateAndLoadCA(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ca")
+	made, err := CreateCA(dir, CAOptions{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]fs.FileMode{".": 0o700 | fs.ModeDir, caKeyFile: 0o600, caCertFile: 0o644} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
+			t.Errorf("%s: mode %v, error %v; want %v", name, info.Mode(), err, mode)
+		}
+	}
+	loaded, err := LoadCA(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !loaded.cert.Equal(made.cert) || !loaded.key.Equal(made.key) {
+		t.Error("the CA that was loaded is another than the one that was made")
+	}
+	if _, err := CreateCA(dir, CAOptions{Now: time.Now}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second CA in the same place: %v", err)
+	}
+	c := made.cert
+	if !c.IsCA || !c.MaxPathLenZero || c.KeyUsage != x509.KeyUsageCertSign || time.Until(c.NotAfter) > defaultCALifetime || len(c.SubjectKeyId) == 0 {
+		t.Errorf("the certificate is not as promised: %+v", c)
+	}
+	if !made.Expires().Equal(c.NotAfter) {
+		t.Error("Expires is not the certificate's end")
+	}
+}
+
+func TestLoadCARefuses(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string) time.Time{
+		"key that others may read": func(t *testing.T, dir string) time.Time {
+			check.Must(t, os.Chmod(filepath.Join(dir, caKeyFile), 0o640))
+			return time.Now()
+		},
+		"key of another CA": func(t *testing.T, dir string) time.Time {
+			other := t.TempDir()
+			_, err := CreateCA(other, CAOptions{Now: time.Now})
+			check.Must(t, err)
+			key, err := os.ReadFile(filepath.Join(other, caKeyFile))
+			check.Must(t, err)
+			check.Must(t, os.WriteFile(filepath.Join(dir, caKeyFile), key, 0o600))
+			return time.Now()
+		},
+		"expired":       func(*testing.T, string) time.Time { return time.Now().Add(31 * 24 * time.Hour) },
+		"not yet valid": func(*testing.T, string) time.Time { return time.Now().Add(-time.Hour) },
+		"no key": func(t *testing.T, dir string) time.Time {
+			check.Must(t, os.Remove(filepath.Join(dir, caKeyFile)))
+			return time.Now()
+		},
+		"no certificate": func(t *testing.T, dir string) time.Time {
+			check.Must(t, os.Remove(filepath.Join(dir, caCertFile)))
+			return time.Now()
+		},
+		"a leaf": func(t *testing.T, dir string) time.Time {
+			ca, err := LoadCA(dir, time.Now())
+			check.Must(t, err)
+			l, err := newLeaves(ca, time.Now).certificate("a.example")
+			check.Must(t, err)
+			fake := &CA{cert: l.Leaf}
+			check.Must(t, os.WriteFile(filepath.Join(dir, caCertFile), fake.CertificatePEM(), 0o600))
+			return time.Now()
+		},
+		"no PEM": func(t *testing.T, dir string) time.Time {
+			check.Must(t, os.WriteFile(filepath.Join(dir, caKeyFile), []byte("x"), 0o600))
+			return time.Now()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			_, err := CreateCA(dir, CAOptions{Now: time.Now})
+			check.Must(t, err)
+			now := spoil(t, dir)
+			if _, err := LoadCA(dir, now); err == nil {
+				t.Error("it was loaded")
+			}
+		})
+	}
+}
+
+func TestSecretsDoNotPrint(t *testing.T) {
+	ca, err := NewCA(CAOptions{Now: time.Now})
+	check.Must(t, err)
+	route := Route{Target: upstream.Target{Scheme: "https", Host: "a.example", Port: 443}, ProxyAuthorization: "Basic c2VjcmV0"}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
+		if got := fmt.Sprintf(verb, ca); got != "CA("+ca.cert.Subject.CommonName+")" {
+			t.Errorf("CA with %s: %s", verb, got)
+		}
+		if got := fmt.Sprintf(verb, route); strings.Contains(got, "c2VjcmV0") {
+			t.Errorf("Route with %s: %s", verb, got)
+		}
+	}
+	for _, v := range []any{ca, route} {
+		if text, err := json.Marshal(v); err != nil || strings.Contains(string(text), "c2VjcmV0") || strings.Contains(string(text), `"D"`) {
+			t.Errorf("JSON: %s, %v", text, err)
+		}
+	}
+}
+
+func TestConstrain(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		hosts  []string
+		signed map[string]bool // host: would a client believe it?
+	}{
+		{"names", []string{"api.example.com", "*.svc.example"}, map[string]bool{
+			"api.example.com": true, "v1.api.example.com": true, "x.svc.example": true, "example.com": false, "evil.example": false, "127.0.0.1": false, "::1": false,
+		}},
+		{"addresses", []string{"127.0.0.1", "2001:db8::1"}, map[string]bool{
+			"127.0.0.1": true, "127.0.0.2": false, "2001:db8::1": true, "2001:db8::2": false, "api.example.com": false,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			constraints, err := Constrain(test.hosts)
+			check.Must(t, err)
+			ca, err := NewCA(CAOptions{Now: time.Now, Constraints: constraints})
+			check.Must(t, err)
+			roots := x509.NewCertPool()
+			roots.AddCert(ca.cert)
+			l := newLeaves(ca, time.Now)
+			for host, want := range test.signed {
+				c, err := l.certificate(host)
+				check.Must(t, err)
+				_, err = c.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host})
+				if (err == nil) != want {
+					t.Errorf("%s: %v, want it believed: %t", host, err, want)
+				}
+			}
+		})
+	}
+	for _, hosts := range [][]string{nil, {""}, {"*"}, {"a.*.example"}, {"a.example", "127.1"}, {"fe80::1%eth0"}} {
+		if _, err := Constrain(hosts); err == nil {
+			t.Errorf("%q was taken", hosts)
+		}
+	}
+}
+
+func TestNewCARefuses(t *testing.T) {
+	for _, o := range []CAOptions{{}, {Now: time.Now, Lifetime: -time.Hour}} {
+		if _, err := NewCA(o); err == nil {
+			t.Errorf("%+v was taken", o.Lifetime)
+		}
+	}
+}

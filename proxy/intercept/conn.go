@@ -1,0 +1,173 @@
+package intercept
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// conn is one connection of an agent from its accept to its end, with everything that is known of it. net/http serves
+// it first as a connection to the proxy. After a CONNECT, or where the kernel led the connection here, net/http serves
+// what is inside the tunnel.
+type conn struct {
+	net.Conn // what is read and written: socket, or TLS over it
+	p        *Proxy
+	socket   *socket
+	http1    http1Reader // judges HTTP/1 before net/http reads it
+
+	// All below are of a tunnel, and zero before there is one.
+	route    Route
+	life     context.Context    // done once the connection is closed
+	end      context.CancelFunc // ends life
+	requests context.Context    // of the requests in the tunnel: what Options.Connect returned
+	served   bool               // handed over to net/http, which closes it from then on
+	counted  bool               // in p.count, and guarded by p.mu
+}
+
+// socket is the agent's own connection, below TLS.
+type socket struct {
+	net.Conn
+	conn    *conn
+	unread  []byte // read already, and to be read before anything else
+	release func() // gives back the place among the listener's connections
+	once    sync.Once
+}
+
+// newConn makes the conn of a connection that was accepted, and serves it as a connection to the proxy.
+func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
+	s := &socket{Conn: accepted, release: release}
+	s.conn = &conn{Conn: s, p: p, socket: s}
+	s.conn.http1 = http1Reader{from: s, limit: p.o.Limits.HeaderBytes}
+	return s.conn
+}
+
+// Read reads HTTP/1 that has been judged, and HTTP/2 as it is.
+func (c *conn) Read(b []byte) (int, error) { return c.http1.Read(b) }
+
+// CloseWrite lets net/http close its side so that the client can read the last answer.
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
+
+type connKey struct{}
+
+// connOf returns the connection of a request, or nil for one that no Proxy serves.
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+// context gives every request the connection that it came over. A request in a tunnel has the tunnel's context and
+// route as well.
+func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
+	if over, ok := served.(*tls.Conn); ok { // HTTP/2
+		served = over.NetConn().(*socket).conn
+	}
+	c := served.(*conn)
+	if c.requests != nil {
+		ctx = WithRoute(context.WithValue(c.requests, http.ServerContextKey, ctx.Value(http.ServerContextKey)), c.route)
+	}
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// hijacked takes the connection back from net/http, which has read further than the CONNECT: a client that does not
+// wait for the 200 sends its ClientHello along.
+func (c *conn) hijacked(read *bufio.Reader) {
+	ahead, _ := read.Peek(read.Buffered()) // what is buffered is there at once
+	c.socket.unread = slices.Concat(ahead, c.http1.buf)
+	c.http1 = http1Reader{}
+}
+
+// enter makes the connection a tunnel with this route, until leave. The tunnel keeps the values of ctx and not its end:
+// net/http cancels the context of a CONNECT once its connection has been taken over.
+func (c *conn) enter(ctx context.Context, route Route) error {
+	p := c.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return refusal.New("shutting_down", "the mediator is shutting down")
+	}
+	if p.count >= p.o.Limits.Tunnels {
+		return refusal.New("too_many_tunnels", "%d tunnels are open already", p.count)
+	}
+	p.count++
+	p.lastTunnel++
+	p.starting.Add(1)
+	c.counted = true
+	c.route = route
+	c.route.Tunnel = p.lastTunnel
+	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
+	return nil
+}
+
+// leave gives the tunnel's place back and ends its context. Only the first call does anything.
+func (c *conn) leave() {
+	c.p.mu.Lock()
+	counted := c.counted
+	if c.counted = false; counted {
+		c.p.count--
+	}
+	c.p.mu.Unlock()
+	if counted {
+		c.end()
+	}
+}
+
+// Read reads what was read ahead first. It is for one goroutine at a time, as net/http and crypto/tls do.
+func (s *socket) Read(b []byte) (int, error) {
+	if len(s.unread) == 0 {
+		return s.Conn.Read(b)
+	}
+	n := copy(b, s.unread)
+	if s.unread = s.unread[n:]; len(s.unread) == 0 {
+		s.unread = nil
+	}
+	return n, nil
+}
+
+// peek reads until at least n bytes are known, and leaves them to be read, with what came with them: most often all of
+// a ClientHello.
+func (s *socket) peek(n int) ([]byte, error) {
+	for len(s.unread) < n {
+		b := make([]byte, 2<<10)
+		read, err := s.Conn.Read(b)
+		if read == 0 && err != nil {
+			return nil, err
+		}
+		s.unread = append(s.unread, b[:read]...)
+	}
+	return s.unread[:n], nil
+}
+
+// Write gives each write its time. A response may take any time as a whole, but not while its client takes nothing of
+// it.
+func (s *socket) Write(b []byte) (int, error) {
+	o := &s.conn.p.o
+	_ = s.Conn.SetWriteDeadline(o.Now().Add(o.Limits.WriteTimeout))
+	return s.Conn.Write(b)
+}
+
+// Close ends the connection and gives its places back. It is safe at any time; only the first call does anything.
+func (s *socket) Close() (err error) {
+	s.once.Do(func() {
+		s.conn.leave()
+		err = s.Conn.Close()
+		s.release()
+	})
+	return err
+}
+
+// CloseWrite closes the connection for writing.
+func (s *socket) CloseWrite() error { return closeWrite(s.Conn) }
+
+// closeWrite closes a connection for writing where it can be. Where not, net/http closes it as a whole right after.
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

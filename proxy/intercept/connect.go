@@ -1,0 +1,319 @@
+package intercept
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/elazarl/goproxy"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+// The way from a CONNECT to the handler, in the order of this file:
+//
+//	serveConnect   decides the CONNECT and gives it to goproxy
+//	newDispatch    goproxy takes the connection from net/http and calls tunnel
+//	tunnel         brings the tunnel to where it can carry requests, and gives it back to net/http
+//	begin          tells the client that the tunnel is open, and looks at the first byte
+//	handshake      terminates TLS with a certificate for the tunnel's host
+//	serveTunnelled checks each request inside, and gives it to the handler
+//
+// TLS is always terminated: what cannot be read ends the tunnel, and nothing is ever passed on unread. Cleartext HTTP
+// is served too, because some clients open a tunnel for http: URLs as well. Its requests have the scheme http in their
+// target, so that a rule for https never matches them. On port 443 they are refused: there a credential that was meant
+// for TLS would go over the network in clear.
+
+// serveConnect decides a CONNECT and makes its connection a tunnel.
+func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
+	c := connOf(r.Context())
+	if err := c.enterConnect(r); err != nil {
+		refuseConnect(w, r, p, err)
+		return
+	}
+	defer c.settle()
+	if err := c.decide(r); err != nil {
+		refuseConnect(w, r, p, err)
+		return
+	}
+	p.dispatch.ServeHTTP(w, r)
+}
+
+func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) {
+	// What the client sent along, believing in the tunnel, must not be read as its next request.
+	w.Header().Set("Connection", "close")
+	p.o.Refuse(w, r, err)
+}
+
+// enterConnect makes the connection a tunnel to where a CONNECT leads.
+func (c *conn) enterConnect(r *http.Request) error {
+	if r.ProtoMajor != 1 {
+		return refusal.New("connect_malformed", "CONNECT is taken over HTTP/1.1 only")
+	}
+	if r.ContentLength != 0 {
+		return refusal.New("connect_malformed", "the CONNECT has a body")
+	}
+	target, err := upstream.ParseConnect(r.RequestURI)
+	if err != nil {
+		return err
+	}
+	return c.enter(r.Context(), routeOf(r, target))
+}
+
+// decide asks Options.Connect about the tunnel. Until it answers, a client that goes away and a shutdown cancel its
+// context.
+func (c *conn) decide(r *http.Request) error {
+	stopGone := context.AfterFunc(r.Context(), c.end)
+	stopDown := context.AfterFunc(c.p.stopping, c.end)
+	base, err := c.p.o.Connect(r.WithContext(WithRoute(c.life, c.route)), c.route.Target)
+	gone, down := !stopGone(), !stopDown()
+	switch {
+	case err != nil:
+		return err
+	case base == nil:
+		return errors.New("intercept: Options.Connect returned neither a context nor an error")
+	case gone:
+		return refusal.New("client_gone", "the client went away before its CONNECT was decided")
+	case down:
+		return refusal.New("shutting_down", "the mediator is shutting down")
+	}
+	requests, cancel := context.WithCancel(base)
+	context.AfterFunc(c.life, cancel)
+	context.AfterFunc(requests, func() { _ = c.socket.Close() }) // the owner of base can end the tunnel
+	c.requests = requests
+	return nil
+}
+
+// settle is called once a tunnel carries requests or never will.
+func (c *conn) settle() {
+	if !c.served {
+		c.leave()
+	}
+	c.p.starting.Done()
+}
+
+// newDispatch sets up goproxy for the one thing that it does here: it takes the connection of a decided CONNECT from
+// net/http. Its own ways to an upstream (a tunnel, its interception loop, its transport) are closed twice: nothing
+// leads to them, and its dialers fail.
+func (p *Proxy) newDispatch() *goproxy.ProxyHttpServer {
+	g := goproxy.NewProxyHttpServer()
+	g.Tr = &http.Transport{DialContext: noDial, DialTLSContext: noDial, DisableKeepAlives: true}
+	g.ConnectDial = func(network, addr string) (net.Conn, error) { return noDial(context.Background(), network, addr) }
+	g.ConnectDialWithReq = func(r *http.Request, network, addr string) (net.Conn, error) {
+		return noDial(r.Context(), network, addr)
+	}
+	g.Logger = goproxyLog{p.o.Log.Named("goproxy").WithOptions(zap.AddCallerSkip(2)).Sugar()}
+	g.Verbose = p.o.Log.Core().Enabled(zap.DebugLevel)
+	g.NonproxyHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.o.Refuse(w, r, errors.New("intercept: a plain request reached the CONNECT dispatch"))
+	})
+	decided := goproxy.ReqConditionFunc(func(r *http.Request, _ *goproxy.ProxyCtx) bool {
+		c := connOf(r.Context())
+		return c != nil && c.requests != nil
+	})
+	g.OnRequest(decided).HijackConnect(func(r *http.Request, _ net.Conn, _ *goproxy.ProxyCtx) {
+		connOf(r.Context()).tunnel()
+	})
+	// goproxy tunnels blind what no handler decided.
+	g.OnRequest().HandleConnect(goproxy.AlwaysReject)
+	return g
+}
+
+func noDial(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("intercept: goproxy must not dial")
+}
+
+type goproxyLog struct{ log *zap.SugaredLogger }
+
+func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, args...) }
+
+// tunnel brings a tunnel to where it can carry requests, and gives it to the server. Otherwise it closes the
+// connection.
+func (c *conn) tunnel() {
+	stop := context.AfterFunc(c.p.stopping, func() { _ = c.socket.Close() })
+	defer func() {
+		if !c.served {
+			_ = c.socket.Close()
+		}
+	}()
+	err := c.begin()
+	switch {
+	case !stop() || errors.Is(err, errSilent): // there is nothing to tell
+	case err != nil:
+		c.p.o.Refused(WithRoute(c.life, c.route), c.route.Target, err)
+	default:
+		c.served = c.p.tunnels.deliver(c.http2())
+	}
+}
+
+// errSilent is a client that sent nothing.
+var errSilent = errors.New("the client sent nothing")
+
+// recordTypeHandshake is the first byte of every TLS connection (RFC 8446 section 5.1), and of no HTTP request.
+const recordTypeHandshake = 0x16
+
+// begin tells the client that the tunnel is open, if it asked for one, and waits for what it begins with: TLS or
+// cleartext.
+func (c *conn) begin() error {
+	o, redirected := &c.p.o, c.route.Original.IsValid()
+	if !redirected {
+		if _, err := c.socket.Write([]byte("HTTP/1.1 200 Connection Established\r\n\r\n")); err != nil {
+			return errSilent
+		}
+	}
+	_ = c.socket.SetReadDeadline(o.Now().Add(o.Limits.HeaderTimeout))
+	first, err := c.socket.peek(1)
+	if err != nil {
+		return errSilent
+	}
+	_ = c.socket.SetReadDeadline(time.Time{})
+	if first[0] == recordTypeHandshake {
+		return c.handshake()
+	}
+	if redirected {
+		if err := c.checkMethod(); err != nil {
+			return err
+		}
+		c.requests = c.life // decided request by request, see redirectedRequest
+	}
+	c.route.Target.Scheme = "http"
+	c.http1 = http1Reader{from: c.socket, limit: o.Limits.HeaderBytes, mayBeHTTP2: true}
+	return nil
+}
+
+// handshake terminates TLS.
+func (c *conn) handshake() error {
+	ctx, cancel := context.WithTimeout(c.life, c.p.o.Limits.HandshakeTimeout)
+	defer cancel()
+	over := tls.Server(c.socket, c.p.tls)
+	if err := over.HandshakeContext(ctx); err != nil {
+		c.p.o.Log.Debug("TLS handshake in a tunnel failed", zap.Stringer("target", c.route.Target), zap.Error(err))
+		return handshakeRefusal(err, c.route.Target)
+	}
+	c.route.Intercepted = true
+	c.Conn = over
+	c.http1 = http1Reader{from: over, limit: c.p.o.Limits.HeaderBytes}
+	return nil
+}
+
+// newTLS makes the one configuration of all tunnels: session ticket keys belong to a configuration, and crypto/tls
+// rotates them.
+func (p *Proxy) newTLS() *tls.Config {
+	certificates := newLeaves(p.o.CA, p.o.Now)
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		Time:       p.o.Now,
+		// Small records are for clients behind slow networks, and cost a system call each.
+		DynamicRecordSizingDisabled: true,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return certificates.certificate(hello.Conn.(*socket).conn.route.Target.Host)
+		},
+	}
+	loopback := config.Clone()
+	loopback.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if err := hello.Conn.(*socket).conn.checkName(hello.ServerName); err != nil {
+			return nil, err
+		}
+		if isLoopback(hello.Conn.LocalAddr()) && slices.Contains(hello.SupportedCurves, tls.X25519) {
+			return loopback, nil
+		}
+		return nil, nil
+	}
+	return config
+}
+
+// isLoopback reports whether what was sent to a has never left this network namespace: the kernel drops what comes from
+// elsewhere (RFC 1122 section 3.2.1.3). There a post-quantum key exchange protects nothing, and takes more than a tenth
+// of the CPU time of a fresh connection.
+func isLoopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// checkName holds the name that a TLS client asks for (SNI) against the CONNECT. A redirected connection goes to that
+// name, and is decided here.
+func (c *conn) checkName(name string) (err error) {
+	if !c.route.Original.IsValid() {
+		return checkSNI(name, c.route.Target)
+	}
+	if c.route.Target, err = c.route.named("https", name); err != nil {
+		return err
+	}
+	if err := c.decide(connectRequest(c.life, c.route)); err != nil {
+		return undecided{err}
+	}
+	return nil
+}
+
+// undecided is why a redirected connection was refused, as Options.Connect says it.
+type undecided struct{ error }
+
+// checkSNI refuses another name than the tunnel's. Only for an IP address may it be absent, where RFC 6066 section 3
+// has no name to send.
+func checkSNI(name string, pinned upstream.Target) error {
+	if name == "" {
+		if _, isIP := pinned.IP(); isIP {
+			return nil
+		}
+		return refusal.New("target_mismatch", "the TLS handshake in the tunnel to %s names no host (SNI)", pinned.Host)
+	}
+	if host, port, err := upstream.ParseAuthority(name); err != nil || port != 0 || host != pinned.Host {
+		return refusal.New("target_mismatch",
+			"the TLS handshake names the host %.260q, but the tunnel is to %s", name, pinned.Host)
+	}
+	return nil
+}
+
+// handshakeRefusal says what failed without quoting what the client sent.
+func handshakeRefusal(err error, target upstream.Target) error {
+	var no undecided
+	var refused *refusal.Refusal
+	var op *net.OpError
+	switch {
+	case errors.As(err, &no):
+		return no.error
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, context.DeadlineExceeded):
+		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
+	case errors.As(err, &op) && op.Op == "remote error": // an alert, one of a fixed set of texts
+		return refusal.New("tls_handshake_failed",
+			"the client ended the TLS handshake in the tunnel to %s (%s); does it trust the mediator's CA?", target.Host, op.Err)
+	}
+	return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed", target.Host)
+}
+
+// http2 returns what net/http has to see of the connection: for HTTP/2 over TLS that is the TLS connection itself.
+func (c *conn) http2() net.Conn {
+	if over, ok := c.Conn.(*tls.Conn); ok && over.ConnectionState().NegotiatedProtocol == "h2" {
+		return over
+	}
+	return c
+}
+
+// serveTunnelled takes a request inside a tunnel to the handler.
+func (p *Proxy) serveTunnelled(w http.ResponseWriter, r *http.Request, route Route) {
+	var err error
+	if route.Original.IsValid() && !route.Intercepted {
+		r, route, err = p.redirectedRequest(r, route)
+	}
+	if err == nil {
+		err = checkTunnelled(r, route)
+	}
+	if err != nil {
+		// A client that sends one such request in a tunnel is not served another: in HTTP/2 this ends the connection
+		// gracefully.
+		w.Header().Set("Connection", "close")
+		p.o.Refuse(w, r, err)
+		return
+	}
+	p.handle(w, r, route.Target)
+}

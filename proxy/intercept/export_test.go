@@ -1,0 +1,13 @@
+package intercept
+
+import "github.com/elazarl/goproxy"
+
+// Dispatch returns what a decided CONNECT goes through.
+func (p *Proxy) Dispatch() *goproxy.ProxyHttpServer { return p.dispatch }
+
+// OpenTunnels counts the tunnels that are open.
+func (p *Proxy) OpenTunnels() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}

@@ -1,0 +1,85 @@
+package intercept_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/internal/proxytest"
+)
+
+// Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy. Whatever goes
+// wrong in the dispatch, goproxy cannot reach anything.
+func TestFault6GoproxyCannotDial(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:9")
+	up := newUpstream(t, nil, http1)
+	r := newRig(t, func(o *intercept.Options) {
+		transport := proxytest.NewTransport(t, up.Server)
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			resp, err := get(t, transport, r.URL.String())
+			must(t, err)
+			defer resp.Body.Close()
+			_, _ = io.Copy(w, resp.Body)
+		})
+	}, up.Server)
+	dispatch := httptest.NewServer(r.Proxy.Dispatch()) // as if a request reached it that was not decided
+	defer dispatch.Close()
+
+	c, err := net.Dial("tcp", dispatch.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, "CONNECT "+up.Listener.Addr().String()+" HTTP/1.1\r\nHost: x\r\n\r\n")
+	if answer, _ := io.ReadAll(c); len(answer) != 0 {
+		t.Errorf("an undecided CONNECT was answered with %q", answer)
+	}
+	resp, err := http.Get(dispatch.URL)
+	wantAnswer(t, resp, err, "internal")
+
+	g := r.Proxy.Dispatch()
+	if _, err := g.ConnectDial("tcp", up.Listener.Addr().String()); err == nil {
+		t.Error("ConnectDial dials")
+	}
+	if _, err := g.ConnectDialWithReq(httptest.NewRequest("CONNECT", "/", nil), "tcp", up.Listener.Addr().String()); err == nil {
+		t.Error("ConnectDialWithReq dials")
+	}
+	for _, url := range []string{up.URL, "http://" + up.Listener.Addr().String()} {
+		q, _ := http.NewRequest(http.MethodGet, url, nil)
+		if resp, err := g.Tr.RoundTrip(q); err == nil {
+			_ = resp.Body.Close()
+			t.Error("the transport dials")
+		}
+	}
+	// Our own transport does not ask the environment either: this reaches the upstream and not port 9.
+	mustGet(t, r.Client(http1), "https://"+at(0, up.Server)+"/direct", "GET /direct")
+	if n := up.Conns.Load(); n != 1 {
+		t.Errorf("the upstream saw %d connections, want 1", n)
+	}
+}
+
+// The certificates stand before a client with the platform's rules.
+func TestTunnelCertificate(t *testing.T) {
+	up := newUpstream(t, nil, http1)
+	r := newRig(t, nil, up.Server)
+	c := r.MustTunnel(at(0, up.Server))
+	state := c.ConnectionState()
+	if state.Version != tls.VersionTLS13 {
+		t.Errorf("TLS version %x", state.Version)
+	}
+	if state.CurveID != tls.X25519 { // see TestKeyExchange
+		t.Errorf("on loopback the keys were agreed by %v", state.CurveID)
+	}
+	if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.Roots(), DNSName: hostOf(0), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		t.Error(err)
+	}
+	// An IP address has no SNI and is in the certificate as an address.
+	ip := up.Listener.Addr().String()
+	mustGet(t, r.Client(http1), "https://"+ip+"/ip", "GET /ip")
+}

@@ -1,0 +1,39 @@
+package intercept_test
+
+import (
+	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/proxy/internal/proxytest"
+)
+
+// What the tests share, by short names.
+var (
+	must         = check.Must
+	wantCode     = check.WantCode
+	codeOf       = check.CodeOf
+	isTimeout    = check.IsTimeout
+	wantAnswer   = proxytest.WantAnswer
+	testRefuse   = proxytest.Refuse
+	hostOf       = proxytest.HostOf
+	at           = proxytest.At
+	roundTripRaw = proxytest.RoundTripRaw
+	readRaw      = proxytest.ReadRaw
+	newFrames    = proxytest.NewFrames
+	newUpstream  = proxytest.NewUpstream
+	mustGet      = proxytest.MustGet
+	wantBody     = proxytest.WantBody
+	get          = proxytest.Get
+	newRig       = proxytest.New
+)
+
+type (
+	rig      = proxytest.Rig
+	names    = proxytest.Names
+	frames   = proxytest.Frames
+	protocol = proxytest.Protocol
+)
+
+const (
+	http1      = proxytest.HTTP1
+	http2      = proxytest.HTTP2
+	codeHeader = proxytest.CodeHeader
+)

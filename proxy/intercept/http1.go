@@ -1,0 +1,273 @@
+package intercept
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// http1Reader lets net/http read HTTP/1 that has one reading, and nothing else. It follows the framing of the messages
+// and judges each head before net/http sees a byte of it. In place of a refused head net/http reads a request that no
+// client can send (see refusedMethod), and nothing after it. In a body, reading ends with the refusal.
+//
+// Without it 86 of the raw exchanges (proxy/testdata/raw) fail. They are of three classes:
+//   - net/http takes the request, and it is forwarded (17): a length beside chunks, the same length twice, chunks in
+//     HTTP/1.0, folded lines, lines that end with LF alone, chunk extensions, HTTP/1.2, header lines without number.
+//     Each is a way to show one request to the mediator and another to a server or a filter before it (RFC 9112 section
+//     11.2).
+//   - net/http refuses the request itself, without asking a handler (52): the refusal has neither a code nor a record.
+//   - net/http takes the head, and the refusal comes later with another code, or the connection stays open (17).
+type http1Reader struct {
+	from       io.Reader
+	limit      int  // of a head, and of a trailer section, in bytes; see lineOverhead
+	mayBeHTTP2 bool // it may begin with the preface, and then is passed on as it is
+
+	space  []byte // that buf is a part of
+	buf    []byte // read, and not passed on yet
+	pass   int64  // how many bytes may be passed on, those in buf first
+	judged int    // how many bytes of buf have been judged, of a part that is not whole yet
+	lines  int    // that these are
+	part   part   // what comes after the bytes that may be passed on
+	head   head
+	failed error // what ends the connection
+	// refusal is why a head was replaced. It is set before net/http can read the replacement.
+	refusal error
+}
+
+// preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as
+// HTTP/1.
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// lineOverhead is what a line counts besides its bytes, as a field does in HTTP/2 (RFC 9113 section 6.5.2): a short one
+// takes more memory than its text.
+const lineOverhead = 32
+
+// part is what a line belongs to.
+type part int
+
+const (
+	partRequest part = iota // a request line
+	partHeader
+	partChunk // the line before a chunk
+	partTrailer
+)
+
+// head is what the lines of a head say about what follows it.
+type head struct {
+	http10, connect, chunked bool
+	hosts, lengths, codings  int
+	length                   int64
+}
+
+// Read is for one goroutine at a time, as net/http does. A deadline in the middle of a head loses nothing.
+func (r *http1Reader) Read(p []byte) (int, error) {
+	for r.pass == 0 {
+		if r.failed != nil {
+			return 0, r.failed
+		}
+		whole, err := r.judge()
+		if err != nil {
+			r.fail(err)
+			continue
+		}
+		if whole {
+			continue
+		}
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
+	}
+	if len(r.buf) == 0 {
+		n, err := r.from.Read(p[:min(int64(len(p)), r.pass)])
+		r.pass -= int64(n)
+		return n, err
+	}
+	n := copy(p, r.buf[:min(int64(len(r.buf)), r.pass)])
+	r.buf, r.pass = r.buf[n:], r.pass-int64(n)
+	return n, nil
+}
+
+// fill reads more into buf. A connection keeps its space from one head to the next, unless a large one has made it
+// grow.
+func (r *http1Reader) fill() error {
+	if cap(r.buf)-len(r.buf) < 512 {
+		if 2*len(r.buf)+512 > len(r.space) || len(r.buf) == 0 && len(r.space) > 8<<10 {
+			r.space = make([]byte, 2*len(r.buf)+2048)
+		}
+		r.buf = append(r.space[:0], r.buf...)
+	}
+	n, err := r.from.Read(r.buf[len(r.buf):cap(r.buf)])
+	r.buf = r.buf[:len(r.buf)+n]
+	if n > 0 {
+		return nil // an error comes again
+	}
+	return err
+}
+
+// fail ends the connection: with a request that stands for the refusal, where one is due.
+func (r *http1Reader) fail(err error) {
+	if r.part == partChunk || r.part == partTrailer {
+		r.failed = err
+		return
+	}
+	r.failed, r.refusal = io.EOF, err
+	r.buf = []byte(refusedMethod + " / HTTP/1.1\r\nHost: refused\r\nConnection: close\r\n\r\n")
+	r.pass = int64(len(r.buf))
+}
+
+// judge judges the lines in buf. It reports whether a part is whole, which then may be passed on with the bytes that it
+// announces.
+func (r *http1Reader) judge() (bool, error) {
+	if r.mayBeHTTP2 {
+		if n := min(len(r.buf), len(preface)); string(r.buf[:n]) == preface[:n] {
+			if n == len(preface) {
+				r.pass = math.MaxInt64
+			}
+			return r.pass > 0, nil
+		}
+		r.mayBeHTTP2 = false
+	}
+	for {
+		n := bytes.IndexByte(r.buf[r.judged:], '\n')
+		if limit := r.limit - r.lines*lineOverhead; r.judged+n+1 > limit || n < 0 && len(r.buf) > limit {
+			return false, refusal.New("header_too_large",
+				"the request line and the header have more than the %d bytes that are read, with %d more for each line", r.limit, lineOverhead)
+		}
+		if n < 0 {
+			return false, nil
+		}
+		line, crlf := bytes.CutSuffix(r.buf[r.judged:r.judged+n], []byte("\r"))
+		if !crlf {
+			return false, r.malformed("a line ends without CR")
+		}
+		r.judged, r.lines = r.judged+n+1, r.lines+1
+		follows, whole, err := r.line(string(line))
+		if err != nil {
+			return false, err
+		}
+		if whole {
+			r.pass = follows
+			if follows < math.MaxInt64 {
+				r.pass += int64(r.judged)
+			}
+			r.judged, r.lines = 0, 0
+			return true, nil
+		}
+	}
+}
+
+// line judges one line, without its CRLF. It reports whether the line ends a part, and how many bytes follow that no
+// line is in.
+func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
+	switch r.part {
+	case partRequest:
+		r.part = partHeader
+		r.head, err = requestLine(line)
+		return 0, false, err
+	case partHeader:
+		if line == "" {
+			return r.endHead()
+		}
+		return 0, false, r.header(line)
+	case partChunk:
+		size, err := chunkSize(line)
+		if size == 0 {
+			r.part = partTrailer
+			return 0, true, err
+		}
+		return size + 2, true, err // with the CRLF after it, which net/http demands
+	default:
+		if line == "" {
+			r.part = partRequest
+			return 0, true, nil
+		}
+		_, _, err := field(line)
+		return 0, false, err
+	}
+}
+
+// malformed is the refusal of what is not in order at this place.
+func (r *http1Reader) malformed(why string) error {
+	switch r.part {
+	case partRequest:
+		return refusal.New("request_malformed", "the request line is not that of HTTP/1.1: %s", why)
+	case partChunk:
+		return refusal.New("chunk_malformed", "a chunk of the body is not in order: %s", why)
+	}
+	return refusal.New("header_malformed", "the header is not in order: %s", why)
+}
+
+// header judges a line of a head.
+func (r *http1Reader) header(line string) error {
+	name, value, err := field(line)
+	if err != nil {
+		return err
+	}
+	h := &r.head
+	switch name {
+	case "Host":
+		h.hosts++
+		if !httpguts.ValidHostHeader(value) {
+			return refusal.New("host_ambiguous", "the Host %.100q is no host", value)
+		}
+	case "Content-Length":
+		h.lengths++
+		h.length, err = decimal(value)
+		return err
+	case "Transfer-Encoding":
+		h.codings++
+		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
+			return refusal.New("framing_ambiguous",
+				"the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
+		}
+	case "Trailer":
+		for key := range strings.SplitSeq(value, ",") {
+			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
+			case "Transfer-Encoding", "Trailer", "Content-Length":
+				return refusal.New("header_refused", "the request announces the trailer %.40q, which says where its body ends", key)
+			}
+		}
+	case "Expect":
+		if !strings.EqualFold(value, "100-continue") {
+			return refusal.New("expectation_refused", "the request expects %.40q; only 100-continue can be met", value)
+		}
+	}
+	return nil
+}
+
+// endHead judges a head as a whole, and says what follows it.
+func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
+	h := r.head
+	switch {
+	case h.hosts > 1 || h.hosts == 0 && !h.http10:
+		return 0, false, refusal.New("host_ambiguous", "the request has %d Host headers instead of one", h.hosts)
+	case h.lengths+h.codings > 1:
+		return 0, false, refusal.New("framing_ambiguous",
+			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
+	case h.connect:
+		return math.MaxInt64, true, nil // what follows is the tunnel's
+	case h.chunked:
+		r.part = partChunk
+		return 0, true, nil
+	}
+	r.part = partRequest
+	return h.length, true, nil
+}
+
+// refusedMethod is the method of the request that takes the place of a refused one: no client can send it.
+const refusedMethod = "!"
+
+// refuseHead answers the request that stands for a refused head.
+func (p *Proxy) refuseHead(w http.ResponseWriter, r *http.Request) {
+	refused := r.Clone(r.Context())
+	refused.Method, refused.URL = "", &url.URL{}
+	w.Header().Set("Connection", "close")
+	p.o.Refuse(w, refused, connOf(r.Context()).http1.refusal)
+}

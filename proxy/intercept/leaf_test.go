@@ -1,0 +1,138 @@
+package intercept
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/proxy/internal/check"
+)
+
+func TestLeafIsKeptAndRenewed(t *testing.T) {
+	now := time.Now()
+	ca, err := NewCA(CAOptions{Now: time.Now, Lifetime: 20 * time.Hour})
+	check.Must(t, err)
+	l := newLeaves(ca, func() time.Time { return now })
+	first, err := l.certificate("a.example")
+	check.Must(t, err)
+
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if again, err := l.certificate("a.example"); err != nil || again != first {
+				t.Errorf("another certificate, %v", err)
+			}
+		})
+	}
+	wg.Wait()
+
+	now = now.Add(8 * time.Hour)
+	if same, _ := l.certificate("a.example"); same != first {
+		t.Error("renewed too early")
+	}
+	now = now.Add(2 * time.Hour)
+	second, err := l.certificate("a.example")
+	check.Must(t, err)
+	if second == first {
+		t.Error("not renewed before its end")
+	}
+	if second.Leaf.NotAfter.After(ca.Expires()) {
+		t.Error("a leaf outlives its CA")
+	}
+	now = ca.Expires()
+	if _, err := l.certificate("a.example"); err == nil {
+		t.Error("an expired CA signs")
+	}
+}
+
+func TestLeafOfAnyHost(t *testing.T) {
+	ca, err := NewCA(CAOptions{Now: time.Now})
+	check.Must(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	l := newLeaves(ca, time.Now)
+	for _, host := range []string{"a.example", "my_service", "127.0.0.1", "2001:db8::1", strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + ".example"} {
+		c, err := l.certificate(host)
+		check.Must(t, err)
+		if _, err := c.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+func TestLeafCacheIsBounded(t *testing.T) {
+	ca, err := NewCA(CAOptions{Now: time.Now})
+	check.Must(t, err)
+	l := newLeaves(ca, time.Now)
+	for i := range leafCapacity {
+		l.byHost[fmt.Sprintf("h%d.example", i)] = &leaf{cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)} // without the price of a signature
+	}
+	for range 2 {
+		_, err := l.certificate("a.example")
+		check.Must(t, err)
+	}
+	if len(l.byHost) > leafCapacity || l.byHost["a.example"] == nil {
+		t.Errorf("%d hosts are kept", len(l.byHost))
+	}
+}
+
+// Fault 5: leaves that live for 13 months, are RSA, or all have one private key, the same in every process.
+func TestFault5Leaves(t *testing.T) {
+	now := time.Now()
+	keys := make(map[string]bool)
+	for range 2 { // processes
+		ca, err := NewCA(CAOptions{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLeaves(ca, func() time.Time { return now })
+		for _, host := range []string{"a.example.com", "b.example.com"} {
+			c, err := l.certificate(host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, ok := c.Leaf.PublicKey.(*ecdsa.PublicKey)
+			if !ok {
+				t.Fatalf("the key is %T", c.Leaf.PublicKey)
+			}
+			point, err := key.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys[string(point)] = true
+			if life := c.Leaf.NotAfter.Sub(now); life > leafLifetime {
+				t.Errorf("the certificate lives %s", life)
+			}
+		}
+	}
+	if len(keys) != 4 {
+		t.Errorf("4 certificates have %d keys", len(keys))
+	}
+}
+
+func BenchmarkLeaf(b *testing.B) {
+	ca, err := NewCA(CAOptions{Now: time.Now})
+	check.Must(b, err)
+	l := newLeaves(ca, time.Now)
+	b.Run("mint", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := l.mint("api.example.com"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("cached", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := l.certificate("api.example.com"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

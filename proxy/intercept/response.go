@@ -1,0 +1,101 @@
+package intercept
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// recovering wraps a handler so that a panic ends its request and nothing else. After an answer that has begun it
+// passes [http.ErrAbortHandler] on: net/http then closes the connection, or resets the stream, and no client takes the
+// answer for a whole one.
+func recovering(o *Options, h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2}
+		defer func() {
+			v := recover()
+			if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+				panic(v)
+			}
+			if v != nil {
+				o.Log.Error("panic in a request", zap.String("method", r.Method), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+				if rw.begun {
+					panic(http.ErrAbortHandler) // the answer must not look whole
+				}
+				rw.Header().Set("Connection", "close") // its request may have been read in part
+				o.Refuse(rw, r, errors.New("intercept: panic"))
+			}
+			rw.bound() // what is still buffered is written after this
+			if r.ProtoMajor == 1 && r.Method != http.MethodConnect && r.Body != http.NoBody {
+				// net/http reads what is left of the body before it ends the request. It must not wait for ever.
+				_ = http.NewResponseController(w).SetReadDeadline(o.Now().Add(o.Limits.HeaderTimeout))
+			}
+		}()
+		h(rw, r)
+	})
+}
+
+// response notes how far an answer has come. Flushing and deadlines go through http.ResponseController.
+type response struct {
+	http.ResponseWriter
+	o        *Options
+	conn     *conn
+	streamed bool // over HTTP/2
+	begun    bool // a final status has been written, or the connection taken
+}
+
+// bound gives what is written to a stream its time: a window of nothing stops one stream, and not the connection, which
+// has a limit of its own.
+func (w *response) bound() {
+	if w.streamed {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(w.o.Now().Add(w.o.Limits.WriteTimeout))
+	}
+}
+
+// unbound takes the limit away: until the next write a stream may be silent for any time.
+func (w *response) unbound() {
+	if w.streamed {
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
+	}
+}
+
+func (w *response) WriteHeader(status int) {
+	w.begun = w.begun || status >= 200
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	w.begun = true
+	w.bound()
+	defer w.unbound()
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *response) FlushError() error {
+	w.begun = true
+	w.bound()
+	defer w.unbound()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Flush is here for who asks for an http.Flusher.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// Hijack takes the connection of a CONNECT from net/http, for goproxy.
+func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	_, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.begun = true
+	w.conn.hijacked(rw.Reader)
+	return w.conn, rw, nil
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,173 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+// Redirected connections are those that a client made to an upstream and the kernel led here instead (mediator guard).
+// Each becomes what a CONNECT would have made it: a tunnel to the port that the client dialled, and to the host that it
+// names in its TLS handshake. Cleartext requests name theirs one by one. Nothing is ever sent to the address that the
+// client dialled: the mediator resolves the name itself.
+
+// ServeTransparent takes redirected connections from l until Shutdown, then returns nil. Limits.Connections is for each
+// listener.
+func (p *Proxy) ServeTransparent(l net.Listener) error {
+	p.begin.Do(p.serveTunnels)
+	l = newLimitListener(l, p)
+	defer context.AfterFunc(p.stopping, func() { _ = l.Close() })()
+	defer l.Close()
+	for wait := time.Duration(0); ; {
+		accepted, err := l.Accept()
+		switch {
+		case p.stopping.Err() != nil:
+			if err == nil {
+				_ = accepted.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("intercept: %w", err)
+		case err != nil: // such as too many open files
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			p.o.Log.Warn("a redirected connection could not be accepted", zap.Error(err), zap.Duration("wait", wait))
+			select {
+			case <-time.After(wait):
+			case <-p.stopping.Done():
+			}
+		default:
+			wait = 0
+			go p.redirected(accepted.(*conn))
+		}
+	}
+}
+
+// redirected makes one redirected connection a tunnel.
+func (p *Proxy) redirected(c *conn) {
+	original, err := p.o.Original(c.socket.Conn)
+	if err == nil && p.o.Probe != nil && p.o.Probe(original, c.RemoteAddr()) {
+		_ = c.Close()
+		return
+	}
+	route := Route{Original: original, RemoteAddr: c.RemoteAddr().String()}
+	if err == nil {
+		route.Target = upstream.Target{Scheme: "https", Host: original.Addr().String(), Port: original.Port()}
+		err = c.enter(context.Background(), route)
+	}
+	if err != nil {
+		p.o.Refused(WithRoute(context.Background(), route), route.Target, err)
+		_ = c.Close()
+		return
+	}
+	defer c.settle()
+	c.tunnel()
+}
+
+// connectRequest is the CONNECT that a redirected connection stands for.
+func connectRequest(ctx context.Context, route Route) *http.Request {
+	authority := route.Target.Address()
+	r := &http.Request{
+		Method: http.MethodConnect, Host: authority, RequestURI: authority, RemoteAddr: route.RemoteAddr, Header: make(http.Header),
+	}
+	return r.WithContext(WithRoute(ctx, route))
+}
+
+// named returns the target of a redirected connection whose client names it by authority: that host at the port that
+// was dialled. Without a name it is the address that was dialled, and a name that is an address has to be the one that
+// was dialled.
+func (r Route) named(scheme, authority string) (upstream.Target, error) {
+	t := upstream.Target{Scheme: scheme, Host: r.Original.Addr().String(), Port: r.Original.Port()}
+	if authority == "" {
+		return t, nil
+	}
+	named, err := upstream.ParseOrigin(scheme, authority)
+	if err != nil {
+		return upstream.Target{}, err
+	}
+	if scheme == "https" && !strings.Contains(authority, ":") { // SNI, which has no port
+		named.Port = t.Port
+	}
+	if _, isIP := named.IP(); named.Port != t.Port || isIP && named != t {
+		return upstream.Target{}, refusal.New("target_mismatch",
+			"the connection was made to %s, but names %s", r.Original, named.Address())
+	}
+	return named, nil
+}
+
+// redirectedRequest decides one cleartext request of a redirected connection, and returns it with its route.
+func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, Route, error) {
+	var err error
+	if route.Target, err = route.named("http", r.Host); err != nil {
+		return r, route, err
+	}
+	r = r.WithContext(WithRoute(r.Context(), route))
+	ctx, err := p.o.Connect(r, route.Target)
+	if err != nil {
+		return r, route, err
+	}
+	return r.WithContext(ctx), route, nil
+}
+
+// originalDestination asks the kernel where a redirected connection was made to (SO_ORIGINAL_DST, IPv4).
+func originalDestination(conn net.Conn) (netip.AddrPort, error) {
+	refuse := func() (netip.AddrPort, error) {
+		return netip.AddrPort{}, refusal.New("not_redirected",
+			"a connection to the transparent listener was not redirected by the kernel, so nobody knows where it was meant to go")
+	}
+	inner, ok := conn.(syscall.Conn)
+	if !ok {
+		return refuse()
+	}
+	raw, err := inner.SyscallConn()
+	if err != nil {
+		return refuse()
+	}
+	// The kernel writes a struct sockaddr_in (16 bytes): family, port and address in network order. This call takes up to
+	// 20.
+	var sockaddr *unix.IPv6Mreq
+	var sysErr error
+	if err := raw.Control(func(fd uintptr) {
+		sockaddr, sysErr = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
+	}); err != nil || sysErr != nil {
+		return refuse()
+	}
+	b := sockaddr.Multiaddr
+	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
+	if own, err := netip.ParseAddrPort(conn.LocalAddr().String()); err != nil || netip.AddrPortFrom(own.Addr().Unmap(), own.Port()) == to {
+		return refuse()
+	}
+	return to, nil
+}
+
+// maxMethod is longer than any method that a rule names.
+const maxMethod = 24
+
+// checkMethod refuses what does not begin with a method and a space, as every request of HTTP/1.1 and the preface of
+// HTTP/2 do, and leaves it to be read.
+func (c *conn) checkMethod() error {
+	_ = c.socket.SetReadDeadline(c.p.o.Now().Add(c.p.o.Limits.HandshakeTimeout))
+	for i := 0; ; i++ {
+		begun, err := c.socket.peek(i + 1)
+		if err != nil {
+			return refusal.New("not_http", "the connection to %s ended before a request", c.route.Original)
+		}
+		switch b := begun[i]; {
+		case b == ' ' && i > 0:
+			return c.socket.SetReadDeadline(time.Time{})
+		case b < 'A' || b > 'Z' || i >= maxMethod:
+			return refusal.New("not_http", "what the client sent to %s is neither TLS nor HTTP", c.route.Original)
+		}
+	}
+}

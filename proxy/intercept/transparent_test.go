@@ -1,0 +1,210 @@
+package intercept_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+// describing answers with where a request goes.
+func describing(w http.ResponseWriter, r *http.Request) {
+	route, _ := intercept.RouteFrom(r.Context())
+	_, _ = io.WriteString(w, route.Target.String()+" "+route.Original.String()+" "+r.Proto+" "+r.URL.String())
+}
+
+func TestRedirectedConnections(t *testing.T) {
+	for _, tt := range []struct{ name, original, protocol, url, want string }{
+		{"HTTPS", "192.0.2.7:443", "http/1.1", "https://a.example/x", "https://a.example 192.0.2.7:443 HTTP/1.1 https://a.example/x"},
+		{"HTTP/2", "192.0.2.7:443", "h2", "https://a.example/x", "https://a.example 192.0.2.7:443 HTTP/2.0 https://a.example/x"},
+		{"HTTPS to another port", "192.0.2.7:8443", "http/1.1", "https://a.example:8443/x", "https://a.example:8443 192.0.2.7:8443 HTTP/1.1 https://a.example:8443/x"},
+		{"HTTPS to an address", "192.0.2.7:443", "http/1.1", "https://192.0.2.7/x", "https://192.0.2.7 192.0.2.7:443 HTTP/1.1 https://192.0.2.7/x"},
+		{"HTTP", "192.0.2.7:80", "http/1.1", "http://a.example/x", "http://a.example 192.0.2.7:80 HTTP/1.1 http://a.example/x"},
+		{"HTTP to an address", "192.0.2.7:80", "http/1.1", "http://192.0.2.7/x", "http://192.0.2.7 192.0.2.7:80 HTTP/1.1 http://192.0.2.7/x"},
+		{"HTTP/2 with prior knowledge", "192.0.2.7:80", "h2c", "http://a.example/x", "http://a.example 192.0.2.7:80 HTTP/2.0 http://a.example/x"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+			client := r.Redirected(r.Redirect(tt.original), tt.protocol)
+			for range 2 {
+				resp, err := client.Get(tt.url)
+				must(t, err)
+				wantBody(t, resp, tt.want)
+			}
+		})
+	}
+}
+
+// A redirected cleartext connection carries requests to several hosts as a proxy connection does: each is judged by itself.
+func TestRedirectedHostsAreJudgedOneByOne(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Handler = http.HandlerFunc(describing)
+		o.Connect = func(r *http.Request, t upstream.Target) (context.Context, error) {
+			if t.Host == "b.example" {
+				return nil, errors.New("b is refused")
+			}
+			return r.Context(), nil
+		}
+	})
+	c := r.Redirect("192.0.2.7:80")()
+	for _, host := range []string{"a.example", "c.example:80"} {
+		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "http://"+strings.TrimSuffix(host, ":80")+" 192.0.2.7:80 HTTP/1.1 http://"+strings.TrimSuffix(host, ":80")+"/")
+	}
+	wantAnswer(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "internal")
+}
+
+func TestRedirectedRequestsThatAreRefused(t *testing.T) {
+	for _, tt := range []struct{ name, original, head, code string }{
+		{"another port", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: a.example:8080", "target_mismatch"},
+		{"another address", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: 192.0.2.8", "target_mismatch"},
+		{"no host", "192.0.2.7:80", "GET / HTTP/1.0\r\nX: y", "target_mismatch"},
+		{"decimal address", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: 3221225991", "target_invalid"},
+		{"absolute form to another host", "192.0.2.7:80", "GET http://b.example/ HTTP/1.1\r\nHost: a.example", ""},
+		{"absolute form of another scheme", "192.0.2.7:80", "GET https://a.example/ HTTP/1.1\r\nHost: a.example", "target_mismatch"},
+		{"CONNECT", "192.0.2.7:80", "CONNECT b.example:443 HTTP/1.1\r\nHost: a.example", "target_mismatch"},
+		{"without TLS to port 443", "192.0.2.7:443", "GET / HTTP/1.1\r\nHost: a.example:443", "cleartext_refused"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+			resp := roundTripRaw(t, r.Redirect(tt.original)(), tt.head+"\r\n\r\n")
+			if tt.code == "" { // net/http makes the absolute form the Host: the same as for a proxy
+				wantBody(t, resp, "http://b.example 192.0.2.7:80 HTTP/1.1 http://b.example/")
+				return
+			}
+			wantAnswer(t, resp, nil, tt.code)
+		})
+	}
+}
+
+func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		send func(r *rig, c net.Conn)
+		code string
+	}{
+		{"another protocol", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }, "not_http"},
+		{"bytes", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0, 1, 2}) }, "not_http"},
+		{"a method without end", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("A", 1000)) }, "not_http"},
+		{"half a method", func(_ *rig, c net.Conn) { _, _ = io.WriteString(c, "GE"); _ = c.(*net.TCPConn).CloseWrite() }, "not_http"},
+		{"half a handshake", func(_ *rig, c net.Conn) {
+			_, _ = c.Write([]byte{0x16, 3, 1, 0, 200, 1})
+			_ = c.(*net.TCPConn).CloseWrite()
+		}, "tls_handshake_failed"},
+		{"no handshake", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0x16, 3, 1, 0, 4, 9, 0, 0, 0}) }, "tls_handshake_failed"},
+		{"SNI that no host has", func(_ *rig, c net.Conn) {
+			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "a..example"}).Handshake()
+		}, "target_invalid"},
+		{"CA not trusted", func(_ *rig, c net.Conn) { _ = tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake() }, "tls_handshake_failed"},
+		{"refused host", func(r *rig, c net.Conn) {
+			_ = tls.Client(c, &tls.Config{ServerName: "refused.example", RootCAs: r.Roots()}).Handshake()
+		}, "internal"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, func(o *intercept.Options) {
+				o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request got through") })
+				o.Connect = func(r *http.Request, t upstream.Target) (context.Context, error) {
+					if t.Host == "refused.example" {
+						return nil, errors.New("refused")
+					}
+					return r.Context(), nil
+				}
+			})
+			c := r.Redirect("192.0.2.7:443")()
+			tt.send(r, c)
+			if err := <-r.Ended; codeOf(err) != tt.code {
+				t.Errorf("got the code %s (%v), want %s", codeOf(err), err, tt.code)
+			}
+			if n, err := io.Copy(io.Discard, c); isTimeout(err) {
+				t.Errorf("the connection stays open after %d bytes", n)
+			}
+		})
+	}
+}
+
+// One authority for a whole HTTP/2 connection: the name in its handshake.
+func TestRedirectedAuthority(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+	client := r.Redirected(r.Redirect("192.0.2.7:443"), "h2")
+	for _, host := range []string{"b.example", "a.example:8443", "a.example@b.example"} {
+		q, err := http.NewRequest(http.MethodGet, "https://a.example/", nil)
+		must(t, err)
+		q.Host = host
+		if resp, err := client.Do(q); err == nil {
+			wantAnswer(t, resp, nil, "target_mismatch")
+		}
+	}
+}
+
+// A client that connects to the transparent listener itself has no original destination.
+func TestNotRedirected(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) { o.Original = nil })
+	c := r.ServeTransparent()()
+	wantCode(t, <-r.Ended, "not_redirected")
+	if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
+		t.Errorf("the connection stays open: %v", err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	seen := make(chan string, 1)
+	r := newRig(t, func(o *intercept.Options) {
+		o.Probe = func(original netip.AddrPort, from net.Addr) bool {
+			seen <- original.String() + " " + from.String()
+			return true
+		}
+	})
+	c := r.Redirect("192.0.2.7:443")()
+	if got, want := <-seen, "192.0.2.7:443 "+c.LocalAddr().String(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A silent client is not reported, and goes with the proxy.
+func TestShutdownEndsRedirectedConnections(t *testing.T) {
+	r := newRig(t, nil)
+	dial := r.Redirect("192.0.2.7:443")
+	silent, hello := dial(), dial()
+	_, _ = hello.Write([]byte{0x16})
+	for r.Proxy.OpenTunnels() != 2 {
+		runtime.Gosched()
+	}
+	must(t, r.Proxy.Shutdown(context.Background()))
+	for _, c := range []net.Conn{silent, hello} {
+		if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
+			t.Errorf("a connection outlives Shutdown: %v", err)
+		}
+	}
+	if len(r.Ended) != 0 {
+		t.Errorf("reported: %v", <-r.Ended)
+	}
+}
+
+// HTTP/2 with prior knowledge is served inside a CONNECT as well, by the same choke point.
+func TestPriorKnowledgeInATunnel(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) { o.Handler = http.HandlerFunc(describing) })
+	client := r.Redirected(func() net.Conn { return r.Connect("a.example:80") }, "h2c")
+	resp, err := client.Get("http://a.example/x")
+	must(t, err)
+	wantBody(t, resp, "http://a.example invalid AddrPort HTTP/2.0 http://a.example/x")
+	q, err := http.NewRequest(http.MethodGet, "http://a.example/", nil)
+	must(t, err)
+	q.Host = "b.example"
+	resp, err = client.Do(q)
+	wantAnswer(t, resp, err, "target_mismatch")
+	c := r.Connect("a.example:443")
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
+	wantAnswer(t, readRaw(t, bufio.NewReader(c), "GET"), nil, "cleartext_refused")
+}

@@ -1,0 +1,88 @@
+package proxytest
+
+import (
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/internal/check"
+)
+
+// Upstream answers every request with its path and counts requests and connections.
+type Upstream struct {
+	*httptest.Server
+	Requests, Conns atomic.Int64
+}
+
+// NewUpstream starts an upstream with TLS; without a handler it answers as [Echo] does.
+func NewUpstream(t testing.TB, h http.HandlerFunc, p Protocol) *Upstream {
+	t.Helper()
+	u := &Upstream{}
+	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u.Requests.Add(1)
+		if h != nil {
+			h(w, r)
+			return
+		}
+		Echo(w, r)
+	}))
+	u.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			u.Conns.Add(1)
+		}
+	}
+	u.Config.ErrorLog = log.New(io.Discard, "", 0)
+	u.EnableHTTP2 = p == HTTP2
+	u.StartTLS()
+	return u
+}
+
+// MustGet demands this body as the answer to a GET.
+func MustGet(t testing.TB, c *http.Client, url, want string) {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || string(body) != want {
+		t.Fatalf("GET %s: status %d, code %q, body %q, error %v; want %q", url, resp.StatusCode, resp.Header.Get(CodeHeader), body, err, want)
+	}
+}
+
+// WantBody demands the status 200 and this body.
+func WantBody(t testing.TB, resp *http.Response, want string) {
+	t.Helper()
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || string(body) != want || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, code %q, body %q, error %v; want %q", resp.StatusCode, resp.Header.Get(CodeHeader), body, err, want)
+	}
+}
+
+// PoolOf returns the roots that verify an upstream.
+func PoolOf(u *Upstream) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(u.Certificate())
+	return pool
+}
+
+// Echo answers a request with its body, its method and its path.
+func Echo(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(w, r.Body)
+	_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI())
+}
+
+// Get sends one request by a transport.
+func Get(t testing.TB, transport http.RoundTripper, url string) (*http.Response, error) {
+	t.Helper()
+	q, err := http.NewRequest(http.MethodGet, url, nil)
+	check.Must(t, err)
+	return transport.RoundTrip(q)
+}

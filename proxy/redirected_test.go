@@ -1,0 +1,61 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
+	dialled := netip.MustParseAddr("192.0.2.7")
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+		o.Destination = func(_ context.Context, target upstream.Target, got netip.Addr) error {
+			return (&upstream.Dialer{Resolver: names{target.Host: {netip.MustParseAddr("192.0.2.1"), dialled}}}).CheckDestination(context.Background(), target, got)
+		}
+	})
+	port := p.base[strings.LastIndex(p.base, ":"):]
+	post := func(t *testing.T, client *http.Client) *http.Response {
+		t.Helper()
+		resp, err := client.Post(p.base+"/posts", "application/json", strings.NewReader(`{}`))
+		must(t, err)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp
+	}
+	client := p.Redirected(p.Redirect(dialled.String()+port), "http/1.1")
+	if resp := post(t, client); resp.StatusCode != http.StatusCreated {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateForwarded {
+		t.Errorf("%d records, %+v", n, rec)
+	}
+	client.CloseIdleConnections()
+
+	refused := func(t *testing.T, name, code string) {
+		t.Helper()
+		_, before := p.record.last()
+		c := p.Redirect("192.0.2.7" + port)()
+		if err := tls.Client(c, &tls.Config{ServerName: name, RootCAs: p.Roots()}).Handshake(); err == nil {
+			t.Fatal("the handshake succeeded")
+		}
+		rec, n := p.record.last()
+		if n != before+1 || rec.Code != code || rec.State != ledger.StateRefused || rec.Flow != flowConnect {
+			t.Errorf("%d records, %+v", n-before, rec)
+		}
+	}
+	refused(t, "elsewhere.example.org", "egress_denied")
+	dialled = netip.MustParseAddr("192.0.2.9")
+	refused(t, "a.example.com", "destination_mismatch")
+	p.sessions.Close(p.session.ID)
+	refused(t, "a.example.com", "session_required")
+	if len(p.sent) != 1 {
+		t.Errorf("the upstream saw %d calls", len(p.sent))
+	}
+}

@@ -1,0 +1,141 @@
+package upstream
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// class is what an IP address is for.
+type class int
+
+// The classes. Only classPublic may be dialled without being named in an Upstream's Networks.
+const (
+	classInvalid class = iota // no address
+	classPublic
+	classUnspecified
+	classLoopback
+	classPrivate // RFC 1918
+	classULA     // unique local, IPv6's private
+	classLinkLocal
+	classCGNAT
+	classMulticast
+	classBenchmark
+	classDocumentation
+	classNAT64
+	class6to4
+	classTeredo
+	classReserved
+	classMetadata // where clouds hand out credentials
+)
+
+var classNames = [...]string{
+	"invalid", "public", "unspecified", "loopback", "private", "unique local", "link-local", "shared (CGNAT)", "multicast",
+	"benchmark", "documentation", "NAT64", "6to4", "Teredo", "reserved", "metadata",
+}
+
+func (c class) String() string {
+	if c < 0 || int(c) >= len(classNames) {
+		return fmt.Sprintf("class(%d)", int(c))
+	}
+	return classNames[c]
+}
+
+// addressTable is searched from the top. It follows IANA's registries of special-purpose IPv4 and IPv6 addresses.
+var addressTable = []struct {
+	prefix netip.Prefix
+	class  class
+}{
+	// Metadata services, which stand inside wider ranges or look public.
+	{netip.MustParsePrefix("169.254.169.254/32"), classMetadata}, // AWS, Azure, Google, OpenStack and more
+	{netip.MustParsePrefix("169.254.170.2/32"), classMetadata},   // AWS ECS task credentials
+	{netip.MustParsePrefix("169.254.170.23/32"), classMetadata},  // AWS EKS pod identity
+	{netip.MustParsePrefix("fd00:ec2::/32"), classMetadata},      // AWS, all of its services by IPv6
+	{netip.MustParsePrefix("fd20:ce::254/128"), classMetadata},   // Google
+	{netip.MustParsePrefix("100.100.100.200/32"), classMetadata}, // Alibaba
+	{netip.MustParsePrefix("168.63.129.16/32"), classMetadata},   // Azure WireServer
+	{netip.MustParsePrefix("192.0.0.192/32"), classMetadata},     // Oracle, old
+
+	{netip.MustParsePrefix("0.0.0.0/32"), classUnspecified},        // RFC 1122
+	{netip.MustParsePrefix("0.0.0.0/8"), classReserved},            // RFC 791
+	{netip.MustParsePrefix("127.0.0.0/8"), classLoopback},          // RFC 1122
+	{netip.MustParsePrefix("10.0.0.0/8"), classPrivate},            // RFC 1918
+	{netip.MustParsePrefix("172.16.0.0/12"), classPrivate},         // RFC 1918
+	{netip.MustParsePrefix("192.168.0.0/16"), classPrivate},        // RFC 1918
+	{netip.MustParsePrefix("100.64.0.0/10"), classCGNAT},           // RFC 6598
+	{netip.MustParsePrefix("169.254.0.0/16"), classLinkLocal},      // RFC 3927
+	{netip.MustParsePrefix("192.0.0.0/24"), classReserved},         // RFC 6890
+	{netip.MustParsePrefix("192.0.2.0/24"), classDocumentation},    // RFC 5737
+	{netip.MustParsePrefix("198.51.100.0/24"), classDocumentation}, // RFC 5737
+	{netip.MustParsePrefix("203.0.113.0/24"), classDocumentation},  // RFC 5737
+	{netip.MustParsePrefix("192.88.99.0/24"), class6to4},           // RFC 7526, relay anycast
+	{netip.MustParsePrefix("198.18.0.0/15"), classBenchmark},       // RFC 2544
+	{netip.MustParsePrefix("224.0.0.0/4"), classMulticast},         // RFC 5771
+	{netip.MustParsePrefix("240.0.0.0/4"), classReserved},          // RFC 1112, with the limited broadcast of RFC 8190
+	{netip.MustParsePrefix("0.0.0.0/0"), classPublic},
+
+	{netip.MustParsePrefix("::/128"), classUnspecified},          // RFC 4291
+	{netip.MustParsePrefix("::1/128"), classLoopback},            // RFC 4291
+	{netip.MustParsePrefix("64:ff9b::/96"), classNAT64},          // RFC 6052
+	{netip.MustParsePrefix("64:ff9b:1::/48"), classNAT64},        // RFC 8215
+	{netip.MustParsePrefix("2001::/32"), classTeredo},            // RFC 4380
+	{netip.MustParsePrefix("2001:2::/48"), classBenchmark},       // RFC 5180
+	{netip.MustParsePrefix("2001:db8::/32"), classDocumentation}, // RFC 3849
+	{netip.MustParsePrefix("3fff::/20"), classDocumentation},     // RFC 9637
+	{netip.MustParsePrefix("2001::/23"), classReserved},          // RFC 2928
+	{netip.MustParsePrefix("2002::/16"), class6to4},              // RFC 3056
+	{netip.MustParsePrefix("fc00::/7"), classULA},                // RFC 4193
+	{netip.MustParsePrefix("fe80::/10"), classLinkLocal},         // RFC 4291
+	{netip.MustParsePrefix("ff00::/8"), classMulticast},          // RFC 4291
+	{netip.MustParsePrefix("2000::/3"), classPublic},             // RFC 4291, all that is given out
+	{netip.MustParsePrefix("::/0"), classReserved},               // with fec0::/10, 100::/64 and 5f00::/16
+}
+
+// classifyAddr returns what addr is for. An IPv4-mapped address is the IPv4 address that it holds. An IPv4-compatible one
+// (RFC 4291 section 2.5.5.1, deprecated) is judged by the address that it holds too, but is at best reserved.
+func classifyAddr(addr netip.Addr) class {
+	addr = addr.Unmap()
+	if !addr.IsValid() || addr.Zone() != "" {
+		return classInvalid
+	}
+	for _, row := range addressTable {
+		if !row.prefix.Contains(addr) {
+			continue
+		}
+		if row.class == classReserved && compatible.Contains(addr) {
+			if class := classifyAddr(lastIPv4(addr)); class != classPublic {
+				return class
+			}
+		}
+		return row.class
+	}
+	return classInvalid
+}
+
+var (
+	compatible = netip.MustParsePrefix("::/96")
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// lastIPv4 returns the IPv4 address in the last four bytes of an IPv6 address.
+func lastIPv4(addr netip.Addr) netip.Addr {
+	b := addr.As16()
+	return netip.AddrFrom4([4]byte(b[12:]))
+}
+
+// dialable reports whether an address may be dialled, networks being what is allowed beyond the public ones. No setting opens
+// metadata services, and behind a NAT64 prefix the IPv4 address counts as well.
+func dialable(addr netip.Addr, networks []netip.Prefix) bool {
+	addr = addr.Unmap()
+	listed := slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
+	switch classifyAddr(addr) {
+	case classPublic:
+		return true
+	case classInvalid, classUnspecified, classMulticast, classMetadata:
+		return false
+	case classNAT64:
+		return listed && (!nat64.Contains(addr) || dialable(lastIPv4(addr), networks))
+	default:
+		return listed
+	}
+}

@@ -1,0 +1,56 @@
+package upstream_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// wantSettings reads the first frame of a peer, which says what it will buffer.
+func wantSettings(t *testing.T, framer *xhttp2.Framer, want ...xhttp2.Setting) {
+	t.Helper()
+	frame, err := framer.ReadFrame()
+	must(t, err)
+	settings, ok := frame.(*xhttp2.SettingsFrame)
+	if !ok {
+		t.Fatalf("the first frame is %s", frame)
+	}
+	for _, w := range want {
+		if got, ok := settings.Value(w.ID); !ok || got != w.Val {
+			t.Errorf("got %s %d, want %d", w.ID, got, w.Val)
+		}
+	}
+}
+
+// TestHTTP2Buffers holds what HTTP/2 lets each side send ahead of the other: net/http's own bounds would add up to gigabytes.
+func TestHTTP2Buffers(t *testing.T) {
+	t.Run("of an agent", func(t *testing.T) {
+		r := newRig(t, nil)
+		c, err := r.Tunnel("a.example:443", "a.example", http2)
+		must(t, err)
+		defer c.Close()
+		wantSettings(t, newFrames(t, c).Framer, xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: 16 << 10}, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 256 << 10})
+	})
+	t.Run("of an upstream", func(t *testing.T) {
+		seen := make(chan struct{})
+		up := httptest.NewUnstartedServer(http.NotFoundHandler())
+		up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+		up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+			defer close(seen)
+			_, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
+			must(t, err)
+			wantSettings(t, xhttp2.NewFramer(c, c), xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 512 << 10})
+		}}
+		up.StartTLS()
+		defer up.Close()
+		r, err := http.NewRequest(http.MethodGet, "https://"+at(0, up), nil)
+		must(t, err)
+		_, err = newTestTransport(t, up).RoundTrip(r)
+		wantCode(t, err, "upstream_lost")
+		<-seen
+	})
+}

@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// tlsDialer connects and verifies as an upstream's description says.
+type tlsDialer struct {
+	dialer  *Dialer
+	timeout time.Duration
+	// configs of the upstreams, by index, and last that of every other host. Sessions are resumed within one
+	// configuration, so never across different roots.
+	configs []*tls.Config
+}
+
+func newTLSDialer(o *Options, protocols []string) *tlsDialer {
+	config := func(roots *x509.CertPool) *tls.Config {
+		return &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			RootCAs:            roots,
+			NextProtos:         protocols,
+			ClientSessionCache: tls.NewLRUClientSessionCache(64),
+			Time:               o.Now,
+		}
+	}
+	d := &tlsDialer{dialer: &o.Dialer, timeout: cmp.Or(o.HandshakeTimeout, 15*time.Second)}
+	for _, u := range o.Dialer.Hosts {
+		roots := u.RootCAs
+		if roots == nil {
+			roots = o.RootCAs
+		}
+		d.configs = append(d.configs, config(roots))
+	}
+	d.configs = append(d.configs, config(o.RootCAs))
+	return d
+}
+
+// dial returns a connection whose certificate has been verified. A failure here means that nothing of a request has
+// been sent.
+func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := ParseAuthority(address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	upstream, i := findHost(d.dialer.Hosts, host, port)
+	if i < 0 {
+		i = len(d.configs) - 1
+	}
+	config := d.configs[i].Clone()
+	config.ServerName = cmp.Or(upstream.ServerName, host)
+	handshake, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(handshake); err != nil {
+		_ = conn.Close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, handshakeFailure(host, err)
+	}
+	return secure, nil
+}
+
+func handshakeFailure(host string, err error) error {
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &untrusted):
+		return upstreamError{refusal.New("upstream_certificate_untrusted",
+			"the certificate of %s could not be verified", host), err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return upstreamError{refusal.New("upstream_tls_failed", "%s did not complete the TLS handshake in time", host), err}
+	}
+	return upstreamError{refusal.New("upstream_tls_failed", "the TLS handshake with %s failed", host), err}
+}

@@ -1,0 +1,199 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Options describe how upstreams are reached. The zero value reaches public addresses with the system's roots.
+type Options struct {
+	// Dialer makes the connections; its Upstreams also say with which roots and name each host is verified.
+	Dialer Dialer
+	// RootCAs verify the upstreams that name none of their own; the system's if nil.
+	RootCAs *x509.CertPool
+	// HandshakeTimeout bounds a TLS handshake; 15 s if 0.
+	HandshakeTimeout time.Duration
+	// ResponseHeaderTimeout bounds the wait for a response once the request has been sent; 10 min if 0, because language
+	// models answer late.
+	ResponseHeaderTimeout time.Duration
+	// Now judges certificates; the system's clock if nil.
+	Now func() time.Time
+}
+
+// maxResponseHeader bounds the header of a response, in bytes, where each line counts fieldOverhead more, as in HTTP/2
+// (RFC 9113 section 6.5.2).
+const maxResponseHeader, fieldOverhead = 64 << 10, 32
+
+// Transport sends requests to upstreams. It follows no redirect, uses no proxy, decompresses nothing, and never sends a
+// request a second time after a byte of it may have gone out, unless the request is a bodyless GET, HEAD, OPTIONS or
+// TRACE without Idempotency-Key. No request is read as a part of another's, or with what another has proven of itself,
+// see alone. Its errors have codes, see classifyError. It is safe for concurrent use.
+type Transport struct {
+	shared *http.Transport
+	// single opens a connection for each request.
+	single *http.Transport
+	dialer *Dialer
+}
+
+// NewTransport makes a transport, or says which upstream is described wrongly.
+func NewTransport(o Options) (*Transport, error) {
+	var err error
+	if o.Dialer.Hosts, err = checkHosts(o.Dialer.Hosts); err != nil {
+		return nil, err
+	}
+	shared, single := newHTTPTransport(&o, "h2", "http/1.1"), newHTTPTransport(&o, "http/1.1")
+	shared.ForceAttemptHTTP2 = true
+	single.DisableKeepAlives = true
+	single.Protocols = new(http.Protocols)
+	single.Protocols.SetHTTP1(true)
+	return &Transport{shared: shared, single: single, dialer: &o.Dialer}, nil
+}
+
+func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
+	return &http.Transport{
+		Proxy:                  nil, // above all not the environment's, which names this proxy
+		DialContext:            o.Dialer.DialContext,
+		DialTLSContext:         newTLSDialer(o, protocols).dial,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    128, // the default of 2 makes most concurrent requests handshake anew
+		MaxIdleConns:           1024,
+		IdleConnTimeout:        90 * time.Second,
+		ResponseHeaderTimeout:  cmp.Or(o.ResponseHeaderTimeout, 10*time.Minute),
+		MaxResponseHeaderBytes: maxResponseHeader,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: 30 * time.Second, // finds connections that died in silence
+			PingTimeout:     15 * time.Second,
+			// What an upstream may send ahead of an agent that does not take it; by default it is 4 MiB.
+			MaxReceiveBufferPerStream: 512 << 10,
+		},
+	}
+}
+
+// RoundTrip sends a request made by forwardRequest: its ContentLength is 0 for no body and -1 for one of unknown
+// length.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.ContentLength == 0 && r.Body != nil && r.Body != http.NoBody {
+		// net/http takes 0 beside a body for "unknown" and would send it chunked, which some servers refuse.
+		out := *r
+		out.Body = http.NoBody
+		_ = r.Body.Close()
+		r = &out
+	}
+	via := t.shared
+	if alone(r) {
+		via = t.single
+	}
+	resp, err := via.RoundTrip(r)
+	if err != nil {
+		return nil, Classify(err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 999 {
+		// 101 was never asked for: Upgrade is not forwarded. What would follow is no HTTP that could be mediated. net/http
+		// takes any number for a status over HTTP/2, and writes none with more than three digits.
+		_ = resp.Body.Close()
+		return nil, refusal.New("upstream_lost",
+			"the upstream answered with status %d, which ends no request", resp.StatusCode)
+	}
+	if listSize(resp.Header) > maxResponseHeader { // over HTTP/2 net/http counts likewise
+		_ = resp.Body.Close()
+		return nil, refusal.New("upstream_lost",
+			"the upstream answered with a header of more than %d bytes, with %d more for each line", maxResponseHeader, fieldOverhead)
+	}
+	return resp, nil
+}
+
+func listSize(h http.Header) (size int) {
+	for name, values := range h {
+		for _, v := range values {
+			size += len(name) + len(v) + fieldOverhead
+		}
+	}
+	return size
+}
+
+// alone reports whether a request needs a connection of its own, over HTTP/1.1, that nothing came over before and
+// nothing comes over after it.
+func alone(r *http.Request) bool { return mayBeResent(r) || mayBeLeftUnread(r) || provesConnection(r) }
+
+// mayBeResent reports whether net/http would send again, on its own, a request that it must not. It re-sends a request
+// without body that was lost on a kept connection if its Idempotency-Key says that this is harmless; to us the key says
+// the opposite. On a connection of its own nothing is ever re-sent.
+func mayBeResent(r *http.Request) bool {
+	if r.Body != nil && r.Body != http.NoBody {
+		return false // there is no GetBody
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != ""
+	}
+	return true
+}
+
+// mayBeLeftUnread reports whether a request has a body that its method gives no meaning (RFC 9110 section 9.3). Servers
+// that leave it unread take it for the next request on the connection: one that no rule has seen, and that the
+// credentials of the call after it would follow.
+func mayBeLeftUnread(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions, http.MethodTrace:
+		return r.Body != nil && r.Body != http.NoBody
+	}
+	return false
+}
+
+// provesConnection reports whether a request's credentials are of a scheme by which servers take the connection for
+// authenticated, and with it whatever else comes over it (RFC 4559 section 6).
+func provesConnection(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header["Authorization"], func(value string) bool {
+		scheme, _, _ := strings.Cut(strings.TrimSpace(value), " ")
+		return slices.ContainsFunc([]string{"NTLM", "Negotiate", "Kerberos"}, func(s string) bool { return strings.EqualFold(s, scheme) })
+	})
+}
+
+// CheckDestination refuses an address to which a client connected for the target if the target's name, as it resolves
+// here, does not have it (destination_mismatch), or does not resolve (upstream_unresolvable). For
+// PipelineOptions.Destination.
+func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled netip.Addr) error {
+	return t.dialer.CheckDestination(ctx, target, dialled)
+}
+
+// CloseIdleConnections closes the connections that carry no request.
+func (t *Transport) CloseIdleConnections() {
+	t.shared.CloseIdleConnections()
+	t.single.CloseIdleConnections()
+}
+
+// upstreamError is a refusal with its cause, which names addresses: for errors.Is, and for a log if need be, but not
+// for the sentence that the agent reads.
+type upstreamError struct {
+	*refusal.Refusal
+	cause error
+}
+
+func (e upstreamError) Unwrap() []error { return []error{e.Refusal, e.cause} }
+
+// classifyError gives an error of a transport or of a response's body its code; one that has a code keeps it. After
+// upstream_timeout, upstream_lost and client_gone a request may have arrived; after all others nothing of it was sent.
+func Classify(err error) error {
+	var refused *refusal.Refusal
+	var timeout net.Error
+	switch {
+	case err == nil || errors.As(err, &refused):
+		return err
+	case errors.Is(err, context.Canceled):
+		return upstreamError{refusal.New("client_gone", "the client went away before the upstream had answered"), err}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return upstreamError{refusal.New("upstream_timeout", "the upstream did not answer in time"), err}
+	}
+	return upstreamError{refusal.New("upstream_lost",
+		"the connection to the upstream broke, or what came was not HTTP, or a header of more than %d KiB", maxResponseHeader>>10), err}
+}

@@ -1,0 +1,183 @@
+package upstream_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+func TestTransportErrors(t *testing.T) {
+	up := newUpstream(t, nil, http1)
+	defer up.Close()
+	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer silent.Close()
+	talking, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer talking.Close()
+	go func() {
+		for {
+			c, err := talking.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1))
+			_, _ = io.WriteString(c, "220 mail.example ESMTP\r\n")
+			_ = c.Close()
+		}
+	}()
+	_, silentPort, _ := net.SplitHostPort(silent.Addr().String())
+	_, talkingPort, _ := net.SplitHostPort(talking.Addr().String())
+	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
+	dialer := upstream.Dialer{
+		Resolver: names{"a.example.com": {loopback}, "strict.example.net": {loopback}},
+		Hosts: []upstream.Host{
+			{Name: "*.example.com", Networks: local},
+			{Name: "strict.example.net", Networks: local, RootCAs: poolOf(up), ServerName: "other.example.org"},
+		},
+	}
+	transport, err := upstream.NewTransport(upstream.Options{Dialer: dialer})
+	must(t, err)
+	defer transport.CloseIdleConnections()
+	impatient, err := upstream.NewTransport(upstream.Options{Dialer: dialer, HandshakeTimeout: time.Millisecond, ResponseHeaderTimeout: time.Millisecond})
+	must(t, err)
+	defer impatient.CloseIdleConnections()
+	for _, test := range []struct{ name, url, code string }{
+		{"unknown CA", "https://a.example.com:" + port + "/", "upstream_certificate_untrusted"},
+		{"another name in the certificate", "https://strict.example.net:" + port + "/", "upstream_certificate_untrusted"},
+		{"silent in the handshake", "https://a.example.com:" + silentPort + "/", "upstream_tls_failed"},
+		{"no TLS", "https://a.example.com:" + talkingPort + "/", "upstream_tls_failed"},
+		{"silent", "http://a.example.com:" + silentPort + "/", "upstream_timeout"},
+		{"no HTTP", "http://a.example.com:" + talkingPort + "/", "upstream_lost"},
+		{"nobody", "http://a.example.com:1/", "upstream_unreachable"},
+		{"private", "http://10.1.2.3/", "egress_address_denied"},
+		{"unknown", "https://b.example.com/", "upstream_unresolvable"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			via := transport
+			if strings.HasPrefix(test.name, "silent") {
+				via = impatient
+			}
+			resp, err := get(t, via, test.url)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			wantCode(t, err, test.code)
+			if strings.Contains(err.Error(), "127.0.0.1") {
+				t.Errorf("the error names an address: %v", err)
+			}
+		})
+	}
+	if n := up.Requests.Load(); n != 0 {
+		t.Errorf("the upstream saw %d requests", n)
+	}
+	t.Run("client gone", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		q, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://a.example.com:"+silentPort+"/", nil)
+		resp, err := transport.RoundTrip(q)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		wantCode(t, err, "client_gone")
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the cause is lost: %v", err)
+		}
+	})
+}
+
+// TestOwnConnections: nothing goes over a connection after, or before, a request whose body may be left unread there, or that authenticates
+// the connection.
+func TestOwnConnections(t *testing.T) {
+	for _, tt := range []struct {
+		name, method, body, authorization string
+		own                               bool
+	}{
+		{"a read", "GET", "", "Bearer x", false},
+		{"a write", "POST", "x", "", false},
+		{"a read with a body", "GET", "POST /posts HTTP/1.1\r\n\r\n", "", true},
+		{"a HEAD with a body", "HEAD", "x", "", true},
+		{"an OPTIONS with a body", "OPTIONS", "x", "", true},
+		{"a DELETE with a body", "DELETE", "x", "", true},
+		{"NTLM", "GET", "", "NTLM TlRM", true},
+		{"Negotiate", "POST", "x", "negotiate YII", true},
+	} {
+		for _, p := range []protocol{http1, http2} {
+			t.Run(tt.name+" "+string(p), func(t *testing.T) {
+				up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					w.Header().Set("X-Connection", r.RemoteAddr)
+				}, p)
+				defer up.Close()
+				transport := newTestTransport(t, up.Server)
+				send := func(method, body, authorization string) string {
+					q, err := http.NewRequest(method, "https://"+at(0, up.Server)+"/x", io.NopCloser(strings.NewReader(body)))
+					must(t, err)
+					q.ContentLength = int64(len(body))
+					if authorization != "" {
+						q.Header.Set("Authorization", authorization)
+					}
+					resp, err := transport.RoundTrip(q)
+					must(t, err)
+					_, _ = io.Copy(io.Discard, resp.Body)
+					must(t, resp.Body.Close())
+					return resp.Header.Get("X-Connection")
+				}
+				before := send("GET", "", "")
+				it := send(tt.method, tt.body, tt.authorization)
+				after := send("GET", "", "")
+				if own := it != before && it != after; own != tt.own || before != after {
+					t.Errorf("the connections are %s, %s, %s", before, it, after)
+				}
+			})
+		}
+	}
+}
+
+func TestTransportPerUpstream(t *testing.T) {
+	up := newUpstream(t, nil, http2)
+	defer up.Close()
+	transport, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{
+		Resolver: names{"api.internal": {loopback}},
+		Hosts: []upstream.Host{{
+			Name: "API.Internal.", Port: portOf(up.Server), RootCAs: poolOf(up), ServerName: "example.com",
+			Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		}},
+	}})
+	must(t, err)
+	defer transport.CloseIdleConnections()
+	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
+	resp, err := get(t, transport, "https://api.internal:"+port+"/x")
+	must(t, err)
+	if resp.ProtoMajor != 2 || resp.TLS.Version < tls.VersionTLS12 {
+		t.Errorf("%s, TLS %x", resp.Proto, resp.TLS.Version)
+	}
+	wantBody(t, resp, "GET /x")
+}
+
+func TestUpstreamsAreChecked(t *testing.T) {
+	for _, u := range []upstream.Host{
+		{}, {Name: "*"}, {Name: "a.example:443"}, {Name: "*.*.example"}, {Name: "0x7f.1"}, {Name: "fe80::1%eth0"},
+		{Name: "a.example", Networks: []netip.Prefix{{}}},
+		{Name: "a.example", Networks: []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr("10.1.2.3"), 8)}},
+		{Name: "a.example", Networks: []netip.Prefix{netip.MustParsePrefix("::ffff:0:0/96")}},
+	} {
+		if _, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Hosts: []upstream.Host{u}}}); err == nil {
+			t.Errorf("%+v was taken", u)
+		}
+	}
+	if _, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Hosts: []upstream.Host{{Name: "2001:db8::1"}, {Name: "10.0.0.1"}, {Name: "*.example"}}}}); err != nil {
+		t.Error(err)
+	}
+}
