@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// madeCA is what ca init has made.
+// madeCA is the result of ca init.
 type madeCA struct {
 	Dir   string    `json:"dir"`
 	Until time.Time `json:"until"`

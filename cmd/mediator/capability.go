@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// verdict is what the seed's command line prints: whether it held, and why not.
+// verdict is what the seed's command line prints: whether the artifact is valid, and if not, why.
 type verdict struct {
 	OK           bool   `json:"ok"`
 	Code         string `json:"code,omitempty"`
@@ -23,7 +23,7 @@ type verdict struct {
 	ExpiresAt    int64  `json:"expiresAt,omitempty"`
 }
 
-// print prints v and ends the command with status 1 where it did not hold.
+// print prints v. If err is not nil, the command ends with status 1.
 func (v verdict) print(c *cobra.Command, pretty bool, err error) error {
 	if err != nil {
 		d := problem.From(err)
@@ -38,7 +38,7 @@ func (v verdict) print(c *cobra.Command, pretty bool, err error) error {
 	return nil
 }
 
-// cliCapabilityTTL is the lifetime of a capability that the command line mints, as in the seed's example.
+// cliCapabilityTTL is the lifetime of capabilities that the command line mints. The seed's example has the same.
 const cliCapabilityTTL = 15 * time.Second
 
 func challengeVerify() *cobra.Command {
@@ -115,7 +115,7 @@ func hashPayloadCommand() *cobra.Command {
 	return c
 }
 
-// verifyResponse verifies a response and, where the challenge is bound, mints the capability.
+// verifyResponse verifies a response. If the challenge is bound, it also mints the capability.
 func verifyResponse(c *cobra.Command, s evidence.Secret, rawChallenge, rawResponse []byte) (verdict, error) {
 	ch, err := challenge.ParseChallenge(rawChallenge)
 	if err != nil {
@@ -178,7 +178,7 @@ func capabilityVerify() *cobra.Command {
 	return c
 }
 
-// readCapability reads the capability from what mediator challenge verify printed.
+// readCapability reads the capability from the output of mediator challenge verify.
 func readCapability(c *cobra.Command, file string) (string, error) {
 	raw, err := readInput(c, file)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// registryFlags say who signs for the key registry, and where.
+// registryFlags are the flags for the key registry: its key, its name, and the bundle that it writes.
 type registryFlags struct {
 	keyFile, issuer, audience, bundle string
 	lifetime                          time.Duration
@@ -33,7 +33,7 @@ func (r *registryFlags) add(c *cobra.Command) {
 	required(c, "audience")
 }
 
-// registry is the key registry that the flags name. Its caller closes its key.
+// registry opens the key registry that the flags name. The caller closes its key.
 func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyring.Registry, error) {
 	key, err := keyring.OpenRootKey(ctx, r.keyFile, stderr, evidence.PurposeSignerCertificate)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyrin
 	return keyring.NewRegistry(key, signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}, r.bundle), nil
 }
 
-// certifiedKeys is what keys certify has done to a bundle's certificates.
+// certifiedKeys is the result of keys certify.
 type certifiedKeys struct {
 	Bundle    string `json:"bundle"`
 	Certified int    `json:"certified"`

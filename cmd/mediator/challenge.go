@@ -14,13 +14,13 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// secretVariable holds the shared secret, as in the seed's command line.
+// secretVariable is the environment variable of the shared secret, as in the seed's command line.
 const secretVariable = "ACTIONPROOF_SECRET"
 
-// cliIssuer is iss and aud of what the command line issues to itself.
+// cliIssuer is the iss and the aud of tokens that the command line issues to itself.
 const cliIssuer = "actionproof-cli"
 
-// secretFlags are the seed's --secret and ACTIONPROOF_SECRET, and --secret-file, which shows in no process list.
+// secretFlags are the seed's --secret and ACTIONPROOF_SECRET, and --secret-file, which no process list shows.
 type secretFlags struct {
 	c            *cobra.Command
 	secret, file string
@@ -32,8 +32,8 @@ func (s *secretFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&s.file, "secret-file", "", "file that holds the shared secret")
 }
 
-// read takes the secret from the one place that is named, else from the environment. A flag that is given empty, as by an unset
-// variable, is not taken for one that is not given.
+// read returns the secret from the flag that is given, or else from the environment. An empty flag, as an unset
+// variable gives it, counts as given.
 func (s *secretFlags) read() (evidence.Secret, error) {
 	value, bySecret, byFile := s.secret, s.c.Flags().Changed("secret"), s.c.Flags().Changed("secret-file")
 	switch {
@@ -68,7 +68,7 @@ func (f *bindingFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.b.ContentHash, "content-hash", "", "the content's hash, as mediator hash-payload prints it")
 }
 
-// given is whether any of the flags is.
+// given reports whether any of the flags is given.
 func (f *bindingFlags) given() bool {
 	return slices.ContainsFunc([]string{"subject", "action", "resource", "content-hash"}, f.c.Flags().Changed)
 }

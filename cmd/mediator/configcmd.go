@@ -16,7 +16,7 @@ func configCommand() *cobra.Command {
 	return group("config", "Configuration files", configCheck(), configSchema())
 }
 
-// configKinds are the files that config check knows, each told by a key that only it has.
+// configKinds are the files that config check knows. It recognises each by a key that no other has.
 var configKinds = []struct {
 	name  string
 	key   string
@@ -44,7 +44,7 @@ func checkRootKey(path string, _ []byte) error {
 	return err
 }
 
-// checkedFile is what config check says of a file.
+// checkedFile is the result of config check for one file.
 type checkedFile struct {
 	File    string `json:"file"`
 	Kind    string `json:"kind,omitempty"`

@@ -77,8 +77,8 @@ func printPlayed(w io.Writer, all []demo.Played) {
 	t.Flush()
 }
 
-// demoAgentCommand is the demo's agent: a standard HTTP client and the proxy environment, nothing else. It knows neither keys nor
-// credentials.
+// demoAgentCommand returns the demo's agent: a standard HTTP client with the proxy environment. It knows neither keys
+// nor credentials.
 func demoAgentCommand() *cobra.Command {
 	var call demo.Call
 	var times int

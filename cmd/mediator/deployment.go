@@ -115,7 +115,7 @@ func deploymentCertify() *cobra.Command {
 	return c
 }
 
-// certifiedDeployment is what is said of a deployment certificate.
+// certifiedDeployment is the result of a command about a deployment certificate.
 type certifiedDeployment struct {
 	DeploymentID string    `json:"deploymentId"`
 	Manifest     string    `json:"manifest"`
@@ -149,7 +149,7 @@ func deploymentVerify() *cobra.Command {
 	return c
 }
 
-// trustFlags adds the flags of a command that verifies away from the running processes.
+// trustFlags adds the flags of a command that verifies without a running process.
 func trustFlags(c *cobra.Command, trust *config.Trust) {
 	c.Flags().StringVar(&trust.Registry, "registry", devstack.RegistryFile, "the pinned public key of the key registry")
 	c.Flags().StringVar(&trust.Auditor, "auditor", devstack.AuditorFile, "the pinned public key of the deployment auditor")

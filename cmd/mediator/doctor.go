@@ -67,7 +67,7 @@ func printControls(w io.Writer, controls []policy.ObservedControl) {
 		count[policy.ObservedTrue], count[policy.ObservedFalse], count[policy.DeclaredOnly])
 }
 
-// printConfinement lists what holds each process, as it sees itself: no control of the manifest speaks of it.
+// printConfinement lists how each process says it is confined. No control of the manifest is about that.
 func printConfinement(w io.Writer, processes []admin.Confinement) {
 	for _, p := range processes {
 		fmt.Fprintf(w, "confinement of mediator %s\n", p.Process)

@@ -39,13 +39,13 @@ func evidenceCommand() *cobra.Command {
 	return group("evidence", "Chains of evidence", show, evidenceVerify())
 }
 
-// shownChain is a chain of which nothing is verified.
+// shownChain is a chain of evidence that has not been verified.
 type shownChain struct {
 	Artifacts              []shownArtifact `json:"artifacts"`
 	NonHumanIdentityProven bool            `json:"nonHumanIdentityProven"` // never
 }
 
-// shownArtifact is an artifact as it says what it says. Header and claims are left out where they are not JSON.
+// shownArtifact is the content of an artifact. It has no header, or no claims, if these are not JSON.
 type shownArtifact struct {
 	Name   string          `json:"name"`
 	Header json.RawMessage `json:"header,omitempty"`
@@ -70,7 +70,7 @@ func readPart(text string) json.RawMessage {
 	return raw
 }
 
-// whatItProves is said with every chain that is shown.
+// whatItProves is printed after every chain that is shown.
 const whatItProves = `
 Nothing of it is verified here. A chain that mediator evidence verify accepts shows that the certified keys of the roles above signed what
 they saw or were told of one call, and that the source verifier says to have verified the trigger behind it. Whether fresh work was done
@@ -82,7 +82,7 @@ nonHumanIdentityProven: false
 func readRecord(c *cobra.Command, path string) (ledger.Record, error) {
 	var p struct {
 		ledger.Record
-		Assurance json.RawMessage `json:"assurance"` // is made anew, and not read
+		Assurance json.RawMessage `json:"assurance"` // not read: the command assesses the record itself
 	}
 	raw, err := readInput(c, path)
 	if err != nil {
@@ -105,7 +105,7 @@ func readRecord(c *cobra.Command, path string) (ledger.Record, error) {
 	return p.Record, nil
 }
 
-// artifactNames are the artifacts of a record.
+// artifactNames are the names of the artifacts that a record can hold.
 var artifactNames = []string{
 	"challenge", "originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
 	"capability", "requestProof",
@@ -142,7 +142,8 @@ secrets of the gate that issued them and are not judged.`,
 	return c
 }
 
-// lastSigned is when the last artifact of a record was signed: the request proof, or what there is of an earlier step.
+// lastSigned returns when the last artifact of a record was signed. This is the request proof, or the last artifact of
+// a post that did not get as far.
 func lastSigned(p ledger.Record) time.Time {
 	for _, a := range p.Artifacts {
 		if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, a.Token); err == nil {
@@ -152,14 +153,14 @@ func lastSigned(p ledger.Record) time.Time {
 	return p.Started
 }
 
-// verifiedRecord is what verifying a record has shown.
+// verifiedRecord is the result of verifying a record.
 type verifiedRecord struct {
 	Checks                 []ledger.Check `json:"checks"`
-	Whole                  bool           `json:"whole"`                  // all of the chain is there and holds
+	Whole                  bool           `json:"whole"`                  // every artifact of the chain is there and valid
 	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
 }
 
-// verifyRecord prints a line for each check of the chain, and what they amount to.
+// verifyRecord prints a line for each check of the chain, and what the checks prove together.
 func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p ledger.Record, asJSON bool) error {
 	out := plainWriter{c.OutOrStdout()}
 	checks, whole := gate.VerifyRecord(c.Context(), v, s, p)
@@ -184,7 +185,7 @@ func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p le
 	return nil
 }
 
-// whatVerifies is said with every record that verifies.
+// whatVerifies is printed after every record that verifies.
 const whatVerifies = `
 The artifacts are of certified keys and about one call. That the challenge was solved, that the capability was good, and that everything
 was used once is what the record says; only the gate that issued them can tell. Its host, its outcome and its times are its word alone.

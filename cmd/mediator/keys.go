@@ -19,7 +19,7 @@ func keysCommand() *cobra.Command {
 		keysRotateCommand(), keysRetireCommand(), keysRevokeCommand())
 }
 
-// orFile is what commands take besides a running process.
+// orFile ends the help of a flag that takes a process or a file.
 const orFile = ", or file:PATH of what mediator keys publish has printed there"
 
 func fromFlag(c *cobra.Command, from *[]string, or string) {
@@ -92,10 +92,10 @@ key of his own certified, so compare what mediator keys jwks prints of the proce
 	return c
 }
 
-// rootName is a name that stands in a key id (NAME:v1) and in the names of files.
+// rootName matches a name that can be part of a key id (NAME:v1) and of the names of files.
 var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// madeRoot is what keys root has made or, without a private file, what it has written of a key that a custody holds.
+// madeRoot is the result of keys root. Private is empty for a key that a custody holds.
 type madeRoot struct {
 	KeyID   string `json:"kid"`
 	Private string `json:"private,omitempty"` // path

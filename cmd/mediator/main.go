@@ -1,5 +1,6 @@
-// Command mediator is a sidecar mediator for AI agents: it intercepts every outbound call of an agent, demands the whole chain
-// of evidence for each call that posts, signs what it saw with keys that the agent cannot reach, and forwards once.
+// Command mediator is a sidecar mediator for AI agents. It intercepts every outbound call of an agent. For each call
+// that posts it demands the whole chain of evidence, signs what it saw with keys that the agent cannot reach, and
+// forwards the call once.
 package main
 
 import (
@@ -11,7 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	_ "time/tzdata" // the time zones, for a machine that has none
+	_ "time/tzdata" // the time zones, for a machine without them
 
 	"github.com/spf13/cobra"
 
@@ -32,15 +33,15 @@ const (
 	exitUsage   = 2
 )
 
-// errRefused ends a command with status 1 once it has said everything itself.
+// errRefused ends a command with status 1 after the command has printed the reason itself.
 var errRefused = errors.New("refused")
 
-// usageError marks an error as wrong usage.
+// usageError marks an error as wrong usage of a command.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// run is the whole program, without the process around it. Results go to stdout, all else to stderr.
+// run is the whole program except the process around it. Results go to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand()
 	root.SetArgs(args)
@@ -86,7 +87,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// noArgs and exactArgs are cobra's checks as wrong usage.
+// noArgs and exactArgs are cobra's checks of arguments, with wrong usage as their error.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("%s does not take the argument %q", c.CommandPath(), args[0])
@@ -103,7 +104,7 @@ func exactArgs(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// group is a command that only holds others, which are named after what they are about.
+// group makes a command that only holds other commands.
 func group(use, about string, commands ...*cobra.Command) *cobra.Command {
 	names := make([]string, len(commands))
 	for i, c := range commands {
@@ -119,7 +120,7 @@ func group(use, about string, commands ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// required makes a flag's absence wrong usage.
+// required makes it wrong usage to leave out a flag.
 func required(c *cobra.Command, flag string) {
 	before := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// readInput reads a file that a command is given, or standard input for "-".
+// readInput reads a file that is an argument of a command, or standard input for "-".
 func readInput(c *cobra.Command, path string) ([]byte, error) {
 	if path == "-" {
 		return files.ReadAll(c.InOrStdin(), "standard input", files.MaxInput)
@@ -20,12 +20,12 @@ func readInput(c *cobra.Command, path string) ([]byte, error) {
 	return files.ReadUpTo(path, files.MaxInput)
 }
 
-// jsonFlag adds --json, by which a command prints its result for a program to read.
+// jsonFlag adds --json, which makes a command print its result as JSON.
 func jsonFlag(c *cobra.Command, asJSON *bool) {
 	c.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }
 
-// printResult prints a result: v as JSON where that is asked for, else the text.
+// printResult prints a result: v as JSON if asJSON is set, or else the text.
 func printResult(c *cobra.Command, asJSON bool, v any, text string) error {
 	if asJSON {
 		return printJSON(c.OutOrStdout(), v)
@@ -58,8 +58,9 @@ func printMaybePretty(c *cobra.Command, pretty bool, v any) error {
 	return nil
 }
 
-// plainWriter writes text for a terminal. What others chose, an agent or whoever made a file, cannot steer the terminal with it:
-// control characters and those that turn the direction of a line stand as a question mark. It is written to in whole characters.
+// plainWriter writes text for a terminal. An agent, or the author of a file, may have chosen parts of the text, and
+// must not steer the terminal with them. Control characters, and characters that turn the direction of a line, become
+// question marks. Each Write has to be whole characters.
 type plainWriter struct{ w io.Writer }
 
 func (p plainWriter) Write(text []byte) (int, error) {

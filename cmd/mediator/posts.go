@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// adminFlag adds the flag that says where the sidecar's admin endpoint is.
+// adminFlag adds the flag for the sidecar's admin endpoint.
 func adminFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "admin", "unix:/run/mediator/admin.sock", "the sidecar's admin endpoint, unix:PATH")
 }
@@ -76,10 +76,11 @@ func postsCommand() *cobra.Command {
 	return group("posts", "The record of calls", list, show)
 }
 
-// postFilter says which records are asked for; what is empty selects all.
+// postFilter selects records. An empty field selects all.
 type postFilter struct{ state, session, flow string }
 
-// list returns the newest limit records; with a key only those that hold an artifact signed by it.
+// list returns the newest records, at most limit. With a key, it returns only those with an artifact that the key
+// signed.
 func (f postFilter) list(ctx context.Context, at string, limit int, key string) ([]ledger.Record, error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}, "state": {f.state}, "session": {f.session}, "flow": {f.flow}}
 	found := []ledger.Record{}
@@ -104,14 +105,15 @@ func (f postFilter) list(ctx context.Context, at string, limit int, key string) 
 	}
 }
 
-// signedBy tells whether a record holds an artifact that the key has signed.
+// signedBy reports whether a record holds an artifact that the key has signed.
 func signedBy(p ledger.Record, key string) bool {
 	return slices.ContainsFunc(p.Artifacts, func(a ledger.Artifact) bool {
 		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
 	})
 }
 
-// maxListedCall is how much of a call, which is ASCII, a line of the list has, in bytes; posts show has it whole.
+// maxListedCall bounds how much of a call, which is ASCII, a line of the list shows, in bytes. posts show shows all of
+// it.
 const maxListedCall = 200
 
 func printPosts(w io.Writer, posts []ledger.Record) {
@@ -123,7 +125,7 @@ func printPosts(w io.Writer, posts []ledger.Record) {
 			status = strconv.Itoa(p.Status)
 		}
 		call := p.Method + " " + p.Host + p.Path
-		if len(call) > maxListedCall { // or one call, with a path of 60 KiB, would hide all others
+		if len(call) > maxListedCall { // one call with a path of 60 KiB would hide all others
 			call = call[:maxListedCall] + "…"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, orDash(p.Code), status, took(p), call)
@@ -182,7 +184,7 @@ func printRecord(w io.Writer, p admin.Record) {
 	}
 }
 
-// indent writes its lines four columns to the right; each Write is whole lines.
+// indent indents the lines that are written to it by four columns. Each Write has to be whole lines.
 type indent struct{ w io.Writer }
 
 func (i indent) Write(b []byte) (int, error) {

@@ -38,7 +38,7 @@ func controlCommand() *cobra.Command {
 	return c
 }
 
-// lookerCommand is the child of the sidecar that looks where the standard input of other processes leads.
+// lookerCommand returns the command of the sidecar's child that reads where the standard input of processes leads.
 func lookerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "looker", Short: "Answer the sidecar's questions about standard inputs", Hidden: true, Args: noArgs,
@@ -46,7 +46,7 @@ func lookerCommand() *cobra.Command {
 	}
 }
 
-// configFlag adds the flag that says where the configuration file is. name is that of the example.
+// configFlag adds the flag for the configuration file. name is the file in configs that shows an example.
 func configFlag(c *cobra.Command, path *string, name string) {
 	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
 	required(c, "config")

@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/daemon"
 )
 
-// reloaded is what one process says of its reload.
+// reloaded is the result of the reload of one process.
 type reloaded struct {
 	Endpoint string `json:"endpoint"`
 	daemon.ConfigStatus

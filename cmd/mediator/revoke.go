@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// revoked is a bundle's revocation list.
+// revoked is the revocation list of a bundle.
 type revoked struct {
 	Bundle  string                `json:"bundle"`
 	Revoked []evidence.Revocation `json:"revoked"`

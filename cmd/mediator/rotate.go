@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 )
 
-// ownerFlags say where keys are in Vault, and who works on them.
+// ownerFlags are the flags of commands that work on keys in Vault: where they are, and the owner's token.
 type ownerFlags struct{ address, ca, tokenFile, transit string }
 
 func (o *ownerFlags) add(c *cobra.Command) {
@@ -25,7 +25,7 @@ func (o *ownerFlags) add(c *cobra.Command) {
 	required(c, "token-file")
 }
 
-// work has do work on the keys.
+// work calls do with the owner of the keys.
 func (o *ownerFlags) work(do func(*vault.Owner) error) error {
 	server, err := vault.NewServer(vault.Options{Address: o.address, CAFile: o.ca, Mount: o.transit, Timeout: 10 * time.Second, Log: zap.NewNop(), Now: time.Now})
 	if err != nil {
@@ -93,14 +93,14 @@ key_retired.`,
 	return c
 }
 
-// keyDone is what was done with a key in Vault.
+// keyDone is the result of a command that works on a key in Vault.
 type keyDone struct {
 	Key     string `json:"key"`
-	Version int    `json:"version,omitempty"` // that was made
-	Oldest  int    `json:"oldest,omitempty"`  // that is kept; those before it are retired
+	Version int    `json:"version,omitempty"` // the new version
+	Oldest  int    `json:"oldest,omitempty"`  // the oldest version that is kept; earlier ones are retired
 }
 
-// String says it in a line each.
+// String returns one line for each change.
 func (d keyDone) String() string {
 	var lines []string
 	if d.Version > 0 {

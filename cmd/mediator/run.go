@@ -28,7 +28,8 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case !c.Flags().Changed("uid"):
-			case o.UID < launch.SameUser || o.UID >= math.MaxUint32: // whose lower 32 bits could be those of root; the last of 32 bits is nobody's (setuid(2))
+			// The lower 32 bits of a larger number could be root's. The last 32-bit number is no user (setuid(2)).
+			case o.UID < launch.SameUser || o.UID >= math.MaxUint32:
 				return usagef("mediator run --uid %d: that is no user", o.UID)
 			}
 			o.Args, o.Stdout, o.Stderr = args, c.OutOrStdout(), c.ErrOrStderr()

@@ -10,14 +10,14 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// leafLine is one artifact of a chain, as it is drawn.
+// leafLine is one artifact of a chain in the drawn tree.
 type leafLine struct {
 	text     string
 	children []*leafLine
 }
 
-// chainTree draws a post's artifacts, each under what rests on it. Nothing is verified here: the tree shows what the artifacts
-// say, the record's checks say what held.
+// chainTree returns a post's artifacts as a tree: below each artifact are those that it rests on. It verifies nothing.
+// The tree shows what the artifacts say; the checks of the record say what was verified.
 func chainTree(artifacts []ledger.Artifact) *leafLine {
 	tokens := make(map[string]string, len(artifacts))
 	for _, a := range artifacts {
@@ -76,14 +76,14 @@ func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) st
 	return l
 }
 
-// draw writes the tree; an artifact that was never made is left out, and what hangs below it moves up.
+// draw writes the tree. It leaves out an artifact that was never made; the artifacts below move up.
 func (l *leafLine) draw(w io.Writer) {
 	for _, root := range l.present() {
 		root.drawAt(w, "", "")
 	}
 }
 
-// present returns l if it stands for an artifact, otherwise those of its children that do.
+// present returns l if l is an artifact that was made, or else the children that were.
 func (l *leafLine) present() []*leafLine {
 	if l.text != "" {
 		return []*leafLine{l}
@@ -120,7 +120,7 @@ func (l *leafLine) drawAt(w io.Writer, first, rest string) {
 	}
 }
 
-// short cuts a long identifier for display.
+// short shortens a long identifier for display.
 func short(s string) string {
 	if len(s) <= 16 {
 		return s
@@ -128,5 +128,5 @@ func short(s string) string {
 	return s[:12] + "…"
 }
 
-// unbroken keeps what an artifact says from drawing lines of its own.
+// unbroken replaces line ends in what an artifact says, so that it cannot draw lines of its own.
 func unbroken(s string) string { return strings.ReplaceAll(s, "\n", "?") }

@@ -16,7 +16,7 @@ func vaultCommand() *cobra.Command {
 	return group("vault", "Keys in HashiCorp Vault", vaultBootstrap())
 }
 
-// bootstrapFlags say what is to be made in Vault, and as whom.
+// bootstrapFlags are the flags of vault bootstrap: what to make in Vault, and with which token.
 type bootstrapFlags struct {
 	print, apply              bool
 	address, ca, tokenFile    string
@@ -68,7 +68,7 @@ right, says what it did, and refuses a key that is not as it should be.`,
 	return c
 }
 
-// options are the flags as a plan takes them.
+// options returns the flags as the options of a plan.
 func (b *bootstrapFlags) options() (bootstrap.Options, error) {
 	o := bootstrap.Options{Transit: b.transit, Roots: b.roots}
 	mount := b.mount

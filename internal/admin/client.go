@@ -17,12 +17,14 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Get asks the process at an endpoint, unix:PATH. A nil answer is not read.
+// Get sends a GET request to the process at an endpoint, unix:PATH, and decodes the response into answer. If answer is
+// nil, Get does not read the response.
 func Get(ctx context.Context, at, path string, answer any) error {
 	return Call(ctx, at, http.MethodGet, path, nil, answer)
 }
 
-// Call is [Get] with a method and, unless ask is nil, a body. A refusal comes back with its code.
+// Call sends a request with a method and, unless ask is nil, a JSON body. If the process refuses the request, the error
+// has the code of the refusal.
 func Call(ctx context.Context, at, method, path string, ask, answer any) error {
 	e, err := daemon.ParseEndpoint(at)
 	if err != nil {
@@ -58,16 +60,16 @@ func Call(ctx context.Context, at, method, path string, ask, answer any) error {
 	return json.NewDecoder(resp.Body).Decode(answer)
 }
 
-// Peer is another process that looks at its deployment.
+// Peer is another process of the same deployment.
 type Peer struct {
 	Name string
 	At   config.Endpoint
 }
 
-// peerTimeout is how long a process may take to say what it sees.
+// peerTimeout bounds a request to a peer.
 const peerTimeout = 3 * time.Second
 
-// Looks asks the process what it sees.
+// Looks returns what the peer observes of its deployment.
 func (p Peer) Looks(ctx context.Context) (looks []observe.Look, err error) {
 	err = p.ask(ctx, "/v1/looks", &looks)
 	return looks, err

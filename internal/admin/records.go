@@ -16,15 +16,16 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// Record is the record of a call as operators see it, with what it amounts to.
+// Record is the record of a call as operators see it, with an assessment of its checks.
 type Record struct {
 	ledger.Record
-	// Assurance is absent where the mediator's own gate judged no chain: for a call that is no post, and where the API did.
+	// Assurance is nil if the mediator's own gate verified no chain: for a call that is not a post, and for a post
+	// whose chain the API verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
 }
 
-// Assess says what the verifications of a record amount to. Only the gate's own count, and of the sidecar's that the single use was made
-// durable.
+// Assess derives from the checks of a record what they prove. It counts only checks of the mediator's own gate and one
+// check of the sidecar: that the single-use keys were consumed durably.
 func Assess(r ledger.Record) *policy.Assurance {
 	if r.Flow != "post" || slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
 		return nil
@@ -35,7 +36,7 @@ func Assess(r ledger.Record) *policy.Assurance {
 	return &a
 }
 
-// showRecord answers with the record whose id is, or begins with, the one that is asked for.
+// showRecord answers with one record. The path holds its id or the beginning of its id.
 func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	found, err := s.Record.Get(r.Context(), r.PathValue("id"))
 	if errors.Is(err, ledger.ErrNotFound) {
@@ -44,7 +45,7 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, Record{found, Assess(found)}, err)
 }
 
-// listRecords answers with the newest records that the query selects.
+// listRecords answers with the newest records that match the query.
 func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	limit := 50
@@ -64,7 +65,8 @@ func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, records, err)
 }
 
-// CheckQuery refuses a query that no record could answer. A word that no record has would find nothing, and read as if there were nothing.
+// CheckQuery refuses a query that no record can match, such as one with a misspelt state. An empty list would read as
+// if there were no such records.
 func CheckQuery(limit int, state, flow string) error {
 	switch {
 	case limit < 1 || limit > ledger.MaxLimit:
@@ -77,7 +79,7 @@ func CheckQuery(limit int, state, flow string) error {
 	return nil
 }
 
-// Listed joins words for a sentence.
+// Listed joins words with commas.
 func Listed[S ~string](words []S) string {
 	texts := make([]string, len(words))
 	for i, w := range words {

@@ -1,8 +1,9 @@
-// Package admin is the operators' side of the sidecar, out of the agent's reach: sessions, records, the deployment, metrics, health.
+// Package admin is the API for operators: sessions, records, controls, metrics and health. The agent must not be able
+// to reach it.
 //
-//	server.go   what the sidecar answers
-//	records.go  records as operators see them, and what they can ask for
-//	client.go   how commands, and processes, ask a process
+//	server.go   the sidecar's API
+//	records.go  records as the API shows them, and queries for them
+//	client.go   how commands and other processes call the API
 package admin
 
 import (
@@ -24,12 +25,12 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// Deployment tells each control of the manifest, with what is seen of it now.
+// Deployment observes the deployment and reports each control of the manifest.
 type Deployment interface {
 	Controls(ctx context.Context) []policy.ObservedControl
 }
 
-// Server answers operators. All fields but Agent are required.
+// Server is the sidecar's API for operators. Every field except Agent is required.
 type Server struct {
 	*daemon.Process
 	Sessions *proxy.Sessions
@@ -39,35 +40,35 @@ type Server struct {
 	Runtime  string
 	Proxy    string // address of the proxy port
 	CAFile   string
-	Agent    *uint32 // the agent's user, where the configuration names one
-	Peers    []Peer  // the other processes
+	Agent    *uint32 // the agent's user; nil if the configuration names none
+	Peers    []Peer  // the trigger service and the control plane
 	Ready    atomic.Bool
 
-	deployment atomic.Pointer[Deployment] // nil until the manifest is there
+	deployment atomic.Pointer[Deployment] // nil until the first snapshot is in force
 }
 
-// SetDeployment says whose controls are told from now on.
+// SetDeployment sets the deployment that the API reports. The sidecar calls it for each new configuration.
 func (s *Server) SetDeployment(d Deployment) { s.deployment.Store(&d) }
 
-// SessionRequest asks for a session.
+// SessionRequest asks the sidecar to open a session.
 type SessionRequest struct {
-	Event string `json:"event"` // empty takes the next one that waits
-	// Launcher is whether the process that asks will start the agent, as its child, and be a subreaper to what the agent leaves behind.
-	// Its processes are looked at then; which process it is the kernel says.
+	Event string `json:"event"` // empty: the next waiting event
+	// Launcher says that the calling process starts the agent as its child, and is a subreaper for the agent's
+	// processes. The sidecar then observes these processes. The kernel says which process calls.
 	Launcher bool `json:"launcher,omitempty"`
 }
 
-// Session is what mediator run learns of the session that it asked for.
+// Session describes an open session to mediator run.
 type Session struct {
 	Session  string `json:"session"`
 	Event    string `json:"event"`
 	ProxyURL string `json:"proxyUrl"` // with the session's credentials
 	CAFile   string `json:"caFile"`
-	// Agent is the user that the agent is to run as, where the configuration names one.
+	// Agent is the user to run the agent as; nil if the configuration names none.
 	Agent *uint32 `json:"agent,omitempty"`
 }
 
-// Handler answers every request of operators.
+// Handler returns the handler for all requests of operators.
 func (s *Server) Handler() http.Handler {
 	mux := s.Mux(s.Ready.Load)
 	mux.HandleFunc("GET /v1/controls", s.controls)
@@ -79,7 +80,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// controls looks at the deployment and answers with each control of its manifest.
+// controls observes the deployment and answers with each control of its manifest.
 func (s *Server) controls(w http.ResponseWriter, r *http.Request) {
 	d := s.deployment.Load()
 	if d == nil {
@@ -89,14 +90,14 @@ func (s *Server) controls(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, (*d).Controls(r.Context()), nil)
 }
 
-// Confinement is what one process says of its confinement.
+// Confinement says how one process is confined.
 type Confinement struct {
 	Process string          `json:"process"`
 	Layers  []confine.Layer `json:"layers"`
-	Error   string          `json:"error,omitempty"` // why it says nothing
+	Error   string          `json:"error,omitempty"` // why there are no layers
 }
 
-// confinement asks the three processes.
+// confinement answers with the confinement of the sidecar and of its peers.
 func (s *Server) confinement(w http.ResponseWriter, r *http.Request) {
 	out := []Confinement{{Process: "serve", Layers: s.Confined.Layers()}}
 	for _, p := range s.Peers {
@@ -109,7 +110,7 @@ func (s *Server) confinement(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, out, nil)
 }
 
-// openSession claims the named event, or the next one where none is named, and opens a session for it.
+// openSession claims an event and opens a session for it. If the request names no event, it claims the next one.
 func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 	var ask SessionRequest
 	if err := wire.Read(w, r, &ask); err != nil {
@@ -140,7 +141,7 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, Session{Session: opened.ID, Event: event.ID, ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}, nil)
 }
 
-// closeSession ends a session; its event stands behind nothing any more.
+// closeSession closes a session. From then on its event cannot be the reason of a post.
 func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
 	opened, open := s.Sessions.Get(r.PathValue("id"))
 	if !open || !s.Sessions.Close(opened.ID) {
@@ -148,7 +149,7 @@ func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, err := s.Triggers.Done(r.Context(), opened.Event.ID, opened.Runtime); err != nil {
-		problem.Write(w, err) // the session has ended all the same
+		problem.Write(w, err) // the session is closed nevertheless
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -1,4 +1,5 @@
-// Package await waits for what another process or person still has to bring: a file, a certificate, a custody that answers again.
+// Package await waits for something that another process or a person provides, such as a file, a certificate, or a
+// custody that answers again.
 package await
 
 import (
@@ -13,14 +14,15 @@ import (
 	"github.com/actionproof/mediator/custody"
 )
 
-// ErrPending marks an error as one that time can mend, such as a key that the registry has not certified yet.
+// ErrPending marks an error that can disappear with time, such as a key that the registry has not certified yet.
 var ErrPending = errors.New("not certified yet")
 
-// period is how often For tries again.
+// period is the pause between two tries of For.
 const period = 50 * time.Millisecond
 
-// For tries until it succeeds or ctx ends, and gives up at an error that time cannot mend. A file that is not there, a custody that does not
-// answer and [ErrPending] can be mended. It says once in the log what it waits for.
+// For calls try until it succeeds, until ctx ends, or until try fails with an error that will not disappear with time.
+// For retries if a file does not exist, if a custody does not answer, and on [ErrPending]. It logs once what it waits
+// for.
 func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T, error)) (T, error) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -33,7 +35,7 @@ func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T
 		if because == nil {
 			log.Warn("not ready: waiting for "+what, zap.String("because", err.Error()))
 		}
-		if because == nil || ctx.Err() == nil { // else the end of ctx is what went wrong last
+		if because == nil || ctx.Err() == nil { // after that, try fails because ctx has ended
 			because = err
 		}
 		select {

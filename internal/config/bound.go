@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// RestartKeys returns the keys whose values differ between two configurations and that are bound to the process: only a restart takes them
-// over. A key that only one of the two has counts as a whole.
+// RestartKeys returns the keys that are bound to the process and that differ between two configurations. Only a restart
+// takes over such a difference. If only one configuration has a block, the block counts as one key.
 func RestartKeys(running, fresh any) []string {
 	return differing("", reflect.ValueOf(running), reflect.ValueOf(fresh))
 }
@@ -28,7 +28,7 @@ func differing(prefix string, a, b reflect.Value) []string {
 		switch {
 		case tag.Get("reload") != "" || key == "-" && tag.Get("of") == "":
 			continue
-		case key == "-": // the content of a file is bound to the process as much as the file's name
+		case key == "-": // the content of a file is bound too, and not only its name
 			key = strings.TrimPrefix(prefix+"."+tag.Get("of"), ".")
 		case option == "inline":
 			key = prefix

@@ -13,10 +13,10 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// minToken is the shortest token of a TCP endpoint, in bytes.
+// minToken is the minimum length of the token of a TCP endpoint, in bytes.
 const minToken = 32
 
-// check adds what is wrong with an endpoint to f, and reads its token.
+// check adds the mistakes in an endpoint to f, and reads the endpoint's token.
 func (e *Endpoint) check(key string, f *findings) {
 	switch {
 	case (e.Unix == "") == (e.TCP == ""):
@@ -39,7 +39,8 @@ func (e *Endpoint) check(key string, f *findings) {
 	}
 }
 
-// checkRemote checks an endpoint at which another process answers. Whom that process admits is for its own configuration to say.
+// checkRemote checks an endpoint at which another process answers. Only that process's own configuration says which
+// users it admits.
 func (e *Endpoint) checkRemote(key string, f *findings) {
 	if len(e.UIDs) > 0 {
 		f.add(key+".uids", "has no meaning here: name this process's user in the configuration of the one that answers")
@@ -48,7 +49,7 @@ func (e *Endpoint) checkRemote(key string, f *findings) {
 	e.check(key, f)
 }
 
-// checkAddress adds a finding for what is no host:port to listen on or to connect to.
+// checkAddress adds a finding unless address is a host:port to listen on or to connect to.
 func checkAddress(key, address string, f *findings) {
 	if _, port, err := net.SplitHostPort(address); err != nil || port != "0" && portIn(address) == 0 {
 		f.add(key, "%q is not a host and a port, as 127.0.0.1:8181 is", address)
@@ -68,7 +69,7 @@ func portIn(address string) uint16 {
 	return uint16(n)
 }
 
-// parseAddress reads an IP address, alone (its port is then 0) or with a port.
+// parseAddress parses an IP address with or without a port. Without one, the port is 0.
 func parseAddress(s string) (netip.AddrPort, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return netip.AddrPortFrom(addr, 0), nil
@@ -88,7 +89,7 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// check adds what is wrong with the numbers of c to f.
+// check adds the mistakes in c to f.
 func (c Trust) check(f *findings) {
 	f.need("trust.registry", c.Registry, "trust.auditor", c.Auditor, "trust.bundle", c.Bundle)
 	if skew := time.Duration(c.ClockSkew); skew > evidence.MaxSkew {
@@ -96,7 +97,8 @@ func (c Trust) check(f *findings) {
 	}
 }
 
-// check adds what is wrong with the agent's user, and with a socket of this process that admits that user.
+// check adds the mistakes in the agent's user to f. A socket of this process must not admit that user: socket is the
+// socket's key, and admitted are the users that it admits.
 func (c Agent) check(f *findings, socket string, admitted []uint32) {
 	switch {
 	case c.UID == nil && len(c.GIDs) > 0:
@@ -116,16 +118,16 @@ func (c Confine) check(f *findings) {
 	f.choice("confine.seccomp", c.Seccomp, "required", "off")
 }
 
-// maxSigned is how long anything that a process signs may be good for.
+// maxSigned bounds the lifetime of everything that a process signs.
 var maxSigned = evidence.RuntimeAttestationKind.MaxLifetime
 
-// namedKey is a role's key, and where it stands in the configuration.
+// namedKey is a role's key and its place in the configuration.
 type namedKey struct {
 	at string
 	SigningKey
 }
 
-// checkKeys adds what is wrong with the keys of a process. No two roles share a key or an issuer.
+// checkKeys adds the mistakes in the keys of a process to f. No two roles may share a key or an issuer.
 func checkKeys(f *findings, keys ...namedKey) {
 	for i, k := range keys {
 		f.need(k.at+".key", k.Key, k.at+".issuer", k.Issuer)
@@ -143,7 +145,7 @@ func checkKeys(f *findings, keys ...namedKey) {
 	}
 }
 
-// check adds what is wrong with a custody to f.
+// check adds the mistakes in a custody to f.
 func (c Custody) check(f *findings) {
 	f.need("custody.type", c.Type)
 	f.choice("custody.type", c.Type, "memory", "vault", "pkcs11")
@@ -161,7 +163,7 @@ func (c Custody) check(f *findings) {
 	}
 }
 
-// check adds what is wrong with Vault's configuration to f. Names of the findings begin with key.
+// check adds the mistakes in Vault's configuration to f. The keys of the findings begin with key.
 func (c *Vault) check(key string, f *findings) {
 	f.need(key+".address", c.Address)
 	if len(c.Keys) == 0 {
@@ -176,7 +178,8 @@ func (c *Vault) check(key string, f *findings) {
 	if methods != 1 {
 		f.add(key+".auth", "needs exactly one of appRole, kubernetes, tokenFile")
 	}
-	// Each role needs a token of its own: what is got with one name or one path for all could sign for all.
+	// Each role needs a token of its own. A token that is obtained by a name or path for all roles could sign for all
+	// roles.
 	differs := func(name, value string) {
 		if f.need(name, value); value != "" && !strings.Contains(value, "{role}") {
 			f.add(name, "%q is the same for every role: write {role} where they differ", value)

@@ -1,6 +1,6 @@
 package config
 
-// LoadControl reads and checks a control plane's configuration as a whole.
+// LoadControl reads and checks the configuration of a control plane.
 func LoadControl(path string) (*Control, error) {
 	c := new(Control)
 	var err error

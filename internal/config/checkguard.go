@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/guard"
 )
 
-// LoadGuard reads what the rules of mediator guard are made of from a sidecar's configuration. It reads none of the files that the
-// configuration names: an init container need not have them.
+// LoadGuard reads the options of mediator guard from a sidecar's configuration. It reads no file that the configuration
+// names, because an init container may lack them.
 func LoadGuard(path string) (guard.Options, error) {
 	c := new(Sidecar)
 	if _, err := load(path, c); err != nil {
@@ -47,7 +47,7 @@ func (c *Sidecar) checkGuard(f *findings) {
 	}
 }
 
-// GuardOptions is what the rules of mediator guard are made of, in a configuration that has been checked and has a guard.
+// GuardOptions returns the options of mediator guard. The configuration must be checked and have a guard.
 func (c *Sidecar) GuardOptions() guard.Options { return c.guardOptions(new(findings)) }
 
 func (c *Sidecar) guardOptions(f *findings) guard.Options {
@@ -96,7 +96,7 @@ func loopbackPort(key, listen string, f *findings) uint16 {
 	return at.Port()
 }
 
-// parsePorts reads a port or FIRST-LAST.
+// parsePorts parses a port or FIRST-LAST.
 func parsePorts(s string) (guard.PortRange, error) {
 	from, to, isRange := strings.Cut(s, "-")
 	first, err := strconv.ParseUint(from, 10, 16)

@@ -21,10 +21,10 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// MinGateSecret is the shortest secret of a gate, in bytes.
+// MinGateSecret is the minimum length of a gate's secret, in bytes.
 const MinGateSecret = 32
 
-// LoadSidecar reads and checks a sidecar's configuration as a whole.
+// LoadSidecar reads and checks the configuration of a sidecar.
 func LoadSidecar(path string) (*Sidecar, error) {
 	c := new(Sidecar)
 	var err error
@@ -77,15 +77,16 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	return c, f.err(path)
 }
 
-// where is what tells one endpoint from another.
+// where identifies an endpoint: two endpoints with the same result are one.
 func (e Endpoint) where() string { return e.Unix + e.TCP }
 
-// CAFile is where the CA's certificate is written for agents to trust.
+// CAFile returns the path of the CA's certificate, which agents have to trust.
 func (c *Sidecar) CAFile() string {
 	return cmp.Or(c.CA.CertificateFile, filepath.Join(c.State, "ca.pem"))
 }
 
-// Hosts returns every host that a rule names: the interception CA is good for them and for the mediator's own name.
+// Hosts returns every host that a rule names, and the mediator's own name. The interception CA is valid for these
+// hosts.
 func (c *Sidecar) Hosts() []string {
 	hosts := []string{proxy.InternalHost}
 	for _, a := range c.ActionRules {
@@ -97,7 +98,7 @@ func (c *Sidecar) Hosts() []string {
 	return hosts
 }
 
-// Credentials returns the credentials of the rules, by the name of the rule.
+// Credentials returns the credentials of the rules by the names of the rules.
 func (c *Sidecar) Credentials() map[string]*Credential {
 	all := make(map[string]*Credential)
 	for _, a := range c.Actions {
@@ -113,7 +114,7 @@ func (c *Sidecar) Credentials() map[string]*Credential {
 	return all
 }
 
-// dsn reads and checks how to connect to the database of the ledger; empty where it has none.
+// dsn reads and checks the connection string of the ledger's database. It is empty if the ledger is a file.
 func (c Ledger) dsn(f *findings) string {
 	const key = "ledger.postgres.dsnFile"
 	switch {
@@ -144,7 +145,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	}
 	out.MaxBody = cmp.Or(out.MaxBody, 1<<20)
 	if a.Headers != nil {
-		out.Headers = make([]string, len(a.Headers)) // none is not all
+		out.Headers = make([]string, len(a.Headers)) // an empty list allows none, and nil allows all
 	}
 	for i, name := range a.Headers {
 		if out.Headers[i] = http.CanonicalHeaderKey(name); !httpguts.ValidHeaderFieldName(name) {
@@ -180,7 +181,7 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	c.EgressRules = append(c.EgressRules, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f)})
 }
 
-// checkCredential checks what a rule injects, if it injects anything. It reads the secret once if that is in a file.
+// checkCredential checks the credential that a rule injects, if any. A secret in a file is read once for that.
 func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	if r == nil {
 		return
@@ -207,7 +208,7 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	}
 }
 
-// HeaderName is the header that carries the credential.
+// HeaderName returns the name of the header that carries the credential.
 func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorization") }
 
 func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {

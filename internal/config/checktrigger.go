@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// LoadTrigger reads and checks a trigger service's configuration as a whole.
+// LoadTrigger reads and checks the configuration of a trigger service.
 func LoadTrigger(path string) (*Trigger, error) {
 	c := new(Trigger)
 	var err error
@@ -57,7 +57,7 @@ func (c *Trigger) addSources(f *findings) {
 	}
 }
 
-// open makes one source of events; exactly one kind must be set.
+// open makes one source of events. Exactly one kind must be set.
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 	kinds := 0
 	for _, set := range []bool{s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil} {
@@ -109,11 +109,12 @@ func (c *Schedule) open(name string) (*trigger.Schedule, error) {
 	return s, nil
 }
 
-// webhookSecrets has the source of each webhook secret, by the secret's scheme and the secret.
+// webhookSecrets maps each webhook secret, by its scheme and its value, to its source.
 type webhookSecrets map[[2]string]string
 
-// read reads a source's secrets. No two sources of one scheme share one: a delivery is good once for each source, and what somebody has
-// signed for one would be good for the other, to which it may be worth more. What is signed in one scheme is malformed in the other.
+// read reads the secrets of a source. Two sources of one scheme must not share a secret: a delivery that is signed for
+// one source would count again for the other, where it may be worth more. Sources of different schemes may share one,
+// because a delivery of one scheme is malformed in the other.
 func (known webhookSecrets) read(source, scheme string, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
@@ -130,8 +131,8 @@ func (known webhookSecrets) read(source, scheme string, names []string) ([]strin
 	return out, nil
 }
 
-// KeepSources takes the schedules and queues that have not changed from the configuration before: they go on without a pause. The secrets
-// of webhooks have been read again.
+// KeepSources keeps the schedules and queues of the configuration before that have not changed, so that they continue
+// without a pause. Webhooks are always new, because their secrets have been read again.
 func (c *Trigger) KeepSources(before *Trigger) {
 	for i, s := range c.Sources {
 		if s.Schedule == nil && s.Queue == nil {

@@ -1,9 +1,10 @@
-// Package config holds the configuration of the processes: its types, how it is read, what is checked of it, and its reference.
+// Package config holds the configuration of the processes: its types, how it is read and checked, and its reference.
 //
 //	sidecar.go, trigger.go, control.go   the three configuration files; config.go has the parts that they share
 //	load.go      reads a file strictly, and makes its paths absolute
-//	check*.go    what is checked of a file, with every finding at once
+//	check*.go    check a file and report every finding at once
 //	setup.go     the files beside it: manifest, policy, trust bundle, pinned root keys
+//	custody.go   which files and addresses a custody uses
 //	bound.go     which keys only a restart takes over
 //	reference.go the reference page and the JSON Schema, made from the types and their comments
 //
@@ -17,13 +18,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The parts that the three configuration files share; the files themselves stand in configserve.go, configtrigger.go and configcontrol.go.
-// Each is decoded strictly: an unknown key, a duplicate key, a key without a value or a second document is an error with its line. Secrets are
-// never in a file, only the paths of the files that hold them; relative paths are taken from the configuration file's own folder. The comments
-// are the configuration reference (docs/configuration.md). What is tagged reload is taken over by a reload, all else is bound to the process.
+// This file has the parts that the configuration files share; the files themselves are in sidecar.go, trigger.go and
+// control.go. Each file is decoded strictly: an unknown key, a duplicate key, a key without a value or a second
+// document is an error with its line. A file never holds a secret, only the path of the file with the secret. Relative
+// paths start at the configuration file's own folder. The comments of the fields are the configuration reference
+// (docs/configuration.md). A reload takes over the keys with the tag reload; all other keys are bound to the process.
 
-// Agent names the user that the agent runs as. A process that knows it looks whether that user can reach its memory or its
-// files, and neither starts nor forwards a post while it can.
+// Agent names the user that the agent runs as. A process that knows this user checks whether the user can reach the
+// process's memory or files. While it can, the process does not start and forwards no post.
 type Agent struct {
 	// UID is the agent's user, who runs nothing but agents that mediator run starts: in the sidecar any other process of this user taints
 	// the sessions. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
@@ -32,7 +34,7 @@ type Agent struct {
 	GIDs []uint32 `yaml:"gids"`
 }
 
-// Endpoint is a listener, or where one answers.
+// Endpoint is an address on which a process listens, or at which another process answers.
 type Endpoint struct {
 	// Unix is the path of a unix socket. Either this or TCP.
 	Unix string `yaml:"unix" is:"path"`
@@ -47,7 +49,7 @@ type Endpoint struct {
 	Token string `yaml:"-" of:"tokenFile"`
 }
 
-// Custody says where keys are.
+// Custody says where the signing keys are.
 type Custody struct {
 	// Type is memory (keys that are made at each start, live in the process's memory alone and are never written out), vault (keys in
 	// HashiCorp Vault's Transit engine) or pkcs11 (keys in a token, such as a hardware security module). Required.
@@ -58,9 +60,9 @@ type Custody struct {
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
-// Vault says where Vault is and how this process logs in. Each signing role has a Vault role of its own; {role} in a name or path of
-// auth stands for the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session, request_proof, policy_decision,
-// action_grant, or api_credential for a credential.
+// Vault says where Vault is and how this process logs in. Each signing role has a Vault role of its own. In a name or
+// path of auth, {role} stands for the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session,
+// request_proof, policy_decision, action_grant, or api_credential for a credential.
 type Vault struct {
 	// Address is https://host:port. Required.
 	Address string `yaml:"address"`
@@ -76,7 +78,7 @@ type Vault struct {
 	Auth VaultAuth `yaml:"auth"`
 }
 
-// VaultAuth says how to log in to Vault; exactly one of the methods is set.
+// VaultAuth says how to log in to Vault. Exactly one of the methods is set.
 type VaultAuth struct {
 	// AppRole logs in with a role id and a secret id.
 	AppRole *AppRole `yaml:"appRole"`
@@ -110,7 +112,8 @@ type Kubernetes struct {
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
-// PKCS11 names a PKCS #11 token. A key is its private Ed25519 keys with the key's name as label; the id is the version.
+// PKCS11 names a PKCS #11 token. The versions of a key are private Ed25519 keys with the key's name as label; their id
+// is the version.
 type PKCS11 struct {
 	// Module is the path of the token's library. Required.
 	Module string `yaml:"module"`
@@ -137,7 +140,7 @@ type RootKey struct {
 	Custody Custody `yaml:"custody"`
 }
 
-// SigningKey is one signing role.
+// SigningKey configures one signing role.
 type SigningKey struct {
 	// Key is the name of the key, without a version. Required.
 	Key string `yaml:"key"`
@@ -147,7 +150,7 @@ type SigningKey struct {
 	Lifetime Duration `yaml:"lifetime"`
 }
 
-// Trust says whom a process believes.
+// Trust names the keys and the bundle that a process trusts.
 type Trust struct {
 	// Registry is the path of the pinned public key (JWK) of the key registry, which signs custody certificates. Required.
 	Registry string `yaml:"registry" is:"path"`
@@ -165,8 +168,9 @@ type Log struct {
 	Level string `yaml:"level"`
 }
 
-// Confine says how a process confines itself before it listens. Whatever stands here, it drops the capabilities that it does not need,
-// writes no core dump, is out of reach for debuggers of its own user, and gets no privileges by executing a program.
+// Confine says how a process confines itself before it listens. With every setting, the process drops capabilities that
+// it does not need, writes no core dump, cannot be debugged by its own user, and gets no privileges by executing a
+// program.
 type Confine struct {
 	// Landlock holds the process to the folders of the files that this configuration names, and to its TCP ports: best_effort (as far as the
 	// kernel can; the log and mediator doctor say how far), required (Linux 6.12 with Landlock, or the process does not start) or off.
@@ -182,7 +186,7 @@ type Confine struct {
 	Connect []uint16 `yaml:"connect"`
 }
 
-// Duration is a time.Duration written like 15s.
+// Duration is a time.Duration in the form 15s.
 type Duration time.Duration
 
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
@@ -194,7 +198,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Or returns d, or the default where d is zero.
+// Or returns d, or def if d is zero.
 func (d Duration) Or(def time.Duration) time.Duration {
 	if d == 0 {
 		return def

@@ -8,7 +8,8 @@ import (
 // serviceAccountToken is where Kubernetes puts a pod's token.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 
-// For returns how one role logs in: {role} in names and paths stands for the role, and a Kubernetes token has its path.
+// For returns how one role logs in. It replaces {role} in names and paths, and sets the default path of a Kubernetes
+// token.
 func (a VaultAuth) For(role string) VaultAuth {
 	in := func(s string) string { return strings.ReplaceAll(s, "{role}", role) }
 	a.TokenFile = in(a.TokenFile)
@@ -25,7 +26,7 @@ func (a VaultAuth) For(role string) VaultAuth {
 	return a
 }
 
-// secrets are the files with which one role logs in.
+// secrets returns the files with which one role logs in.
 func (a VaultAuth) secrets(role string) []string {
 	switch a = a.For(role); {
 	case a.AppRole != nil:
@@ -37,7 +38,7 @@ func (a VaultAuth) secrets(role string) []string {
 	}
 }
 
-// Secrets are the custody's secret files, for the given roles of the process.
+// Secrets returns the custody's secret files for some roles of the process.
 func (c Custody) Secrets(roles ...string) (out []string) {
 	switch {
 	case c.Vault != nil:
@@ -50,7 +51,8 @@ func (c Custody) Secrets(roles ...string) (out []string) {
 	return out
 }
 
-// Public are the custody's files that are no secret, and by which somebody else could stand in for it.
+// Public returns the files of the custody that are not secret, but that the agent must not change: another program
+// could pose as the custody by them.
 func (c Custody) Public() []string {
 	switch {
 	case c.Vault != nil:
@@ -61,7 +63,7 @@ func (c Custody) Public() []string {
 	return nil
 }
 
-// Addresses are where the custody is reached over TCP; the name of Vault's address may have to be asked for over TCP too.
+// Addresses returns where the custody is reached over TCP. Port 53 is for DNS over TCP, to resolve Vault's name.
 func (c Custody) Addresses() []string {
 	if c.Vault == nil {
 		return nil

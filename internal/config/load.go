@@ -18,11 +18,11 @@ const maxFile = 4 << 20
 
 // File is the file that a configuration was read from.
 type File struct {
-	Path string // as it was named
+	Path string // as the caller named it
 	Raw  []byte
 }
 
-// At returns the absolute path of a file that the configuration names: a relative one is taken from the configuration's own folder.
+// At returns the path of a file that the configuration names. A relative path starts at the configuration's own folder.
 func (f File) At(name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
@@ -30,7 +30,7 @@ func (f File) At(name string) string {
 	return filepath.Join(filepath.Dir(f.Path), name)
 }
 
-// load reads one configuration file strictly into c, and makes the paths in it absolute.
+// load decodes one configuration file strictly into c, and makes the paths in it absolute.
 func load(path string, c any) (f File, err error) {
 	f.Path = path
 	if f.Raw, err = files.ReadUpTo(path, maxFile); err != nil {
@@ -51,7 +51,7 @@ func load(path string, c any) (f File, err error) {
 	return f, found.err(path)
 }
 
-// absolute makes the texts below v absolute that are paths: those in fields with the tag is:"path".
+// absolute makes the paths below v absolute. A path is a text in a field with the tag is:"path".
 func (f File) absolute(v reflect.Value, isPath bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -75,7 +75,7 @@ func (f File) absolute(v reflect.Value, isPath bool) {
 	}
 }
 
-// findings collects everything that is wrong with a configuration, so that all of it is said at once.
+// findings collects everything that is wrong with a configuration, so that one run reports all of it.
 type findings []error
 
 func (f *findings) add(key, format string, args ...any) {
@@ -83,7 +83,7 @@ func (f *findings) add(key, format string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
 }
 
-// need adds a finding for each empty value; pairs are key, value.
+// need adds a finding for each empty value. pairs are keys and values in turn.
 func (f *findings) need(pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] == "" {
@@ -99,7 +99,7 @@ func (f findings) err(path string) error {
 	return fmt.Errorf("configuration %s:\n%w", path, errors.Join(f...))
 }
 
-// choice returns value if it is one of options, the first of which is the default.
+// choice returns value if it is one of options. An empty value is the first option; any other value is a finding.
 func (f *findings) choice(key, value string, options ...string) string {
 	if value == "" {
 		return options[0]
@@ -113,8 +113,9 @@ func (f *findings) choice(key, value string, options ...string) string {
 	return options[0]
 }
 
-// empty adds a finding for each key of a type that is there without a value. It would read as if it were not there: a guard of which every
-// line was commented out would be no guard. What is merged into a mapping (<<) is not looked through, so none is taken.
+// empty adds a finding for each key of a type that has no value. Such a key would read as if it were absent: a guard
+// whose lines are all commented out would be no guard. It refuses merge keys (<<), because it does not look through
+// what they merge.
 func (f *findings) empty(path string, n *yaml.Node, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

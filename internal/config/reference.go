@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// sources are the files that declare the configuration: their comments are the reference.
+// sources are the files that declare the configuration. The comments of their fields are the reference.
 //
 //go:embed config.go sidecar.go trigger.go control.go
 var sources embed.FS
 
-// optionDoc is one key of a configuration type.
+// optionDoc is one key of a configuration type with its comment.
 type optionDoc struct{ key, comment string }
 
 // configDocs returns the keys of every configuration type with their comments, by the type's name.
@@ -60,10 +60,10 @@ func addOptions(options map[string][]optionDoc, file *ast.File) {
 				continue
 			}
 			key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
-			if key == "-" { // no key of the file
+			if key == "-" { // not a key of the file
 				continue
 			}
-			// A comment begins with the field's Go name; a reader of the reference knows the key.
+			// A comment begins with the Go name of its field; the reference shows the key instead.
 			comment := strings.Replace(oneLine(f.Doc), f.Names[0].Name, "`"+key+"`", 1)
 			options[spec.Name.Name] = append(options[spec.Name.Name], optionDoc{key, comment})
 		}
@@ -107,7 +107,7 @@ else needs a restart. Complete examples are in [configs](../configs).
 	return nil
 }
 
-// writeOptions lists the keys of a type and, indented, of the types below it.
+// writeOptions lists the keys of a type and, indented, those of the types below it.
 func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string][]optionDoc) {
 	for _, f := range KeysOf(t) {
 		comment := ""
@@ -135,10 +135,10 @@ type Key struct {
 	Name   string
 	Type   reflect.Type
 	owner  string // the Go type that declares it
-	reload bool   // taken over by a reload
+	reload bool   // a reload takes it over
 }
 
-// KeysOf lists the keys of a type, those of inlined types included.
+// KeysOf lists the keys of a type, including those of inlined types.
 func KeysOf(t reflect.Type) []Key {
 	var out []Key
 	for i := range t.NumField() {

@@ -27,7 +27,7 @@ func ReadRules(path string) (*policy.Rules, error) {
 	return rules, nil
 }
 
-// ReadManifest reads a deployment manifest without judging it.
+// ReadManifest reads a deployment manifest and does not audit it.
 func ReadManifest(path string) (*policy.Manifest, error) {
 	raw, err := files.Read(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func ReadStrict(path string) (*policy.Manifest, *policy.Strict, error) {
 	return m, strict, nil
 }
 
-// ReadBundle reads a trust bundle, and returns its bytes too.
+// ReadBundle reads a trust bundle. It also returns the bytes of the file.
 func ReadBundle(path string) (evidence.Bundle, []byte, error) {
 	raw, err := files.Read(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func ReadBundle(path string) (evidence.Bundle, []byte, error) {
 	return b, raw, nil
 }
 
-// ReadRoots reads the two pinned root keys, the registry's first.
+// ReadRoots reads the two pinned root keys: the registry's, then the auditor's.
 func ReadRoots(registry, auditor string) ([]evidence.Root, error) {
 	var roots []evidence.Root
 	for _, r := range [...]struct{ path, purpose string }{{registry, evidence.PurposeSignerCertificate}, {auditor, evidence.PurposeDeploymentCertificate}} {
@@ -83,7 +83,7 @@ func ReadRoots(registry, auditor string) ([]evidence.Root, error) {
 	return roots, nil
 }
 
-// OfflineVerifier makes a verifier from the files of t, away from the running processes, with a clock of the caller's choice.
+// OfflineVerifier makes a verifier from the files of t, for a command that asks no running process. now is its clock.
 func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle, error) {
 	roots, err := ReadRoots(t.Registry, t.Auditor)
 	if err != nil {
@@ -101,8 +101,8 @@ func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evi
 	return v, b, err
 }
 
-// EnvironmentHash measures what a sidecar runs: this binary, and the bytes of the sidecar's configuration file. It is what
-// requiredEnvironmentHash in the manifest pins; mediator deployment environment prints it.
+// EnvironmentHash measures what a sidecar runs: this binary, and the bytes of the sidecar's configuration file. The
+// manifest pins the result as requiredEnvironmentHash, and mediator deployment environment prints it.
 func EnvironmentHash(sidecar []byte) (string, error) {
 	binary, err := binaryHash()
 	if err != nil {
@@ -111,8 +111,8 @@ func EnvironmentHash(sidecar []byte) (string, error) {
 	return evidence.HashValue(map[string]string{"binary": binary, "config": evidence.HashBytes(sidecar)})
 }
 
-// binaryHash hashes the program that runs, once. The kernel lets nobody write to it while it runs, and another program in its place is
-// another file.
+// binaryHash hashes the running program, once. The kernel prevents writes to a running program, and a program that
+// replaces it is another file.
 var binaryHash = sync.OnceValues(func() (string, error) {
 	exe, err := os.Open("/proc/self/exe")
 	if err != nil {

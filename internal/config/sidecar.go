@@ -75,8 +75,8 @@ type Sidecar struct {
 	UpstreamHosts []upstream.Host `yaml:"-"`
 }
 
-// Transparent configures the transparent listener. Redirected connections carry no proxy credentials: they belong to the pod's
-// standing session.
+// Transparent configures the transparent listener. Redirected connections carry no proxy credentials, so they belong to
+// the pod's standing session.
 type Transparent struct {
 	// Listen is the IPv4 address to which connections are redirected, on loopback where mediator guard does it. Required.
 	Listen string `yaml:"listen"`
@@ -85,8 +85,8 @@ type Transparent struct {
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
-// Guard says who may leave the pod, and where everybody else may go. Everybody else always reaches the proxy, and nothing else that
-// is not named here.
+// Guard says which users may leave the pod, and where all other users may go. All other users always reach the proxy,
+// and otherwise only what is named here.
 type Guard struct {
 	// UIDs are the users that may leave: those of the mediator's processes in this pod, never root. Required.
 	UIDs []uint32 `yaml:"uids"`
@@ -181,7 +181,7 @@ type Match struct {
 	Methods []string `yaml:"methods"`
 }
 
-// Credential is a secret that the mediator puts into a call and the agent never holds.
+// Credential is a secret that the mediator puts into a call. The agent never holds it.
 type Credential struct {
 	// Header is the header that carries it. Default Authorization.
 	Header string `yaml:"header"`
@@ -243,7 +243,7 @@ type API struct {
 	Verify string `yaml:"verify"`
 }
 
-// Egress is one kind of call that is no post.
+// Egress is one kind of call that is not a post.
 type Egress struct {
 	// Name of the rule, in records and metrics. Required.
 	Name string `yaml:"name"`
@@ -253,7 +253,7 @@ type Egress struct {
 	Credential *Credential `yaml:"credential"`
 }
 
-// Upstream is what one host needs other than the defaults.
+// Upstream holds the settings of one host that differ from the defaults.
 type Upstream struct {
 	// Host is a host:port. Required.
 	Host string `yaml:"host"`
@@ -300,7 +300,7 @@ type Limits struct {
 	Tunnels int `yaml:"tunnels"`
 }
 
-// Bodies bounds what bodies take, in bytes.
+// Bodies bounds the memory and the disk space of bodies, in bytes.
 type Bodies struct {
 	// Memory is for JSON and for what else has no more than 1 MiB. Default 67108864.
 	Memory int64 `yaml:"memory"`
@@ -316,7 +316,7 @@ type Rate struct {
 	Burst int `yaml:"burst"`
 }
 
-// Breaker says when a host is left alone.
+// Breaker says when calls to a host are suspended.
 type Breaker struct {
 	// Failures is how many failures in a row suspend the calls to a host. Default 10.
 	Failures int `yaml:"failures"`
@@ -324,7 +324,7 @@ type Breaker struct {
 	Pause Duration `yaml:"pause"`
 }
 
-// Load is what the pipeline takes of the limits.
+// Load returns the limits that the pipeline applies.
 func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
@@ -332,7 +332,7 @@ func (c Limits) Load() proxy.Load {
 	}
 }
 
-// Listeners is what the listeners take of the limits.
+// Listeners returns the limits that the listeners apply.
 func (c Limits) Listeners() intercept.Limits {
 	return intercept.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
 }

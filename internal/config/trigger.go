@@ -54,7 +54,7 @@ type AudienceKey struct {
 	Audience string `yaml:"audience"`
 }
 
-// Source is one source of events; exactly one of its kinds is set.
+// Source is one source of events. Exactly one of its kinds is set.
 type Source struct {
 	// Name of the source, in events and artifacts, and in the webhook's path /hooks/NAME. Required.
 	Name string `yaml:"name"`

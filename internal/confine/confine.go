@@ -1,6 +1,6 @@
-// Package confine takes from a process what it does not need, so that whoever takes the process over gets little with it: further files and
-// ports (Landlock), system calls (seccomp), capabilities, and the way to read its memory. Everything is for good, for every thread, and says
-// afterwards by trying whether it is so.
+// Package confine takes from a process what it does not need, so that an attacker who takes the process over gains
+// little: other files and ports (Landlock), system calls (seccomp), capabilities, and the ways to read its memory. It
+// does so for good and for every thread. Afterwards it tries whether the restrictions are in force.
 package confine
 
 import (
@@ -14,34 +14,35 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// Mode says what becomes of a process that cannot be confined.
+// Mode says what happens if a process cannot be confined.
 type Mode string
 
-// The modes. The zero one is Required.
+// The modes. The zero value is Required.
 const (
-	Required   Mode = ""            // it gets an error
-	BestEffort Mode = "best_effort" // it is confined as far as the kernel can; only for Landlock
-	Off        Mode = "off"         // it is not asked to be
+	Required   Mode = ""            // Apply fails
+	BestEffort Mode = "best_effort" // the process is confined as far as the kernel can; only for Landlock
+	Off        Mode = "off"         // the process is not confined
 )
 
-// Limits are what a process is left with. The zero Limits leave it no file, no port and no capability.
+// Limits are what a process keeps. The zero value leaves it no file, no port and no capability.
 type Limits struct {
 	// Calls are the system calls; see [Service] and [Looker].
 	Calls Calls
 	// Capabilities are kept if the process has them.
 	Capabilities []cap.Value
-	// Files are the files that it reaches. A file below two of them may be used as either says.
+	// Files are the files that it reaches. If a file is below two of them, both uses are allowed.
 	Files []File
 	// Bind and Connect are the TCP ports that it may listen on and connect to.
 	Bind, Connect []uint16
-	// Landlock and Seccomp say what happens where the kernel cannot hold the process to Files, Bind and Connect, and to Calls.
+	// Landlock and Seccomp say what happens if the kernel cannot restrict the process to Files, Bind and Connect, and
+	// to Calls.
 	Landlock, Seccomp Mode
 }
 
-// Use is what may be done with a file, and with all that is below a folder.
+// Use is what a process may do with a file, or with everything below a folder.
 type Use int
 
-// The uses. None of them is to execute.
+// The uses. None of them allows a process to execute a file.
 const (
 	Read   Use = iota // read and list
 	Write             // read, list, make, change and remove
@@ -49,20 +50,20 @@ const (
 	Listen            // make and remove unix sockets
 )
 
-// File is a file or folder, by its absolute path, that a process may use. One that does not exist is left out.
+// File is a file or folder that a process may use, by its absolute path. A path that does not exist is skipped.
 type File struct {
 	Path string
 	Use  Use
 }
 
-// Confined is a process that has been confined.
+// Confined describes how this process has been confined.
 type Confined struct {
 	limits Limits
-	abi    int // the kernel's version of Landlock; 0 where it has none
+	abi    int // the kernel's version of Landlock; 0 if it has none
 }
 
-// Apply confines this process. It is called once, after the process has opened what it keeps, and before it listens. An error leaves it
-// half confined: it has to end.
+// Apply confines this process. Call it once: after the process has opened what it keeps, and before it listens. After
+// an error the process is only partly confined and has to end.
 func Apply(l Limits) (*Confined, error) {
 	c := &Confined{limits: l}
 	steps := []struct {
@@ -73,7 +74,7 @@ func Apply(l Limits) (*Confined, error) {
 		{"get no privileges by executing a program", noNewPrivileges},
 		{"drop capabilities", l.dropCapabilities},
 		{"be held to its files and ports by Landlock", c.landlock},
-		{"be out of reach for debuggers", undumpable}, // after what may change the process's credentials
+		{"be out of reach for debuggers", undumpable}, // after the steps that may change the process's credentials
 		{"be held to its system calls by seccomp", l.seccomp},
 	}
 	for _, s := range steps {
@@ -84,7 +85,7 @@ func Apply(l Limits) (*Confined, error) {
 	return c, nil
 }
 
-// Beyond names the files and the ports of l that Landlock keeps this process from.
+// Beyond returns the files and the ports of l that Landlock denies this process.
 func (c *Confined) Beyond(l Limits) []string {
 	var out []string
 	for _, f := range l.Files {
@@ -105,7 +106,8 @@ func (c *Confined) Beyond(l Limits) []string {
 
 func noCore() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) }
 
-// undumpable keeps other processes of the same user from tracing this one and from reading its memory (PR_SET_DUMPABLE in prctl(2)).
+// undumpable keeps other processes of the same user from tracing this one and from reading its memory (PR_SET_DUMPABLE
+// in prctl(2)).
 func undumpable() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 func noNewPrivileges() error {
@@ -127,10 +129,10 @@ func (l Limits) dropCapabilities() error {
 			return err
 		}
 	}
-	return left.SetProc() // the ambient and the inheritable ones go too
+	return left.SetProc() // this drops the ambient and inheritable ones too
 }
 
-// capabilities names the ones that are kept.
+// capabilities returns the names of the capabilities that are kept.
 func (l Limits) capabilities() string {
 	var names []string
 	for _, v := range l.Capabilities {

@@ -9,16 +9,17 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// held is all that Landlock holds a process to here: files, TCP ports, abstract unix sockets and signals (ABI 6, Linux 6.12).
+// held is everything that Landlock restricts here: files, TCP ports, abstract unix sockets and signals (ABI 6, Linux
+// 6.12).
 var held = landlock.V6
 
-// heldABI is the first version of Landlock that has all of held, portsABI the first that knows ports.
+// heldABI is the first version of Landlock that has all of held. portsABI is the first that knows ports.
 const (
 	heldABI  = 6
 	portsABI = 4
 )
 
-// The rights of each use of a folder, and which of them a file has.
+// rights are the rights of each use of a folder. ofFile are those of them that a file can have.
 var (
 	rights = map[Use]landlock.AccessFSSet{
 		Read:   reading,
@@ -35,7 +36,7 @@ const (
 		ll.AccessFSRemoveFile | ll.AccessFSRemoveDir | ll.AccessFSIoctlDev
 )
 
-// landlock holds the process to its files and ports.
+// landlock restricts the process to its files and ports.
 func (c *Confined) landlock() error {
 	if c.limits.Landlock == Off {
 		return nil
@@ -53,7 +54,7 @@ func (c *Confined) landlock() error {
 	return held.BestEffort().Restrict(rules...)
 }
 
-// rules are the rules that Landlock is given.
+// rules returns the rules for Landlock.
 func (l Limits) rules() ([]landlock.Rule, error) {
 	var out []landlock.Rule
 	for _, f := range l.Files {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls are the system calls that a process may make: by name, and some only with certain arguments. Every other one fails with EPERM, also
-// those that a kernel will have one day, and those of another architecture.
+// Calls are the system calls that a process may make, some of them only with certain arguments. Every other call fails
+// with EPERM, including calls that future kernels will have and calls of another architecture.
 type Calls struct {
 	names []string
 	some  []seccomp.NameWithConditions
 }
 
-// seccomp holds the process to its system calls.
+// seccomp restricts the process to its system calls.
 func (l Limits) seccomp() error {
 	if l.Seccomp == Off {
 		return nil
@@ -28,8 +28,8 @@ func (l Limits) seccomp() error {
 	return seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: *policy})
 }
 
-// policy makes the filter's policy for an architecture, whose name is Go's; empty for the one that runs. A call that the architecture
-// does not have is left out: x86-64 has open(2), and arm64 has openat(2) alone.
+// policy makes the filter's policy for an architecture, by its Go name; an empty name is the architecture that runs. It
+// skips calls that the architecture lacks: x86-64 has open(2), and arm64 has only openat(2).
 func (c Calls) policy(goarch string) (*seccomp.Policy, error) {
 	info, err := arch.GetInfo(goarch)
 	if err != nil {
@@ -56,11 +56,11 @@ func (c Calls) policy(goarch string) (*seccomp.Policy, error) {
 	return &seccomp.Policy{DefaultAction: seccomp.ActionErrno, Syscalls: []seccomp.SyscallGroup{allowed, absent}}, nil
 }
 
-// pretended are calls that are said not to be there, for which the C library then takes an older one. The arguments of clone3 cannot be seen
-// by a filter, those of clone can.
+// pretended are calls that fail as if the kernel did not have them, so that the C library uses an older call. A filter
+// sees the arguments of clone and not those of clone3.
 var pretended = []string{"clone3"}
 
-// only is a call that is allowed if all of its conditions hold.
+// only allows a call if all conditions hold.
 func only(name string, conditions ...seccomp.Condition) seccomp.NameWithConditions {
 	return seccomp.NameWithConditions{Name: name, Conditions: conditions}
 }
@@ -81,16 +81,16 @@ func lacks(argument uint32, bits uint64) seccomp.Condition {
 	return seccomp.Condition{Argument: argument, Operation: seccomp.BitsNotSet, Value: bits}
 }
 
-// Service are the system calls of a process that serves: it works with files and sockets and makes threads. It starts no process, executes
-// nothing, maps no memory that can be executed, and signals only itself.
+// Service returns the system calls of a process that serves: it works with files and sockets and makes threads. It
+// starts no process, executes nothing, maps no executable memory, and signals only itself.
 func Service() Calls {
 	return Calls{names: slices.Concat(running, files, sockets), some: slices.Concat(itself(), families)}
 }
 
-// Looker are the system calls of a process that answers questions about /proc by reading links: it opens nothing.
+// Looker returns the system calls of a process that answers questions about /proc by reading links. It opens nothing.
 func Looker() Calls { return Calls{names: slices.Concat(running, links), some: itself()} }
 
-// running is what Go's runtime and the C library need to run threads, allocate memory and tell the time.
+// running are the calls by which Go's runtime and the C library run threads, allocate memory and tell the time.
 var running = []string{
 	"brk", "madvise", "membarrier", "mincore", "mremap", "munmap",
 	"exit", "exit_group", "futex", "get_robust_list", "getpid", "getppid", "gettid", "rseq", "sched_getaffinity", "sched_yield", "set_robust_list", "set_tid_address",
@@ -103,10 +103,10 @@ var running = []string{
 	"capget", "wait4", "waitid",
 }
 
-// links is what reads a link.
+// links are the calls that read a link.
 var links = []string{"readlink", "readlinkat"}
 
-// files is what works with files.
+// files are the calls that work with files.
 var files = []string{
 	"access", "chmod", "copy_file_range", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fchmodat", "fdatasync", "flock", "fstat", "fstatfs", "fsync",
 	"ftruncate", "getcwd", "getdents64", "getxattr", "lgetxattr", "lseek", "lstat", "mkdir", "mkdirat", "msync", "newfstatat", "open", "openat", "pread64", "preadv",
@@ -114,14 +114,14 @@ var files = []string{
 	"sync_file_range", "umask", "unlink", "unlinkat", "utimensat",
 }
 
-// sockets is what works with sockets once they are there.
+// sockets are the calls that work with existing sockets.
 var sockets = []string{
 	"accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto",
 	"setsockopt", "shutdown",
 }
 
-// families are the sockets that may be made: unix, TCP and UDP, and netlink for the machine's addresses. Landlock holds TCP to its ports and
-// not MPTCP or SCTP, which are refused here.
+// families are the sockets that the process may make: unix, TCP, UDP, and netlink for the machine's addresses. MPTCP
+// and SCTP are refused here, because Landlock restricts only the ports of TCP.
 var families = []seccomp.NameWithConditions{
 	only("socket", is(0, unix.AF_UNIX)),
 	only("socket", is(0, unix.AF_INET), atMost(2, unix.IPPROTO_UDP)),
@@ -137,11 +137,11 @@ func atMost(argument uint32, value uint64) seccomp.Condition {
 // prSetVMA names memory of Go's runtime (PR_SET_VMA in prctl(2)).
 const prSetVMA = 0x53564d41
 
-// namespaces are the flags of clone that make a namespace.
+// namespaces are the flags by which clone makes a namespace.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// itself is what a process may do to itself alone: threads and no processes, signals to its own threads, memory that is not executed,
-// limits that are read and not set, and no key strokes for a terminal.
+// itself returns the calls that a process may use only on itself. It may make threads and no processes, signal its own
+// threads, map memory that is not executable, and read its limits. It may not push keystrokes into a terminal.
 func itself() []seccomp.NameWithConditions {
 	self := uint64(os.Getpid())
 	return []seccomp.NameWithConditions{

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Layer is one thing that holds a process, and what shows whether it does.
+// Layer is one restriction of a process, and what shows whether it is in force.
 type Layer struct {
 	Name    string `json:"name"`
 	InForce bool   `json:"inForce"`
@@ -21,15 +21,15 @@ type Layer struct {
 
 // The names of the layers.
 const (
-	Privileges   = "privileges"   // nothing that is executed gives any
-	Capabilities = "capabilities" // only those that are needed
+	Privileges   = "privileges"   // executing a program gives none
+	Capabilities = "capabilities" // only those that the process needs
 	Memory       = "memory"       // no core dump, and no debugger of the same user
 	SystemCalls  = "system calls" // seccomp
 	Files        = "files"        // Landlock
 	Ports        = "ports"        // Landlock
 )
 
-// Layers looks now: in the kernel's description of each thread, and by trying what must not work.
+// Layers checks now which layers are in force: by the kernel's status of each thread, and by trying what must fail.
 func (c *Confined) Layers() []Layer {
 	out := []Layer{memory()}
 	threads, err := readThreads()
@@ -57,7 +57,7 @@ func readThreads() (threads, error) {
 	for _, name := range names {
 		f, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		if err != nil {
 			return nil, err
@@ -72,14 +72,14 @@ func readThreads() (threads, error) {
 		if err := lines.Err(); err != nil && !errors.Is(err, unix.ESRCH) {
 			return nil, err
 		}
-		if fields["Seccomp"] != "" { // it has not ended meanwhile
+		if fields["Seccomp"] != "" { // the thread has not ended meanwhile
 			out = append(out, fields)
 		}
 	}
 	return out, nil
 }
 
-// all reports whether a field has this value in each thread.
+// all reports whether a field has this value in every thread.
 func (t threads) all(field, value string) bool {
 	return len(t) > 0 && !slices.ContainsFunc(t, func(fields map[string]string) bool { return fields[field] != value })
 }
@@ -111,12 +111,12 @@ func (t threads) capabilities(l Limits) Layer {
 	return told(Capabilities, beyond == 0, holds, fmt.Sprintf("A thread has capabilities that it does not need: %016x.", beyond))
 }
 
-// systemCalls tries a call that every kernel and the default filter of containers allow, and that changes nothing.
+// systemCalls tries a call that changes nothing, and that every kernel and the default filter of containers allow.
 func (t threads) systemCalls(l Limits) Layer {
 	if l.Seccomp == Off {
 		return Layer{SystemCalls, false, "Seccomp is off in the configuration."}
 	}
-	const asked = 0xffffffff // asks for the personality and sets none
+	const asked = 0xffffffff // reads the personality and sets none
 	_, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, asked, 0, 0)
 	return told(SystemCalls, t.all("Seccomp", "2") && errno == unix.EPERM, fmt.Sprintf("Seccomp is 2 (a filter) in each of %d threads, and personality(2) is refused.", len(t)),
 		"Seccomp is not 2 in each thread, or personality(2) is not refused.")
@@ -130,7 +130,7 @@ func memory() Layer {
 		"The process is dumpable, or its core limit is not 0.")
 }
 
-// files tries to list the root folder, which is in no table.
+// files tries to open the root folder, which is never among the allowed folders.
 func (c *Confined) files() Layer {
 	if c.limits.Landlock == Off {
 		return Layer{Files, false, "Landlock is off in the configuration."}
@@ -143,7 +143,7 @@ func (c *Confined) files() Layer {
 		fmt.Sprintf("The files are those of its user: / can be opened; %s.", kernelHas(c.abi)))
 }
 
-// ports tries to bind a port that is in no table.
+// ports tries to bind a port that is not among the allowed ports.
 func (c *Confined) ports() Layer {
 	if c.limits.Landlock == Off {
 		return Layer{Ports, false, "Landlock is off in the configuration."}
@@ -167,7 +167,7 @@ func bind(port int) error {
 	return unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
 }
 
-// told is a layer with the one sentence or the other.
+// told returns a layer with the sentence yes or the sentence no.
 func told(name string, inForce bool, yes, no string) Layer {
 	if inForce {
 		return Layer{name, true, yes}

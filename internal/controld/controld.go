@@ -1,4 +1,4 @@
-// Package controld is the control plane as a process: mediator control.
+// Package controld runs the control plane: mediator control.
 package controld
 
 import (
@@ -19,19 +19,19 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// process is the control plane as it runs. What can change meanwhile is the ruling in force.
+// process is the running control plane. A reload replaces its ruling; everything else stays.
 type process struct {
 	*daemon.Process
-	config *config.Control // as it was read at the start: what is bound to the process stays so
+	config *config.Control // as read at the start
 
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
 	trusts   daemon.TrustWatch
 	engines  policy.Engines
-	inForce  *ruling // nil before the first; changed by the reloader alone
+	inForce  *ruling // nil until begin; only a reload changes it
 }
 
-// ruling is everything that posts are decided by under one configuration.
+// ruling holds everything that decisions depend on under one configuration.
 type ruling struct {
 	config   *config.Control
 	trust    *daemon.BundleTrust
@@ -58,7 +58,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	return p.run(ctx)
 }
 
-// run makes the parts and serves until ctx ends.
+// run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) (err error) {
 	c := p.config
 	if p.decision, err = daemon.NewIssuer(ctx, p.Process, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience); err != nil {
@@ -91,7 +91,7 @@ func (p *process) run(ctx context.Context) (err error) {
 	return group.Wait()
 }
 
-// begin waits for the manifest and the trust, puts the first ruling in force and decides by it.
+// begin waits for the manifest and the trust bundle. Then it puts the first ruling in force, and the service answers.
 func (p *process) begin(ctx context.Context, group *errgroup.Group, service *daemon.LateHandler) error {
 	c := p.config
 	_, strict, err := p.WaitForManifest(ctx, c.Manifest)
@@ -127,7 +127,7 @@ func (p *process) begin(ctx context.Context, group *errgroup.Group, service *dae
 	return nil
 }
 
-// take makes the control plane's next ruling of what the files say now and puts it in force, or fails and has changed nothing.
+// take reads the files again and puts the result in force as the next ruling. If take fails, nothing has changed.
 func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	next, err := p.read(ctx)
 	if err != nil {
@@ -136,7 +136,8 @@ func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	return next.status(), p.put(next)
 }
 
-// read reads the configuration and all that it names, once, and refuses it unless all of it could be in force in this process now.
+// read reads the configuration and every file that it names, once. It refuses all of them unless this process could put
+// all of them in force now.
 func (p *process) read(ctx context.Context) (*ruling, error) {
 	c, err := config.LoadControl(p.config.Path)
 	if err != nil {
@@ -169,7 +170,7 @@ func (p *process) read(ctx context.Context) (*ruling, error) {
 	return p.build(c, trust, o)
 }
 
-// build makes a ruling. Rules that the manifest does not pin are refused.
+// build makes a ruling. It refuses rules that the manifest does not pin.
 func (p *process) build(c *config.Control, trust *daemon.BundleTrust, o *daemon.Observer) (*ruling, error) {
 	engine, err := policy.NewEngine(c.Rules, trust.Verifier, trust.Strict, p.decision, p.grant, policy.EngineOptions{Now: time.Now, Log: p.Log})
 	return &ruling{c, trust, engine, o}, err
@@ -179,11 +180,11 @@ func (r *ruling) status() daemon.ConfigStatus {
 	return daemon.ConfigStatus{Configuration: evidence.HashBytes(r.config.Raw), Manifest: r.trust.Strict.ManifestHash, Policy: r.config.Rules.Hash()}
 }
 
-// overlap is for how long posts are still decided by the ruling before: the time to reload each sidecar. A sidecar that has the manifest
-// before after that posts nothing.
+// overlap is how long the control plane still decides by the previous ruling after a reload. Operators reload the
+// sidecars in this time. Afterwards a sidecar with the previous manifest cannot post.
 const overlap = 5 * time.Minute
 
-// put puts a ruling in force. It fails, and has changed nothing, where too many before it are still honoured.
+// put puts a ruling in force. If too many earlier rulings are still honoured, put fails and changes nothing.
 func (p *process) put(next *ruling) error {
 	p.trusts.Add(next.trust)
 	if err := p.engines.Set(next.engine); err != nil {
@@ -203,12 +204,12 @@ func (p *process) put(next *ruling) error {
 	return nil
 }
 
-// Needs is what the control plane uses once it serves.
+// Needs lists what the control plane uses while it serves.
 func Needs(c *config.Control, o *daemon.Observer) daemon.Needs {
 	return daemon.Needs{Named: o.Paths, Socket: c.Internal.Unix, Bind: []string{c.Internal.TCP}, Connect: c.Custody.Addresses()}
 }
 
-// Observer sees what the control plane can see of its deployment.
+// Observer returns the observer for what the control plane can see of its deployment.
 func Observer(c *config.Control, roles []daemon.Role) *daemon.Observer {
 	secret := append(daemon.CustodySecrets(c.Custody, roles), c.Internal.TokenFile)
 	public := append(c.Custody.Public(), c.Path, c.Manifest, c.Policy, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)

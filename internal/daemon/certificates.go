@@ -15,21 +15,22 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 )
 
-// certificateSettle is for how long a new key version has to be certified before it signs. Every verifier has looked at the trust bundle
-// by then; an API with a copy of its own has to fetch it as often (docs/api-owners.md).
+// certificateSettle is how long the bundle must have certified a new key version before the version signs. By then
+// every verifier has read the trust bundle again. An API with a copy of its own has to fetch it as often
+// (docs/api-owners.md).
 const certificateSettle = 2 * time.Second
 
-// Certificates makes the process's roles sign with the versions of their keys that the trust bundle certifies.
+// Certificates makes the process's roles sign only with key versions that the trust bundle certifies.
 type Certificates struct {
 	path  string
 	roots []evidence.Root
 	roles []Role
 	log   *zap.Logger
-	raw   string // the content that they follow
+	raw   string // content of the bundle that the roles follow
 }
 
-// OpenCertificates waits for a trust bundle that certifies each role's key: at the first start the security team can only certify keys
-// that exist.
+// OpenCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the first
+// start the security team can only certify keys that exist.
 func (p *Process) OpenCertificates(ctx context.Context, c config.Trust) (*Certificates, error) {
 	f := &Certificates{path: c.Bundle, roots: p.Roots, roles: p.Roles, log: p.Log}
 	_, err := await.For(ctx, p.Log, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
@@ -38,8 +39,8 @@ func (p *Process) OpenCertificates(ctx context.Context, c config.Trust) (*Certif
 	return f, err
 }
 
-// Watch keeps the roles to the bundle until ctx ends. A bundle that certifies no version of a role's key changes nothing here: whoever
-// verifies goes by it all the same. What is wrong is said once.
+// Watch makes the roles follow the bundle until ctx ends. If a bundle certifies no version of a role's key, the roles
+// keep their versions; verifiers apply the new bundle all the same. Watch logs each error once.
 func (f *Certificates) Watch(ctx context.Context) {
 	said := ""
 	for range every.Tick(ctx, trustPoll) {
@@ -53,7 +54,7 @@ func (f *Certificates) Watch(ctx context.Context) {
 	}
 }
 
-// read looks at the bundle file, if it is another one than before.
+// read reads the bundle file and, if its content is new, makes the roles follow it.
 func (f *Certificates) read(ctx context.Context) error {
 	b, raw, err := config.ReadBundle(f.path)
 	if err != nil || string(raw) == f.raw {
@@ -75,7 +76,7 @@ func (f *Certificates) read(ctx context.Context) error {
 	return nil
 }
 
-// certifies demands that trust certifies a version of the role's key.
+// certifies fails unless trust certifies a version of the role's key.
 func certifies(ctx context.Context, trust *evidence.Trust, r Role) error {
 	versions, err := r.Key.Versions(ctx)
 	if err != nil {

@@ -21,24 +21,25 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Needs is what a process's configuration makes it use once it serves; everything else is taken from it.
+// Needs lists what a process uses while it serves, by its configuration. Confinement takes everything else from it.
 type Needs struct {
-	Named   []observe.Path // the files that the configuration names: the same ones that the agent must not reach
+	Named   []observe.Path // files that the configuration names, which the agent must not reach
 	Socket  string         // the path of its unix socket
 	Write   []string       // folders
-	Move    []string       // folders among which files are moved
+	Move    []string       // folders between which files are moved
 	Proc    bool           // the processes of the machine or pod
 	Bind    []string       // addresses
 	Connect []string       // ports, addresses or URLs
 }
 
-// Port is a port as Needs lists it.
+// Port returns a port in the form of Needs.
 func Port(p uint16) string { return strconv.Itoa(int(p)) }
 
-// systemFiles are what Go's runtime, resolver and SQLite read by themselves, and the time zones that a schedule or a rule of the policy names.
+// systemFiles are files that Go's runtime, its resolver and SQLite read by themselves, and the time zones that a
+// schedule or a policy rule can name.
 var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom", "/proc/self", "/usr/share/zoneinfo"}
 
-// Limits are what the process is left with.
+// Limits returns the limits that leave the process what it needs.
 func (n Needs) Limits(c config.Confine) (confine.Limits, error) {
 	l := confine.Limits{Calls: confine.Service(), Landlock: confine.BestEffort}
 	switch c.Landlock {
@@ -67,7 +68,7 @@ func (n Needs) Limits(c config.Confine) (confine.Limits, error) {
 	return l, nil
 }
 
-// files are those that the process may still use, by the folders that they are in.
+// files returns the files that the process may still use. A file stands for its folders; see folders.
 func (n Needs) files(c config.Confine) (files []confine.File, err error) {
 	add := func(use confine.Use, paths ...string) {
 		for _, p := range paths {
@@ -78,7 +79,7 @@ func (n Needs) files(c config.Confine) (files []confine.File, err error) {
 	}
 	add(confine.Read, systemFiles...)
 	if at, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && filepath.Dir(at) != "/etc" {
-		add(confine.Read, filepath.Dir(at)) // where a local resolver replaces it
+		add(confine.Read, filepath.Dir(at)) // a local resolver replaces the file there
 	}
 	if n.Proc {
 		add(confine.Read, "/proc")
@@ -104,8 +105,9 @@ func (n Needs) files(c config.Confine) (files []confine.File, err error) {
 	return files, nil
 }
 
-// folders are those that hold a file: by its name, and behind symbolic links. A file that is delivered anew is another file in the same
-// folder. A folder stands for itself.
+// folders returns the folders that hold a file: the folder of its name and, behind symbolic links, the folder of its
+// target. A folder and not a file is allowed, because a file that is delivered again is another file in the same
+// folder. For a folder, folders returns the folder itself.
 func folders(name string) []string {
 	var out []string
 	at, err := filepath.EvalSymlinks(name)
@@ -124,7 +126,7 @@ func folders(name string) []string {
 	return slices.Compact(out)
 }
 
-// ports reads the ports of addresses, URLs, or ports alone. Empty ones are left out.
+// ports returns the ports of addresses, of URLs and of texts that are a port alone. It skips empty texts.
 func ports(addresses []string) ([]uint16, error) {
 	var out []uint16
 	for _, a := range addresses {
@@ -134,7 +136,7 @@ func ports(addresses []string) ([]uint16, error) {
 		p := a
 		if u, err := url.Parse(a); err == nil && u.Host != "" {
 			if p = u.Port(); p == "" {
-				p = u.Scheme // whose name is its port's
+				p = u.Scheme // LookupPort knows the port by the scheme's name
 			}
 		} else if _, after, err := net.SplitHostPort(a); err == nil {
 			p = after
@@ -149,14 +151,15 @@ func ports(addresses []string) ([]uint16, error) {
 	return slices.Compact(out), nil
 }
 
-// Confine confines this process to what it needs, and says in the log which layers are in force. What Go reads once for all is read now.
+// Confine confines this process to what it needs, and logs which layers are in force. What Go reads only once, it makes
+// Go read before that.
 func (p *Process) Confine(n Needs, c config.Confine) error {
 	l, err := n.Limits(c)
 	if err != nil {
 		return refusal.New("not_confined", "this process does not start: %v", err)
 	}
-	_, _ = x509.SystemCertPool() // kept by crypto/x509
-	_, _ = time.Now().Zone()     // the zone of the machine, kept by package time
+	_, _ = x509.SystemCertPool() // crypto/x509 keeps them
+	_, _ = time.Now().Zone()     // package time keeps the zone of the machine
 	net.DefaultResolver.PreferGo = true
 	if p.Confined, err = confine.Apply(l); err != nil {
 		return refusal.New("not_confined", "this process does not start: %v", err)
@@ -171,7 +174,7 @@ func (p *Process) Confine(n Needs, c config.Confine) error {
 	return nil
 }
 
-// CheckConfined refuses needs that this process cannot meet any more since it confined itself.
+// CheckConfined refuses needs that this process cannot meet because it has confined itself to fewer.
 func (p *Process) CheckConfined(n Needs, c config.Confine) error {
 	l, err := n.Limits(c)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Listen opens an endpoint. A unix socket is made with mode 0600 (0666 where other users are named, whom the peer check then
-// tells apart), and each connection's peer is asked for its uid.
+// Listen opens an endpoint. It makes a unix socket with mode 0600, or 0666 if the configuration admits other users. The
+// listener then checks the user of each connection.
 func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
 	if e.Unix == "" {
 		return net.Listen("tcp", e.TCP)
@@ -47,7 +47,7 @@ func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
 	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.UIDs...), log: log}, nil
 }
 
-// removeStaleSocket removes a socket that nobody listens on any more. It never takes one away from a running process.
+// removeStaleSocket removes a socket on which no process listens. It never removes the socket of a running process.
 func removeStaleSocket(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -59,7 +59,7 @@ func removeStaleSocket(path string) error {
 	return os.Remove(path)
 }
 
-// peerListener drops connections of processes whose user is not allowed (SO_PEERCRED).
+// peerListener closes connections from processes whose user is not allowed (SO_PEERCRED).
 type peerListener struct {
 	net.Listener
 	allowed []uint32
@@ -81,8 +81,8 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	}
 }
 
-// peerOfConn returns the process that made a connection, as the kernel names it (SO_PEERCRED). The pid is 0 for one that this process's
-// namespace does not see.
+// peerOfConn returns the process that made a connection, as the kernel names it (SO_PEERCRED). The pid is 0 for a
+// process that the pid namespace of this process does not contain.
 func peerOfConn(c net.Conn) (unix.Ucred, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -105,7 +105,7 @@ func peerOfConn(c net.Conn) (unix.Ucred, error) {
 
 type connKey struct{}
 
-// PeerOf returns the process that a request came from; the zero one over TCP.
+// PeerOf returns the process that sent a request. Over TCP it returns the zero value.
 func PeerOf(r *http.Request) unix.Ucred {
 	c, _ := r.Context().Value(connKey{}).(net.Conn)
 	peer, err := peerOfConn(c)
@@ -115,10 +115,10 @@ func PeerOf(r *http.Request) unix.Ucred {
 	return peer
 }
 
-// strangerTimeout bounds what is still read of a request without the endpoint's token.
+// strangerTimeout bounds how long the server still reads a request that lacks the endpoint's token.
 const strangerTimeout = time.Second
 
-// Guard demands the endpoint's token, where it has one.
+// Guard demands the endpoint's token, if the endpoint has one.
 func Guard(e config.Endpoint, next http.Handler) http.Handler {
 	if e.Token == "" {
 		return next
@@ -127,7 +127,8 @@ func Guard(e config.Endpoint, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			// net/http waits for the rest of a body before it goes on, and for the next request after that: nobody waits for a stranger.
+			// net/http would wait for the rest of the body, and then for the next request. A caller without the token
+			// could so hold the connection open.
 			w.Header().Set("Connection", "close")
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
 			problem.Write(w, refusal.New("endpoint_token", "this endpoint needs its bearer token"))
@@ -169,17 +170,17 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// Bounds are what those who connect to a listener may take of the process. Zero bounds nothing.
+// Bounds limit what the clients of a listener may use of the process. Zero is no limit.
 type Bounds struct {
 	Connections int           // open at once; further ones wait to be accepted
 	Request     time.Duration // from the first byte of a request to the last of its answer
 }
 
-// Public bounds a port that anybody can reach, of a process on which others rest: what it has of descriptors and memory is not for
-// whoever connects and says nothing.
+// Public bounds a port that anybody can reach. Clients that connect and send nothing must not exhaust the descriptors
+// and the memory of a process that other processes depend on.
 var Public = Bounds{Connections: 512, Request: 20 * time.Second}
 
-// Serve serves h on l until ctx ends, then waits at most grace for what is in flight.
+// Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, b Bounds, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
 		l = netutil.LimitListener(l, b.Connections)
@@ -206,14 +207,14 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Bounds, grace 
 	return nil
 }
 
-// EndpointError says that a text on a command line is no endpoint.
+// EndpointError is the error for a text on a command line that is not an endpoint.
 type EndpointError string
 
 func (e EndpointError) Error() string {
 	return fmt.Sprintf("%q is not an endpoint: write unix:PATH", string(e))
 }
 
-// ParseEndpoint reads an endpoint from a command line: unix:PATH. It fails with an [EndpointError].
+// ParseEndpoint parses an endpoint on a command line, unix:PATH. It fails with an [EndpointError].
 func ParseEndpoint(s string) (config.Endpoint, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
 		return config.Endpoint{Unix: path}, nil
@@ -221,16 +222,17 @@ func ParseEndpoint(s string) (config.Endpoint, error) {
 	return config.Endpoint{}, EndpointError(s)
 }
 
-// LateHandler answers "not ready" until its handler is there: a process publishes its keys before it can be certified.
+// LateHandler answers not_ready until it gets its handler. A process has to publish its keys before it can be
+// certified, and it needs the certificates before it can do its work.
 type LateHandler struct{ h atomic.Pointer[http.Handler] }
 
-// Set puts the handler in its place.
+// Set sets the handler.
 func (l *LateHandler) Set(h http.Handler) { l.h.Store(&h) }
 
-// Ready reports whether the handler is there.
+// Ready reports whether the handler is set.
 func (l *LateHandler) Ready() bool { return l.h.Load() != nil }
 
-// ServeHTTP gives the request to the handler.
+// ServeHTTP passes the request to the handler.
 func (l *LateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := l.h.Load()
 	if h == nil {

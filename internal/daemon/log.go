@@ -14,20 +14,22 @@ import (
 )
 
 const (
-	// logLinger is how long a line that can wait does.
+	// logLinger is how long a line that can wait does wait.
 	logLinger = 5 * time.Millisecond
-	// logTogether bounds what is written at once: a pipe that others write to as well takes so much as a whole (pipe(7)).
+	// logTogether bounds how much one write holds. The kernel writes this much to a pipe as a whole, also if other
+	// processes write to the same pipe (pipe(7)).
 	logTogether = 4096
 )
 
-// NewLogger writes JSON lines to w, one process's name in each. Nothing is sampled: a record of calls with holes is no record.
+// NewLogger makes a logger that writes JSON lines to w, with the name of the process in each. It samples nothing,
+// because the record of calls must have no gaps.
 func NewLogger(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
 	log, _, err := NewLoggers(c, process, w)
 	return log, err
 }
 
-// NewLoggers is NewLogger with a second logger, whose lines wait for others for at most logLinger: a crash takes what waits with it. No line
-// overtakes another. Sync writes all.
+// NewLoggers is NewLogger with a second logger for lines that can wait. They wait at most logLinger, so that one write
+// holds several; a crash loses the lines that wait. The order of lines is kept. Sync writes all lines.
 func NewLoggers(c config.Log, process string, w io.Writer) (log, later *zap.Logger, err error) {
 	level := zapcore.InfoLevel
 	if c.Level != "" {
@@ -45,12 +47,12 @@ func NewLoggers(c config.Log, process string, w io.Writer) (log, later *zap.Logg
 	return logger(to), logger(waitingLines{to}), nil
 }
 
-// lines writes whole lines, in the order in which they come. It is safe for concurrent use.
+// lines writes whole lines in the order in which they arrive. It is safe for concurrent use.
 type lines struct {
 	mu    sync.Mutex
 	w     io.Writer
-	kept  []byte      // those that wait
-	timer *time.Timer // writes them
+	kept  []byte      // lines that wait
+	timer *time.Timer // writes the lines that wait
 }
 
 func newLines(w io.Writer) *lines {
@@ -59,7 +61,7 @@ func newLines(w io.Writer) *lines {
 	return l
 }
 
-// Write writes a line at once, with those that wait.
+// Write writes the lines that wait and then this line, at once.
 func (l *lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +75,7 @@ func (l *lines) Sync() error {
 	return l.flush()
 }
 
-// keep puts a line behind those that wait, which are written first if it finds no room.
+// keep appends a line to those that wait. If there is no room for the line, keep first writes those.
 func (l *lines) keep(line []byte) (err error) {
 	if len(l.kept)+len(line) > logTogether {
 		err = l.flush()
@@ -91,10 +93,10 @@ func (l *lines) flush() error {
 	return err
 }
 
-// waitingLines are lines that can wait.
+// waitingLines is a writer for lines that can wait.
 type waitingLines struct{ *lines }
 
-// Write has a line written within logLinger.
+// Write takes a line, which is written within logLinger.
 func (l waitingLines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

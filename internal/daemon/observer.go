@@ -14,20 +14,21 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Observer sees what one process can see of its deployment: at its start, and whenever it is asked.
+// Observer observes what one process can see of its deployment: at its start and on request.
 type Observer struct {
 	Agent config.Agent
 	Roles []Role
-	Paths []observe.Path // files and folders that the agent must not change, nor read if they are secret
-	Known []observe.Look // what this process's configuration shows
-	// More, if set, looks at what only one process has.
+	Paths []observe.Path // the agent must not change them, nor read secret ones
+	Known []observe.Look // observations that follow from the configuration
+	// More, if set, makes observations that only one of the processes can make.
 	More func(context.Context) []observe.Look
 }
 
-// lookTimeout is how long a process may look.
+// lookTimeout bounds the observations that Look makes.
 const lookTimeout = 2 * time.Second
 
-// Look looks once. All keys are looked at at the same time: a custody that hangs costs its timeout once, and the rest is seen in time.
+// Look makes each observation once. It observes all keys at the same time: if a custody does not answer, its timeout
+// passes once, and the other observations are made in time.
 func (o *Observer) Look(ctx context.Context) []observe.Look {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -54,7 +55,8 @@ func (o *Observer) Look(ctx context.Context) []observe.Look {
 	return append(all, o.Known...)
 }
 
-// CheckStart looks once for a process that is about to start, and refuses where something is against the start.
+// CheckStart makes each observation once for a process that is about to start. It refuses the start if one of them
+// contradicts a control.
 func (o *Observer) CheckStart(ctx context.Context) error {
 	for _, l := range o.Look(ctx) {
 		if l.Result == observe.Contradicts {
@@ -64,16 +66,16 @@ func (o *Observer) CheckStart(ctx context.Context) error {
 	return nil
 }
 
-// observations answers GET /v1/looks with what the observer in force sees, and GET /v1/layers with what holds this process.
+// observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
 func (p *Process) observations(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) { wire.Write(w, p.Observer.Load().Look(r.Context()), nil) })
 	mux.HandleFunc("GET /v1/layers", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, p.Confined.Layers(), nil) })
 }
 
-// SecretPaths lists files and folders that the agent must neither change nor read; empty names are left out.
+// SecretPaths lists files and folders that the agent must neither change nor read. It skips empty names.
 func SecretPaths(names ...string) []observe.Path { return paths(true, names) }
 
-// PublicPaths lists files and folders that the agent must not change, this program among them; empty names are left out.
+// PublicPaths lists files and folders that the agent must not change, and this program. It skips empty names.
 func PublicPaths(names ...string) []observe.Path { return paths(false, append(names, executable())) }
 
 func paths(secret bool, names []string) []observe.Path {
@@ -86,7 +88,7 @@ func paths(secret bool, names []string) []observe.Path {
 	return out
 }
 
-// SocketPath is where this process listens; nothing where that is no socket.
+// SocketPath returns the socket on which this process listens. It returns nothing for a TCP endpoint.
 func SocketPath(e config.Endpoint) []observe.Path {
 	if e.Unix == "" {
 		return nil
@@ -94,7 +96,7 @@ func SocketPath(e config.Endpoint) []observe.Path {
 	return []observe.Path{{Name: e.Unix, Users: e.UIDs}}
 }
 
-// executable is the program that runs; the agent could put another one in its place for the next start.
+// executable returns the path of the running program. An agent that can replace this file controls the next start.
 func executable() string {
 	path, err := os.Executable()
 	if err != nil {
@@ -103,7 +105,7 @@ func executable() string {
 	return path
 }
 
-// purposes are the purposes of roles.
+// purposes returns the purposes of roles.
 func purposes(roles []Role) []string {
 	out := make([]string, len(roles))
 	for i, r := range roles {
@@ -112,5 +114,5 @@ func purposes(roles []Role) []string {
 	return out
 }
 
-// CustodySecrets are the secret files of a custody, for the roles of this process.
+// CustodySecrets returns the secret files of a custody for the roles of this process.
 func CustodySecrets(c config.Custody, roles []Role) []string { return c.Secrets(purposes(roles)...) }

@@ -1,11 +1,11 @@
-// Package daemon is what the sidecar, the trigger service and the control plane have in common as processes.
+// Package daemon holds what the sidecar, the trigger service and the control plane have in common as processes.
 //
-//	process.go       what each process is made of
-//	endpoint.go      where others reach it, and whom it admits
-//	roles.go         in which it signs, and what the key registry reads of them
+//	process.go       the parts of each process
+//	endpoint.go      where other processes reach it, and which users it admits
+//	roles.go         its signing roles, and what the key registry reads of them
 //	certificates.go  which versions of its keys sign
-//	trust.go         whom it believes, as the trust bundle says
-//	observer.go      what it sees of its own deployment
+//	trust.go         which keys and certificates it trusts, by the trust bundle
+//	observer.go      what it observes of its own deployment
 //	confinement.go   what it takes from itself before it serves
 //	reload.go        how it takes over a changed configuration
 //	log.go           its log
@@ -28,19 +28,19 @@ import (
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
-// Process is what every process is made of, for as long as it runs.
+// Process holds the parts of each process, for as long as it runs.
 type Process struct {
 	Log      *zap.Logger
 	Metrics  *prometheus.Registry
 	Reloader *Reloader
 	Keys     keystore.Store
-	Roles    []Role                   // in which it signs, each with one of the keys
+	Roles    []Role                   // signing roles, each with one of the keys
 	Roots    []evidence.Root          // nil until OpenRoots
 	Observer atomic.Pointer[Observer] // of the configuration in force
 	Confined *confine.Confined        // nil until Confine
 }
 
-// New opens the custody of a process, whose keys its caller closes, and makes SIGHUP reload it.
+// New opens the custody of a process, and makes SIGHUP reload the process. The caller closes the Keys.
 func New(log *zap.Logger, c config.Custody) (*Process, error) {
 	p := &Process{Log: log, Metrics: NewMetrics()}
 	var err error
@@ -54,8 +54,8 @@ func New(log *zap.Logger, c config.Custody) (*Process, error) {
 	return p, nil
 }
 
-// Mux answers what operators ask every process: its public keys, what it sees, how it is confined, metrics, health, and a reload. ready says
-// whether it does its work yet.
+// Mux answers what operators ask every process: its public keys, its observations, its confinement, metrics, health,
+// and a reload. ready reports whether the process does its work yet.
 func (p *Process) Mux(ready func() bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	rolesHandler(mux, p.Roles)
@@ -65,8 +65,9 @@ func (p *Process) Mux(ready func() bool) *http.ServeMux {
 	return mux
 }
 
-// NewMetrics makes a registry with what a process says of itself: goroutines, memory, descriptors, and the heap that the last garbage
-// collection left (go_gc_heap_live_bytes), by which growth is seen without the noise of what is yet to be collected.
+// NewMetrics makes a registry with the metrics of every process: goroutines, memory, descriptors, and the heap that the
+// last garbage collection left (go_gc_heap_live_bytes). This heap shows growth without the garbage that is still to be
+// collected.
 func NewMetrics() *prometheus.Registry {
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	r := prometheus.NewRegistry()
@@ -74,8 +75,8 @@ func NewMetrics() *prometheus.Registry {
 	return r
 }
 
-// CheckBound refuses a configuration that differs from the running one in what is bound to the process, also where only the content of a
-// file does. trust is that of the fresh one.
+// CheckBound refuses a fresh configuration that differs from the running one in what is bound to the process. The
+// content of a file can be bound too. trust is the trust of the fresh configuration.
 func (p *Process) CheckBound(running, fresh any, trust config.Trust) error {
 	keys := config.RestartKeys(running, fresh)
 	others, err := p.otherRoots(trust)

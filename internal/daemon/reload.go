@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// ConfigStatus says which configuration a process works by, each by its SHA-256, and what became of the last reload.
+// ConfigStatus says which configuration a process uses, each part by its SHA-256, and how the last reload ended.
 type ConfigStatus struct {
 	Configuration string         `json:"configuration"`         // the configuration file
 	Environment   string         `json:"environment,omitempty"` // of a sidecar: the binary and the configuration file
@@ -51,13 +51,13 @@ func (c ConfigStatus) String() string {
 // reloadTimeout bounds a reload.
 const reloadTimeout = 30 * time.Second
 
-// Reloader makes a process take over its changed configuration, on SIGHUP and at POST /v1/reload. A configuration is taken as a whole or
-// refused as a whole; a refused one changes nothing but what is said about it.
+// Reloader makes a process take over its changed configuration, on SIGHUP and on POST /v1/reload. It takes over the
+// whole configuration or refuses the whole. After a refusal, only the status differs.
 type Reloader struct {
 	log     *zap.Logger
 	hangups chan os.Signal
 
-	mu   sync.Mutex                                      // held while reloading: one follows the other
+	mu   sync.Mutex                                      // held during a reload, so that one follows the other
 	take func(ctx context.Context) (ConfigStatus, error) // nil until Begin
 
 	inForce atomic.Pointer[ConfigStatus]
@@ -66,7 +66,7 @@ type Reloader struct {
 	taken   prometheus.Gauge
 }
 
-// NewReloader makes the reloader of a process that is yet to begin.
+// NewReloader makes the reloader of a process. It refuses to reload until Begin.
 func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, error) {
 	r := &Reloader{
 		log: log, hangups: make(chan os.Signal, 1),
@@ -85,11 +85,11 @@ func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, er
 	return r, nil
 }
 
-// OnHangup makes SIGHUP reload this process instead of ending it; see Watch.
+// OnHangup makes SIGHUP reload this process instead of ending it. Watch does the reload.
 func (r *Reloader) OnHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
 
-// Begin says what is in force from the start, and how another configuration is taken over: take puts it in force as a whole, or fails and
-// has changed nothing.
+// Begin sets the status of the first configuration and the function that takes over the next one. take puts a
+// configuration in force as a whole, or fails and changes nothing.
 func (r *Reloader) Begin(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,12 +112,12 @@ func (r *Reloader) Watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.hangups:
-			_, _ = r.Reload(ctx) // which says in the log what came of it
+			_, _ = r.Reload(ctx) // Reload logs its result
 		}
 	}
 }
 
-// Reload takes over the configuration as it is now in the files, or refuses it.
+// Reload takes over the configuration that the files hold now, or refuses it.
 func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	return *r.inForce.Load(), nil
 }
 
-// refuse notes a refusal everywhere where an operator may look.
+// refuse notes a refusal in every place where an operator may look.
 func (r *Reloader) refuse(err error) error {
 	var known *refusal.Refusal
 	if !errors.As(err, &known) || known.Code() != "restart_required" {
@@ -153,7 +153,7 @@ func (r *Reloader) refuse(err error) error {
 	return err
 }
 
-// restartRequired refuses a configuration that differs in what is bound to the process.
+// restartRequired refuses a configuration that differs in keys that are bound to the process.
 func restartRequired(keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -161,8 +161,9 @@ func restartRequired(keys []string) error {
 	return refusal.New("restart_required", "the configuration before stays in force: a restart, and no reload, takes over a change of %s", strings.Join(keys, ", "))
 }
 
-// mayReload reports whether a request comes from the process's own user or root, or over TCP, where its token has been checked. A peer whose
-// user is not known is refused and not taken for user 0, which is root.
+// mayReload reports whether a request comes from root or from the user of this process. Over TCP it may come from any
+// client, because the token has been checked. A client whose user is unknown is refused: its uid reads as 0, which is
+// root.
 func mayReload(r *http.Request) bool {
 	switch c := r.Context().Value(connKey{}).(type) {
 	case *net.UnixConn:
@@ -174,14 +175,14 @@ func mayReload(r *http.Request) bool {
 	return false
 }
 
-// Handle answers POST /v1/reload, for the process's own user and root, /healthz and /readyz.
+// Handle answers POST /v1/reload, for root and the user of this process, and /healthz and /readyz.
 func (r *Reloader) Handle(mux *http.ServeMux, ready func() bool) {
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
 		if !mayReload(req) {
 			problem.Write(w, refusal.New("reload_forbidden", "who asks is neither the process's own user nor root"))
 			return
 		}
-		c, err := r.Reload(context.WithoutCancel(req.Context())) // who asks may go away; what has begun ends
+		c, err := r.Reload(context.WithoutCancel(req.Context())) // a reload that has begun ends, also if the client goes away
 		wire.Write(w, c, err)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, map[string]bool{"healthy": true}, nil) })
@@ -198,7 +199,8 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready func() bool) {
 	})
 }
 
-// CodeOf returns the stable code of an error in parentheses, to stand behind its sentence; nothing where it has none.
+// CodeOf returns the stable code of an error in parentheses, to be put after its sentence. It returns nothing for an
+// error without a code.
 func CodeOf(err error) string {
 	var coded interface{ Code() string }
 	if errors.As(err, &coded) {

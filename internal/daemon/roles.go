@@ -17,14 +17,14 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Role is one signing role of this process: what it signs, as whom, with which key.
+// Role is one signing role of this process: its purpose, its issuer and its key.
 type Role struct {
 	Purpose string
 	Issuer  string
 	Key     *signer.Rotation
 }
 
-// RoleDocument is what a process publishes of a role, for the key registry to certify. Public only.
+// RoleDocument is what a process publishes of a role for the key registry to certify. It holds public data only.
 type RoleDocument struct {
 	Purpose       string            `json:"purpose"`
 	Issuer        string            `json:"issuer"`
@@ -34,7 +34,7 @@ type RoleDocument struct {
 	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first
 }
 
-// NewIssuer opens the key of one role, makes its signer and adds the role to those of the process.
+// NewIssuer opens the key of a role, makes its signer, and adds the role to the process.
 func NewIssuer[C any](ctx context.Context, p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C], error) {
 	held, err := p.Keys.Key(ctx, kind.Purpose, k.Key)
 	if err != nil {
@@ -60,7 +60,7 @@ func documents(ctx context.Context, roles []Role) ([]RoleDocument, error) {
 	return out, nil
 }
 
-// rolesHandler answers GET /v1/roles (what the key registry certifies) and GET /v1/jwks (RFC 7517) with public keys.
+// rolesHandler answers with public keys: GET /v1/roles for the key registry, and GET /v1/jwks as a JWK Set (RFC 7517).
 func rolesHandler(mux *http.ServeMux, roles []Role) {
 	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
 		docs, err := documents(r.Context(), roles)
@@ -76,7 +76,8 @@ func rolesHandler(mux *http.ServeMux, roles []Role) {
 	})
 }
 
-// CheckAdmitted refuses a manifest by which nothing would count that this process's roles sign.
+// CheckAdmitted refuses a manifest that does not allow what this process's roles sign: their issuers, audience and
+// keys.
 func (p *Process) CheckAdmitted(strict *policy.Strict, audience string) error {
 	for _, r := range p.Roles {
 		want := strict.Expected(r.Purpose)

@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// OpenRoots waits for the pinned root keys: in the embedded default they are made once the processes run.
+// OpenRoots waits for the pinned root keys. mediator dev makes them once the processes run.
 func (p *Process) OpenRoots(ctx context.Context, c config.Trust) (err error) {
 	p.Roots, err = await.For(ctx, p.Log, "the pinned root keys", func() ([]evidence.Root, error) {
 		return config.ReadRoots(c.Registry, c.Auditor)
@@ -28,7 +28,7 @@ func (p *Process) OpenRoots(ctx context.Context, c config.Trust) (err error) {
 	return err
 }
 
-// otherRoots returns the keys of pinned roots that are others now than those that this process believes.
+// otherRoots returns the settings of the pinned root keys that differ now from those that this process trusts.
 func (p *Process) otherRoots(c config.Trust) (keys []string, err error) {
 	now, err := config.ReadRoots(c.Registry, c.Auditor)
 	if err != nil {
@@ -42,30 +42,32 @@ func (p *Process) otherRoots(c config.Trust) (keys []string, err error) {
 	return keys, nil
 }
 
-// BundleTrust keeps a verifier's trust as the bundle file says, and beside it the auditor's certificate of one manifest.
+// BundleTrust keeps a verifier's trust up to date with the bundle file. It also holds the auditor's certificate of one
+// manifest.
 type BundleTrust struct {
 	path     string
 	roots    []evidence.Root
 	Strict   *policy.Strict
 	Verifier *evidence.Verifier
-	raw      string // the content that was looked at last, by TrustWatch alone once it is added
+	raw      string // content that was read last; after Add only TrustWatch uses it
 	deployed atomic.Pointer[string]
-	until    atomic.Int64 // when what is deployed ends, in Unix seconds
+	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
 	log      *zap.Logger
 }
 
-// trustPoll is how often the bundle file is looked at.
+// trustPoll is how often the bundle file is read.
 const trustPoll = 250 * time.Millisecond
 
-// OpenTrust reads the trust of a process whose manifest audits clean, and waits for the bundle while it does not exist or has no
-// certificate of the deployment.
+// OpenTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or lacks
+// the certificate of the deployment.
 func (p *Process) OpenTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*BundleTrust, error) {
 	return await.For(ctx, p.Log, "a trust bundle with the certificate of the deployment", func() (*BundleTrust, error) {
 		return p.ReadTrust(c, strict)
 	})
 }
 
-// ReadTrust reads the bundle once. It has to hold the auditor's certificate of the manifest behind strict.
+// ReadTrust reads the bundle once. The bundle has to hold the auditor's certificate of the manifest that strict is made
+// of.
 func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*BundleTrust, error) {
 	s := &BundleTrust{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
 	trust, b, err := s.read()
@@ -96,7 +98,7 @@ func (s *BundleTrust) read() (*evidence.Trust, evidence.Bundle, error) {
 	return trust, b, nil
 }
 
-// deploy takes over the bundle's deployment certificate if it is one of the manifest in force.
+// deploy takes over the bundle's deployment certificate if it certifies the manifest in force.
 func (s *BundleTrust) deploy(b evidence.Bundle) error {
 	cert, err := policy.VerifyCertificate(s.Verifier, b.DeploymentCertificate, s.Strict)
 	if err != nil {
@@ -107,17 +109,17 @@ func (s *BundleTrust) deploy(b evidence.Bundle) error {
 	return nil
 }
 
-// Succeeds refuses a trust that takes back what the trust before it knows, such as a retired key version.
+// Succeeds refuses a trust that undoes what the trust before it knows, such as the retirement of a key version.
 func (s *BundleTrust) Succeeds(before *BundleTrust) error {
 	return s.Verifier.Trust().Succeeds(before.Verifier.Trust())
 }
 
-// DeploymentCertificate returns the auditor's token in force.
+// DeploymentCertificate returns the deployment certificate in force.
 func (s *BundleTrust) DeploymentCertificate() string { return *s.deployed.Load() }
 
-// follow takes over a bundle that has changed. One that cannot be believed leaves the old one in force and is said in the log. What the
-// registry signed and revoked counts at once; a deployment certificate of another manifest does not, and waits for the reload that brings
-// the manifest.
+// follow takes over a bundle that has changed. If the bundle is not trusted, the old one stays in force and follow logs
+// an error. What the registry signed and revoked counts at once. A deployment certificate of another manifest does not
+// count: it waits for the reload that brings its manifest.
 func (s *BundleTrust) follow() {
 	trust, b, err := s.read()
 	if err == nil {
@@ -134,21 +136,21 @@ func (s *BundleTrust) follow() {
 	}
 }
 
-// TrustWatch has the trust of a process follow the bundle: that of the configuration in force, and that of those before it for as long as
-// posts are judged by them.
+// TrustWatch makes trusts follow the bundle: the trust of the configuration in force, and the trusts of earlier
+// configurations while posts are still judged by them.
 type TrustWatch struct {
 	mu     sync.Mutex // guards stores
 	stores []*BundleTrust
 }
 
-// Add makes the trust s follow the bundle.
+// Add makes s follow the bundle.
 func (w *TrustWatch) Add(s *BundleTrust) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stores = append(w.stores, s)
 }
 
-// Register registers the metric by which the end of the certificate is seen to come, after which every post is refused.
+// Register registers the metric that shows when the deployment certificate ends. After that every post is refused.
 func (w *TrustWatch) Register(r prometheus.Registerer) error {
 	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediator_deployment_certificate_until_seconds",
@@ -163,29 +165,29 @@ func (w *TrustWatch) Register(r prometheus.Registerer) error {
 	}))
 }
 
-// Drop ends that.
+// Drop stops s from following the bundle.
 func (w *TrustWatch) Drop(s *BundleTrust) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *BundleTrust) bool { return o == s })
 }
 
-// Watch looks at the bundle file until ctx ends.
+// Watch reads the bundle file again and again until ctx ends.
 func (w *TrustWatch) Watch(ctx context.Context) {
 	for range every.Tick(ctx, trustPoll) {
 		w.mu.Lock()
 		stores := slices.Clone(w.stores)
 		w.mu.Unlock()
 		for _, s := range stores {
-			if raw, _ := files.Read(s.path); string(raw) != s.raw { // what cannot be read counts as empty
+			if raw, _ := files.Read(s.path); string(raw) != s.raw { // a file that cannot be read counts as empty
 				s.follow()
-				s.raw = string(raw) // said once for each content
+				s.raw = string(raw) // so that an error is logged once for each content
 			}
 		}
 	}
 }
 
-// WaitForManifest waits for the strict manifest: in the embedded default it is written once the keys are known.
+// WaitForManifest waits until the manifest exists and reads it.
 func (p *Process) WaitForManifest(ctx context.Context, path string) (*policy.Manifest, *policy.Strict, error) {
 	var strict *policy.Strict
 	m, err := await.For(ctx, p.Log, "the manifest", func() (m *policy.Manifest, err error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// Result is what the demo's agent learned from one call: the status, and the code of a refusal.
+// Result is what the demo's agent learned from one call: the status and, if the call was refused, the code.
 type Result struct {
 	Status int    `json:"status"`
 	Code   string `json:"code,omitempty"`
@@ -26,7 +26,7 @@ type Result struct {
 	Post   string `json:"post,omitempty"`
 }
 
-// Outcome is the one word that a scenario compares: the code of a refusal, or the status.
+// Outcome returns what a scenario compares: the code of a refusal, or else the status.
 func (r Result) Outcome() string {
 	if r.Code != "" {
 		return r.Code
@@ -34,10 +34,11 @@ func (r Result) Outcome() string {
 	return fmt.Sprint(r.Status)
 }
 
-// Call is one call of the demo's agent, which is a standard HTTP client with the proxy environment. It knows neither keys nor credentials.
+// Call is one call of the demo's agent. The agent is a standard HTTP client with the proxy environment; it knows
+// neither keys nor credentials.
 type Call struct {
 	Method, URL, Body string
-	Host              string // if set, named inside the tunnel in place of the host that the CONNECT names
+	Host              string // if set, the Host inside the tunnel, other than in the CONNECT
 	Solve             bool   // solve the challenge when asked to
 }
 
@@ -49,7 +50,8 @@ func (c Call) Make(ctx context.Context) (Result, error) {
 	return c.send(ctx, nil, c.Solve)
 }
 
-// send sends the call through the proxy of the environment. Asked for fresh work, it solves the challenge and calls again.
+// send sends the call through the proxy of the environment. If fresh work is demanded and solve is set, send solves the
+// challenge and sends the call again.
 func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Result, error) {
 	req, err := http.NewRequestWithContext(ctx, c.Method, c.URL, bytes.NewReader([]byte(c.Body)))
 	if err != nil {
@@ -105,7 +107,7 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	}, nil
 }
 
-// refusedConnect reads what a Go client makes of a refused CONNECT: an error that holds only the status text.
+// refusedConnect reads the error that a Go client makes of a refused CONNECT. The error holds only the status text.
 func refusedConnect(err error) (Result, error) {
 	var u *url.Error
 	if ok := asURLError(err, &u); ok {
@@ -124,7 +126,7 @@ func asURLError(err error, to **url.Error) bool {
 	return ok
 }
 
-// withHost opens a tunnel for the URL's host by hand and names another host inside it.
+// withHost opens a tunnel to the URL's host by hand, and names another host inside it.
 func (c Call) withHost(ctx context.Context) (Result, error) {
 	target, err := url.Parse(c.URL)
 	if err != nil {
@@ -174,7 +176,7 @@ func openTunnel(c net.Conn, authority string, user *url.Userinfo) error {
 	if err := req.Write(c); err != nil {
 		return err
 	}
-	// The answer is read byte by byte, so that nothing of what follows it is taken away.
+	// Read the answer byte by byte, so that the bytes after it stay in the connection.
 	var head []byte
 	for b := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); {
 		if _, err := io.ReadFull(c, b); err != nil {

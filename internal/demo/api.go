@@ -32,15 +32,15 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// SeenPost is what one of the demo's APIs keeps of a post: enough to see what arrived, and to play a thief who saw it pass.
+// SeenPost is what a demo API keeps of a post: enough to show what arrived, and for a thief to send it again.
 type SeenPost struct {
 	Body          json.RawMessage `json:"body"`
 	Authorization string          `json:"authorization"`
 	Header        http.Header     `json:"header"`
 }
 
-// api is a posting API over HTTPS. The aware kind takes part: it issues challenges, verifies envelopes and stands behind the
-// gate's middleware. The plain kind knows nothing but a bearer token.
+// api is a posting API over HTTPS. The aware API takes part: it issues challenges, verifies envelopes and uses the
+// gate's middleware. The plain API knows only a bearer token.
 type api struct {
 	mu    sync.Mutex // guards posts
 	posts []SeenPost
@@ -83,7 +83,8 @@ func ServeAPI(ctx context.Context, dir, listen string, aware bool) error {
 	return daemon.Serve(ctx, l, mux, daemon.Bounds{}, 5*time.Second, zap.NewNop())
 }
 
-// awareServer is all that an API owner writes: the pinned roots, the manifest, a secret of its own, and a durable ledger.
+// awareServer makes everything that an API owner has to add: the pinned roots, the manifest, a secret and a durable
+// ledger.
 func awareServer(dir string, record *ledger.Ledger) (*gate.Server, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	_, strict, err := config.ReadStrict(in(devstack.ManifestFile))
@@ -105,7 +106,7 @@ func awareServer(dir string, record *ledger.Ledger) (*gate.Server, error) {
 	return gate.NewServer(g, record.Consume)
 }
 
-// authenticated is the bearer token check that every API has.
+// authenticated checks the bearer token, as every API does.
 func (a *api) authenticated(want string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != want {
@@ -137,13 +138,13 @@ func (a *api) list(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.posts)
 }
 
-// The names of the demo's APIs. They resolve nowhere: the sidecar's configuration says where they are.
+// The names of the demo's APIs. They do not resolve; the sidecar's configuration has their addresses.
 const (
 	AwareHost = "aware.demo.test"
 	PlainHost = "plain.demo.test"
 )
 
-// WriteCertificates makes a CA of the demo's own and a certificate for its APIs: api-ca.pem, api.pem, api.key.
+// WriteCertificates makes a CA for the demo and a certificate for its APIs: api-ca.pem, api.pem, api.key.
 func WriteCertificates(dir string, hosts ...string) error {
 	now := time.Now()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

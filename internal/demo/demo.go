@@ -1,7 +1,7 @@
-// Package demo plays every scenario of a post with real processes, and tells what was expected beside what happened.
+// Package demo plays every scenario of a post with real processes, and compares what happened with what was expected.
 //
 //	demo.go        the scenarios
-//	deployment.go  what they are played on: the three processes, two APIs, and what an agent, an API owner and a thief do
+//	deployment.go  the three processes and the two APIs, and what an agent, an API owner and a thief do with them
 //	agent.go       the demo's agent
 //	api.go         the demo's two APIs
 package demo
@@ -27,37 +27,37 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Deployment is a deployment of its own in a temporary folder: the three processes, two APIs, and an agent for each scenario.
+// Deployment is a deployment in a temporary folder: the three processes and two APIs. Each scenario starts an agent.
 type Deployment struct {
 	Dir        string
 	Self       string // a copy of this program that the agent's user can start
 	Listen     string // the proxy port
-	Hooks      string // where webhooks arrive
+	Hooks      string // the address for webhooks
 	AwareAddr  string
 	PlainAddr  string
 	Stack      *devstack.Stack
-	Direct     *http.Client // past the mediator, as a thief would
+	Direct     *http.Client // goes past the mediator, as a thief would
 	processes  []*exec.Cmd
 	Deliveries int
-	old        string    // an event that has become too old by the end
+	old        string    // an event that is too old for the last scenarios
 	oldAt      time.Time // when it arrived
-	firstPost  string    // the record whose evidence is drawn
+	firstPost  string    // the id of the record whose evidence is drawn
 }
 
-// User is the user of the demo's agents. Two demos at once have different ones, for processes of that user which it has not started
-// are strangers to each; the numbers are left free by Debian and by systemd.
+// User returns the user of the demo's agents. Two demos at once need different users, because each takes processes of
+// its agents' user that it has not started for strangers. Debian and systemd leave these numbers free.
 func User() int { return 60578 + os.Getpid()%600 }
 
 // MaxAge is how long the demo's events are good for: long enough for a slow machine, short enough to wait for.
 const MaxAge = 8 * time.Second
 
-// scenario is one play: what should happen, and how to make it happen.
+// scenario is one play: the expected result, and how to play it.
 type scenario struct {
 	name, expect string
 	play         func(ctx context.Context) (string, error)
 }
 
-// Played is how a scenario went.
+// Played is the result of a scenario.
 type Played struct {
 	Scenario string  `json:"scenario"`
 	Expected string  `json:"expected"`
@@ -66,7 +66,7 @@ type Played struct {
 	Millis   float64 `json:"ms"`
 }
 
-// Play plays the scenarios in order and calls each with how one went. It returns the record of the first post.
+// Play plays the scenarios in order and calls each with every result. It returns the record of the first post.
 func (d *Deployment) Play(ctx context.Context, each func(Played)) (first ledger.Record, err error) {
 	for _, s := range d.scenarios() {
 		each(playOne(ctx, s))
@@ -86,7 +86,7 @@ func playOne(ctx context.Context, s scenario) Played {
 	return Played{s.name, s.expect, happened, happened == s.expect, float64(time.Since(began).Microseconds()) / 1000}
 }
 
-// scenarios are what the demo plays, in order.
+// scenarios returns the scenarios in order.
 func (d *Deployment) scenarios() []scenario {
 	aware, plain := "https://"+d.Aware()+"/posts", "https://"+d.Plain()+"/posts"
 	body := func(text string) string { return `{"title":"Agent update","body":"` + text + `"}` }
@@ -188,10 +188,10 @@ func (d *Deployment) scenarios() []scenario {
 	}
 }
 
-// Token is the API credential that the agent never holds.
+// Token is the API credential, which the agent never holds.
 const Token = "demo-token-that-only-the-mediator-has"
 
-// New sets everything up. What it has started is in the result even when it fails.
+// New sets everything up. If New fails, the result still holds what it has started.
 func New(ctx context.Context) (*Deployment, error) {
 	dir, err := os.MkdirTemp("", "mediator-demo-")
 	if err != nil {
@@ -225,7 +225,7 @@ func New(ctx context.Context) (*Deployment, error) {
 	return d, nil
 }
 
-// Files are the demo's configuration: that of mediator dev, with other addresses and the given rules.
+// Files returns the demo's configuration: the configuration of mediator dev, with other addresses and the given rules.
 func (d *Deployment) Files(rules string) map[string][]byte {
 	edit := func(raw []byte, oldnew ...string) []byte {
 		return []byte(strings.NewReplacer(oldnew...).Replace(string(raw)))
@@ -233,7 +233,7 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 	dev := configs.Dev
 	serve, _, _ := strings.Cut(string(dev[devstack.SidecarFile]), "session: {standing: true}")
 	var agent string
-	if os.Geteuid() == 0 { // only then the agent gets a user of its own, whose reach there is something to say about
+	if os.Geteuid() == 0 { // only root can give the agent a user of its own
 		agent = fmt.Sprintf("\nagent: {uid: %d}\n", User())
 	}
 	serve = strings.Replace(serve, "127.0.0.1:8181", d.Listen, 1) + agent + strings.NewReplacer("AWARE", d.Aware(), "PLAIN", d.Plain()).Replace(rules)

@@ -30,7 +30,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// Rules are the demo's actions, egress rules and upstreams; AWARE and PLAIN stand for the APIs' host and port.
+// Rules are the demo's actions, egress rules and upstreams. AWARE and PLAIN stand for the APIs' hosts and ports.
 const Rules = `
 actions:
   - name: post-aware
@@ -61,10 +61,10 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// Aware is the host and port of the API that takes part.
+// Aware returns the host and port of the API that takes part.
 func (d *Deployment) Aware() string { return AwareHost + ":" + portOf(d.AwareAddr) }
 
-// Plain is the host and port of the API that knows nothing of this.
+// Plain returns the host and port of the API that does not take part.
 func (d *Deployment) Plain() string { return PlainHost + ":" + portOf(d.PlainAddr) }
 
 func portOf(address string) string {
@@ -72,7 +72,7 @@ func portOf(address string) string {
 	return port
 }
 
-// CopySelf puts this program where the agent's user can start it: the folder that it came from may be closed to others.
+// CopySelf copies this program to a folder that the agent's user can enter, so that the agent can start it.
 func (d *Deployment) CopySelf() error {
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -131,7 +131,7 @@ func (d *Deployment) awaitAPI(ctx context.Context, address string) error {
 	}
 }
 
-// Stop ends everything and removes the folder.
+// Stop ends all processes and removes the folder.
 func (d *Deployment) Stop() {
 	if d.Stack != nil {
 		d.Stack.Stop()
@@ -143,7 +143,7 @@ func (d *Deployment) Stop() {
 	_ = os.RemoveAll(d.Dir)
 }
 
-// Logs returns the processes' logs, for a demo that did not go as expected.
+// Logs returns the logs of the processes, to explain an unexpected result.
 func (d *Deployment) Logs() string {
 	var all strings.Builder
 	for _, name := range []string{"trigger", "control", "serve"} {
@@ -176,7 +176,7 @@ func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string
 		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted { // a delivery that is known already is no new event
+	if resp.StatusCode != http.StatusAccepted { // a repeated delivery makes no new event
 		return "", problem.Read(resp)
 	}
 	var answer struct {
@@ -186,12 +186,12 @@ func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string
 	return answer.EventID, err
 }
 
-// Release delivers the event that a release was published, each time another one: the same delivery again is no new event.
+// Release delivers a release event. Each call has another content, because a repeated delivery makes no new event.
 func (d *Deployment) Release(ctx context.Context) (string, error) {
 	return d.Webhook(ctx, "release", fmt.Sprintf(`{"action":"published","release":{"id":%d,"tag_name":"v1.0.%[1]d"},"repository":{"full_name":"acme/site"}}`, d.Deliveries))
 }
 
-// report puts an event on record that nobody verified.
+// report records an event that no source has verified.
 func (d *Deployment) report(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, d.Self, "events", "report", "--kind", evidence.TriggerUnknown, "--method", evidence.MethodSelfReported, //nolint:gosec // this program itself
 		"--trigger", "unix:"+d.Stack.Socket("trigger")).Output()
@@ -220,7 +220,7 @@ func (d *Deployment) scheduled(ctx context.Context) (string, error) {
 	}
 }
 
-// OpenSession asks for a session as mediator run does, and returns the code of the refusal.
+// OpenSession asks for a session as mediator run does. It returns "opened" or the code of the refusal.
 func (d *Deployment) OpenSession(ctx context.Context, event string) (string, error) {
 	err := admin.Call(ctx, d.Stack.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, nil)
 	var refused *problem.Error
@@ -233,7 +233,7 @@ func (d *Deployment) OpenSession(ctx context.Context, event string) (string, err
 	return "", err
 }
 
-// byWebhook delivers a release, and starts an agent for it.
+// byWebhook delivers a release event and starts an agent for it.
 func (d *Deployment) byWebhook(ctx context.Context, agent ...string) (Result, error) {
 	event, err := d.Release(ctx)
 	if err != nil {
@@ -242,13 +242,13 @@ func (d *Deployment) byWebhook(ctx context.Context, agent ...string) (Result, er
 	return d.Run(ctx, event, agent...)
 }
 
-// Run starts the agent in a session of its own, by mediator run.
+// Run starts the agent in a session of its own, with mediator run.
 func (d *Deployment) Run(ctx context.Context, event string, agent ...string) (Result, error) {
 	args := append([]string{"run", "--admin", d.Stack.Admin(), "--event", event, "--", d.Self, "demo", "agent"}, agent...)
 	return d.result(exec.CommandContext(ctx, d.Self, args...)) //nolint:gosec // this program itself
 }
 
-// agent starts the agent outside of any session.
+// agent starts the agent outside any session.
 func (d *Deployment) agent(ctx context.Context, proxyURL string, args ...string) (Result, error) {
 	cmd := exec.CommandContext(ctx, d.Self, append([]string{"demo", "agent"}, args...)...) //nolint:gosec // this program itself
 	cmd.Env = launch.Environment(os.Environ(), proxyURL, filepath.Join(d.Dir, "ca.pem"))
@@ -284,10 +284,10 @@ func (d *Deployment) Seen(ctx context.Context, address string) ([]SeenPost, erro
 	return posts, err
 }
 
-// steal plays a thief who has seen a whole accepted request pass, bearer token and all, and sends it to the API that takes part,
-// changed as he likes. It returns the code of the API's refusal.
+// steal plays a thief who has seen an accepted request with its bearer token. It changes the request and sends it to
+// the API that takes part. It returns the code of the API's refusal.
 func (d *Deployment) steal(ctx context.Context, change func(*SeenPost)) (string, error) {
-	// One that has just passed: an older one would be refused for its age.
+	// Steal a fresh request: an older one would be refused for its age.
 	made, err := d.byWebhook(ctx, "POST", "https://"+d.Aware()+"/posts", "--body", `{"title":"Agent update","body":"worth stealing"}`)
 	if err != nil || made.Outcome() != "201" {
 		return made.Outcome(), err

@@ -1,4 +1,5 @@
-// Package devstack is the embedded default: the three processes of a deployment on one machine, supervised, with keys in their memories alone.
+// Package devstack runs the embedded default, mediator dev: the three processes of a deployment on one machine,
+// supervised, with keys that exist only in their memories.
 package devstack
 
 import (
@@ -27,13 +28,14 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Stack is the three processes and their supervisor. The supervisor plays the security team: it makes the two root keys, certifies what the
-// processes publish, and forgets the root keys when it ends. What it declares holds for a development machine and is evidence for nothing else.
+// Stack is the three processes and their supervisor. The supervisor plays the security team: it makes the two root
+// keys, certifies the published keys, and forgets the root keys when it ends. What it declares is true of a development
+// machine and proves nothing elsewhere.
 type Stack struct {
 	Dir       string
 	Processes []*Process
 	Auditor   keyring.RootKey // certifies the manifest, at the start and at each reload
-	registry  func()          // ends the registry's watch over the keys, and waits for it
+	registry  func()          // ends the registry's Watch and waits for it
 }
 
 // Process is one of the processes.
@@ -50,8 +52,8 @@ func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
 // startTimeout bounds the start of a stack.
 const startTimeout = 20 * time.Second
 
-// Start starts the three processes on the configuration files in dir and returns once all are ready. Whatever it has
-// started ends when it fails.
+// Start starts the three processes on the configuration files in dir and returns when all are ready. If Start fails, it
+// ends the processes that it has started.
 func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	s := New(dir)
 	defer func() {
@@ -61,7 +63,7 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, name := range []string{BundleFile, RegistryFile, AuditorFile} { // of an earlier start, with keys that are gone
+	for _, name := range []string{BundleFile, RegistryFile, AuditorFile} { // left by an earlier start, whose keys are gone
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -91,8 +93,8 @@ var pinned = map[string]*regexp.Regexp{
 	"environment": regexp.MustCompile(`(requiredEnvironmentHash: *)"?[0-9a-f]{64}"?`),
 }
 
-// Pin writes the hashes of the policy file and of what the sidecar will run into the manifest, as the security team does when it
-// reviews a release, and returns the manifest.
+// Pin writes two hashes into the manifest: that of the policy file, and that of what the sidecar will run. The security
+// team does so when it reviews a release. Pin returns the manifest.
 func (s *Stack) Pin() (*policy.Manifest, error) {
 	path := filepath.Join(s.Dir, ManifestFile)
 	raw, err := files.Read(path)
@@ -119,7 +121,7 @@ func (s *Stack) Pin() (*policy.Manifest, error) {
 	return config.ReadManifest(path)
 }
 
-// StartProcess starts one process; its log goes to a file in the stack's folder.
+// StartProcess starts one process. Its log goes to a file in the stack's folder.
 func (s *Stack) StartProcess(name, file string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -151,7 +153,7 @@ func (s *Stack) Socket(name string) string { return filepath.Join(s.Dir, "run", 
 // Admin returns the sidecar's admin endpoint.
 func (s *Stack) Admin() string { return "unix:" + s.Socket("serve") }
 
-// certify plays the security team: root keys, custody certificates for what the processes publish, the deployment certificate.
+// certify plays the security team: it makes the root keys, certifies the published keys, and certifies the deployment.
 func (s *Stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 	registryKey, _, err := keyring.GenerateRoot("registry", false)
 	if err != nil {
@@ -178,7 +180,8 @@ func (s *Stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 	return s.watch(r, endpoints, p.SignsAs)
 }
 
-// Sign writes what the two roots sign into the stack's folder: certificates of the keys that are published, and the deployment's.
+// Sign writes the files of both roots into the stack's folder: their public keys, the certificates of the published
+// keys, and the certificate of the deployment.
 func (s *Stack) Sign(ctx context.Context, manifest *policy.Manifest, registryKey keyring.RootKey, p keyring.Published) (*keyring.Registry, error) {
 	for name, key := range map[string]keyring.RootKey{RegistryFile: registryKey, AuditorFile: s.Auditor} {
 		public, err := key.JWK()
@@ -200,7 +203,7 @@ func (s *Stack) Sign(ctx context.Context, manifest *policy.Manifest, registryKey
 	return r, err
 }
 
-// certified is for how long what the roots of a stack sign is good.
+// certified is how long the certificates of a stack are valid.
 const certified = 24 * time.Hour
 
 // Audit returns the auditor's certificate of a manifest that audits clean.
@@ -215,8 +218,8 @@ func (s *Stack) Audit(ctx context.Context, manifest *policy.Manifest) (string, e
 	return token, err
 }
 
-// Reload plays the security team once more, for files that have been edited: it pins and certifies what they say, and has the processes
-// take it over, the control plane first. What a process refuses is not asked of those after it.
+// Reload plays the security team again after the files were edited: it pins and certifies their content. Then it
+// reloads the processes, the control plane first. It stops at the first process that refuses.
 func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if _, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile)); err != nil {
 		return daemon.ConfigStatus{}, err
@@ -245,7 +248,7 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	return now, nil
 }
 
-// watch has the registry follow the processes' keys until the stack stops.
+// watch makes the registry follow the processes' keys until the stack stops.
 func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]string) error {
 	file, err := os.OpenFile(filepath.Join(s.Dir, "registry.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -269,7 +272,7 @@ func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]s
 	return nil
 }
 
-// Await asks a process until it answers path with success.
+// Await asks a process for path until the process answers with success.
 func (s *Stack) Await(ctx context.Context, p *Process, path string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -288,7 +291,7 @@ func (s *Stack) Await(ctx context.Context, p *Process, path string) error {
 	}
 }
 
-// Died says why a process ended, with the end of its log.
+// Died returns the error for a process that ended by itself, with the end of its log.
 func (s *Stack) Died(p *Process) error {
 	raw, _ := os.ReadFile(filepath.Join(s.Dir, p.Name+".log"))
 	if len(raw) > 2000 {
@@ -317,7 +320,7 @@ func (s *Stack) Wait(ctx context.Context) error {
 	}
 }
 
-// stopTimeout is how long a process may take to end what is in flight.
+// stopTimeout is how long a process may take to complete open requests.
 const stopTimeout = 25 * time.Second
 
 // Stop ends the processes, the sidecar first, and waits for them.
@@ -335,7 +338,7 @@ func (s *Stack) Stop() {
 	}
 }
 
-// Serve takes reloads until ctx ends, or a process ends by itself.
+// Serve answers requests to reload until ctx ends or a process ends by itself.
 func (s *Stack) Serve(ctx context.Context) error {
 	l, err := daemon.Listen(config.Endpoint{Unix: s.Socket("dev")}, zap.NewNop())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// The files of a stack's folder. The configuration files name the same ones.
+// The files in a stack's folder. The configuration files use the same names.
 const (
 	RegistryFile = "registry.jwk"
 	AuditorFile  = "auditor.jwk"
@@ -21,8 +21,8 @@ const (
 	ControlFile  = "control.yaml"
 )
 
-// Prepare makes a stack's folder and writes the files that are not there yet. The folder can be passed through by other users, for the CA's
-// certificate; everything else in it is its owner's alone.
+// Prepare makes a stack's folder and writes the files that do not exist yet. Other users can pass through the folder to
+// the CA's certificate. Only the owner can read anything else in it.
 func Prepare(dir string, content map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package every yields at a fixed interval until a context ends.
+// Package every runs a loop at a fixed interval until its context ends.
 package every
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Tick yields once each period until ctx ends, for the first time after one period. A tick that comes while the loop's body
-// runs waits; further ones are dropped.
+// Tick yields once per period until ctx ends. The first tick comes after one period. If the loop is slow, at most one
+// tick waits for it; Tick drops the others.
 func Tick(ctx context.Context, period time.Duration) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		tick := time.NewTicker(period)

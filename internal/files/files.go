@@ -1,4 +1,5 @@
-// Package files reads and writes the mediator's own files: each read is bounded, and each write is whole or not there.
+// Package files reads and writes the mediator's own files. Every read has a bound. Replace is atomic, and the other
+// functions never overwrite a file.
 package files
 
 import (
@@ -13,11 +14,11 @@ import (
 
 // Bounds on files, in bytes.
 const (
-	MaxInput = 16 << 20 // a file that a command is given to judge
-	MaxSetup = 10 << 20 // configuration, trust and keys: more than the largest trust bundle
+	MaxInput = 16 << 20 // a file that is the argument of a command
+	MaxSetup = 10 << 20 // configuration, trust and keys; the largest trust bundle is smaller
 )
 
-// Read reads a file that belongs to the mediator's own setup.
+// Read reads a file of the mediator's own setup, of at most MaxSetup bytes.
 func Read(path string) ([]byte, error) { return ReadUpTo(path, MaxSetup) }
 
 // ReadUpTo reads a file of at most limit bytes. It refuses a larger one.
@@ -30,7 +31,7 @@ func ReadUpTo(path string, limit int64) ([]byte, error) {
 	return ReadAll(f, path, limit)
 }
 
-// ReadAll reads r to its end. It refuses more than limit bytes; name stands for r in the error.
+// ReadAll reads r to its end. It refuses more than limit bytes. The error calls r name.
 func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(raw)) > limit {
@@ -39,7 +40,7 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	return raw, err
 }
 
-// ReadSecret reads a secret of at least minimum bytes. One line end after it is not part of it.
+// ReadSecret reads a secret of at least minimum bytes. It removes one line end from the end of the file.
 func ReadSecret(path string, minimum int) (string, error) {
 	raw, err := Read(path)
 	if err != nil {
@@ -52,7 +53,7 @@ func ReadSecret(path string, minimum int) (string, error) {
 	return s, nil
 }
 
-// WriteNew writes a file, and a line end after its content. It refuses if the file exists already.
+// WriteNew writes content and a line end into a new file. It refuses to overwrite a file.
 func WriteNew(path string, content []byte, mode os.FileMode) error {
 	err := create(path, append(content, '\n'), mode)
 	if errors.Is(err, fs.ErrExist) {
@@ -61,7 +62,7 @@ func WriteNew(path string, content []byte, mode os.FileMode) error {
 	return err
 }
 
-// WriteAbsent writes a file that only its owner can read. It leaves a file that exists already as it is.
+// WriteAbsent writes a file that only its owner can read. If the file exists, WriteAbsent leaves it as it is.
 func WriteAbsent(path string, content []byte) error {
 	err := create(path, content, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -79,7 +80,7 @@ func create(path string, content []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Replace writes a file so that a reader sees the old or the new content, never a part.
+// Replace replaces a file atomically: a reader sees the old content or the new content, never a part.
 func Replace(path string, content []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

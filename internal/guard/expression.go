@@ -11,14 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statement is a part of a rule, as the nft command writes it and as the kernel takes it. The expressions are the ones into which nft
-// itself translates the text, so that rules read back the same whoever installed them.
+// statement is a part of a rule, in two forms: the text for the nft command, and the expressions for the kernel. The
+// expressions are those that nft itself makes of the text. Rules therefore read back the same, whichever program has
+// installed them.
 type statement struct {
 	text  string
 	exprs []expr.Any
 }
 
-// rule is what its statements do one after another, each only if those before it matched.
+// rule is a list of statements. Each statement applies only if all before it matched.
 type rule []statement
 
 func (r rule) String() string {
@@ -37,7 +38,7 @@ func (r rule) exprs() []expr.Any {
 	return all
 }
 
-// chain holds rules. One with a hook sees packets there; the others are gone to.
+// chain holds rules. A chain with a hook sees packets at the hook; the other chains are reached by goto.
 type chain struct {
 	name   string
 	typ    nftables.ChainType
@@ -48,7 +49,7 @@ type chain struct {
 	rules  []rule
 }
 
-// table is a family's chains with their counters.
+// table holds the chains and the counters of a family.
 type table struct {
 	family   nftables.TableFamily
 	counters []string
@@ -69,7 +70,8 @@ func host32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 func port16(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
 
-// uid matches what a socket of the user sends, and notUID what a socket of anybody else does. What no socket sends matches neither.
+// uid matches what sockets of the user send, and notUID what sockets of other users send. A packet that no socket sends
+// matches neither.
 func uid(id uint32) statement {
 	return statement{fmt.Sprintf("meta skuid %d", id), []expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpEq, host32(id))}}
 }
@@ -85,12 +87,12 @@ func family(text string, f byte) statement {
 func ipv4() statement { return family("ipv4", unix.NFPROTO_IPV4) }
 func ipv6() statement { return family("ipv6", unix.NFPROTO_IPV6) }
 
-// to4 matches a destination.
+// to4 matches an IPv4 destination.
 func to4(a netip.Addr) statement {
 	return statement{"ip daddr " + a.String(), append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()))}
 }
 
-// deviceTo4 is to4 at a device.
+// deviceTo4 is to4 for a chain at a device.
 func deviceTo4(a netip.Addr) statement {
 	return statement{"ip daddr " + a.String(), []expr.Any{
 		load(expr.MetaKeyPROTOCOL), compare(expr.CmpOpEq, port16(unix.ETH_P_IP)), loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()),
@@ -130,13 +132,13 @@ func ports(protocol string, number byte, r PortRange) statement {
 		loadPayload(expr.PayloadBaseTransportHeader, 2, 2), compare(expr.CmpOpGte, port16(r.First)), compare(expr.CmpOpLte, port16(r.Last)))}
 }
 
-// neighbour matches one kind of the messages by which IPv6 finds whom to send to on the wire (RFC 4861).
+// neighbour matches one type of the messages of IPv6 neighbour discovery (RFC 4861).
 func neighbour(kind byte) statement {
 	return statement{fmt.Sprintf("icmpv6 type %d", kind), append(append(ipv6().exprs, over("ipv6-icmp", unix.IPPROTO_ICMPV6).exprs...),
 		loadPayload(expr.PayloadBaseTransportHeader, 0, 1), compare(expr.CmpOpEq, []byte{kind}))}
 }
 
-// onLoopback matches what goes to, or comes from, the loopback device. Its index is 1 in each network namespace.
+// onLoopback matches packets to, or from, the loopback device. Its index is 1 in each network namespace.
 func onLoopback(direction string, key expr.MetaKey) statement {
 	return statement{direction + " lo", []expr.Any{load(key), compare(expr.CmpOpEq, host32(1))}}
 }
@@ -144,20 +146,20 @@ func onLoopback(direction string, key expr.MetaKey) statement {
 func leavesByLoopback() statement { return onLoopback("oif", expr.MetaKeyOIF) }
 func comesByLoopback() statement  { return onLoopback("iif", expr.MetaKeyIIF) }
 
-// foreignSource matches a source address that is none of this machine's.
+// foreignSource matches a source address that does not belong to this machine.
 func foreignSource() statement {
 	return statement{"fib saddr type != local", []expr.Any{
 		&expr.Fib{Register: unix.NFT_REG_1, ResultADDRTYPE: true, FlagSADDR: true}, compare(expr.CmpOpNeq, host32(unix.RTN_LOCAL)),
 	}}
 }
 
-// withOptions matches a header of IPv4 that is longer than its fixed part.
+// withOptions matches IPv4 packets with options: their header is longer than its fixed part.
 func withOptions() statement {
 	return statement{"ip hdrlength != 5", append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 0, 1),
 		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{0x0f}, Xor: []byte{0}}, compare(expr.CmpOpNeq, []byte{5}))}
 }
 
-// reply matches answers in a connection that somebody else began.
+// reply matches answers in a connection that the other side began.
 func reply() statement {
 	return statement{"ct direction reply", []expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyDIRECTION}, compare(expr.CmpOpEq, []byte{1})}}
 }
@@ -184,7 +186,7 @@ func count(name string) statement {
 	return statement{"counter name " + name, []expr.Any{&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: name}}}
 }
 
-// reset refuses a TCP connection so that its client knows at once, and prohibit everything else.
+// reset refuses a TCP connection so that its client learns it at once. prohibit refuses all other packets.
 func reset() statement {
 	return statement{"reject with tcp reset", []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}}
 }
@@ -193,7 +195,7 @@ func prohibit() statement {
 	return statement{"reject with icmpx type admin-prohibited", []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}
 }
 
-// redirectTo leads a connection to a port of this machine.
+// redirectTo redirects a connection to a port of this machine.
 func redirectTo(p uint16) statement {
 	return statement{fmt.Sprintf("redirect to :%d", p), []expr.Any{
 		&expr.Immediate{Register: unix.NFT_REG_1, Data: port16(p)},

@@ -1,10 +1,10 @@
-// Package guard makes the rules that leave a pod only one way out: through the mediator. They are nftables rules of the network
-// namespace that all containers of a pod share, and tell processes apart by their user. Only the mediator's users may leave. What
-// another process dials at the redirected ports reaches the transparent listener instead, everything else that it sends is refused
-// and counted, each way by a counter of its own.
+// Package guard makes the rules that leave a pod only one way out: through the mediator. They are nftables rules in the
+// network namespace that all containers of a pod share. They tell processes apart by their users, and only the
+// mediator's users may leave. A connection of another process to a redirected port reaches the transparent listener.
+// Everything else that another process sends is refused and counted; each way out has a counter of its own.
 //
-// Rules makes them; a Ruleset is installed, read back, counted or printed for nft. All rules go into tables of their own, and a
-// packet that one of them drops is not let through by any other table.
+// Rules makes a Ruleset, which can be installed, read back, counted or printed for nft. All rules are in tables of
+// their own. If one of these tables drops a packet, no other table can let it through.
 package guard
 
 import (
@@ -14,24 +14,27 @@ import (
 	"strings"
 )
 
-// Options say who may leave, and where everybody else may go.
+// Options say which users may leave, and where all other users may go.
 type Options struct {
-	// UIDs are the users that may leave: the mediator's. At least one, and never root.
+	// UIDs are the users that may leave: those of the mediator. At least one is required, and root is refused.
 	UIDs []uint32
 	// Proxy is the port of the proxy on 127.0.0.1. Required.
 	Proxy uint16
-	// Transparent is the port of the transparent listener on 127.0.0.1, and Redirect the TCP ports that are led to it. Neither or both.
+	// Transparent is the port of the transparent listener on 127.0.0.1. Redirect are the TCP ports that are redirected
+	// to it. Set both or neither.
 	Transparent uint16
 	Redirect    []uint16
-	// Admin are TCP ports of the mediator on loopback that are not for agents, whatever Loopback says.
+	// Admin are TCP ports of the mediator on loopback that agents must not reach. Loopback does not open them.
 	Admin []uint16
-	// Loopback are the TCP and UDP ports on loopback by which agents may talk among themselves.
+	// Loopback are the TCP and UDP ports on loopback that agents may use among themselves.
 	Loopback []PortRange
-	// Resolvers are DNS servers that everybody may ask, on port 53. Whoever may ask a resolver can tell it something.
+	// Resolvers are DNS servers that all users may ask, on port 53. A process can send data out by the names that it
+	// asks for.
 	Resolvers []netip.Addr
 	// Inbound are TCP ports of the mediator to which others may connect from outside.
 	Inbound []uint16
-	// Devices are the network devices, other than loopback, on whose way out packet sockets are refused as well. They need Linux 5.16.
+	// Devices are network devices, other than loopback. Packet sockets are refused there too, on the way out. They need
+	// Linux 5.16.
 	Devices []string
 }
 
@@ -84,22 +87,23 @@ const (
 	CountTCP      = "refused_tcp"      // TCP to a port that is not redirected, or around the redirection
 	CountICMP     = "refused_icmp"     // ICMP
 	CountProtocol = "refused_protocol" // any other protocol, such as SCTP or GRE
-	CountKernel   = "refused_kernel"   // what the kernel itself sends for nobody's socket, such as a reset to a stranger
-	CountForward  = "refused_forward"  // what this machine would only pass on
+	CountKernel   = "refused_kernel"   // packets of the kernel without a socket, such as a reset to a stranger
+	CountForward  = "refused_forward"  // packets that this machine would forward
 	CountInbound  = "refused_inbound"  // connections from outside
-	CountPacket   = "refused_packet"   // packet sockets, which go past all of the above
-	CountProbe    = "refused_probe"    // the mediator's own look whether the rules stand
+	CountPacket   = "refused_packet"   // packet sockets, which bypass all of the above
+	CountProbe    = "refused_probe"    // the mediator's own check of the rules
 )
 
-// counters are those of the first table, in the order in which they are shown.
+// counters are the counters of the first table, in the order in which they are shown.
 var counters = []string{
 	CountSpoofed, CountOptions, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP, CountICMP, CountProtocol,
 	CountKernel, CountForward, CountInbound, CountProbe,
 }
 
-// ProbeAddress is an address that nobody has (RFC 5737). What the mediator itself sends there is treated as if another user had
-// sent it: TCP is redirected and UDP refused, by which a mediator without rights sees that the rules stand.
+// ProbeAddress is an address that no machine has (RFC 5737). The rules treat packets of the mediator to this address as
+// if another user had sent them: they redirect TCP and refuse UDP. A mediator without rights uses this to see that the
+// rules are in force.
 var ProbeAddress = netip.AddrFrom4([4]byte{192, 0, 2, 1})
 
-// mark is set on the mediator's connections, so that what the kernel still sends for a closed socket may leave too.
+// mark marks the mediator's connections, so that packets that the kernel sends for a closed socket may leave too.
 const mark = 0x6d656469

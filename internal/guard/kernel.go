@@ -12,8 +12,7 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// Install puts the rules into this network namespace in one transaction, in place of those that stand, and reads them back. It needs
-// CAP_NET_ADMIN.
+// Install replaces the rules in this network namespace in one transaction, and reads them back. It needs CAP_NET_ADMIN.
 func (s *Ruleset) Install() error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -36,7 +35,7 @@ func (t *table) add(conn *nftables.Conn) {
 	for _, name := range t.counters {
 		conn.AddObj(&nftables.NamedObj{Table: in, Name: name, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
 	}
-	for _, c := range t.chains { // all before the rules, which go to each other's chains
+	for _, c := range t.chains { // all chains before the rules, which refer to chains
 		conn.AddChain(c.kernel(in))
 	}
 	for _, c := range t.chains {
@@ -55,8 +54,8 @@ func (c *chain) kernel(in *nftables.Table) *nftables.Chain {
 	return out
 }
 
-// Check reads back what stands in this network namespace and returns nil only if it is these rules, each in its place and none beside
-// them. It needs CAP_NET_ADMIN.
+// Check reads back the tables in this network namespace. It returns nil only if they hold exactly these rules, each in
+// its place. It needs CAP_NET_ADMIN.
 func (s *Ruleset) Check() error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -87,14 +86,14 @@ func (s *Ruleset) Check() error {
 	return s.checkDormant(conn)
 }
 
-// checkDormant refuses tables that are there and do nothing.
+// checkDormant refuses tables that exist and have no effect.
 func (s *Ruleset) checkDormant(conn *nftables.Conn) error {
 	for _, t := range s.tables {
 		k, err := conn.ListTableOfFamily(Name, t.family)
 		if err != nil {
 			return fmt.Errorf("guard: %w", err)
 		}
-		if k.Flags != 0 { // of an order that depends on the machine, but no flag is ours
+		if k.Flags != 0 { // the byte order depends on the machine, but none of our tables has a flag
 			return fmt.Errorf("guard: the table %s %s is dormant, or another program's", familyNames[t.family], Name)
 		}
 	}
@@ -103,7 +102,7 @@ func (s *Ruleset) checkDormant(conn *nftables.Conn) error {
 
 func (c *chain) check(conn *nftables.Conn, k *nftables.Chain) error {
 	want := c.kernel(k.Table)
-	want.Device = "" // not read back
+	want.Device = "" // the kernel does not report the device
 	if !reflect.DeepEqual(k, want) {
 		return fmt.Errorf("guard: the chain %s is hooked in otherwise than it should be", c.name)
 	}
@@ -126,7 +125,7 @@ func (c *chain) check(conn *nftables.Conn, k *nftables.Chain) error {
 	return nil
 }
 
-// readBack returns expressions as they look when they are read from the kernel.
+// readBack returns expressions in the form in which the kernel reports them.
 func readBack(family nftables.TableFamily, exprs []expr.Any) ([]expr.Any, error) {
 	out := make([]expr.Any, len(exprs))
 	for i, e := range exprs {
@@ -177,7 +176,7 @@ func (s *Ruleset) Counters() []string {
 	return out
 }
 
-// Devices returns the network devices that lead out.
+// Devices returns the network devices other than loopback.
 func Devices() ([]string, error) {
 	all, err := net.Interfaces()
 	if err != nil {

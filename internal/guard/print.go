@@ -7,7 +7,7 @@ import (
 	"github.com/google/nftables"
 )
 
-// String returns the rules as a file for nft -f, which replaces those that stand, in one transaction.
+// String returns the rules as a file for nft -f. The file replaces existing rules in one transaction.
 func (s *Ruleset) String() string {
 	var b strings.Builder
 	for _, f := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyNetdev} {
@@ -35,7 +35,7 @@ func (s *Ruleset) String() string {
 
 var familyNames = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyNetdev: "netdev"}
 
-// base is the declaration of a chain that has a hook.
+// base returns the declaration of a chain that has a hook.
 func (c *chain) base() string {
 	hook, device, policy := "", "", "drop"
 	switch *c.hook {
@@ -46,7 +46,7 @@ func (c *chain) base() string {
 	case *nftables.ChainHookOutput:
 		hook = "output"
 	}
-	if c.device != "" { // the hooks of this family have numbers of their own
+	if c.device != "" { // hooks of the netdev family have other numbers
 		hook, device = "egress", fmt.Sprintf(" device %q", c.device)
 	}
 	if c.policy == nftables.ChainPolicyAccept {

@@ -10,7 +10,7 @@ import (
 // Name is the name of the tables.
 const Name = "mediator"
 
-// Ruleset is rules that were made from Options.
+// Ruleset is the rules that were made from Options.
 type Ruleset struct{ tables []table }
 
 // Rules makes the rules.
@@ -30,7 +30,7 @@ func Rules(o Options) (*Ruleset, error) {
 	return s, nil
 }
 
-// redirected leads new connections to the transparent listener, before leaving judges where they go.
+// redirected redirects new connections to the transparent listener, before leaving judges their destination.
 func (o *Options) redirected() chain {
 	c := chain{name: "redirected", typ: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput, prio: *nftables.ChainPriorityNATDest, policy: nftables.ChainPolicyAccept}
 	c.rules = append(c.rules, rule{to4(ProbeAddress), tcpPort(o.Redirect[0]), redirectTo(o.Transparent)})
@@ -44,8 +44,9 @@ func (o *Options) redirected() chain {
 	return c
 }
 
-// leaving judges everything that this machine sends. A socket keeps the user that made it, whoever holds it later. What no socket
-// sends comes from the kernel: the end of a connection whose socket is closed already, a reset, the search for a neighbour.
+// leaving judges everything that this machine sends. A socket keeps the user that made it, also if another process
+// holds it later. Packets without a socket come from the kernel: the end of a connection whose socket is closed, a
+// reset, neighbour discovery.
 func (o *Options) leaving() chain {
 	c := chain{name: "leaving", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput, prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
 	c.rules = append(c.rules, rule{to4(ProbeAddress), udp(), count(CountProbe), drop()})
@@ -53,7 +54,7 @@ func (o *Options) leaving() chain {
 		c.rules = append(c.rules, rule{uid(id), setMark(), accept()})
 	}
 	c.rules = append(c.rules,
-		rule{notUID(o.UIDs[0]), goTo("others")}, // before the mark: nobody's socket may use a connection of the mediator's
+		rule{notUID(o.UIDs[0]), goTo("others")}, // before the mark: sockets of others must not use the mediator's connections
 		rule{marked(), accept()},
 		rule{leavesByLoopback(), accept()},
 		rule{toLoopback4(), accept()},
@@ -62,13 +63,13 @@ func (o *Options) leaving() chain {
 	return chainWith(c, append(neighbours(), rule{count(CountKernel)})...)
 }
 
-// others judges what everybody sends who is not the mediator.
+// others judges what sockets of other users than the mediator's send.
 func (o *Options) others() chain {
 	c := chain{name: "others"}
 	add := func(r ...rule) { c.rules = append(c.rules, r...) }
-	// An answer to a forged source would leave in the mediator's name, or the kernel's.
+	// An answer to a forged source would leave as a packet of the mediator or of the kernel.
 	add(rule{foreignSource(), count(CountSpoofed), drop()})
-	// A source route would lead what goes to a resolver on to somebody else (RFC 7126).
+	// A source route would lead a packet for a resolver on to another machine (RFC 7126).
 	add(rule{withOptions(), count(CountOptions), drop()})
 	for _, p := range o.Admin {
 		add(rule{toLoopback4(), tcpPort(p), count(CountAdmin), reset()}, rule{toLoopback6(), tcpPort(p), count(CountAdmin), reset()})
@@ -103,7 +104,7 @@ func (o *Options) others() chain {
 	return c
 }
 
-// passing refuses to be a router.
+// passing refuses to forward packets.
 func (o *Options) passing() chain {
 	return chain{
 		name: "passing", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop,
@@ -111,7 +112,7 @@ func (o *Options) passing() chain {
 	}
 }
 
-// coming judges what arrives: answers to what was let out, and connections to the mediator's own ports.
+// coming judges what arrives: answers in connections that were let out, and connections to the mediator's own ports.
 func (o *Options) coming() chain {
 	c := chain{name: "coming", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
 	c.rules = append(c.rules, rule{comesByLoopback(), accept()}, rule{reply(), accept()})
@@ -121,7 +122,7 @@ func (o *Options) coming() chain {
 	return chainWith(c, append(neighbours(), rule{count(CountInbound)})...)
 }
 
-// packets judges at the device what leaves past all other hooks: a packet socket (CAP_NET_RAW) writes whole frames.
+// packets judges, at a device, packets that bypass all other hooks: a packet socket (CAP_NET_RAW) writes whole frames.
 func (o *Options) packets() table {
 	t := table{family: nftables.TableFamilyNetdev, counters: []string{CountPacket}}
 	for i, d := range o.Devices {

@@ -10,8 +10,9 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// CertifyDeployment signs a manifest that audits clean, and says until when the certificate counts. A certificate that the manifest itself
-// would not believe, because it allows another auditor, issuer or audience, is refused here and not by every process that reads it.
+// CertifyDeployment signs a manifest that audits clean, and returns the end of the certificate's validity. It refuses
+// to sign if the manifest itself would not accept the certificate, because it allows another auditor, issuer or
+// audience. Every process that reads such a certificate would refuse it.
 func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string, until time.Time, err error) {
 	strict, err := m.Strict()
 	if err != nil {

@@ -13,12 +13,13 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// registryPoll is how often the registry looks at what a process publishes, and followTimeout how long that may take.
+// registryPoll is how often the registry asks a process for its keys, and followTimeout bounds one request.
 const registryPoll, followTimeout = 250 * time.Millisecond, 3 * time.Second
 
-// Watch certifies what each process publishes whenever that is due, until ctx ends: new versions of the keys that somebody has had
-// certified for it (as), and no others. Whoever took a process over could otherwise have itself certified for every role. A process that
-// does not answer keeps its certificates. What goes wrong is said once.
+// Watch certifies what each process publishes whenever that is due, until ctx ends. It certifies new versions of the
+// keys that each process was certified for at first (as), and no other keys: an attacker who takes a process over could
+// otherwise have it certified for every role. A process that does not answer keeps its certificates. Watch logs each
+// error once.
 func (r *Registry) Watch(ctx context.Context, endpoints []string, as map[string][]string, say Declared, log *zap.Logger) {
 	said := make(map[string]string)
 	for range every.Tick(ctx, registryPoll) {
@@ -38,7 +39,8 @@ func (r *Registry) Watch(ctx context.Context, endpoints []string, as map[string]
 	}
 }
 
-// Follow certifies what one process publishes, if that is due. certifiedAs is what that process was certified for at first, see [Published].
+// Follow certifies what one process publishes, if that is due. certifiedAs is what the process was certified for at
+// first; see [Published].
 func (r *Registry) Follow(ctx context.Context, at string, certifiedAs []string, say Declared, log *zap.Logger) error {
 	roles, err := ReadRoles(ctx, []string{at})
 	if err == nil {
@@ -58,7 +60,7 @@ func (r *Registry) Follow(ctx context.Context, at string, certifiedAs []string, 
 	}
 	p, err := ReadPublished(ctx, []string{at})
 	if err == nil {
-		err = sameRoles(at, certifiedAs, p.SignsAs[at]) // it may say something else each time
+		err = sameRoles(at, certifiedAs, p.SignsAs[at]) // the second answer may differ from the first
 	}
 	if err != nil {
 		return err
@@ -72,7 +74,7 @@ func (r *Registry) Follow(ctx context.Context, at string, certifiedAs []string, 
 	})
 }
 
-// sameRoles refuses a process that publishes other roles, issuers or keys now than those that it was certified for.
+// sameRoles refuses a process that publishes other roles, issuers or keys than those that it was certified for.
 func sameRoles(at string, as, now []string) error {
 	if !slices.Equal(as, now) {
 		return refusal.New("roles_changed", "the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",

@@ -14,20 +14,20 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 )
 
-// Publication is what a process says of its keys, and what it has seen.
+// Publication is what a process publishes: its roles with their keys, and its observations.
 type Publication struct {
 	Roles []daemon.RoleDocument `json:"roles"`
 	Looks []observe.Look        `json:"looks"`
 }
 
-// Published is what several processes say.
+// Published is what several processes publish.
 type Published struct {
 	Publication
-	SignsAs map[string][]string // of each process, by where it was read from: see signsAs
+	SignsAs map[string][]string // by the place that a process was read from; see signsAs
 }
 
-// ReadPublished asks processes for the roles whose keys they hold, and what they have seen; or reads what mediator keys publish has printed
-// of them.
+// ReadPublished asks processes for the roles whose keys they hold, and for their observations. Instead of a process it
+// can read a file with the output of mediator keys publish.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
 	p := Published{Publication{[]daemon.RoleDocument{}, []observe.Look{}}, make(map[string][]string)}
 	for _, at := range from {
@@ -77,7 +77,7 @@ func readPublishedFile(path string) (p Publication, err error) {
 // PublishedFile returns the path in file:PATH.
 func PublishedFile(at string) (string, bool) { return strings.CutPrefix(at, "file:") }
 
-// signsAs lists what a process signs, as whom, and with which keys, whatever their versions.
+// signsAs lists what a process signs, as which issuer, and with which keys, without the versions of the keys.
 func signsAs(roles []daemon.RoleDocument) []string {
 	var as []string
 	for _, r := range roles {
@@ -89,7 +89,7 @@ func signsAs(roles []daemon.RoleDocument) []string {
 	return slices.Compact(as)
 }
 
-// ReadRoles asks processes for the roles whose keys they hold, or reads what mediator keys publish has printed.
+// ReadRoles asks processes for the roles whose keys they hold, or reads them from the output of mediator keys publish.
 func ReadRoles(ctx context.Context, from []string) ([]daemon.RoleDocument, error) {
 	var all []daemon.RoleDocument
 	for _, at := range from {

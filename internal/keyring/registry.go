@@ -1,11 +1,11 @@
-// Package keyring is the work of the security team on keys: root keys, the certification of what processes publish, revocation, and the
-// certificate of a deployment.
+// Package keyring does the security team's work on keys: root keys, certificates for the keys that processes publish,
+// revocation, and the certificate of a deployment.
 //
 //	rootkey.go     the root keys of the key registry and of the deployment auditor, in a file
 //	rootcustody.go root keys that Vault or a PKCS #11 token holds
 //	published.go   what processes publish of their keys
 //	registry.go    the key registry: custody certificates in the trust bundle
-//	follow.go      the registry that goes on and certifies new versions
+//	follow.go      a registry that runs on and certifies new versions
 //	revoke.go      the revocation list
 //	deployment.go  the deployment certificate
 package keyring
@@ -36,27 +36,28 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Registry is the key registry: its root key, how it signs, and the trust bundle that it keeps.
+// Registry is the key registry: its root key, the options for its signatures, and the trust bundle that it writes.
 type Registry struct {
 	Key     RootKey
 	Options signer.Options
 	Bundle  string // path
 }
 
-// NewRegistry makes the registry whose root key is key.
+// NewRegistry makes a registry that signs with key.
 func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 	return &Registry{key, key.options(o), bundle}
 }
 
-// edit is a change of the registry's bundle, whose earlier content has been verified to be the registry's own.
+// edit is a change of the registry's bundle. The earlier content of the bundle has been verified as signed by the
+// registry.
 type edit struct {
 	*Registry
 	b     *evidence.Bundle
 	trust *evidence.Trust
 }
 
-// change makes do change the bundle. It refuses a bundle with certificates of another registry: to sign them, or to leave some of them out,
-// would be to answer for what has not been checked.
+// change lets do change the bundle. It refuses a bundle with certificates of another registry: to write the bundle is
+// to answer for its content, which this registry has not checked.
 func (r *Registry) change(do func(*edit) error) error {
 	return UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {
 		trust, err := evidence.NewTrust([]evidence.Root{r.Key.Pinned(evidence.PurposeSignerCertificate)}, *b, evidence.SignerPolicy{})
@@ -67,7 +68,7 @@ func (r *Registry) change(do func(*edit) error) error {
 	})
 }
 
-// UpdateBundle changes the trust bundle, one process at a time, so that none undoes what another has done.
+// UpdateBundle changes the trust bundle under a lock, so that no process undoes the change of another.
 func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -91,11 +92,12 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	return files.Replace(path, raw, 0o644)
 }
 
-// Declared is what the security team declares of the keys that it certifies.
+// Declared is what the security team declares about the keys that it certifies.
 type Declared struct{ AccessibleToAgent, AccessibleToUsers bool }
 
-// certify signs a custody certificate for each accepted version of each role's key, in place of those that the bundle has of these keys. A
-// revocation list is signed anew with them. It returns how many certificates are new and how many stay.
+// certify signs a custody certificate for each accepted version of each role's key. The new certificates replace those
+// that the bundle has for these keys. A revocation list is signed again too. certify returns how many certificates are
+// new and how many stay.
 func (e *edit) certify(ctx context.Context, p Published, say Declared) (fresh, kept int, err error) {
 	if p.Roles, err = e.unretired(p.Roles); err != nil {
 		return 0, 0, err
@@ -117,8 +119,9 @@ func (e *edit) certify(ctx context.Context, p Published, say Declared) (fresh, k
 	return len(tokens), len(others), nil
 }
 
-// unretired leaves out the versions that the bundle has later ones of and not them: they were retired, whoever publishes them again, and a
-// process that has seen that takes no bundle which certifies one.
+// unretired removes retired key versions from roles. A version is retired if the bundle has later versions of its key
+// and not this one. It stays retired if a process publishes it again: a process that knows of the retirement would
+// refuse a bundle that certifies the version.
 func (e *edit) unretired(roles []daemon.RoleDocument) ([]daemon.RoleDocument, error) {
 	out := slices.Clone(roles)
 	for i, r := range out {
@@ -167,8 +170,8 @@ func (e *edit) certificates(ctx context.Context, p Published, say Declared) ([]s
 	return tokens, nil
 }
 
-// claims says of the role's key what its process knows, what was seen of it, and what is declared. What was seen to be false is not
-// certified.
+// claims makes the claims about a role's key: what its process knows, what was observed, and what is declared. It
+// refuses a claim that an observation contradicts.
 func claims(r daemon.RoleDocument, looks []observe.Look, say Declared) (evidence.SignerCertificate, error) {
 	c := evidence.SignerCertificate{
 		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody, KeyExportable: r.KeyExportable,
@@ -179,7 +182,7 @@ func claims(r daemon.RoleDocument, looks []observe.Look, say Declared) (evidence
 	}
 	reach, against := policy.OutOfReach(r.Purpose, looks)
 	switch {
-	case say.AccessibleToAgent: // declared worse than it may be
+	case say.AccessibleToAgent: // the certificate declares the worse case already
 	case reach == observe.Contradicts:
 		return c, refusal.New("deployment_contradicted", "the key of the role %s is not certified to be out of the agent's reach: %s", r.Purpose, against)
 	case reach == observe.Holds:
@@ -189,13 +192,13 @@ func claims(r daemon.RoleDocument, looks []observe.Look, say Declared) (evidence
 	return c, nil
 }
 
-// keep returns those of the bundle's certificates that still count beside new ones for the keys of roles: of other keys, and not
-// expired. What a process no longer publishes of a key of its own is a retired version.
+// keep returns the certificates of the bundle that stay beside new ones for the keys of roles: certificates of other
+// keys that have not expired. A version that its process no longer publishes is retired, and gets no certificate.
 func (e *edit) keep(roles []daemon.RoleDocument) ([]string, error) {
 	asked := keyNames(roles)
 	var kept []string
 	for _, token := range e.b.Certificates {
-		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token) // work has verified all of them
+		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token) // change has verified all of them
 		if err != nil {
 			return nil, err
 		}
@@ -216,8 +219,8 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// due tells whether the bundle's certificates of the roles' keys have to be made anew: a version has come or gone, what its process says of
-// it has changed, or half of a certificate's lifetime is over.
+// due reports whether the bundle's certificates for the roles' keys have to be renewed: a version is new or gone, its
+// process states other properties, or half of a certificate's lifetime is over.
 func (e *edit) due(roles []daemon.RoleDocument) bool {
 	half := e.Options.Now().Add(e.Options.Lifetime / 2)
 	certified := make(map[string]evidence.Certified)
@@ -243,11 +246,12 @@ func (e *edit) due(roles []daemon.RoleDocument) bool {
 	return published != len(certified)
 }
 
-// Certification is what [Registry.Certify] has done to a bundle's certificates.
+// Certification is what [Registry.Certify] has done: how many certificates are new, how many stay, and how many are
+// gone.
 type Certification struct{ Certified, Stay, LeftOut int }
 
-// Certify signs a custody certificate for each version of each key that is published, in place of those that the bundle has of these keys.
-// Before that, prepare may change the bundle; nil changes nothing.
+// Certify signs a custody certificate for each published version of each key. The new certificates replace those that
+// the bundle has for these keys. If prepare is not nil, it changes the bundle before that.
 func (r *Registry) Certify(ctx context.Context, p Published, say Declared, prepare func(*evidence.Bundle)) (done Certification, err error) {
 	err = r.change(func(e *edit) (err error) {
 		if prepare != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// revoke signs the revocation list anew: with further entries, and without those whose time is over.
+// revoke signs the revocation list again, with the entries in add and without those that have ended. It returns the
+// token and its entries.
 func (e *edit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
@@ -27,8 +28,8 @@ func (e *edit) revoke(ctx context.Context, add []evidence.Revocation) (string, [
 	return token, entries, err
 }
 
-// Revoke adds entries to the bundle's revocation list, signs it anew, and returns the whole list. unknown is called for each key id in the
-// entries for which the bundle has no certificate.
+// Revoke adds entries to the bundle's revocation list, signs the list again, and returns all of its entries. It calls
+// unknown for each key id in add for which the bundle has no certificate.
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation, unknown func(kid string)) (all []evidence.Revocation, err error) {
 	err = r.change(func(e *edit) (err error) {
 		for _, n := range add {

@@ -17,11 +17,12 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 )
 
-// rootKeyWait is for how long a command waits for the custody that holds its root key.
+// rootKeyWait is how long a command waits for the custody that holds its root key.
 const rootKeyWait = 10 * time.Second
 
-// OpenRootKey opens a root key: the private file that mediator keys root has made or, where path ends in .yaml, the key that this file names in
-// Vault or in a token. Such a file says for which purpose; purposes are those that will do. Its caller closes the key.
+// OpenRootKey opens a root key. path names the private file that mediator keys root has made, or a .yaml file that
+// names a key in Vault or in a token. A .yaml file also states the key's purpose, which must be one of purposes. The
+// caller closes the key.
 func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ...string) (RootKey, error) {
 	if filepath.Ext(path) != ".yaml" {
 		return readRootKey(path)
@@ -48,7 +49,8 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 	return RootKey{version: version, ring: ring}, nil
 }
 
-// pinnedVersion opens the version that is pinned, unless the custody would let the key out.
+// pinnedVersion opens the pinned version of the key. It refuses the key unless the custody is observed not to export
+// it.
 func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) (custody.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, rootKeyWait)
 	defer cancel()
@@ -74,7 +76,7 @@ func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) 
 	return custody.Version{}, custody.Unavailable(nil, "there is no %s any more, or not yet", kid)
 }
 
-// Close lets the custody of the key go; a key from a file has none.
+// Close closes the custody of the key. A key from a file has none.
 func (k RootKey) Close() error {
 	if k.ring == nil {
 		return nil

@@ -20,12 +20,12 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// RootKey is a key of the security team's own: the key registry's or the deployment auditor's. It is used from the command line,
-// away from where agents run, and never by a process that serves.
+// RootKey is a key of the security team: of the key registry or of the deployment auditor. Commands use it, on a
+// machine where no agent runs. A process that serves never uses it.
 type RootKey struct {
 	version custody.Version
-	second  *postQuantumKey // nil where the root has an Ed25519 key alone
-	ring    keystore.Store  // what holds the key; nil where a file does
+	second  *postQuantumKey // nil if the root has only an Ed25519 key
+	ring    keystore.Store  // custody of the key; nil for a key from a file
 }
 
 var _ signer.Key = RootKey{}
@@ -36,12 +36,12 @@ func (k RootKey) KeyID() string { return k.version.KeyID() }
 // Current returns the key's only version.
 func (k RootKey) Current(context.Context) (custody.Version, error) { return k.version, nil }
 
-// Properties says that a root key in a file can be copied. Its artifacts make no claim about it.
+// Properties says that a key from a file can be copied. What a root key signs makes no claim about that.
 func (k RootKey) Properties() custody.Properties {
 	return custody.Properties{Exportable: k.ring == nil}
 }
 
-// options completes o: a root that has a post-quantum key signs twice.
+// options returns o with the second key of a root that signs twice.
 func (k RootKey) options(o signer.Options) signer.Options {
 	if k.second != nil {
 		o.Second = k.second
@@ -49,7 +49,7 @@ func (k RootKey) options(o signer.Options) signer.Options {
 	return o
 }
 
-// Pinned is the root as a verifier pins it.
+// Pinned returns the root as verifiers pin it.
 func (k RootKey) Pinned(purpose string) evidence.Root {
 	r := evidence.Root{KeyID: k.version.KeyID(), Public: k.version.Public(), Purpose: purpose}
 	if k.second != nil {
@@ -58,7 +58,7 @@ func (k RootKey) Pinned(purpose string) evidence.Root {
 	return r
 }
 
-// JWK writes what pins the root: its public JWK, or a JWK Set where it has two keys.
+// JWK returns the public file that pins the root: a JWK, or a JWK Set if the root has two keys.
 func (k RootKey) JWK() ([]byte, error) {
 	if k.second == nil {
 		return json.MarshalIndent(custody.JWK(k.version), "", "  ")
@@ -66,7 +66,7 @@ func (k RootKey) JWK() ([]byte, error) {
 	return json.MarshalIndent(keySet{[]any{custody.JWK(k.version), evidence.NewAKP(k.second.id, k.second.public)}}, "", "  ")
 }
 
-// keySet is a JWK Set (RFC 7517 section 5). go-jose's does not know the key type AKP.
+// keySet is a JWK Set (RFC 7517 section 5). The JWK Set of go-jose does not know the key type AKP.
 type keySet struct {
 	Keys []any `json:"keys"`
 }
@@ -86,7 +86,7 @@ type postQuantumKey struct {
 
 var _ evidence.Key = (*postQuantumKey)(nil)
 
-// KeyID returns the kid of the root.
+// KeyID returns the kid of the root, which both of its keys share.
 func (k *postQuantumKey) KeyID() string { return k.id }
 
 // Sign makes a hedged signature (FIPS 204 section 3.4).
@@ -95,8 +95,8 @@ func (k *postQuantumKey) Sign(_ context.Context, message []byte) ([]byte, error)
 	return signature, mldsa65.SignTo(k.private, message, nil, true, signature)
 }
 
-// GenerateRoot makes a root key in memory, with a post-quantum key beside it where that is asked for, and returns it with the
-// private JWK, or JWK Set, that reads as the same key.
+// GenerateRoot makes a root key in memory, with a post-quantum key beside it if postQuantum is set. It also returns the
+// private JWK, or JWK Set, of the key.
 func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -118,7 +118,7 @@ func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 	return key, raw, err
 }
 
-// readRootKey reads a private file that mediator keys root has made.
+// readRootKey reads the private file that mediator keys root has made.
 func readRootKey(path string) (RootKey, error) {
 	raw, err := files.Read(path)
 	if err != nil {
@@ -141,7 +141,7 @@ func parseRootKey(raw []byte) (k RootKey, err error) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(raw, &set); err != nil {
-		return k, errRootKey // what is wrong could quote a private key
+		return k, errRootKey // the error could quote a private key
 	}
 	if set.Keys == nil {
 		set.Keys = []json.RawMessage{raw}

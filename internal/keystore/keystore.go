@@ -1,4 +1,5 @@
-// Package keystore opens the custody that a configuration names, and the signing keys in it.
+// Package keystore opens the custody that a configuration names, and the signing keys in it. Processes and the commands
+// for root keys share it; package config itself opens nothing.
 package keystore
 
 import (
@@ -16,11 +17,11 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// Store opens the keys of one process, all in the same custody.
+// Store opens the keys of one process. All of them are in the same custody.
 type Store interface {
-	// Key opens the key of one role, by its name. It waits for a custody that cannot be asked yet.
+	// Key opens the key of a role by its name. If the custody is Vault, Key waits until Vault answers.
 	Key(ctx context.Context, role, name string) (custody.Key, error)
-	// Close lets the custody go.
+	// Close closes the custody.
 	Close() error
 }
 
@@ -35,7 +36,7 @@ func Open(c config.Custody, log *zap.Logger) (Store, error) {
 	return memory{}, nil
 }
 
-// memory makes keys in this process's memory.
+// memory makes keys that exist only in the memory of this process.
 type memory struct{}
 
 func (memory) Key(_ context.Context, _, name string) (custody.Key, error) {
@@ -75,7 +76,7 @@ func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
 	return inVault{c, server, log}, nil
 }
 
-// Key waits for Vault while it cannot be asked: the key stays logged in meanwhile.
+// Key opens a key and waits until Vault answers. All tries use the same login.
 func (v inVault) Key(ctx context.Context, role, name string) (custody.Key, error) {
 	key := v.server.Prepare(name, login(v.c.Auth.For(role)), v.c.Keys...)
 	return await.For(ctx, v.log, "Vault", func() (*vault.Key, error) { return key, key.Open(ctx) })
@@ -83,7 +84,7 @@ func (v inVault) Key(ctx context.Context, role, name string) (custody.Key, error
 
 func (v inVault) Close() error { return v.server.Close() }
 
-// Secrets returns the secrets that one role can read in the custody, which has to be Vault.
+// Secrets returns the secrets that a role can read in the custody. It fails unless the custody is Vault.
 func Secrets(s Store, role string) (*vault.Secrets, error) {
 	v, ok := s.(inVault)
 	if !ok {
@@ -92,7 +93,7 @@ func Secrets(s Store, role string) (*vault.Secrets, error) {
 	return v.server.Secrets(login(v.c.Auth.For(role)), v.c.Keys...), nil
 }
 
-// login is how Vault is logged in to.
+// login returns the method by which a role logs in to Vault.
 func login(a config.VaultAuth) vault.Auth {
 	switch {
 	case a.AppRole != nil:

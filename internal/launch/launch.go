@@ -1,7 +1,7 @@
 // Package launch starts an agent in a session of its own: mediator run.
 //
-//	launch.go     opens the session, starts the agent, ends the session
-//	processes.go  keeps what the agent starts below this process, and ends what it leaves behind
+//	launch.go     opens the session, starts the agent, closes the session
+//	processes.go  keeps the agent's processes below this one, and kills those that the agent leaves behind
 package launch
 
 import (
@@ -20,30 +20,32 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 )
 
-// Nobody is the user that an agent runs as if root starts it and neither the command line nor the configuration names another.
+// Nobody is the user that root runs an agent as if neither the command line nor the configuration names a user.
 const Nobody = 65534
 
-// Users that Options.UID can stand for besides a number.
+// Values of Options.UID that are not user ids.
 const (
 	SameUser    = -1 // the user of this process
 	SessionUser = -2 // the user that the sidecar's configuration names, if root starts the agent
 )
 
-// Options say which agent is started, and for which event.
+// Options say which agent to start, and for which event.
 type Options struct {
 	Admin          string // the sidecar's admin endpoint, unix:PATH
-	Event          string // empty takes the next one that waits
-	UID            int    // a user, SameUser or SessionUser
+	Event          string // empty: the next waiting event
+	UID            int    // a user id, SameUser or SessionUser
 	Args           []string
 	Stdout, Stderr io.Writer
 }
 
-// ExitStatus is the exit status of an agent that did not end with 0: its own, or 128 and the number of the signal that ended it.
+// ExitStatus is the exit status of an agent that did not end with 0: its own status, or 128 plus the number of the
+// signal that ended it.
 type ExitStatus int
 
 func (s ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// Run opens a session, runs the agent in it and ends the session with the agent. It fails with an [ExitStatus] if the agent did.
+// Run opens a session, runs the agent in it, and closes the session when the agent ends. If the agent fails, Run fails
+// with an [ExitStatus].
 func Run(ctx context.Context, o Options) error {
 	if _, err := exec.LookPath(o.Args[0]); err != nil {
 		return fmt.Errorf("the agent cannot be started, and its event still waits: %w", err)
@@ -74,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("run the agent: %w", err)
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return ExitStatus(128 + int(status.Signal())) // as a shell says it
+		return ExitStatus(128 + int(status.Signal())) // as shells report a signal
 	}
 	return ExitStatus(exit.ExitCode())
 }
@@ -92,8 +94,8 @@ func (o Options) user(s admin.Session) int {
 	return Nobody
 }
 
-// command makes the command of an agent: in a session of its own without a terminal, its standard input empty, as the given user (-1 keeps
-// the user) and in the group of the same number alone.
+// command makes the command of an agent. The agent runs in a process session of its own without a terminal, and its
+// standard input is empty. It runs as the user uid and in the group of the same number alone; -1 keeps user and groups.
 func command(ctx context.Context, args []string, uid int) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // running the operator's command is what run is for
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
@@ -105,14 +107,14 @@ func command(ctx context.Context, args []string, uid int) *exec.Cmd {
 	return cmd
 }
 
-// ProxyVariables are the spellings in which the usual clients read the proxy.
+// ProxyVariables are the variables from which the usual clients read the proxy.
 var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// CAVariables are what the usual clients read their trusted CAs from.
+// CAVariables are the variables from which the usual clients read the CAs that they trust.
 var CAVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "npm_config_cafile"}
 
-// Environment returns env with the proxy and the CA in it, in the spellings that the usual clients read, and without exceptions from the
-// proxy.
+// Environment returns env with the proxy and the CA set for the usual clients. It removes variables that exempt hosts
+// from the proxy or name another proxy.
 func Environment(env []string, proxyURL, caFile string) []string {
 	set := make(map[string]string)
 	for _, name := range ProxyVariables {

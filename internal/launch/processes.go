@@ -15,14 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch runs the agent's command as the launcher of its session: whatever the agent starts stays below this process, daemons included,
-// so that the sidecar sees what belongs to the run; the agent gets no terminal of this process; and nothing of the run outlives it.
+// launch runs the agent's command. This process becomes a subreaper: everything that the agent starts stays below it,
+// including daemons, so the sidecar sees which processes belong to the run. The agent gets no terminal of this process.
+// When the agent ends, launch kills the processes that the agent left behind.
 func launch(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	if err := errors.Join(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), closeStdin()); err != nil {
 		return err
 	}
-	// Pipes of its own: a terminal would go through to the agent, and could be read from there. They end when the last process ends
-	// that has them, and so are not left to os/exec to wait for.
+	// The agent writes to pipes. A terminal as its output would reach the agent, which could read from it. launch
+	// copies the pipes itself: os/exec would wait until every process that has a pipe ends, also those left behind.
 	out, copied, err := pipes(stdout, stderr)
 	if err != nil {
 		return err
@@ -41,7 +42,7 @@ func launch(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 		}()
 		err = cmd.Wait()
 		close(done)
-		<-reaped // whoever is reaped meanwhile may have given its pid to another process
+		<-reaped // reap frees pids that new processes could get before killLeft kills them
 		err = errors.Join(err, killLeft())
 	}
 	signal.Stop(ended)
@@ -49,7 +50,8 @@ func launch(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	return err
 }
 
-// closeStdin takes this process's standard input away, which it does not read: its child has it until it becomes the agent.
+// closeStdin replaces the standard input of this process, which never reads it, by /dev/null. A child would otherwise
+// have it until it executes the agent.
 func closeStdin() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -59,7 +61,7 @@ func closeStdin() error {
 	return unix.Dup3(int(null.Fd()), 0, 0)
 }
 
-// pipes returns a pipe to each writer. copied waits until both have ended.
+// pipes returns a pipe to each writer. copied waits until all pipes have ended.
 func pipes(to ...io.Writer) (ends []*os.File, copied func(), err error) {
 	done := make(chan struct{}, len(to))
 	for _, w := range to {
@@ -81,7 +83,7 @@ func pipes(to ...io.Writer) (ends []*os.File, copied func(), err error) {
 	}, nil
 }
 
-// reap takes the exit status of what the agent left behind, until done.
+// reap collects the exit status of processes that the agent left behind, until done is closed.
 func reap(ended <-chan os.Signal, done <-chan struct{}, agent int) {
 	for {
 		select {
@@ -97,10 +99,11 @@ func reap(ended <-chan os.Signal, done <-chan struct{}, agent int) {
 	}
 }
 
-// killTimeout bounds the end of what an agent left behind, which may make new processes meanwhile.
+// killTimeout bounds killLeft: the processes that it kills can start new ones meanwhile.
 const killTimeout = 5 * time.Second
 
-// killLeft ends what the agent left behind. Children of what has ended become this process's.
+// killLeft kills the processes that the agent left behind. When a process ends, its children become children of this
+// process; killLeft repeats until there are none.
 func killLeft() error {
 	for began := time.Now(); time.Since(began) < killTimeout; {
 		left := children()
@@ -120,9 +123,9 @@ func killLeft() error {
 // children returns the children of this process.
 func children() []int {
 	var pids []int
-	files, _ := filepath.Glob("/proc/self/task/*/children") // a fixed pattern
+	files, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is valid
 	for _, name := range files {
-		raw, _ := os.ReadFile(name) // the thread has ended
+		raw, _ := os.ReadFile(name) // fails if the thread has ended
 		for _, field := range strings.Fields(string(raw)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)

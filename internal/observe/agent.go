@@ -16,8 +16,8 @@ type Agent struct {
 	GIDs []uint32 // all its groups
 }
 
-// Process looks whether the agent's user could reach the memory of a process that runs as uid: the same user may (ptrace, /proc), and
-// root may do everything.
+// Process observes whether the agent's user could reach the memory of a process that runs as uid. A process of the same
+// user can (ptrace, /proc), and root can reach everything.
 func (a Agent) Process(uid uint32) Look {
 	switch a.UID {
 	case 0:
@@ -32,13 +32,14 @@ func (a Agent) Process(uid uint32) Look {
 type Path struct {
 	Name   string
 	Secret bool
-	// Users are those whom the listener of a socket admits beside itself. Whoever else may connect is dropped, so that its mode says nothing.
+	// Users are the users that the listener of a socket admits besides its own. The listener drops connections of all
+	// other users, so the mode of the socket does not matter.
 	Users []uint32
 }
 
-// Files looks whether the agent's user can change any of the paths, put something else in its place, or read one that is secret. A
-// path that does not exist is judged by where it would be. It goes by owners and modes, as this process sees them; where an access
-// control list adds to those it says nothing.
+// Files observes whether the agent's user can change one of the paths, replace it, or read a secret one. A path that
+// does not exist is judged by the folders in which it would be. Files goes by owners and modes as this process sees
+// them. If an access control list adds to a mode, the result is Unseen.
 func (a Agent) Files(paths ...Path) Look {
 	for _, p := range paths {
 		access, err := a.access(p)
@@ -54,7 +55,7 @@ func (a Agent) Files(paths ...Path) Look {
 
 var errACL = errors.New("an access control list adds to its mode")
 
-// access returns what the agent can do to p that it must not: "read", "write", "replace", "connect to" or nothing.
+// access returns what the agent can do to p and must not: "read", "write", "replace", "connect to" or nothing.
 func (a Agent) access(p Path) (string, error) {
 	path, err := filepath.Abs(p.Name)
 	if err != nil {
@@ -69,8 +70,8 @@ func (a Agent) access(p Path) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		// Whoever can write to a folder can put something else in the place of what is in it, unless the folder is sticky and the thing
-		// not theirs. Who cannot pass through a folder cannot do that below it.
+		// A user who can write to a folder can replace what is in it, unless the folder is sticky and the thing belongs
+		// to another user. A user who cannot pass through a folder can do nothing below it.
 		reachable = reachable && mode.search
 		next := filepath.Join(dir, part)
 		if reachable && mode.write && !(mode.sticky && !a.owns(next)) {
@@ -103,7 +104,7 @@ type mode struct{ read, write, search, sticky, socket bool }
 func (a Agent) owns(path string) bool {
 	s, err := lstat(path)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist) // they would make it
+		return errors.Is(err, fs.ErrNotExist) // the agent would make it
 	}
 	return s.Uid == a.UID
 }
@@ -114,7 +115,7 @@ func (a Agent) mode(path string) (mode, error) {
 	if err != nil {
 		return mode{}, err
 	}
-	if n, _ := unix.Lgetxattr(path, "system.posix_acl_access", nil); n > 0 { // -1 where there is none
+	if n, _ := unix.Lgetxattr(path, "system.posix_acl_access", nil); n > 0 { // -1 if there is none
 		return mode{}, errACL
 	}
 	bits := s.Mode

@@ -2,8 +2,8 @@ package observe
 
 import "slices"
 
-// Keep returns the looks of now, and those of before that were against something and could not be made again: what was seen to be wrong
-// stays so until it is seen to be right.
+// Keep returns the observations of now, and those contradictions of before that could not be observed again. A
+// contradiction stays until it is observed to be mended.
 func Keep(before, now []Look) []Look {
 	out := slices.Clone(now)
 	for _, b := range before {
@@ -14,7 +14,7 @@ func Keep(before, now []Look) []Look {
 	return out
 }
 
-// madeAgain tells whether the looks with this id were all made.
+// madeAgain reports whether every observation with this id could be made.
 func madeAgain(id string, now []Look) bool {
 	made := false
 	for _, l := range now {

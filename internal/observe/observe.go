@@ -1,51 +1,52 @@
-// Package observe looks at what a process can see of its own deployment, so that a manifest's claims need not be taken on trust where
-// they can be checked. A look says what was seen in one sentence; what it means for the manifest is policy's to say.
+// Package observe observes what a process can see of its own deployment. Claims of the manifest that can be checked
+// this way need not be trusted. A [Look] is one observation: it says in one sentence what was seen. Package policy says
+// what that means for the manifest.
 package observe
 
 import "fmt"
 
-// Result is what a look came to.
+// Result is the result of an observation.
 type Result string
 
-// The results. What could not be looked at is Unseen and shows nothing, neither way.
+// The results. Unseen is the result of an observation that could not be made: it shows nothing, neither way.
 const (
 	Unseen      Result = ""
-	Holds       Result = "holds"       // it is as it should be
-	Contradicts Result = "contradicts" // it is not
+	Holds       Result = "holds"       // the deployment is as it should be
+	Contradicts Result = "contradicts" // the deployment is not as it should be
 )
 
-// The names of the looks that are made of each signing key.
+// The names of the observations that are made for each signing key.
 const (
 	Process = "process" // the process that uses the key is out of the agent's reach
-	Files   = "files"   // so are its files
+	Files   = "files"   // the files of that process are out of the agent's reach
 	Custody = "custody" // the custody does not let the key out
-	Apart   = "apart"   // the key, and the token that stands for it, can sign nothing of another role
+	Apart   = "apart"   // the key, and the token for the custody, can sign nothing for another role
 )
 
-// Looks that are made once.
+// The names of the observations that are made once.
 const (
 	Keys  = "keys"  // each accepted key is certified for one purpose, and no two purposes share one
 	Gate  = "gate"  // every action passes the gate of this process
-	Human = "human" // this trigger service signs nothing for what its configuration lists as a human's, or somebody only reported
+	Human = "human" // this trigger service signs nothing for events of humans, nor for events that were only reported
 )
 
-// The looks at the processes of the sessions that are open, one for each kind of [Finding].
+// The names of the observations of the processes of open sessions, one for each kind of [Finding].
 const (
 	Terminal = "terminal" // no process has a controlling terminal
 	Stdin    = "stdin"    // no process reads a terminal as its standard input
 	Debugger = "debugger" // no process is traced
-	Stranger = "stranger" // no process was put in from outside
+	Stranger = "stranger" // no process came into the session from outside
 )
 
-// Look is one thing that a process looked at.
+// Look is one observation that a process has made.
 type Look struct {
 	Name    string `json:"name"`
-	Purpose string `json:"purpose,omitempty"` // the signing role that it is about, for looks at keys
+	Purpose string `json:"purpose,omitempty"` // the signing role that an observation of a key is about
 	Result  Result `json:"result"`
 	Seen    string `json:"seen"` // one sentence
 }
 
-// ID names what a look is about.
+// ID identifies what an observation is about.
 func (l Look) ID() string {
 	if l.Purpose == "" {
 		return l.Name
@@ -53,13 +54,13 @@ func (l Look) ID() string {
 	return l.Name + ":" + l.Purpose
 }
 
-// For returns the look as one about the key of purpose.
+// For returns the observation as one about the key of purpose.
 func (l Look) For(purpose string) Look {
 	l.Purpose = purpose
 	return l
 }
 
-// Made is a look that somebody else has made.
+// Made makes the Look of an observation that was made elsewhere.
 func Made(name string, result Result, seen string) Look {
 	return Look{Name: name, Result: result, Seen: seen}
 }

@@ -21,14 +21,14 @@ const (
 	kernelThread = 0x00200000 // PF_KTHREAD
 )
 
-// processes reads /proc. It sees the processes of its own process namespace, and those below.
+// processes reads /proc. It sees the processes of its own process namespace and of those below it.
 type processes struct {
 	fs     procfs.FS
 	path   string
-	looker *Looker // that is asked for standard inputs; nil: they are read here
+	looker *Looker // reads standard inputs; if nil, this process reads them itself
 }
 
-// openProcesses reads from path, usually /proc, and refuses where that does not show every process of this namespace.
+// openProcesses reads from path, usually /proc. It fails if path does not show every process of this namespace.
 func openProcesses(path string) (*processes, error) {
 	proc, err := procfs.NewFS(path)
 	if err != nil {
@@ -49,24 +49,24 @@ func openProcesses(path string) (*processes, error) {
 	return &processes{fs: proc, path: path}, nil
 }
 
-// id names one process for good: its pid alone may be another process's by now.
+// id identifies one process for good. A pid alone may belong to another process by now.
 type id struct {
 	pid   int
 	start uint64 // in clock ticks since boot
 }
 
-// process is what the kernel says of one process.
+// process is what the kernel says about one process.
 type process struct {
 	id
 	parent, session int
 	forked          bool // it has not yet executed a program of its own
 	terminal        bool // it has a controlling terminal
 	kernel          bool // it is a thread of the kernel
-	ended           bool // nobody has yet asked for its exit status
+	ended           bool // its parent has not read its exit status yet
 	command         string
 }
 
-// errGone is of a process that has ended.
+// errGone is the error for a process that has ended.
 var errGone = errors.New("the process has ended")
 
 // read reads one process.
@@ -85,7 +85,7 @@ func (p *processes) read(pid int) (process, error) {
 	}, nil
 }
 
-// readAll reads every process, by its id. One that ends meanwhile is left out.
+// readAll reads every process and returns them by pid. It skips processes that end meanwhile.
 func (p *processes) readAll() (map[int]process, error) {
 	procs, err := p.fs.AllProcs()
 	if err != nil {
@@ -105,13 +105,14 @@ func (p *processes) readAll() (map[int]process, error) {
 	return all, nil
 }
 
-// status is what a process's status file says of its users (real, effective, saved, of the file system) and of who traces it.
+// status is what the status file of a process says about its users (real, effective, saved, of the file system) and
+// whether it is traced.
 type status struct {
 	users  []string
 	traced bool
 }
 
-// status reads a status file: that of a process by its id, that of a thread by PID/task/TID.
+// status reads a status file: of a process, by its pid, or of a thread, by PID/task/TID.
 func (p *processes) status(of string) (status, error) {
 	var s status
 	raw, err := os.ReadFile(filepath.Join(p.path, of, "status"))
@@ -123,7 +124,7 @@ func (p *processes) status(of string) (status, error) {
 		switch name, value, _ := strings.Cut(lines.Text(), ":"); name {
 		case "TracerPid":
 			s.traced = strings.TrimSpace(value) != "0"
-		case "Uid": // comes after TracerPid
+		case "Uid": // it follows TracerPid
 			s.users = strings.Fields(value)
 			return s, nil
 		}
@@ -156,20 +157,21 @@ func (p *processes) readsTerminal(q process) (bool, error) {
 		return p.looker.ReadsTerminal(q.pid)
 	}
 	terminal, err := stdinIsTerminal(p.path, q.pid)
-	return terminal, orGone(err) // or its standard input is closed
+	return terminal, orGone(err) // gone also stands for a closed standard input
 }
 
-// roots are the launchers of runs.
+// roots maps the launchers of runs to their runs.
 type roots map[id][]*Run
 
-// of finds the runs that a process belongs to, asking parent for each process above it. It reports whether the chain of parents is
-// whole: one that breaks, since a parent has ended or its pid belongs to a younger process by now, shows nothing.
+// of finds the runs that a process belongs to. It calls parent for each process above it. whole reports whether the
+// chain of parents is complete. A chain breaks if a parent has ended or if its pid belongs to a younger process; a
+// broken chain shows nothing.
 func (r roots) of(q process, parent func(pid int) (process, error)) (runs []*Run, whole bool) {
 	for range maxLineage {
 		if runs, ok := r[q.id]; ok {
 			return runs, true
 		}
-		if q.parent == 0 { // the first process of the namespace, or one that was put into it from outside
+		if q.parent == 0 { // the first process of the namespace, or one that entered it from outside
 			return nil, true
 		}
 		p, err := parent(q.parent)
@@ -181,14 +183,14 @@ func (r roots) of(q process, parent func(pid int) (process, error)) (runs []*Run
 	return nil, true
 }
 
-// maxLineage bounds a chain of parents; lineageReads is how often it is read anew where it breaks.
+// maxLineage bounds a chain of parents, and lineageReads bounds how often a broken chain is read again.
 const (
 	maxLineage   = 1 << 15
 	lineageReads = 20
 )
 
-// read finds the runs that a process belongs to by reading it and its parents now: processes end while all are read, and leave chains
-// of parents in which one is missing. A process whose chain breaks again and again belongs to no run.
+// read finds the runs that a process belongs to by reading it and its parents now. Processes end while readAll runs, so
+// its chains of parents can lack one. A process whose chain breaks every time belongs to no run.
 func (r roots) read(p *processes, q process) ([]*Run, error) {
 	for range lineageReads {
 		now, err := p.read(q.pid)
@@ -212,7 +214,8 @@ func orGone(err error) error {
 	return err
 }
 
-// printable keeps a command's name, which the process chooses, from writing anything but plain letters into a log.
+// printable replaces all but plain ASCII in the name of a command. The process chooses this name, and must not write
+// control characters into a log.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e {

@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// Launcher is the kind of the finding that a run's launcher has ended before its session: what it left behind is out of sight.
+// Launcher is the kind of the finding that a run's launcher has ended before its session. What the launcher left behind
+// is out of sight.
 const Launcher = "launcher"
 
-// kinds are all kinds of findings, in the order in which they are told.
+// kinds are all kinds of findings, in the order in which they are reported.
 var kinds = []string{Terminal, Stdin, Debugger, Stranger, Launcher}
 
-// Finding is something about a process that an unattended run does not have.
+// Finding is something about a process that an unattended run does not have, such as a terminal.
 type Finding struct {
 	Kind    string // Terminal, Stdin, Debugger, Stranger or Launcher
 	PID     int
 	Command string // as the process names itself
 }
 
-// String says in one clause what was found.
+// String returns the finding as one clause.
 func (f Finding) String() string {
 	what := map[string]string{
 		Terminal: "has a controlling terminal", Stdin: "reads a terminal as its standard input", Debugger: "is traced by a debugger",
@@ -30,23 +31,24 @@ func (f Finding) String() string {
 	return fmt.Sprintf("process %d (%s) %s", f.PID, f.Command, what)
 }
 
-// Run is what was seen of one run of an agent: of a launcher's process and of all that descend from it. What was found stays found. A
-// nil Run is of a session that nothing was seen of. It is safe for concurrent use.
+// Run is what was observed of one run of an agent: of a launcher and of all processes that descend from it. Findings
+// stay. A nil Run stands for a session that was not observed. A Run is safe for concurrent use.
 type Run struct {
-	Name  string // of the event that caused it
+	Name  string // id of the event that caused it
 	watch *Watch
 	root  process     // the launcher
-	first map[id]bool // the processes without a parent that were there when the run began: the first of each container
+	first map[id]bool // processes without a parent when the run began: the first of each container
 
-	looked time.Time // when it was looked at last, or began; of whoever looks
+	looked time.Time // the last observation, or the beginning; guarded by Watch.looking
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	ended  bool
 	found  map[string]Finding
-	unseen map[string]string // why something could not be looked at, by its kind
+	unseen map[string]string // why a kind could not be observed
 }
 
-// End says that the run's session has ended, and that its launcher may end. Its processes are no strangers until then.
+// End says that the run's session has ended, so that its launcher may end. Until the launcher ends, the run's processes
+// are not strangers.
 func (r *Run) End() {
 	if r == nil {
 		return
@@ -62,18 +64,18 @@ func (r *Run) over() bool {
 	return r.ended
 }
 
-// Report is what was seen of a run so far.
+// Report is what was observed of a run so far.
 type Report struct {
 	// Found is the first finding of each kind.
 	Found []Finding
-	// unseen says of each kind that could not be looked at every time why.
+	// unseen says, by kind, why an observation could not be made each time.
 	unseen map[string]string
 }
 
-// noLauncher is why nothing is seen of a session without a Run.
+// noLauncher says why a session without a Run is not observed.
 const noLauncher = "its agent was not started by mediator run"
 
-// Look looks at the run now, and returns what has been seen since it began.
+// Look observes the run now, and returns what has been observed since it began.
 func (r *Run) Look(ctx context.Context) (Report, error) {
 	if r == nil {
 		return r.Report(), nil
@@ -82,7 +84,7 @@ func (r *Run) Look(ctx context.Context) (Report, error) {
 	return r.Report(), err
 }
 
-// Report returns what has been seen since the run began.
+// Report returns what has been observed since the run began.
 func (r *Run) Report() Report {
 	out := Report{unseen: make(map[string]string)}
 	if r == nil {
@@ -108,21 +110,22 @@ func (r *Report) blind(why string) {
 	}
 }
 
-// Has reports whether something of this kind was found.
+// Has reports whether there is a finding of this kind.
 func (r Report) Has(kind string) bool {
 	return slices.ContainsFunc(r.Found, func(f Finding) bool { return f.Kind == kind })
 }
 
-// Saw reports whether every look so far could look for this kind, so that having found nothing says something.
+// Saw reports whether every observation so far covered this kind. Only then does it mean something that nothing was
+// found.
 func (r Report) Saw(kind string) bool {
 	_, blind := r.unseen[kind]
 	return r.unseen != nil && !blind
 }
 
-// Any reports whether anything could be looked at.
+// Any reports whether anything could be observed.
 func (r Report) Any() bool { return len(r.Found) > 0 || slices.ContainsFunc(kinds, r.Saw) }
 
-// find keeps the first finding of each kind, and reports whether it was the first.
+// find keeps the first finding of each kind, and reports whether f is the first.
 func (r *Run) find(f Finding) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +136,7 @@ func (r *Run) find(f Finding) bool {
 	return true
 }
 
-// miss notes that kinds could not be looked at.
+// miss notes why kinds could not be observed.
 func (r *Run) miss(why string, kinds ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,13 +147,13 @@ func (r *Run) miss(why string, kinds ...string) {
 	}
 }
 
-// none says of each look at processes what it did not find.
+// none completes, for each kind, the sentence that begins with "no process".
 var none = map[string]string{
 	Terminal: "had a controlling terminal", Stdin: "read a terminal as its standard input", Debugger: "was traced", Stranger: "was put in from outside",
 }
 
-// Looks says what was seen of the runs of all sessions that are open; a nil one is of a session that nothing was seen of. One run in
-// which something was found is enough against a look, and one that could not be looked at leaves it unseen.
+// Looks returns what was observed of the runs of all open sessions. A nil run stands for a session that was not
+// observed. A finding in one run contradicts; otherwise one run that could not be observed leaves the result unseen.
 func Looks(runs []*Run) []Look {
 	var out []Look
 	for _, kind := range []string{Terminal, Stdin, Debugger, Stranger} {

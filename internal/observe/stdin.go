@@ -12,15 +12,16 @@ import (
 	"syscall"
 )
 
-// To see where another process's standard input leads takes the right to trace it. A process that faces the network should not have that
-// right, and has lost it once Landlock holds it: it asks a Looker, a process that does nothing else. A question is a pid and an answer one
-// of these or a negative error number, each an int32 in little-endian order: nothing that a process chooses is in it.
+// A process that wants to see where another process's standard input leads needs the right to trace it. A process that
+// faces the network should not have this right, and loses it under Landlock. It asks a Looker, which talks to a process
+// that does nothing else. A question is a pid. An answer is one of these values or a negative error number. Each is an
+// int32 in little-endian order, so that neither holds anything that a process chooses.
 const (
 	noTerminal int32 = iota
 	aTerminal
 )
 
-// AnswerStdin answers questions until there are no more.
+// AnswerStdin answers questions until questions ends.
 func AnswerStdin(questions io.Reader, answers io.Writer) error {
 	for {
 		var pid int32
@@ -55,15 +56,15 @@ func stdinIsTerminal(proc string, pid int) (bool, error) {
 	return strings.HasPrefix(stdin, "/dev/pts/") || strings.HasPrefix(stdin, "/dev/tty") || stdin == "/dev/console", err
 }
 
-// Looker asks the process that answers. It is safe for concurrent use.
+// Looker asks the process that runs [AnswerStdin]. It is safe for concurrent use.
 type Looker struct {
 	mu        sync.Mutex // held from a question to its answer
 	questions io.Writer
 	answers   io.Reader
-	gone      error // once a question had no answer, none has
+	gone      error // after a question without an answer, all others fail too
 }
 
-// NewLooker returns a Looker that asks and is answered there.
+// NewLooker returns a Looker that writes to questions and reads from answers.
 func NewLooker(questions io.Writer, answers io.Reader) *Looker {
 	return &Looker{questions: questions, answers: answers}
 }

@@ -13,39 +13,41 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 )
 
-// Period is how often the processes of runs are looked at beside the looks that are asked for. What begins and ends between two looks
-// is not seen.
+// Period is how often the processes of runs are observed, besides observations on request. A process that begins and
+// ends between two observations is not seen.
 const Period = 500 * time.Millisecond
 
-// maxGap is how long nobody may have looked at a run for its looks to say something about all of it. A process that was stopped, or has no
-// processor, looks at nothing meanwhile.
+// maxGap is the longest time between two observations of a run for which they still cover the whole run. While this
+// process is stopped, or gets no processor, it observes nothing.
 const maxGap = 10 * Period
 
-// Watch looks at the processes of runs. It is safe for concurrent use.
+// Watch observes the processes of runs. It is safe for concurrent use.
 type Watch struct {
 	proc  *processes
-	blind error   // why nothing is seen here
-	user  *uint32 // the agent's; nil where nobody says
+	blind error   // why no process can be observed
+	user  *uint32 // the agent's user; nil if it is not configured
 	now   func() time.Time
 	found func(*Run, Finding)
 
-	mu   sync.Mutex // guards both below
-	runs []*Run     // whose launcher still ran at the last look
-	next *batch     // the look that whoever asks now will share
+	mu   sync.Mutex // guards the two fields below
+	runs []*Run     // runs whose launcher still ran when last observed
+	next *batch     // the next observation, which its callers share
 
-	looking sync.Mutex // one look at a time
+	looking sync.Mutex // held during an observation
 }
 
-// batch is one look that several ask for.
+// batch is one observation that several callers wait for.
 type batch struct{ done chan struct{} }
 
-// NewWatch makes a Watch on /proc. user is the agent's user, who runs nothing but what launchers start; without it nobody can tell
-// which processes are strangers. now is the clock. found is told each thing that is found, once for each run.
+// NewWatch makes a Watch on /proc. user is the agent's user, who runs nothing but what launchers start; without it, the
+// Watch cannot tell which processes are strangers. now is the clock. The Watch calls found once for each finding of a
+// run.
 func NewWatch(user *uint32, now func() time.Time, found func(*Run, Finding)) *Watch {
 	return newWatch("/proc", user, now, found)
 }
 
-// Ask has the looker asked for standard inputs, for which this process needs no right then. It is called before the first Begin.
+// Ask makes the watch use the looker process to read standard inputs, so this process needs no ptrace right. Call it
+// before the first Begin.
 func (w *Watch) Ask(l *Looker) {
 	if w.proc != nil {
 		w.proc.looker = l
@@ -58,9 +60,10 @@ func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, 
 	return w
 }
 
-// Begin begins the run of a launcher, whose process must still be there: the agent will be its child, and what the agent leaves behind
-// its descendant too, since it is a child subreaper (PR_SET_CHILD_SUBREAPER). The id and the user are as the kernel says
-// (SO_PEERCRED). Where the launcher cannot be seen, the run is one of which nothing is seen.
+// Begin begins the run of a launcher, which must still be running. The agent will be the launcher's child. What the
+// agent leaves behind becomes the launcher's child too, because the launcher is a child subreaper
+// (PR_SET_CHILD_SUBREAPER). The pid and the user come from the kernel (SO_PEERCRED). If the launcher cannot be
+// observed, neither can the run.
 func (w *Watch) Begin(name string, pid int, uid uint32) *Run {
 	r := &Run{Name: name, watch: w, found: make(map[string]Finding), unseen: make(map[string]string)}
 	if err := w.begin(r, pid, uid); err != nil {
@@ -103,15 +106,15 @@ func (w *Watch) begin(r *Run, pid int, uid uint32) error {
 	return nil
 }
 
-// Run looks every [Period] until ctx ends.
+// Run observes all runs every [Period] until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	for range every.Tick(ctx, Period) {
 		_ = w.Look(ctx) // fails only when ctx ends
 	}
 }
 
-// Look looks at all runs, now: it shares a look with others who ask, but none that had begun before it was asked for. What cannot be
-// looked at is noted with the runs; it fails only when ctx ends.
+// Look observes all runs now. It shares an observation with other callers, but never one that had begun before the
+// call. An observation that fails is noted with the runs; Look itself fails only when ctx ends.
 func (w *Watch) Look(ctx context.Context) error {
 	w.mu.Lock()
 	if len(w.runs) == 0 {
@@ -135,7 +138,7 @@ func (w *Watch) Look(ctx context.Context) error {
 	}
 }
 
-// take waits for the look that is under way, and makes the next one.
+// take waits for the observation that is under way, and makes the next one.
 func (w *Watch) take(b *batch) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -146,7 +149,8 @@ func (w *Watch) take(b *batch) {
 	close(b.done)
 }
 
-// look looks once at every process. The runs are asked for after the processes: each process of a run that began meanwhile has its run.
+// look observes every process once. It reads the runs after the processes: a process of a run that has begun meanwhile
+// then has its run.
 func (w *Watch) look() {
 	now := w.now()
 	all, err := w.proc.readAll()
@@ -184,7 +188,7 @@ func (w *Watch) look() {
 	}
 }
 
-// launched returns the runs whose launcher still runs, and forgets the others once it is noted.
+// launched returns the runs whose launcher still runs. It notes the end of the other launchers and forgets their runs.
 func (w *Watch) launched() []*Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,15 +206,15 @@ func (w *Watch) launched() []*Run {
 	return slices.Clone(w.runs)
 }
 
-// lookAt looks at one process of runs.
+// lookAt observes one process of runs.
 func (w *Watch) lookAt(q process, own []*Run) {
 	w.lookForDebugger(q, own)
 	launcher := own[0].root
 	if q.id == launcher.id || q.forked && q.parent == launcher.pid && q.session == launcher.session {
-		return // the launcher, or its child that is yet to become the agent: the terminal is its operator's
+		return // the launcher, or its child before it executes the agent: they have the operator's terminal
 	}
 	w.lookForTerminal(q, own)
-	if w.user == nil || q.forked && q.parent == launcher.pid { // the child takes the agent's user before it executes the agent
+	if w.user == nil || q.forked && q.parent == launcher.pid { // the child will change its user before it executes the agent
 		return
 	}
 	users, err := w.users(q)
@@ -220,8 +224,9 @@ func (w *Watch) lookAt(q process, own []*Run) {
 	w.miss(own, err, Stranger)
 }
 
-// reached returns the runs in whose reach a process is that no launcher has launched: all of them for one of the agent's user, which
-// they share, and for one that somebody has put into this process namespace those that had begun before.
+// reached returns the runs that a process can reach although no launcher has started it. A process of the agent's user
+// reaches all runs, because they share the user. A process that entered this process namespace reaches the runs that
+// had begun before.
 func (w *Watch) reached(q process, runs []*Run) []*Run {
 	if w.user != nil {
 		users, err := w.users(q)
@@ -236,7 +241,7 @@ func (w *Watch) reached(q process, runs []*Run) []*Run {
 	return slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.first[q.id] })
 }
 
-// lookAtOther looks whether a process in whose reach runs are is a stranger to them.
+// lookAtOther observes a process that can reach runs, and finds a stranger if it belongs to none.
 func (w *Watch) lookAtOther(q process, launchers roots, runs []*Run) {
 	own, err := launchers.read(w.proc, q)
 	w.miss(runs, err, Stranger)
@@ -283,7 +288,7 @@ func (w *Watch) find(runs []*Run, kind string, q process) {
 	}
 }
 
-// miss notes why kinds could not be looked at; a process that has ended is nothing to look at.
+// miss notes why kinds could not be observed. A process that has ended needs no observation.
 func (w *Watch) miss(runs []*Run, err error, kinds ...string) {
 	if err == nil || errors.Is(err, errGone) {
 		return

@@ -11,14 +11,15 @@ import (
 type Code struct {
 	Name   string
 	Status int
-	// Step is where on the way of one post it arises: session, match, content, challenge, trigger, decision, attest, gate,
-	// proof, forward; or what lies outside it: admin, config, connect, custody, egress, internal, ledger, load, or any.
+	// Step is where on the way of one post the refusal arises: session, match, content, challenge, trigger, decision,
+	// attest, gate, proof, forward. Outside of that way it is admin, config, connect, custody, egress, internal,
+	// ledger, load or any.
 	Step   string
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
-	// Authenticate is the challenge that a 401 goes with (RFC 9110 section 11.6.1).
+	// Authenticate is the challenge in a 401 (RFC 9110 section 11.6.1).
 	Authenticate string
-	// RetryAfter is in seconds, where trying again later can help.
+	// RetryAfter is a number of seconds, for a refusal after which a later try can succeed.
 	RetryAfter int
 }
 

@@ -2,7 +2,8 @@ package problem
 
 import "net/http"
 
-// challengeCodes are the refusals of package challenge: fresh work that was not done, or not for this.
+// challengeCodes are the refusals of package challenge: fresh work that was not done, or that was done for another
+// call.
 var challengeCodes = []Code{
 	{Name: "challenge_malformed", Status: http.StatusBadRequest, Step: "challenge", Title: "A challenge is malformed or cannot be solved", Remedy: "Ask for a fresh challenge and give it back unchanged."},
 	{Name: "challenge_unsolved", Status: http.StatusBadGateway, Step: "challenge", Title: "The runtime could not solve a challenge", Remedy: "Use task kinds that the runtime knows, or let the agent solve them."},

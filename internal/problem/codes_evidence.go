@@ -2,7 +2,7 @@ package problem
 
 import "net/http"
 
-// evidenceCodes are the refusals of package evidence: an artifact that cannot be believed.
+// evidenceCodes are the refusals of package evidence: an artifact that cannot be trusted.
 var evidenceCodes = []Code{
 	{Name: "artifact_missing", Status: http.StatusForbidden, Step: "gate", Title: "An artifact of the chain is missing", Remedy: "Send the whole envelope; every artifact is required."},
 	{Name: "artifact_too_large", Status: http.StatusForbidden, Step: "gate", Title: "An artifact is larger than any artifact can be", Remedy: "Check what was sent in the artifact's place."},

@@ -66,5 +66,5 @@ var proxyCodes = []Code{
 	{Name: "custody_unavailable", Status: http.StatusServiceUnavailable, Step: "custody", Title: "A signature could not be made", Remedy: "Check the custody of the key; nothing was sent.", RetryAfter: 2},
 }
 
-// statusClientGone is what the record says of a call whose client went away; nobody reads the answer.
+// statusClientGone is the status in the record of a call whose client went away. No client reads it.
 const statusClientGone = 499

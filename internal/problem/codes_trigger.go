@@ -2,7 +2,7 @@ package problem
 
 import "net/http"
 
-// triggerCodes are the refusals of package trigger: an event that cannot stand behind a post.
+// triggerCodes are the refusals of package trigger: an event that cannot be the reason of a post.
 var triggerCodes = []Code{
 	{Name: "trigger_human", Status: http.StatusForbidden, Step: "trigger", Title: "The event was asked for by a human", Remedy: "Only events that came about without a human stand behind a post."},
 	{Name: "trigger_unverified", Status: http.StatusForbidden, Step: "trigger", Title: "The event's origin was not verified", Remedy: "Have the event delivered by a source that the trigger service can verify."},

@@ -13,8 +13,8 @@ import (
 // ContentType is the media type of a problem document (RFC 9457 section 3).
 const ContentType = "application/problem+json"
 
-// Details is one problem document. Code, Step, Remedy, Post and Challenge are extension members (RFC 9457
-// section 3.2), as is the brief that Write adds.
+// Details is one problem document. Code, Step, Remedy, Post and Challenge are extension members (RFC 9457 section 3.2),
+// as is the member error that Write adds.
 type Details struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -22,32 +22,33 @@ type Details struct {
 	Detail string `json:"detail"`
 	// Code is stable: programs may branch on it.
 	Code string `json:"code"`
-	// Step is the step of the way of one post that refused, as docs/errors.md names it.
+	// Step is the step of a post that refused it, as docs/errors.md names the step.
 	Step string `json:"step"`
 	// Remedy says what to do.
 	Remedy string `json:"remedy"`
-	// Post is the id under which the mediator keeps its record, where there is one.
+	// Post is the id of the call's record, if there is one.
 	Post string `json:"post,omitempty"`
-	// Challenge is the challenge to solve, where that is what is asked.
+	// Challenge is the challenge to solve, if fresh work is demanded.
 	Challenge json.RawMessage `json:"challenge,omitempty"`
-	// Authenticate is the value of WWW-Authenticate, where there is one.
+	// Authenticate is the value of WWW-Authenticate, if there is one.
 	Authenticate string `json:"-"`
-	// RetryAfter is in seconds; zero says nothing.
+	// RetryAfter is a number of seconds; zero adds no header.
 	RetryAfter int `json:"-"`
 }
 
-// brief is the member error of a document that is written: code and detail once more, where vendors' SDKs look for them. Some, such as
-// OpenAI's, show nothing else, and to Stripe's an answer without it is a success, whatever its status.
+// brief is the member error of a document. It repeats code and detail where SDKs of vendors look for them. Some SDKs,
+// such as OpenAI's, show nothing else. Stripe's takes an answer without this member for a success, whatever its status.
 type brief struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// internal is what the caller learns of an error that nobody classified: nothing.
+// internal is the code of an error that has no known code. The caller learns nothing about such an error.
 const internal = "internal"
 
-// From makes the document for err. The table gives status, title and remedy for a code; an error without a code, or with one
-// that the table does not know, becomes "internal" and tells nothing of itself. An error that knows when to try again says so by RetryAfter, in seconds.
+// From makes the document for err. The table gives the status, the title and the remedy of a code. An error without a
+// code that the table knows becomes "internal", and its text is not shown. An error can have a method RetryAfter, which
+// returns a number of seconds.
 func From(err error) Details {
 	var coded interface {
 		error
@@ -105,7 +106,7 @@ func (d Details) Write(w http.ResponseWriter) {
 	_, _ = w.Write(body)
 }
 
-// Error is a problem that another service answered with.
+// Error is a problem document that another service answered with.
 type Error struct{ Details Details }
 
 // Code returns the code that the service gave.
@@ -114,10 +115,11 @@ func (e *Error) Code() string { return e.Details.Code }
 // Error returns the service's sentence.
 func (e *Error) Error() string { return e.Details.Detail }
 
-// maxDocument bounds a problem document that is read, in bytes.
+// maxDocument bounds how much is read of a problem document, in bytes.
 const maxDocument = 64 << 10
 
-// Read turns a response that is not a success into an error: [*Error] where it carries a problem document with a code.
+// Read makes an error of a response that is not a success. The error is an [*Error] if the response is a problem
+// document with a code.
 func Read(resp *http.Response) error {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
 	if err != nil {

@@ -1,17 +1,18 @@
-// Package refusal holds the one error type of everything that says no: a stable code for programs and a sentence for people.
+// Package refusal holds the one error type of all refusals: a stable code for programs and a sentence for people.
 package refusal
 
 import "fmt"
 
-// Refusal is an error that may be shown to whoever asked. It never holds a secret, a body or a whole token.
+// Refusal is an error that may be shown to the caller. It never holds a secret, a body or a whole token.
 type Refusal struct {
 	code   string
 	detail string
 	cause  error
 }
 
-// New makes a [Refusal] with a stable code (snake_case, never reused for another meaning) and a formatted sentence that says what failed,
-// and where. %w wraps a cause for errors.Is; the cause's text becomes part of the sentence, so wrap only what the caller may read.
+// New makes a [Refusal]. The code is stable: snake_case, never reused for another meaning. The sentence says what
+// failed, and where. %w wraps a cause for errors.Is. The text of the cause becomes part of the sentence, so wrap only a
+// cause that the caller may read.
 func New(code, format string, args ...any) *Refusal {
 	err := fmt.Errorf(format, args...)
 	r := &Refusal{code: code, detail: err.Error()}
@@ -30,8 +31,8 @@ func (r *Refusal) Error() string { return r.detail }
 // Unwrap returns the wrapped cause, or nil.
 func (r *Refusal) Unwrap() error { return r.cause }
 
-// Is reports whether target is a [Refusal] with the same code, so that errors.Is(err, refusal.New("expired", "")) asks for the code and
-// never for the wording.
+// Is reports whether target is a [Refusal] with the same code. errors.Is(err, refusal.New("expired", "")) thus compares
+// the code and never the sentence.
 func (r *Refusal) Is(target error) bool {
 	t, ok := target.(*Refusal)
 	return ok && t.code == r.code

@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// openCA loads the CA that mediator ca init has made, or makes one that lives in memory alone. Its certificate is written out for agents to
-// trust.
+// openCA loads the CA that mediator ca init has made, or makes one that exists only in memory. It writes the CA's
+// certificate to a file for agents, who have to trust it.
 func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	var ca *intercept.CA
 	var err error
@@ -33,7 +33,7 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	return ca, os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // a certificate is public, and agents of other users read it
 }
 
-// warnOfExpiry says in the log, once a day, that the CA is about to expire: after that no agent's handshake succeeds.
+// warnOfExpiry logs, once a day, that the CA is about to expire. After that the TLS handshakes of all agents fail.
 func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
 	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {

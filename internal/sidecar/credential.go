@@ -14,11 +14,11 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// credentialRole is the role as which the sidecar reads API credentials.
+// credentialRole is the role in which the sidecar logs in to Vault for API credentials.
 const credentialRole = "api_credential"
 
-// openCredentials reads the credentials of the rules, once, and returns them by the name of the rule. It waits for those in Vault that cannot
-// be read yet where it may.
+// openCredentials reads the credentials of the rules once, and returns them by the names of the rules. If mayWait is
+// set, it waits for credentials that cannot be read from Vault yet.
 func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWait bool) (map[string]*proxy.Credential, error) {
 	all := make(map[string]*proxy.Credential)
 	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret
@@ -60,12 +60,12 @@ func (p *process) openVaultSecret(ctx context.Context, at config.VaultSecret, ma
 	return s, err
 }
 
-// fileSecret is a secret in a file, read at the start, and again after an upstream has refused it: whoever replaces a credential
-// replaces the file.
+// fileSecret is a secret in a file. It is read at the start, and again after an upstream has refused it: to replace a
+// credential, an operator replaces the file.
 type fileSecret struct {
 	path string
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	secret string
 	stale  bool
 }
@@ -89,7 +89,7 @@ func (f *fileSecret) Secret(context.Context) (string, error) {
 	return f.secret, nil
 }
 
-// Refused makes the next use read the file again, unless the secret has been replaced by now.
+// Refused makes the next use read the file again, unless the refused secret has been replaced meanwhile.
 func (f *fileSecret) Refused(secret string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

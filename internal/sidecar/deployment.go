@@ -18,27 +18,28 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// deployment holds the manifest against what this sidecar and the two other processes see, on a period.
+// deployment compares the manifest with what this sidecar and the two other processes observe, again and again.
 type deployment struct {
 	own      *daemon.Observer
-	more     func() []observe.Look                // what shows only once the trust is there
-	sessions func(context.Context) []observe.Look // what was found in a session is over with it
+	more     func() []observe.Look                // observations that need the trust bundle
+	sessions func(context.Context) []observe.Look // not kept, since a finding ends with its session
 	peers    []admin.Peer
 	manifest *policy.Manifest
 	log      *zap.Logger
 
-	mu   sync.Mutex     // held while looking
-	all  []observe.Look // of the last time
+	mu   sync.Mutex     // held while observing
+	all  []observe.Look // the last observations
 	seen atomic.Pointer[[]policy.ObservedControl]
 }
 
-// lookPeriod is how often the deployment is looked at, and sessionsTimeout how long the look at the sessions may take.
+// lookPeriod is how often the deployment is observed, and sessionsTimeout bounds the observation of the sessions.
 const (
 	lookPeriod      = 10 * time.Second
 	sessionsTimeout = 3 * time.Second
 )
 
-// look looks once, at everything. A process that does not answer has seen nothing new.
+// look makes every observation once and compares the result with the manifest. A process that does not answer has
+// observed nothing new.
 func (d *deployment) look(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,7 +57,7 @@ func (d *deployment) look(ctx context.Context) {
 	}
 }
 
-// looks has all processes look, at the same time.
+// looks asks all processes for their observations, at the same time.
 func (d *deployment) looks(ctx context.Context) []observe.Look {
 	of := make([][]observe.Look, 1+len(d.peers))
 	var wait sync.WaitGroup
@@ -79,31 +80,32 @@ func (d *deployment) watch(ctx context.Context) {
 	}
 }
 
-// last returns what was seen the last time.
+// last returns the last observations.
 func (d *deployment) last() []observe.Look {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.all
 }
 
-// contradicted is nil unless the last look contradicts the manifest; look comes first.
+// contradicted returns an error if the last observations contradict the manifest. look has to run before it.
 func (d *deployment) contradicted() error {
 	return policy.Contradicted(*d.seen.Load())
 }
 
-// Controls looks once, and returns each control of the manifest with what was seen of it.
+// Controls makes every observation once, and returns each control of the manifest with the result.
 func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 	d.look(ctx)
 	return *d.seen.Load()
 }
 
-// openDeployment looks at the deployment for the first time under a snapshot. What was seen to be wrong before stays so.
+// openDeployment observes the deployment for the first time for a snapshot. Contradictions from before stay until they
+// are observed to be mended.
 func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
 		own: s.observer, manifest: s.manifest, log: p.Log, peers: p.admin.Peers,
 		more: func() []observe.Look { return []observe.Look{keysLook(s.trust.Verifier.Trust())} },
 		sessions: func(ctx context.Context) []observe.Look {
-			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // what else was looked at does not wait for a look that hangs
+			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // other observations do not wait for one that hangs
 			defer cancel()
 			_ = p.watch.Look(ctx)
 			return observe.Looks(p.sessions.Runs())
@@ -116,7 +118,7 @@ func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	return d
 }
 
-// keysLook holds the certified keys against each other.
+// keysLook observes whether each certified key has one purpose only.
 func keysLook(trust *evidence.Trust) observe.Look {
 	purposes := make(map[string]string)
 	for _, c := range trust.Certified() {

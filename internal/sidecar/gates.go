@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// GateSecret makes the gate's secret of the text that was read. An empty text gives a random secret, which lives in memory alone.
+// GateSecret makes the gate's secret from text. If text is empty, the secret is random and exists only in memory.
 func GateSecret(text string) (evidence.Secret, error) {
 	if text != "" {
 		return evidence.NewSecret([]byte(text))
@@ -22,7 +22,7 @@ func GateSecret(text string) (evidence.Secret, error) {
 	return evidence.NewSecret(b[:])
 }
 
-// NewGate makes the gate that a deployment's manifest asks for.
+// NewGate makes the gate that a manifest asks for.
 func NewGate(c config.Gate, secret evidence.Secret, v *evidence.Verifier, strict *policy.Strict) (*gate.Gate, error) {
 	name, difficulty := cmp.Or(c.Issuer, "mediator-gate"), cmp.Or(c.Difficulty, "standard")
 	challenges, err := challenge.NewIssuer(secret, challenge.Options{

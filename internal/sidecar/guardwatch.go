@@ -19,22 +19,23 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// guardWatch looks whether the rules of guard stand, without the right to read them: what is sent to guard.ProbeAddress is treated as
-// if the agent had sent it, so a TCP connection comes back to the transparent listener, and UDP is refused.
+// guardWatch checks whether the rules of mediator guard are in force. It has no right to read them. It sends packets to
+// guard.ProbeAddress, which the rules treat as if the agent had sent them: a TCP connection comes back to the
+// transparent listener, and UDP is refused.
 type guardWatch struct {
-	port uint16 // that is redirected, or 0
+	port uint16 // a redirected port, or 0
 	log  *zap.Logger
-	seen atomic.Pointer[error] // what the last look found; nil before the first
+	seen atomic.Pointer[error] // result of the last check; nil before the first
 
 	mu      sync.Mutex // held while a connection is made, until its address is known
-	local   string     // of the connection that is to come back
+	local   string     // address of the connection that has to come back
 	arrived chan struct{}
 }
 
-// guardPeriod is how often it looks, and guardTimeout how long one look may take.
+// guardPeriod is how often the rules are checked, and guardTimeout bounds one check.
 const guardPeriod, guardTimeout = 2 * time.Second, 3 * time.Second
 
-// newGuardWatch returns nil where no rules are asked for.
+// newGuardWatch returns nil if the configuration has no guard.
 func newGuardWatch(c *config.Sidecar, log *zap.Logger) *guardWatch {
 	if c.Guard == nil {
 		return nil
@@ -46,7 +47,7 @@ func newGuardWatch(c *config.Sidecar, log *zap.Logger) *guardWatch {
 	return w
 }
 
-// stands is nil if the last look found the rules in force, and where no rules are asked for.
+// stands returns nil if the last check found the rules in force, or if the configuration has no guard.
 func (w *guardWatch) stands() error {
 	if w == nil {
 		return nil
@@ -57,7 +58,7 @@ func (w *guardWatch) stands() error {
 	return refusal.New("guard_missing", "nobody has looked yet whether the rules of guard stand")
 }
 
-// watch looks until ctx ends.
+// watch checks the rules again and again until ctx ends.
 func (w *guardWatch) watch(ctx context.Context) {
 	w.look(ctx)
 	for range every.Tick(ctx, guardPeriod) {
@@ -81,7 +82,7 @@ func (w *guardWatch) look(ctx context.Context) {
 	}
 }
 
-// refused finds out whether the kernel refuses a datagram.
+// refused fails unless the kernel refuses a datagram.
 func (w *guardWatch) refused(ctx context.Context) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp4", net.JoinHostPort(guard.ProbeAddress.String(), "9"))
@@ -95,12 +96,12 @@ func (w *guardWatch) refused(ctx context.Context) error {
 	return refusal.New("guard_missing", "the rules of guard do not stand: a datagram to %s is not refused", guard.ProbeAddress)
 }
 
-// redirected finds out whether the kernel leads a connection to the transparent listener.
+// redirected fails unless the kernel redirects a connection to the transparent listener.
 func (w *guardWatch) redirected(ctx context.Context) error {
 	w.mu.Lock()
 	w.local = ""
 	select {
-	case <-w.arrived: // late, from the look before
+	case <-w.arrived: // a late connection of the check before
 	default:
 	}
 	var d net.Dialer
@@ -120,7 +121,7 @@ func (w *guardWatch) redirected(ctx context.Context) error {
 	return refusal.New("guard_missing", "the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener", guard.ProbeAddress, w.port)
 }
 
-// probe is told of each redirected connection, and takes the one that was made to look.
+// probe is called for each redirected connection. It takes the connection if redirected has made it.
 func (w *guardWatch) probe(original netip.AddrPort, from net.Addr) bool {
 	if original != netip.AddrPortFrom(guard.ProbeAddress, w.port) {
 		return false
@@ -131,6 +132,6 @@ func (w *guardWatch) probe(original netip.AddrPort, from net.Addr) bool {
 		return false
 	}
 	w.local = ""
-	w.arrived <- struct{}{} // never blocks: one for each local, and taken out before the next
+	w.arrived <- struct{}{} // never blocks: one send for each local, received before the next is set
 	return true
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 )
 
-// openLedger opens the ledger that the configuration chooses.
+// openLedger opens the ledger that the configuration names: a file, or a PostgreSQL database.
 func openLedger(ctx context.Context, c *config.Sidecar) (ledger.Store, error) {
 	dir, retention := c.State, time.Duration(c.Retention)
 	if c.LedgerDSN == "" {
@@ -32,16 +32,16 @@ func openLedger(ctx context.Context, c *config.Sidecar) (ledger.Store, error) {
 	return sharedLedger{l, held}, nil
 }
 
-// sharedLedger holds the name of this instance for as long as its ledger is open.
+// sharedLedger is a ledger in a database. It holds the name of this instance until it is closed.
 type sharedLedger struct {
 	ledger.Store
 	held io.Closer
 }
 
-// Close closes the ledger and frees the name.
+// Close closes the ledger and releases the name.
 func (s sharedLedger) Close() error { return errors.Join(s.Store.Close(), s.held.Close()) }
 
-// prunePeriod is how often the ledger is rid of what can never be replayed.
+// prunePeriod is how often the ledger removes what it need not keep any more.
 const prunePeriod = 10 * time.Minute
 
 func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {

@@ -14,13 +14,14 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// AnswerLooker is the work of the child of the sidecar that looks where the standard input of other processes leads: mediator looker. It alone
-// keeps the capabilities that this takes, and with them it can only read links: it opens no file, has no socket and starts nothing.
+// AnswerLooker answers the sidecar's questions about where the standard input of processes leads. It runs in a child of
+// the sidecar: mediator looker. Only this child keeps the capabilities that this takes. It can do nothing with them but
+// read links: it opens no file, has no socket and starts nothing.
 func AnswerLooker(questions io.Reader, answers io.Writer) error {
 	_, err := confine.Apply(confine.Limits{
 		Calls:        confine.Looker(),
 		Capabilities: []cap.Value{cap.SYS_PTRACE, cap.DAC_READ_SEARCH},
-		Landlock:     confine.Off, // which would keep it from every process that it has not started
+		Landlock:     confine.Off, // Landlock would deny it every process that it has not started
 	})
 	if err != nil {
 		return refusal.New("not_confined", "nothing looks at standard inputs: %v", err)
@@ -28,19 +29,19 @@ func AnswerLooker(questions io.Reader, answers io.Writer) error {
 	return observe.AnswerStdin(questions, answers)
 }
 
-// looker is that child. Its pipes are all that holds it: it ends when this process does.
+// looker is the child. The child ends when its pipes are closed, and so at the latest when this process ends.
 type looker struct {
 	*observe.Looker
 	pipes []io.Closer
 	ended chan struct{}
 }
 
-// startLooker starts the child. It is to be closed.
+// startLooker starts the child. The caller closes it.
 func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{"mediator", "looker"}
 	cmd.Stderr = stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to this process's group are not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to this process's group must not reach it
 	cmd.Env = []string{}
 	questions, err := cmd.StdinPipe()
 	if err != nil {
@@ -56,7 +57,7 @@ func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 	l := &looker{Looker: observe.NewLooker(questions, answers), pipes: []io.Closer{questions, answers}, ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
-		state, err := cmd.Process.Wait() // not cmd.Wait, which would close the pipes under a question
+		state, err := cmd.Process.Wait() // cmd.Wait would close the pipes during a question
 		if err != nil || !state.Success() {
 			log.Error("the process that looks at standard inputs has ended: they are not seen any more", zap.Stringer("state", state), zap.Error(err))
 		}

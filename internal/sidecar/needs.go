@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 )
 
-// Needs is what the sidecar uses once it serves.
+// Needs lists what the sidecar uses while it serves.
 func Needs(c *config.Sidecar, o *daemon.Observer) (daemon.Needs, error) {
 	n := daemon.Needs{
 		Named: o.Paths, Write: []string{c.State}, Proc: true, Socket: c.Admin.Unix,
@@ -26,7 +26,7 @@ func Needs(c *config.Sidecar, o *daemon.Observer) (daemon.Needs, error) {
 	}
 	if c.Guard != nil {
 		if o := c.GuardOptions(); len(o.Redirect) > 0 {
-			n.Connect = append(n.Connect, daemon.Port(o.Redirect[0])) // what is looked at is whether this connection comes back
+			n.Connect = append(n.Connect, daemon.Port(o.Redirect[0])) // guardWatch makes this connection
 		}
 	}
 	for _, a := range c.ActionRules {
@@ -57,10 +57,10 @@ func Needs(c *config.Sidecar, o *daemon.Observer) (daemon.Needs, error) {
 	return n, nil
 }
 
-// observe makes what sees the sidecar's deployment under a configuration.
+// observe makes the observer for a configuration.
 func (p *process) observe(c *config.Sidecar) *daemon.Observer {
 	o := Observer(c, p.Roles)
-	if usesVault(c) { // whoever holds the runtime's key holds the token for the credentials too
+	if usesVault(c) { // the process with the runtime's key holds the token for credentials too
 		o.More = func(ctx context.Context) []observe.Look {
 			return []observe.Look{p.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation)}
 		}
@@ -68,7 +68,7 @@ func (p *process) observe(c *config.Sidecar) *daemon.Observer {
 	return o
 }
 
-// usesVault is whether a rule's credential is in Vault.
+// usesVault reports whether the credential of a rule is in Vault.
 func usesVault(c *config.Sidecar) bool {
 	for _, r := range c.Credentials() {
 		if r.Vault != nil {
@@ -78,14 +78,14 @@ func usesVault(c *config.Sidecar) bool {
 	return false
 }
 
-// Observer sees what the sidecar's configuration shows of its deployment.
+// Observer returns the observer for what the sidecar's configuration shows of its deployment.
 func Observer(c *config.Sidecar, roles []daemon.Role) *daemon.Observer {
 	secret := []string{c.CA.Dir, c.Gate.SecretFile, c.Admin.TokenFile, c.Trigger.TokenFile, c.Control.TokenFile, filepath.Join(c.State, "ledger.db")}
 	if c.Ledger.Postgres != nil {
 		secret = append(secret, c.Ledger.Postgres.DSNFile)
 	}
 	for _, r := range c.Credentials() {
-		secret = append(secret, r.File) // empty for one in Vault
+		secret = append(secret, r.File) // empty for a credential in Vault
 	}
 	if usesVault(c) {
 		secret = append(secret, c.Custody.Secrets(credentialRole)...)
@@ -102,7 +102,7 @@ func Observer(c *config.Sidecar, roles []daemon.Role) *daemon.Observer {
 	}
 }
 
-// gateLook is what the sidecar's own configuration shows of its gate.
+// gateLook returns what the sidecar's configuration shows of its gate.
 func gateLook(c *config.Sidecar) observe.Look {
 	var remote []string
 	for _, a := range c.Actions {

@@ -1,14 +1,15 @@
-// Package sidecar is the sidecar as a process: mediator serve.
+// Package sidecar runs the sidecar: mediator serve.
 //
-//	sidecar.go     the process: its parts, and how it begins and ends
+//	sidecar.go     the process: its parts, how it begins and how it ends
 //	snapshot.go    everything that calls are judged by under one configuration, and how a reload replaces it
-//	deployment.go  the manifest held against what the three processes see
-//	guardwatch.go  whether the kernel's rules of mediator guard stand
+//	deployment.go  compares the manifest with what the three processes observe
+//	guardwatch.go  checks that the kernel's rules of mediator guard are in force
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
-//	ledger.go, ca.go  where consumed keys and records are kept; the interception CA
+//	ledger.go      where consumed keys and records are kept
+//	ca.go          the interception CA
 //	looker.go      the child that reads where the standard input of processes leads
-//	needs.go       what the process uses, and what it sees of its deployment
+//	needs.go       what the process uses, and what it observes of its deployment
 package sidecar
 
 import (
@@ -41,17 +42,17 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// process is the sidecar as it runs. What can change meanwhile is its snapshot.
+// process is the running sidecar. A reload replaces its snapshot; everything else stays.
 type process struct {
 	*daemon.Process
-	config   *config.Sidecar // as it was read at the start: what is bound to the process stays so
+	config   *config.Sidecar // as read at the start
 	logLater *zap.Logger     // its lines may wait
 	life     context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
 
 	runtime  *signer.Issuer[evidence.RuntimeAttestation]
 	session  *signer.Issuer[evidence.SessionReceipt]
 	prove    *signer.Issuer[evidence.RequestProof]
-	secrets  *vault.Secrets // of the rules' credentials; nil while none is in Vault
+	secrets  *vault.Secrets // for credentials in Vault; nil if there are none
 	gateKey  evidence.Secret
 	ca       *intercept.CA
 	record   *ledger.Queue
@@ -60,13 +61,13 @@ type process struct {
 	triggers *trigger.Client
 	decides  *policy.Client
 	metrics  *proxy.Metrics
-	guard    *guardWatch // nil where no rules are asked for
+	guard    *guardWatch // nil if the configuration has no guard
 	own      []netip.AddrPort
 
 	trusts  daemon.TrustWatch
 	admin   *admin.Server
 	handler *proxy.Handler
-	inForce *snapshot // nil before the first; changed by the reloader alone
+	inForce *snapshot // nil until begin; only a reload changes it
 }
 
 // Run runs the sidecar until ctx ends.
@@ -93,7 +94,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	return p.run(ctx, environment)
 }
 
-// run makes the parts and serves until ctx ends.
+// run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context, environment string) (err error) {
 	c := p.config
 	p.countFiles()
@@ -172,7 +173,7 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 	return err
 }
 
-// connect makes what the sidecar asks others with, and what answers operators.
+// connect makes the clients of the other processes, and the API for operators.
 func (p *process) connect() {
 	c := p.config
 	p.sessions = proxy.NewSessions(time.Now)
@@ -191,7 +192,8 @@ func (p *process) connect() {
 	}
 }
 
-// begin waits for the manifest and the trust, puts the first snapshot in force and serves the proxy port.
+// begin waits for the manifest and the trust bundle. Then it puts the first snapshot in force and serves the proxy
+// port.
 func (p *process) begin(ctx context.Context, group *errgroup.Group, first *snapshot, adminListener net.Listener) (err error) {
 	c := p.config
 	if first.manifest, first.strict, err = p.WaitForManifest(ctx, c.Manifest); err != nil {
@@ -234,17 +236,17 @@ func (p *process) begin(ctx context.Context, group *errgroup.Group, first *snaps
 	return p.serveProxy(ctx, group, listener, redirected)
 }
 
-// listenTransparent opens the transparent listener; nil where there is none.
+// listenTransparent opens the transparent listener. It returns nil if the configuration has none.
 func listenTransparent(c *config.Sidecar) (net.Listener, error) {
 	if c.Transparent == nil {
 		return nil, nil
 	}
 	var lc net.ListenConfig
-	lc.SetMultipathTCP(false) // whose sockets do not tell the original destination; clients fall back to TCP
+	lc.SetMultipathTCP(false) // MPTCP sockets do not tell the original destination; clients fall back to TCP
 	return lc.Listen(context.Background(), "tcp4", c.Transparent.Listen)
 }
 
-// addresses returns those of listeners on TCP; nil ones are left out.
+// addresses returns the addresses of listeners on TCP. It skips nil.
 func addresses(listeners ...net.Listener) []net.Addr {
 	var out []net.Addr
 	for _, l := range listeners {
@@ -258,7 +260,8 @@ func addresses(listeners ...net.Listener) []net.Addr {
 	return out
 }
 
-// countFiles says so in the log where fewer files may be open than the limits let agents have of them. Go raises the soft limit by itself.
+// countFiles logs a warning if this process may open fewer files than its limits let agents use. Go raises the soft
+// limit by itself, so only the hard limit counts.
 func (p *process) countFiles() {
 	var open unix.Rlimit
 	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
@@ -267,7 +270,7 @@ func (p *process) countFiles() {
 	}
 }
 
-// serveProxy serves the proxy port, and the transparent one if there is one: from here on the sidecar is ready.
+// serveProxy serves the proxy port and, if there is one, the transparent port. From then on the sidecar is ready.
 func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
 	o := intercept.Options{
 		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,

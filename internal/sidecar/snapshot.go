@@ -20,8 +20,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// snapshot is everything that calls are judged by under one configuration. It never changes once it is built, but for what its trust
-// follows: certificates and revocations. A call has one from its beginning to its end.
+// snapshot holds everything that calls are judged by under one configuration. Once it is built it never changes, except
+// that its trust follows certificates and revocations. A call uses one snapshot from its beginning to its end.
 type snapshot struct {
 	config      *config.Sidecar
 	environment string // the hash of what runs with this configuration
@@ -35,14 +35,14 @@ type snapshot struct {
 	deployment *deployment
 	transport  *upstream.Transport
 	pipeline   *proxy.Pipeline
-	stop       context.CancelFunc // ends the looks at its deployment
+	stop       context.CancelFunc // stops observing its deployment
 }
 
 func (s *snapshot) status() daemon.ConfigStatus {
 	return daemon.ConfigStatus{Configuration: evidence.HashBytes(s.config.Raw), Environment: s.environment, Manifest: s.strict.ManifestHash}
 }
 
-// take makes the sidecar's next snapshot of what the files say now and puts it in force, or fails and has changed nothing.
+// take reads the files again and puts the result in force as the next snapshot. If take fails, nothing has changed.
 func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	next, err := p.read(ctx)
 	if err != nil {
@@ -55,7 +55,8 @@ func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	return next.status(), nil
 }
 
-// read reads the configuration and all that it names, once, and refuses it unless all of it could be in force in this process now.
+// read reads the configuration and every file that it names, once. It refuses all of them unless this process could put
+// all of them in force now.
 func (p *process) read(ctx context.Context) (*snapshot, error) {
 	c, err := config.LoadSidecar(p.config.Path)
 	if err != nil {
@@ -96,7 +97,7 @@ func (p *process) read(ctx context.Context) (*snapshot, error) {
 	return s, s.observer.CheckStart(ctx)
 }
 
-// checkBound refuses a configuration that differs in what is bound to this process, its CA included.
+// checkBound refuses a configuration that differs in what is bound to this process, including its CA.
 func (p *process) checkBound(c *config.Sidecar) error {
 	if err := p.CheckBound(*p.config, *c, c.Trust); err != nil {
 		return err
@@ -109,8 +110,8 @@ func (p *process) checkBound(c *config.Sidecar) error {
 	return nil
 }
 
-// checkManifest refuses a manifest by which no post of this process could be right: it pins something else than what would run, or allows
-// nothing that the process's roles sign.
+// checkManifest refuses a manifest under which every post of this process would be refused: it pins another
+// environment, or does not allow what this process's roles sign.
 func (p *process) checkManifest(s *snapshot) error {
 	for _, want := range []string{s.strict.Runtime.EnvironmentHash, s.strict.Session.EnvironmentHash} {
 		if want != s.environment {
@@ -120,7 +121,7 @@ func (p *process) checkManifest(s *snapshot) error {
 	return cmp.Or(s.strict.CheckRuntime(s.config.Runtime), p.CheckAdmitted(s.strict, s.config.Audience))
 }
 
-// checkControl refuses a manifest by which the control plane does not decide: every post would be refused there.
+// checkControl refuses a manifest that the control plane does not decide by. The control plane would refuse every post.
 func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error {
 	now, err := p.decides.Manifests(ctx)
 	if err != nil {
@@ -132,7 +133,7 @@ func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error
 	return nil
 }
 
-// build makes the parts of a snapshot. Nothing of it is in force yet.
+// build makes the parts of a snapshot and puts nothing in force.
 func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 	c := s.config
 	s.transport, err = upstream.NewTransport(upstream.Options{
@@ -169,7 +170,7 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 	return nil
 }
 
-// destination checks where redirected connections were made to.
+// destination returns the check of where redirected connections were made to, or nil if there is none.
 func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {
 	if s.config.Transparent == nil || s.config.Transparent.AnyAddress {
 		return nil
@@ -177,8 +178,8 @@ func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Ad
 	return s.transport.CheckDestination
 }
 
-// put puts a snapshot in force: one pointer is stored. Calls in flight keep the one that they have, whose trust follows the bundle until
-// the last of them must have its evidence.
+// put puts a snapshot in force by storing one pointer. Calls in flight keep their snapshot. Its trust follows the
+// bundle until the last of these calls must have its evidence.
 func (p *process) put(next *snapshot) {
 	var watched context.Context
 	watched, next.stop = context.WithCancel(p.life)

@@ -1,4 +1,4 @@
-// Package triggerd is the trigger service as a process: mediator trigger.
+// Package triggerd runs the trigger service: mediator trigger.
 package triggerd
 
 import (
@@ -23,15 +23,15 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// process is the trigger service as it runs. What can change meanwhile is where events come from.
+// process is the running trigger service. A reload replaces its sources of events; everything else stays.
 type process struct {
 	*daemon.Process
-	config  *config.Trigger // as it was read at the start: what is bound to the process stays so
+	config  *config.Trigger // as read at the start
 	service *trigger.Service
-	inForce *config.Trigger // changed by the reloader alone
+	inForce *config.Trigger // only a reload changes it
 }
 
-// grace is how long a process that ends waits for what is in flight.
+// grace is how long a process that ends waits for open requests.
 const grace = 10 * time.Second
 
 // Run runs the trigger service until ctx ends.
@@ -53,7 +53,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	return p.run(ctx)
 }
 
-// run makes the parts and serves until ctx ends.
+// run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) error {
 	c := p.config
 	if err := p.openService(ctx); err != nil {
@@ -89,7 +89,7 @@ func (p *process) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// openService opens the keys and the events, and looks at the deployment.
+// openService opens the keys and the event store, and checks the deployment.
 func (p *process) openService(ctx context.Context) error {
 	c := p.config
 	origin, err := daemon.NewIssuer(ctx, p.Process, evidence.TriggerOriginProofKind, c.Keys.Origin.SigningKey, c.Keys.Origin.Audience)
@@ -112,7 +112,7 @@ func (p *process) openService(ctx context.Context) error {
 	return err
 }
 
-// begin waits for the trust, and is ready then.
+// begin waits for the trust bundle. Then the process is ready.
 func (p *process) begin(ctx context.Context, ready *atomic.Bool) error {
 	if err := p.OpenRoots(ctx, p.config.Trust); err != nil {
 		return err
@@ -132,7 +132,8 @@ func status(c *config.Trigger) daemon.ConfigStatus {
 	return daemon.ConfigStatus{Configuration: evidence.HashBytes(c.Raw)}
 }
 
-// take makes events come from the sources that the files name now, or fails and has changed nothing.
+// take reads the files again and makes events come from the sources that they name now. If take fails, nothing has
+// changed.
 func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	next, err := config.LoadTrigger(p.config.Path)
 	if err != nil {
@@ -157,7 +158,7 @@ func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	return status(next), nil
 }
 
-// Needs is what the trigger service uses once it serves.
+// Needs lists what the trigger service uses while it serves.
 func Needs(c *config.Trigger, o *daemon.Observer) daemon.Needs {
 	n := daemon.Needs{
 		Named: o.Paths, Write: []string{c.State}, Socket: c.Internal.Unix, Bind: []string{c.Listen, c.Internal.TCP}, Connect: c.Custody.Addresses(),
@@ -170,7 +171,7 @@ func Needs(c *config.Trigger, o *daemon.Observer) daemon.Needs {
 	return n
 }
 
-// Observer sees what the trigger service can see of its deployment.
+// Observer returns the observer for what the trigger service can see of its deployment.
 func Observer(c *config.Trigger, roles []daemon.Role) *daemon.Observer {
 	secret := []string{c.TLSKey, c.Internal.TokenFile, filepath.Join(c.State, "events.db")}
 	var names []string

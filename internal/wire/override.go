@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// IsMethod reports whether a text is a method that a call may have: capitals and hyphens. HTTP lets it be more.
+// IsMethod reports whether a call may have the method s: only capitals and hyphens. HTTP allows more.
 func IsMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" }
 
-// MethodOverride returns the name of a header of h with which a server may be told to act on another method than the one that a
-// request shows, and that everything is bound to; empty where there is none.
+// MethodOverride returns the name of a header in h by which a server may act on another method than the request shows.
+// The evidence is bound to the method that the request shows. The result is empty if there is no such header.
 func MethodOverride(h http.Header) string {
 	for name := range h {
 		if OverridesMethod(Dashed(name)) {
@@ -22,13 +22,13 @@ func MethodOverride(h http.Header) string {
 	return ""
 }
 
-// OverridesMethod reports whether a header is such a one. dashed is its name as [Dashed] returns it.
+// OverridesMethod reports whether a header is a method override. dashed is the header's name as [Dashed] returns it.
 func OverridesMethod(dashed string) bool { return slices.Contains(headers, dashed) }
 
 var headers = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
-// Dashed returns a header's name, in canonical form, as the servers know it that hand it on as CGI does (RFC 3875 section 4.1.18): to some
-// of them, such as lighttpd, all that is neither letter nor digit is the same.
+// Dashed returns a header's name in canonical form, as servers know it that pass headers on as CGI does (RFC 3875
+// section 4.1.18). To some of them, such as lighttpd, all characters that are neither letters nor digits are the same.
 func Dashed(name string) string {
 	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -38,8 +38,8 @@ func Dashed(name string) string {
 	}, name))
 }
 
-// QueryOverride returns the name of a parameter of a request's query with which a server may be told to act on another method than the
-// request's own, which is method; empty where there is none.
+// QueryOverride returns the name of a query parameter by which a server may act on another method than method, which is
+// the request's own. The result is empty if there is no such parameter.
 func QueryOverride(method, query string) string {
 	for param := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(param, "=")
@@ -52,7 +52,7 @@ func QueryOverride(method, query string) string {
 	return ""
 }
 
-// unescape decodes a part of a query as servers do that leave what is no escape as it is.
+// unescape decodes a part of a query. Like many servers, it leaves a malformed escape as it is.
 func unescape(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
@@ -65,14 +65,16 @@ func unescape(s string) string {
 
 var escape = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 
-// parameters are for WordPress, Laravel, Symfony, Rails and others _method, for Salesforce _HttpMethod, for Google $httpMethod; some take the
-// headers' names. A parameter called method is a method only if its value is one, as for Facebook.
+// parameters are the names of method parameters: _method of WordPress, Laravel, Symfony, Rails and others, _HttpMethod
+// of Salesforce, $httpMethod of Google; some servers take the headers' names. A parameter called method, as Facebook
+// has it, counts only if its value is one of writes.
 var (
 	parameters = []string{"_method", "_httpmethod", "x_http_method", "x_http_method_override", "x_method_override"}
 	writes     = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 )
 
-// foldParameter returns a parameter's name in small letters and with _ for all that is neither letter nor digit: PHP takes .method for _method.
+// foldParameter returns a parameter's name in lower case, with _ for each character that is neither letter nor digit:
+// PHP takes .method for _method.
 func foldParameter(name string) string {
 	name, _, _ = strings.Cut(strings.TrimLeft(name, " "), "\x00")
 	return strings.Map(func(r rune) rune {

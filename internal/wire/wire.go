@@ -1,5 +1,6 @@
-// Package wire carries requests between the mediator's processes, and between the mediator and an API that takes part: JSON over
-// HTTP, strict and bounded in both directions, with refusals as problem documents that keep their codes.
+// Package wire carries requests between the mediator's processes, and between the mediator and an API that takes part.
+// It sends JSON over HTTP, strict and bounded in both directions. A refusal travels as a problem document and keeps its
+// code.
 package wire
 
 import (
@@ -35,7 +36,7 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-// Write answers with v, or with the problem document for err.
+// Write answers with v, or with the problem document for err if err is not nil.
 func Write(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		problem.Write(w, err)
@@ -51,7 +52,7 @@ func Write(w http.ResponseWriter, v any, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// Handle makes a handler of a function from request to answer.
+// Handle makes a handler of a function that takes a request and returns an answer.
 func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask Ask
@@ -67,12 +68,14 @@ func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, erro
 // Peer is the other side of a call.
 type Peer struct {
 	HTTP *http.Client
-	// Name names the other side in a refusal, Unavailable is the refusal's code when it gives no proper answer.
+	// Name is the name of the other side in a refusal. Unavailable is the code of the refusal if it gives no proper
+	// answer.
 	Name, Unavailable string
 }
 
-// Call posts ask to url and reads the answer, strictly: one document with no other members than answer has. A problem document comes back as an error with its code; whatever else goes wrong is
-// the peer's being unavailable.
+// Call posts ask to url and reads the answer strictly: one document, with no other members than answer has. If the
+// answer is a problem document, Call fails with its code. If anything else goes wrong, it fails with the code
+// Unavailable.
 func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	body, err := json.Marshal(ask)
 	if err != nil {
@@ -83,7 +86,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.GetBody = nil // nothing is asked twice: most calls consume something
+	req.GetBody = nil // never repeat a request: most calls consume something
 	resp, err := p.HTTP.Do(req)
 	if err != nil {
 		return refusal.New(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))
@@ -107,7 +110,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	return nil
 }
 
-// why says what became of a request that nobody answered, and nothing of where it went: the agent reads it too.
+// why says why a request got no answer. It does not say where the request went, because the agent reads it.
 func why(err error) string {
 	var number syscall.Errno
 	var timeout net.Error
