@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
-	"github.com/actionproof/mediator/proxy/internal/corpus"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/proxytest/corpus"
 	"github.com/actionproof/mediator/trigger"
 )
 

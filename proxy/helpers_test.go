@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/intercept"
-	"github.com/actionproof/mediator/proxy/internal/check"
-	"github.com/actionproof/mediator/proxy/internal/proxytest"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/proxytest"
 )
 
 // What the tests share, by short names.

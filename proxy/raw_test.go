@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy/internal/corpus"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
 
 // TestRawExchanges plays every exchange of testdata/raw against a whole choke point, and compares what the upstream receives, byte

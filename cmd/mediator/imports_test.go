@@ -3,6 +3,7 @@ package main
 import (
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,9 +24,22 @@ var forbidden = map[string][]string{
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 
-// TestImports holds the imports of the source against the layers.
+// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/.
 func TestImports(t *testing.T) {
 	const module = "github.com/actionproof/mediator/"
+	must(t, filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if slices.Contains([]string{".git", "node_modules", "testdata", "test", "bin", "dist"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join(name, "*.go"))
+		if layer := strings.TrimPrefix(name, "../../"); len(files) > 0 && !slices.Contains(layers, layer) {
+			t.Errorf("the package %s has no layer", layer)
+		}
+		return err
+	}))
 	for i, layer := range layers {
 		files, err := filepath.Glob("../../" + layer + "/*.go")
 		if err != nil || len(files) == 0 {

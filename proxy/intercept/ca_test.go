@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestCreateAndLoadCA(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/intercept"
-	"github.com/actionproof/mediator/proxy/internal/proxytest"
+	"github.com/actionproof/mediator/test/proxytest"
 )
 
 // Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy. Whatever goes

@@ -1,8 +1,8 @@
 package intercept_test
 
 import (
-	"github.com/actionproof/mediator/proxy/internal/check"
-	"github.com/actionproof/mediator/proxy/internal/proxytest"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/proxytest"
 )
 
 // What the tests share, by short names.

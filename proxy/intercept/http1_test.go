@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/proxy/internal/corpus"
+	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
 
 // FuzzHTTP1Reader holds the reader against net/http: it changes nothing in what it lets through, net/http takes all of that, and both

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // addressed is a connection that was made to some address.

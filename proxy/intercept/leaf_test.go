@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestLeafIsKeptAndRenewed(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestParseRequestTarget(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestClassifyAddr(t *testing.T) {

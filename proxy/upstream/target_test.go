@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestParseConnect(t *testing.T) {

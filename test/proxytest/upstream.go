@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // Upstream answers every request with its path and counts requests and connections.

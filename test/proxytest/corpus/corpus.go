@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/proxy/internal/check"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // Exchange is one conversation of an agent with the proxy, byte by byte; testdata/raw/README.md describes its text.

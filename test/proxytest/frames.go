@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/proxy/internal/check"
-	"github.com/actionproof/mediator/proxy/internal/corpus"
-
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
 
 // Frames is an agent that speaks HTTP/2 frame by frame, in order or not.

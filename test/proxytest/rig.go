@@ -24,8 +24,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/actionproof/mediator/proxy/intercept"
-	"github.com/actionproof/mediator/proxy/internal/check"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // CodeHeader carries the code of a refusal in these tests.
