@@ -76,8 +76,8 @@ type Key interface {
 	Versions(ctx context.Context) ([]Version, error)
 	// Properties returns what is known of the key.
 	Properties() Properties
-	// Looks looks at what can be seen of the key: observe.Custody and observe.Apart. What cannot be looked at is observe.Unseen.
-	Looks(ctx context.Context) []observe.Look
+	// Observe looks at what can be seen of the key: observe.Custody and observe.Apart. What cannot be looked at is observe.NotObserved.
+	Observe(ctx context.Context) []observe.Observation
 }
 
 // Version is one version of one key: immutable, usable for as long as the key lives.

@@ -66,10 +66,10 @@ func (m *Memory) Properties() Properties {
 	return Properties{Custody: ExternalMediator, Exportable: false, Observed: []string{"keyExportable"}}
 }
 
-// Looks says what is true of such a key by construction.
-func (m *Memory) Looks(context.Context) []observe.Look {
-	return []observe.Look{
-		observe.Made(observe.Custody, observe.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),
-		observe.Made(observe.Apart, observe.Holds, "The key "+m.name+" is a key of its own, for one kind of artifact."),
+// Observe says what is true of such a key by construction.
+func (m *Memory) Observe(context.Context) []observe.Observation {
+	return []observe.Observation{
+		observe.New(observe.Custody, observe.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),
+		observe.New(observe.Apart, observe.Holds, "The key "+m.name+" is a key of its own, for one kind of artifact."),
 	}
 }

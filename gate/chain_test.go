@@ -639,7 +639,7 @@ func TestRefusals(t *testing.T) {
 			if n := len(a.Checks); n == 0 || a.Checks[n-1].OK || a.Checks[n-1].Code != r.code {
 				t.Errorf("the checks do not end with the refusal: %+v", a.Checks)
 			}
-			if d := problem.From(err); d.Code != r.code {
+			if d := problem.DetailsOf(err); d.Code != r.code {
 				t.Errorf("the code is not in the table of problems: %s", r.code)
 			}
 			for name, e := range map[string]evidence.Envelope{"its own": changed.Envelope, "the valid chain's": valid.Envelope} {

@@ -77,7 +77,7 @@ var looks = map[string][]string{
 const certified = "signerCustodyCertificatesRequired"
 
 // refuted returns the sentences of looks that are against a key's custody certificate.
-func refuted(seen []observe.Look) []string {
+func refuted(seen []observe.Observation) []string {
 	var out []string
 	for _, l := range seen {
 		if l.Purpose != "" && l.Result == observe.Contradicts && !slices.Contains(out, l.Seen) {
@@ -98,7 +98,7 @@ var only = map[string][]string{
 // Observe holds each control against what was seen, in the manifest's order. Looks of several processes are taken together: for a
 // control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
 // contradicts it is enough against it.
-func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
+func (m *Manifest) Observe(seen []observe.Observation) []ObservedControl {
 	var out []ObservedControl
 	for _, c := range m.Controls.table() {
 		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
@@ -108,11 +108,11 @@ func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
 			result, o.Evidence, o.Against = observe.Contradicts, append(o.Evidence, against...), against[0]
 		}
 		if len(only[c.name]) > 0 && result == observe.Holds {
-			result = observe.Unseen
+			result = observe.NotObserved
 		}
 		// All looks together bear out the strict value; one is enough for the other value.
 		switch value := c.want == (result == observe.Holds); {
-		case result == observe.Unseen:
+		case result == observe.NotObserved:
 		case value == c.got:
 			o.State = ObservedTrue
 		default:
@@ -124,7 +124,7 @@ func (m *Manifest) Observe(seen []observe.Look) []ObservedControl {
 }
 
 // judge takes the looks with these ids together: what they come to, the sentence of each, and the one that is against it.
-func judge(ids []string, seen []observe.Look) (result observe.Result, evidence []string, against string) {
+func judge(ids []string, seen []observe.Observation) (result observe.Result, evidence []string, against string) {
 	evidence = []string{}
 	holds := len(ids) > 0
 	for _, id := range ids {
@@ -149,13 +149,13 @@ func judge(ids []string, seen []observe.Look) (result observe.Result, evidence [
 }
 
 // OutOfReach says whether the key of the role purpose was seen to be out of the agent's reach, and what is against it.
-func OutOfReach(purpose string, seen []observe.Look) (result observe.Result, against string) {
+func OutOfReach(purpose string, seen []observe.Observation) (result observe.Result, against string) {
 	result, _, against = judge(keyLooks(purpose), seen)
 	return result, against
 }
 
 // Apart says whether the holder of the key of the role purpose was seen to be able to use no other, and what is against it.
-func Apart(purpose string, seen []observe.Look) (result observe.Result, against string) {
+func Apart(purpose string, seen []observe.Observation) (result observe.Result, against string) {
 	result, _, against = judge([]string{observe.Apart + ":" + purpose}, seen)
 	return result, against
 }

@@ -14,16 +14,16 @@ import (
 var ofSessions = []string{observe.Terminal, observe.Stdin, observe.Debugger, observe.Stranger}
 
 // everyLook is a look of each kind that holds.
-func everyLook() []observe.Look {
-	looks := []observe.Look{
-		observe.Made(observe.Keys, observe.Holds, "keys"), observe.Made(observe.Gate, observe.Holds, "gate"), observe.Made(observe.Human, observe.Holds, "human"),
+func everyLook() []observe.Observation {
+	looks := []observe.Observation{
+		observe.New(observe.Keys, observe.Holds, "keys"), observe.New(observe.Gate, observe.Holds, "gate"), observe.New(observe.Human, observe.Holds, "human"),
 	}
 	for _, name := range ofSessions {
-		looks = append(looks, observe.Made(name, observe.Holds, name))
+		looks = append(looks, observe.New(name, observe.Holds, name))
 	}
 	for _, purpose := range []string{"trigger_origin_proof", "trigger_receipt", "runtime_attestation", "agent_session", "request_proof", "policy_decision", "action_grant"} {
 		for _, name := range []string{observe.Process, observe.Files, observe.Custody, observe.Apart} {
-			looks = append(looks, observe.Made(name, observe.Holds, name+" of "+purpose).For(purpose))
+			looks = append(looks, observe.New(name, observe.Holds, name+" of "+purpose).For(purpose))
 		}
 	}
 	return looks
@@ -53,7 +53,7 @@ func TestObserve(t *testing.T) {
 	for i, l := range everyLook() {
 		t.Run(l.ID(), func(t *testing.T) {
 			looks := everyLook()
-			looks[i].Result = observe.Unseen
+			looks[i].Result = observe.NotObserved
 			unseen := m.Observe(looks)
 			if count(unseen, policy.ObservedFalse) > 0 {
 				t.Error("what could not be looked at counts against it")
@@ -155,7 +155,7 @@ func TestWhatASessionContradicts(t *testing.T) {
 	}
 	got := make(map[string]string)
 	for _, name := range ofSessions {
-		for _, c := range m.Observe([]observe.Look{observe.Made(name, observe.Contradicts, "found")}) {
+		for _, c := range m.Observe([]observe.Observation{observe.New(name, observe.Contradicts, "found")}) {
 			if c.State == policy.ObservedFalse && c.Against == "found" {
 				got[name] = strings.TrimSpace(got[name] + " " + c.Control)
 			}
@@ -173,9 +173,9 @@ func TestWhatASessionContradicts(t *testing.T) {
 func TestSeenTwice(t *testing.T) {
 	m, err := policy.ParseManifest(configs.Manifest())
 	must(t, err)
-	file := observe.Made(observe.Files, observe.Contradicts, "the key lies in a file").For("request_proof")
-	other := observe.Made(observe.Process, observe.Contradicts, "the process can be looked into").For("policy_decision")
-	for _, c := range m.Observe([]observe.Look{file, file, other, file}) {
+	file := observe.New(observe.Files, observe.Contradicts, "the key lies in a file").For("request_proof")
+	other := observe.New(observe.Process, observe.Contradicts, "the process can be looked into").For("policy_decision")
+	for _, c := range m.Observe([]observe.Observation{file, file, other, file}) {
 		if c.Control == "signerCustodyCertificatesRequired" && !slices.Equal(c.Evidence, []string{file.Seen, other.Seen}) {
 			t.Errorf("the evidence is %q", c.Evidence)
 		}
@@ -187,23 +187,23 @@ func TestOutOfReachAndApart(t *testing.T) {
 	const purpose = "request_proof"
 	for _, row := range []struct {
 		name  string
-		ask   func(string, []observe.Look) (observe.Result, string)
+		ask   func(string, []observe.Observation) (observe.Result, string)
 		looks []string
 	}{
 		{"out of reach", policy.OutOfReach, []string{observe.Process, observe.Files, observe.Custody}}, {"apart", policy.Apart, []string{observe.Apart}},
 	} {
-		var all []observe.Look
+		var all []observe.Observation
 		for _, name := range row.looks {
-			all = append(all, observe.Made(name, observe.Holds, name).For(purpose))
+			all = append(all, observe.New(name, observe.Holds, name).For(purpose))
 		}
 		if got, against := row.ask(purpose, all); got != observe.Holds || against != "" {
 			t.Errorf("%s: %v, %q", row.name, got, against)
 		}
-		if got, _ := row.ask("action_grant", all); got != observe.Unseen {
+		if got, _ := row.ask("action_grant", all); got != observe.NotObserved {
 			t.Errorf("%s: another role's key is %v", row.name, got)
 		}
 		for i, l := range all {
-			if got, _ := row.ask(purpose, slices.Delete(slices.Clone(all), i, i+1)); got != observe.Unseen {
+			if got, _ := row.ask(purpose, slices.Delete(slices.Clone(all), i, i+1)); got != observe.NotObserved {
 				t.Errorf("%s without the look at %s: %v", row.name, l.Seen, got)
 			}
 			worse := slices.Clone(all)

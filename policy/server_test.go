@@ -96,7 +96,7 @@ func TestClientWithoutAControlPlane(t *testing.T) {
 	s.Close()
 	_, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
 	wantCode(t, err, "control_unavailable", "does not answer")
-	if d := problem.From(err); d.Status != http.StatusServiceUnavailable || d.RetryAfter == 0 {
+	if d := problem.DetailsOf(err); d.Status != http.StatusServiceUnavailable || d.RetryAfter == 0 {
 		t.Errorf("the agent would get %+v", d)
 	}
 }
@@ -108,7 +108,7 @@ func TestCodesAreInTheTable(t *testing.T) {
 		origin_binding_mismatch receipt_binding_mismatch receipt_other_origin receipt_event_mismatch receipt_source_mismatch trigger_human
 		trigger_kind_not_allowed trigger_source_not_allowed trigger_method_not_allowed trigger_pin_mismatch decision_request_malformed call_mismatch
 		roles_not_separated`) {
-		if d := problem.From(refusal.New(code, "x")); d.Code != code || d.Title == "" || d.Remedy == "" {
+		if d := problem.DetailsOf(refusal.New(code, "x")); d.Code != code || d.Title == "" || d.Remedy == "" {
 			t.Errorf("%s is not in the table of codes", code)
 		}
 	}

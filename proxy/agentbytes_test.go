@@ -77,7 +77,7 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	for _, list := range []http.Header{in.Header, in.Trailer} {
 		for name := range list {
-			if name != wire.Dashed(name) && hasMeaning(wire.Dashed(name)) || strings.HasPrefix(wire.Dashed(name), "Actionproof-") || name == "Upgrade" {
+			if name != wire.CGIName(name) && hasMeaning(wire.CGIName(name)) || strings.HasPrefix(wire.CGIName(name), "Actionproof-") || name == "Upgrade" {
 				b.t.Errorf("%s was sent", name)
 			}
 		}

@@ -88,7 +88,7 @@ func (c *call) step(name string) {
 func (c *call) check(name string, err error) error {
 	k := ledger.Check{Name: name, OK: err == nil}
 	if err != nil {
-		d := problem.From(err)
+		d := problem.DetailsOf(err)
 		k.Code, k.Detail = d.Code, d.Detail
 	}
 	c.record.Checks = append(c.record.Checks, k)
@@ -104,7 +104,7 @@ func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
-	d := problem.From(err)
+	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }
 

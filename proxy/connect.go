@@ -68,7 +68,7 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 
 // Refuse answers a request that the connection layer refused, and leaves its record unless it has one.
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	d := problem.From(err)
+	d := problem.DetailsOf(err)
 	var known recorded
 	if errors.As(err, &known) {
 		d.Post = known.post

@@ -49,7 +49,7 @@ func CheckCredential(header, prefix string) error {
 		return errors.New("proxy: a credential needs a header")
 	case !httpguts.ValidHeaderFieldName(header):
 		return fmt.Errorf("%q is not the name of a header", header)
-	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.Dashed(name)) != "":
+	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.CGIName(name)) != "":
 		return fmt.Errorf("the header %s has a meaning of its own, and carries no credential", name)
 	case !httpguts.ValidHeaderFieldValue(prefix):
 		return errors.New("the prefix holds what no header can")
@@ -98,7 +98,7 @@ func (s secretHeader) inject(h http.Header) {
 // remove takes the credential's header out of h, also in the spelling that some servers read in its place.
 func (s secretHeader) remove(h http.Header) {
 	for name := range h {
-		if wire.Dashed(name) == s.header {
+		if wire.CGIName(name) == s.header {
 			delete(h, name)
 		}
 	}

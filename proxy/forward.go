@@ -174,7 +174,7 @@ func announced(trailer http.Header) http.Header {
 // mayTrail reports whether a trailer may be forwarded, of a request or of an answer. What would not get through in a header does not behind
 // the body: an answer's cookie, where the call had a credential.
 func mayTrail(name string) bool {
-	dashed := wire.Dashed(name)
+	dashed := wire.CGIName(name)
 	return httpguts.ValidTrailerHeader(name) && !hasMeaning(dashed) && overridden(dashed) == "" && name != "Set-Cookie" && name != postHeader
 }
 

@@ -41,7 +41,7 @@ func checkHeader(r *http.Request) error {
 		return refusal.New("query_override", "the parameter %.40q of the query would change the method that the call is bound to", name)
 	}
 	for name := range h {
-		dashed := wire.Dashed(name)
+		dashed := wire.CGIName(name)
 		if what := overridden(dashed); what != "" {
 			return refusal.New("header_refused", "the header %s would change the %s that the call is bound to", name, what)
 		}
@@ -50,7 +50,7 @@ func checkHeader(r *http.Request) error {
 		}
 	}
 	for _, name := range wire.ConnectionOptions(h) {
-		if hasMeaning(wire.Dashed(name)) {
+		if hasMeaning(wire.CGIName(name)) {
 			return refusal.New("header_refused", "Connection names %.40q, which is not for the next hop alone", name)
 		}
 	}

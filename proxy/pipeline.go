@@ -154,7 +154,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http closes the connection, or resets the stream
 	}
 	if err != nil && !c.answered {
-		d := problem.From(err)
+		d := problem.DetailsOf(err)
 		d.Post = c.record.ID
 		var withChallenge *challengeRequired
 		if errors.As(err, &withChallenge) {
@@ -207,7 +207,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	if c.answered {
 		panic(http.ErrAbortHandler)
 	}
-	d := problem.From(err)
+	d := problem.DetailsOf(err)
 	d.Post = c.record.ID
 	d.Write(c.w)
 }

@@ -464,7 +464,7 @@ func TestEvidenceHeadersGoOnlyToWhoReadsThem(t *testing.T) {
 // TestTaintedSession is refused for good, and its record says why; what it contradicts in the manifest does not hide that.
 func TestTaintedSession(t *testing.T) {
 	p := newPostRig(t, created, nil)
-	watch := observe.NewWatch(nil, time.Now, func(*observe.Run, observe.Finding) {})
+	watch := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {})
 	launcher := exec.Command("sleep", "1000")
 	must(t, launcher.Start())
 	t.Cleanup(func() { _ = launcher.Process.Kill() })
@@ -1132,7 +1132,7 @@ func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	}
 	for _, r := range p.sent {
 		for name, values := range r.Header {
-			if wire.Dashed(name) == "X-Vendor-Token" && (name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
+			if wire.CGIName(name) == "X-Vendor-Token" && (name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
 				t.Errorf("the upstream saw %s: %s", name, values)
 			}
 		}

@@ -68,7 +68,7 @@ func (p *Pipeline) post(c *call, a *Action) error {
 // goneMeanwhile says of a step that failed when its client had gone that this may be why: who was asked then looks as if it gave no answer.
 // A verdict stays what it is.
 func goneMeanwhile(ctx context.Context, step string, err error) error {
-	d := problem.From(err)
+	d := problem.DetailsOf(err)
 	if ctx.Err() == nil || d.Status < http.StatusInternalServerError {
 		return err
 	}

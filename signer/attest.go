@@ -46,7 +46,7 @@ func (a Access) with(seen observe.Report) (Access, []string) {
 			flags = append(flags, f.name)
 		}
 	}
-	if !a.UserShellAccess && len(seen.Found) == 0 && seen.Saw(observe.Stranger) && seen.Saw(observe.Terminal) {
+	if !a.UserShellAccess && len(seen.Found) == 0 && seen.Covered(observe.Stranger) && seen.Covered(observe.Terminal) {
 		flags = append(flags, "userShellAccess")
 	}
 	return a, flags

@@ -104,8 +104,8 @@ func TestAttestWithSecret(t *testing.T) {
 // TestAttestWhatWasSeen puts what was found in a run into both artifacts, and claims as observed nothing else than what was looked at.
 func TestAttestWhatWasSeen(t *testing.T) {
 	user := uint32(60578)
-	whole := observe.NewWatch(&user, time.Now, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
-	part := observe.NewWatch(nil, time.Now, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
+	whole := observe.NewWatcher(&user, time.Now, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
+	part := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
 	found := func(kinds ...string) observe.Report {
 		r := whole
 		for _, kind := range kinds {

@@ -257,7 +257,7 @@ func TestClaimRace(t *testing.T) {
 			e, err := k.Claim(ctx, trigger.Claim{Runtime: runtime})
 			if err == nil {
 				claims <- e.ID
-			} else if code := problem.From(err).Code; code != "event_none" {
+			} else if code := problem.DetailsOf(err).Code; code != "event_none" {
 				t.Errorf("refused with %s: %v", code, err)
 			}
 		})

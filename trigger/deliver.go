@@ -29,7 +29,7 @@ func (s *Service) Webhooks() http.Handler {
 	mux.HandleFunc("POST /hooks/{source}", func(w http.ResponseWriter, r *http.Request) {
 		answer, err := s.deliver(w, r)
 		if err != nil {
-			s.o.Log.Warn("delivery refused", zap.String("code", problem.From(err).Code), zap.Error(err))
+			s.o.Log.Warn("delivery refused", zap.String("code", problem.DetailsOf(err).Code), zap.Error(err))
 			problem.Write(w, err)
 			return
 		}

@@ -141,7 +141,7 @@ func TestBudgetRace(t *testing.T) {
 			_, err := k.Evidence(context.Background(), id, binding(fmt.Sprint("action-", i%2)))
 			if err == nil {
 				paid[i%2].Add(1)
-			} else if code := problem.From(err).Code; code != "event_budget_spent" {
+			} else if code := problem.DetailsOf(err).Code; code != "event_budget_spent" {
 				t.Errorf("refused with %s: %v", code, err)
 			}
 		})
@@ -256,7 +256,7 @@ func TestEvidenceInTime(t *testing.T) {
 		"an event": func() error { _, err := k.Get(ctx, id); return err },
 		"a list":   func() error { _, err := k.List(ctx, 10); return err },
 	} {
-		if code := problem.From(ask()).Code; code != "ledger_unavailable" {
+		if code := problem.DetailsOf(ask()).Code; code != "ledger_unavailable" {
 			t.Errorf("%s: got %s", what, code)
 		}
 	}

@@ -231,7 +231,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 // wantCode asserts which refusal it is, and that the table of codes knows it.
 func wantCode(t testing.TB, err error, code string) {
 	t.Helper()
-	if got := problem.From(err).Code; err == nil || got != code {
+	if got := problem.DetailsOf(err).Code; err == nil || got != code {
 		t.Fatalf("got %v (%s), want %s", err, got, code)
 	}
 }

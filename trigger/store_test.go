@@ -32,12 +32,12 @@ func TestAStoreThatFails(t *testing.T) {
 			return err
 		},
 	} {
-		if err := ask(); problem.From(err).Code != "ledger_unavailable" || strings.Contains(err.Error(), "panic") {
+		if err := ask(); problem.DetailsOf(err).Code != "ledger_unavailable" || strings.Contains(err.Error(), "panic") {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
 	k.sql(t, "ALTER TABLE events RENAME TO gone_as_well")
-	if _, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime}); problem.From(err).Code != "ledger_unavailable" {
+	if _, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime}); problem.DetailsOf(err).Code != "ledger_unavailable" {
 		t.Errorf("a claim: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ func asNobody(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: launch.Nobody, Gid: launch.Nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: launch.DefaultUID, Gid: launch.DefaultUID}}
 	cmd.Stdout = &out
 	_ = cmd.Run() // a refusal is what some callers expect
 	return out.String()

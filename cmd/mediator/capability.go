@@ -26,7 +26,7 @@ type verdict struct {
 // print prints v. If err is not nil, the command ends with status 1.
 func (v verdict) print(c *cobra.Command, pretty bool, err error) error {
 	if err != nil {
-		d := problem.From(err)
+		d := problem.DetailsOf(err)
 		v = verdict{Code: d.Code, Reason: d.Detail}
 	}
 	if err := printMaybePretty(c, pretty, v); err != nil {

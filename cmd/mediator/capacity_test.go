@@ -115,7 +115,7 @@ func newCapacityRig(t *testing.T, limits string, upstream http.HandlerFunc) *cap
 	c := &capacityRig{crashRig: &crashRig{Deployment: prepared.Deployment, sent: make(map[string]int)}, roots: x509.NewCertPool(), resumed: tls.NewLRUClientSessionCache(1)}
 	c.Self, c.Stack = buildProgram(t), devstack.New(prepared.Dir)
 	c.startUntilEnd(t)
-	event, err := c.Release(t.Context())
+	event, err := c.DeliverRelease(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

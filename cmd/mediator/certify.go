@@ -74,13 +74,13 @@ that then publishes another role, issuer or key than at the beginning is certifi
 				return err
 			}
 			defer registry.Key.Close()
-			say := keyring.Declared{AccessibleToAgent: !notAgent, AccessibleToUsers: !notUsers}
+			say := keyring.Declaration{AccessibleToAgent: !notAgent, AccessibleToUsers: !notUsers}
 			p, err := keyring.ReadPublished(c.Context(), from)
 			if err != nil {
 				return err
 			}
 			made, err := registry.Certify(c.Context(), p, say, nil)
-			done := certifiedKeys{r.bundle, made.Certified, made.Stay, made.LeftOut}
+			done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped}
 			if err == nil {
 				err = printResult(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
 			}
@@ -91,7 +91,7 @@ that then publishes another role, issuer or key than at the beginning is certifi
 			if err != nil {
 				return err
 			}
-			registry.Watch(c.Context(), from, p.SignsAs, say, log)
+			registry.CertifyContinuously(c.Context(), from, p.RolesByEndpoint, say, log)
 			return nil
 		},
 	}

@@ -183,9 +183,9 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 				stay  int
 			}{{0, 3}, {89 * 24 * time.Hour, 3}, {91 * 24 * time.Hour, 0}} {
 				registry.Options.Now = func() time.Time { return time.Now().Add(tt.after) }
-				done, err := registry.Certify(t.Context(), keyring.Published{}, keyring.Declared{}, nil)
-				if err != nil || done.Stay != tt.stay {
-					t.Errorf("after %s %d certificates stay, want %d, %v", tt.after, done.Stay, tt.stay, err)
+				done, err := registry.Certify(t.Context(), keyring.Published{}, keyring.Declaration{}, nil)
+				if err != nil || done.Kept != tt.stay {
+					t.Errorf("after %s %d certificates stay, want %d, %v", tt.after, done.Kept, tt.stay, err)
 				}
 			}
 		})
@@ -276,14 +276,14 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 // TestCertifyWhatWasSeen: what a process has seen bears a declaration out, and is then named as observed, or refuses it.
 func TestCertifyWhatWasSeen(t *testing.T) {
 	d := newTeam(t)
-	held := func(contradicted string) []observe.Look {
-		var looks []observe.Look
+	held := func(contradicted string) []observe.Observation {
+		var looks []observe.Observation
 		for _, name := range []string{observe.Process, observe.Files, observe.Apart} {
 			result := observe.Holds
 			if name == contradicted {
 				result = observe.Contradicts
 			}
-			looks = append(looks, observe.Made(name, result, name+" was seen.").For(evidence.PurposeActionGrant))
+			looks = append(looks, observe.New(name, result, name+" was seen.").For(evidence.PurposeActionGrant))
 		}
 		return looks
 	}
@@ -301,7 +301,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 		{"the token may use other keys", observe.Apart, nil, "no key of the role action_grant is certified for it alone: apart was seen.", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := &daemon.Observer{Roles: []daemon.Role{role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key")))}, Known: held(tt.contradicted)}
+			o := &daemon.Observer{Roles: []daemon.Role{role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key")))}, FromConfig: held(tt.contradicted)}
 			at := publishSeen(t, "control", o)
 			status, _, said := d.do(t, "certify", append([]string{"--from", publishedBy(t, at)}, tt.declare...)...)
 			onSite, _, saidOnSite := d.do(t, "certify", append([]string{"--from", at}, tt.declare...)...)
@@ -401,7 +401,7 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = r.Follow(t.Context(), publish(t, "now", tt.now...), p.SignsAs[before], keyring.Declared{}, zap.NewNop())
+			err = r.CertifyDue(t.Context(), publish(t, "now", tt.now...), p.RolesByEndpoint[before], keyring.Declaration{}, zap.NewNop())
 			if tt.code == "" && err != nil || tt.code != "" && !errors.Is(err, refusal.New(tt.code, "")) {
 				t.Errorf("got %v", err)
 			}
@@ -507,24 +507,24 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	}
 	said := make(chan string, 10)
 	log := zap.New(saying{zapcore.NewNopCore(), said})
-	_, strict, err := config.ReadStrict(manifest)
+	_, strict, err := config.ReadAuditedManifest(manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	c := config.Trust{Registry: file("registry.jwk"), Auditor: file("auditor.jwk"), Bundle: file("trust.json")}
 	p := &daemon.Process{Log: log}
-	if err := p.OpenRoots(ctx, c); err != nil {
+	if err := p.WaitForRoots(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.OpenTrust(ctx, c, strict)
+	s, err := p.WaitForTrust(ctx, c, strict)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w := &daemon.TrustWatch{}
+		w := &daemon.TrustFollowers{}
 		w.Add(s)
 		w.Watch(ctx)
 	}()

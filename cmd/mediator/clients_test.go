@@ -72,7 +72,7 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 func prepareRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
 	t.Helper()
 	full.Only(t, "root, and clients")
-	r := &rig{Deployment: &demo.Deployment{Dir: t.TempDir(), Direct: http.DefaultClient}}
+	r := &rig{Deployment: &demo.Deployment{Dir: t.TempDir(), DirectClient: http.DefaultClient}}
 	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {
 		address, err := freeport.Address()
 		if err != nil {
@@ -159,7 +159,7 @@ func (r *rig) asAgent(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	event, err := r.Release(ctx)
+	event, err := r.DeliverRelease(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,25 +168,25 @@ func TestNeeds(t *testing.T) {
 	}
 	s, err := config.LoadSidecar(filepath.Join(dir, "mediator.yaml"))
 	must(t, err)
-	ofSidecar, err := sidecar.Needs(s, sidecar.Observer(s, nil))
+	ofSidecar, err := sidecar.Resources(s, sidecar.Observer(s, nil))
 	must(t, err)
 	trig, err := config.LoadTrigger(filepath.Join(dir, "trigger.yaml"))
 	must(t, err)
 	c, err := config.LoadControl(filepath.Join(dir, "control.yaml"))
 	must(t, err)
-	ofTrigger := triggerd.Needs(trig, triggerd.Observer(trig, nil))
+	ofTrigger := triggerd.Resources(trig, triggerd.Observer(trig, nil))
 	low := ofTrigger
 	low.Bind = []string{":443"}
 	for _, tt := range []struct {
 		name   string
-		needs  daemon.Needs
+		needs  daemon.Resources
 		config config.Confine
 		want   string
 	}{
 		{"serve", ofSidecar, s.Confine, "read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
 		{"trigger", ofTrigger, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [8182] connect [] keep []"},
 		{"trigger on a port of root's", low, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
-		{"control", controld.Needs(c, controld.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"control", controld.Resources(c, controld.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
 	} {
 		l, err := tt.needs.Limits(tt.config)
 		must(t, err)

@@ -101,7 +101,7 @@ func TestCrash(t *testing.T) {
 func (r *crashRig) play(t *testing.T, c crash) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	event, err := r.Release(ctx)
+	event, err := r.DeliverRelease(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestCrashWhileDelivering(t *testing.T) {
 		t.Run(strings.Join(tt.points, " "), func(t *testing.T) {
 			before := len(r.events(t))
 			r.arm(t, "trigger", tt.points...)
-			event, err := r.Release(ctx)
+			event, err := r.DeliverRelease(ctx)
 			if err == nil { // it is the claim that crashes
 				_, err = r.open(ctx, event)
 			}
@@ -217,7 +217,7 @@ func TestCrashWhileDelivering(t *testing.T) {
 			r.crashed(t, "trigger")
 			r.start(t)
 			r.Deliveries--
-			if _, err := r.Release(ctx); (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
+			if _, err := r.DeliverRelease(ctx); (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
 				t.Errorf("delivered again: %v, want %s", err, tt.again)
 			}
 			events := r.events(t)

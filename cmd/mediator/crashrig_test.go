@@ -92,7 +92,7 @@ func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 // prepareCrashRig is newCrashRig without the start.
 func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
-	r := &crashRig{Deployment: &demo.Deployment{Dir: t.TempDir(), Self: binary, Direct: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
+	r := &crashRig{Deployment: &demo.Deployment{Dir: t.TempDir(), Self: binary, DirectClient: http.DefaultClient}, dsn: dsn, sent: make(map[string]int)}
 	r.Stack = devstack.New(r.Dir) // for the paths of its sockets
 	var err error
 	for _, at := range []*string{&r.Listen, &r.Hooks, &r.AwareAddr} {

@@ -35,9 +35,9 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var all []demo.Played
+	var all []demo.Result
 	good := 0
-	first, err := d.Play(ctx, func(p demo.Played) {
+	first, err := d.Play(ctx, func(p demo.Result) {
 		if asJSON {
 			writeJSONLine(stdout, p)
 		}
@@ -64,7 +64,7 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func printPlayed(w io.Writer, all []demo.Played) {
+func printPlayed(w io.Writer, all []demo.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\tSCENARIO\tEXPECTED\tHAPPENED\tMS")
 	for _, p := range all {
@@ -89,7 +89,7 @@ func demoAgentCommand() *cobra.Command {
 			defer cancel()
 			call.Method, call.URL = args[0], args[1]
 			for range times {
-				r, err := call.Make(ctx)
+				r, err := call.Do(ctx)
 				if err != nil {
 					return err
 				}

@@ -24,7 +24,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("only %d scenarios were played", len(lines))
 	}
 	for _, line := range lines {
-		var p demo.Played
+		var p demo.Result
 		if err := json.Unmarshal([]byte(line), &p); err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func deploymentVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify FILE --auditor FILE --registry FILE --bundle FILE", Short: "Verify the deployment certificate of a manifest", Args: exactArgs(1, oneManifest),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, strict, err := config.ReadStrict(args[0])
+			_, strict, err := config.ReadAuditedManifest(args[0])
 			if err != nil {
 				return err
 			}

@@ -66,7 +66,7 @@ func TestDiskFullSidecar(t *testing.T) {
 		{"afterwards", func() {}, http.StatusServiceUnavailable, "ledger_unavailable", "5", 0},
 	} {
 		tt.before()
-		event, err := r.Release(ctx)
+		event, err := r.DeliverRelease(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

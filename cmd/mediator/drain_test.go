@@ -99,7 +99,7 @@ type posted struct {
 // post posts as an agent, in a session of its own.
 func (r *crashRig) post(ctx context.Context, t *testing.T, name string, body io.Reader, want string) *posted {
 	t.Helper()
-	event, err := r.Release(ctx)
+	event, err := r.DeliverRelease(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ secrets of the gate that issued them and are not judged.`,
 			if err != nil {
 				return err
 			}
-			_, strict, err := config.ReadStrict(manifest)
+			_, strict, err := config.ReadAuditedManifest(manifest)
 			if err != nil {
 				return err
 			}

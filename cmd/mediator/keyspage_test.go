@@ -105,7 +105,7 @@ func TestKeysPage(t *testing.T) {
 			must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), "custody: {type: memory}\n", here.Replace(custody), 1)), 0o600))
 		}
 		s := devstack.New(r.Dir)
-		_, err := s.Pin()
+		_, err := s.PinHashes()
 		must(t, err)
 		run(`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
 			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
@@ -115,7 +115,7 @@ func TestKeysPage(t *testing.T) {
 			must(t, s.StartProcess(p.name, p.config))
 		}
 		for _, p := range s.Processes {
-			must(t, s.Await(t.Context(), p, "/healthz"))
+			must(t, s.WaitFor(t.Context(), p, "/healthz"))
 		}
 	}
 	must(t, os.Mkdir(filepath.Join(r.Dir, "keys"), 0o700))
@@ -141,7 +141,7 @@ func TestKeysPage(t *testing.T) {
 					t.Logf("the registry:\n%s", out)
 				})
 				for _, p := range r.Stack.Processes {
-					must(t, r.Stack.Await(t.Context(), p, "/readyz"))
+					must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
 				}
 				certified = true
 				continue

@@ -48,9 +48,9 @@ func postsCommand() *cobra.Command {
 		},
 	}
 	list.Flags().IntVar(&limit, "limit", 50, fmt.Sprint("how many, at most ", ledger.MaxLimit))
-	list.Flags().StringVar(&filter.state, "state", "", "only this state: "+admin.Listed(ledger.States[:]))
+	list.Flags().StringVar(&filter.state, "state", "", "only this state: "+admin.JoinWords(ledger.States[:]))
 	list.Flags().StringVar(&filter.session, "session", "", "only this session")
-	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: "+admin.Listed(proxy.Flows[:]))
+	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: "+admin.JoinWords(proxy.Flows[:]))
 	list.Flags().StringVar(&key, "key", "", "only those with an artifact that this key has signed: a kid, or a name for all its versions; the whole record is looked through")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: exactArgs(1, "the id of a record, or its beginning"),

@@ -42,7 +42,7 @@ func controlCommand() *cobra.Command {
 func lookerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "looker", Short: "Answer the sidecar's questions about standard inputs", Hidden: true, Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return sidecar.AnswerLooker(c.InOrStdin(), c.OutOrStdout()) },
+		RunE: func(c *cobra.Command, _ []string) error { return sidecar.ServeLooker(c.InOrStdin(), c.OutOrStdout()) },
 	}
 }
 

@@ -93,9 +93,9 @@ func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
 // certify pins what the files say and certifies it, as the security team does.
 func (r *reloadRig) certify(t *testing.T) {
 	t.Helper()
-	m, err := r.Stack.Pin()
+	m, err := r.Stack.PinHashes()
 	must(t, err)
-	token, err := r.Stack.Audit(t.Context(), m)
+	token, err := r.Stack.CertifyManifest(t.Context(), m)
 	must(t, err)
 	must(t, keyring.UpdateBundle(filepath.Join(r.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
 		b.DeploymentCertificate = token
@@ -542,7 +542,7 @@ func TestDevReload(t *testing.T) {
 	if after.Manifest == before.Manifest || after.Configuration == before.Configuration {
 		t.Errorf("before %s, after %s", before, after)
 	}
-	event, err := r.Release(t.Context())
+	event, err := r.DeliverRelease(t.Context())
 	must(t, err)
 	s, err := r.open(t.Context(), event)
 	must(t, err)

@@ -39,7 +39,7 @@ func TestReloadPage(t *testing.T) {
 
 	// What docs/operations/running.md says.
 	r.Stack = devstack.New(r.Dir)
-	_, err = r.Stack.Pin()
+	_, err = r.Stack.PinHashes()
 	must(t, err)
 	sh(`mkdir -m 0700 keys && mediator keys root --name registry --out keys && mediator keys root --name auditor --out keys && cp keys/registry.jwk keys/auditor.jwk .
 		mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
@@ -48,12 +48,12 @@ func TestReloadPage(t *testing.T) {
 		must(t, r.Stack.StartProcess(p.name, p.config))
 	}
 	for _, p := range r.Stack.Processes {
-		must(t, r.Stack.Await(t.Context(), p, "/healthz"))
+		must(t, r.Stack.WaitFor(t.Context(), p, "/healthz"))
 	}
 	sh(`mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json --not-accessible-to-agent --not-accessible-to-users \
 		--from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock --from unix:/run/mediator/control.sock`)
 	for _, p := range r.Stack.Processes {
-		must(t, r.Stack.Await(t.Context(), p, "/readyz"))
+		must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
 	}
 	a := r.agent(t)
 	until(t, 20*time.Second, "a first post", func() bool { return a.note().code == "" }) // until the bundle is taken over

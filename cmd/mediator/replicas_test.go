@@ -88,7 +88,7 @@ func (c *replicas) copied(t *testing.T) (dir string) {
 // startReplicas starts all processes, and certifies each sidecar's keys in its own bundle: they have the same names.
 func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	t.Helper()
-	manifest, err := c.all[0].Pin()
+	manifest, err := c.all[0].PinHashes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	shared := []string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control")}
 	for _, r := range c.all {
 		for _, p := range r.Processes {
-			if err := r.Await(ctx, p, "/healthz"); err != nil {
+			if err := r.WaitFor(ctx, p, "/healthz"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -113,13 +113,13 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Sign(ctx, manifest, registry, p); err != nil {
+		if _, err := r.WriteTrust(ctx, manifest, registry, p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, r := range c.all {
 		for _, p := range r.Processes {
-			if err := r.Await(ctx, p, "/readyz"); err != nil {
+			if err := r.WaitFor(ctx, p, "/readyz"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -147,7 +147,7 @@ func (r *replica) port(ctx context.Context, t *testing.T) string {
 // agent opens a session for a new event at a replica.
 func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Client {
 	t.Helper()
-	event, err := c.Release(ctx)
+	event, err := c.DeliverRelease(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

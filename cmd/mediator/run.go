@@ -38,7 +38,7 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 	}
 	adminFlag(c, &o.Admin)
 	c.Flags().StringVar(&o.Event, "event", "", "the event that opens the session; empty takes the next one that waits")
-	c.Flags().IntVar(&o.UID, "uid", launch.SessionUser, "the user to run CMD as, -1 for this one; default when started by root the configuration's agent.uid, or "+fmt.Sprint(launch.Nobody)+", else this one")
+	c.Flags().IntVar(&o.UID, "uid", launch.SessionUser, "the user to run CMD as, -1 for this one; default when started by root the configuration's agent.uid, or "+fmt.Sprint(launch.DefaultUID)+", else this one")
 	c.Flags().Lookup("uid").DefValue = "0" // prints no number
 	return c
 }

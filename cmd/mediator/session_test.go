@@ -40,7 +40,7 @@ type obedient struct {
 // startObedient starts it as the configuration's agent.uid.
 func (r *rig) startObedient(t *testing.T) *obedient {
 	t.Helper()
-	event, err := r.Release(t.Context())
+	event, err := r.DeliverRelease(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestQuietRun(t *testing.T) {
 // TestRunEnds ends as its command does. A command that is not there costs no event.
 func TestRunEnds(t *testing.T) {
 	r := newClientsRig(t)
-	event, err := r.Release(t.Context())
+	event, err := r.DeliverRelease(t.Context())
 	must(t, err)
 	for _, tt := range []struct {
 		command []string
@@ -343,7 +343,7 @@ func awaitTracer(t *testing.T, pid string) {
 // TestSessionThatIsNotSeen is only declared, and posts: a session that no launcher opened, and one of an agent whose user is not configured.
 func TestSessionThatIsNotSeen(t *testing.T) {
 	r := newSessionRig(t)
-	event, err := r.Release(t.Context())
+	event, err := r.DeliverRelease(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestSessionThatIsNotSeen(t *testing.T) {
 	if !slices.Contains(controls[policy.DeclaredOnly], shellControl) || !strings.Contains(text, "not started by mediator run") {
 		t.Errorf("%s", text)
 	}
-	if looks := observe.Looks([]*observe.Run{nil}); len(looks) != 4 {
+	if looks := observe.OfRuns([]*observe.Run{nil}); len(looks) != 4 {
 		t.Errorf("%d looks", len(looks))
 	}
 }

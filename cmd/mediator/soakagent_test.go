@@ -103,7 +103,7 @@ func (a *soakAgent) enter(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	a.webhooks.Lock()
-	event, err := a.Release(ctx)
+	event, err := a.DeliverRelease(ctx)
 	a.webhooks.Unlock()
 	if err == nil {
 		err = admin.Call(ctx, a.Stack.Admin(), http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: event}, &a.session)

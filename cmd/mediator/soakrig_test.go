@@ -126,7 +126,7 @@ func (s *soak) restart(t *testing.T, name string) {
 	if err := s.Stack.StartProcess(name, map[string]string{"trigger": devstack.TriggerFile, "control": devstack.ControlFile}[name]); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
-	if err := s.Stack.Await(t.Context(), s.process(name), "/readyz"); err != nil {
+	if err := s.Stack.WaitFor(t.Context(), s.process(name), "/readyz"); err != nil {
 		t.Error(err)
 	}
 }
@@ -136,7 +136,7 @@ func (s *soak) end(t *testing.T) {
 	t.Helper()
 	s.Stack.Stop()
 	if p := s.process("serve"); p.Err != nil {
-		t.Error(s.Stack.Died(p))
+		t.Error(s.Stack.ExitError(p))
 	}
 	for _, name := range soakProcesses {
 		s.quiet(t, name)

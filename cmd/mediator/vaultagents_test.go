@@ -57,7 +57,7 @@ type agent struct {
 
 func (v *vaultRig) openAgent(t *testing.T) agent {
 	t.Helper()
-	event, err := v.Release(t.Context())
+	event, err := v.DeliverRelease(t.Context())
 	must(t, err)
 	var s admin.Session
 	must(t, admin.Call(t.Context(), v.Stack.Admin(), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &s))

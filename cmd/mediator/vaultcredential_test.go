@@ -99,7 +99,7 @@ upstreams:
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		event, err := v.Release(ctx)
+		event, err := v.DeliverRelease(ctx)
 		must(t, err)
 		out, err := exec.CommandContext(ctx, "/proc/self/exe", "run", "--admin", v.Stack.Admin(), "--event", event, "--", "sh", "-c", agentLooks, "sh", v.Dir, v.Plain()).CombinedOutput()
 		must(t, err)

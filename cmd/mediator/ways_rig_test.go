@@ -388,7 +388,7 @@ func (p *pod) try(way string, until func() bool, capabilities ...uintptr) string
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Self, "way", way)
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: launch.Nobody, Gid: launch.Nobody}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: launch.DefaultUID, Gid: launch.DefaultUID}, AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var err error

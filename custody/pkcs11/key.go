@@ -80,32 +80,32 @@ func (k *key) Properties() custody.Properties {
 	return p
 }
 
-// Looks says what the token says of the key's versions.
-func (k *key) Looks(ctx context.Context) []observe.Look {
-	custodyLook := func() observe.Look {
+// Observe says what the token says of the key's versions.
+func (k *key) Observe(ctx context.Context) []observe.Observation {
+	custodyLook := func() observe.Observation {
 		all, err := k.all(ctx)
 		switch {
 		case err != nil:
-			return observe.Made(observe.Custody, observe.Unseen, fmt.Sprintf("The token %s could not be asked about the key %s.", k.token.o.Token, k.name))
+			return observe.New(observe.Custody, observe.NotObserved, fmt.Sprintf("The token %s could not be asked about the key %s.", k.token.o.Token, k.name))
 		case !kept(all):
-			return observe.Made(observe.Custody, observe.Contradicts, fmt.Sprintf("The token %s says that a version of the key %s can be extracted, or was once outside of it.", k.token.o.Token, k.name))
+			return observe.New(observe.Custody, observe.Contradicts, fmt.Sprintf("The token %s says that a version of the key %s can be extracted, or was once outside of it.", k.token.o.Token, k.name))
 		}
-		return observe.Made(observe.Custody, observe.Holds, fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
+		return observe.New(observe.Custody, observe.Holds, fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
 	}
-	return []observe.Look{custodyLook(), k.apartLook(ctx)}
+	return []observe.Observation{custodyLook(), k.apartLook(ctx)}
 }
 
 // apartLook is whether the PIN, by which the token knows who signs, opens no key but those of this process. What others are for the token does
 // not say.
-func (k *key) apartLook(ctx context.Context) observe.Look {
+func (k *key) apartLook(ctx context.Context) observe.Observation {
 	others, err := k.token.others(ctx)
 	switch {
 	case err != nil:
-		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
+		return observe.New(observe.Apart, observe.NotObserved, fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
 	case len(others) > 0:
-		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
+		return observe.New(observe.Apart, observe.NotObserved, fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
 	}
-	return observe.Made(observe.Apart, observe.Holds, fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name, k.token.o.Token))
+	return observe.New(observe.Apart, observe.Holds, fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name, k.token.o.Token))
 }
 
 func kept(all []version) bool {

@@ -190,7 +190,7 @@ func TestWhatTheTokenSays(t *testing.T) {
 			if got := k.Properties(); fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("got %+v", got)
 			}
-			if looks := k.Looks(t.Context()); looks[0].Name != observe.Custody || looks[0].Result != tt.look {
+			if looks := k.Observe(t.Context()); looks[0].Name != observe.Custody || looks[0].Result != tt.look {
 				t.Errorf("got %+v", looks)
 			}
 		})
@@ -202,16 +202,16 @@ func TestWhatThePINOpens(t *testing.T) {
 	token := newToken(t, nil)
 	generate(t, token, "k", 1)
 	generate(t, token, "of another process", 1)
-	apart := func(k custody.Key) observe.Look {
-		for _, look := range k.Looks(t.Context()) {
+	apart := func(k custody.Key) observe.Observation {
+		for _, look := range k.Observe(t.Context()) {
 			if look.Name == observe.Apart {
 				return look
 			}
 		}
-		return observe.Look{}
+		return observe.Observation{}
 	}
 	k := open(t, token, "k")
-	if look := apart(k); look.Result != observe.Unseen || !strings.Contains(look.Seen, "of another process") {
+	if look := apart(k); look.Result != observe.NotObserved || !strings.Contains(look.Seen, "of another process") {
 		t.Errorf("got %+v", look)
 	}
 	open(t, token, "of another process")

@@ -14,19 +14,19 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 )
 
-// Looks says what Vault says of the key, and of what the role's token may do.
-func (k *Key) Looks(ctx context.Context) []observe.Look {
-	return []observe.Look{k.custodyLook(), k.apartLook(ctx)}
+// Observe says what Vault says of the key, and of what the role's token may do.
+func (k *Key) Observe(ctx context.Context) []observe.Observation {
+	return []observe.Observation{k.custodyLook(), k.apartLook(ctx)}
 }
 
 // custodyLook is whether Vault would let the key out, or let it be replaced.
-func (k *Key) custodyLook() observe.Look {
+func (k *Key) custodyLook() observe.Observation {
 	s, err := k.fresh()
 	if custody.IsUnfit(err) {
-		return observe.Made(observe.Custody, observe.Contradicts, "Vault was asked: "+err.Error()+".")
+		return observe.New(observe.Custody, observe.Contradicts, "Vault was asked: "+err.Error()+".")
 	}
 	if err != nil {
-		return observe.Made(observe.Custody, observe.Unseen, "Vault could not be asked about the key "+k.name+".")
+		return observe.New(observe.Custody, observe.NotObserved, "Vault could not be asked about the key "+k.name+".")
 	}
 	var against []string
 	for what, is := range map[string]bool{"can be exported": s.flags.Exportable, "can be had as a plaintext backup": s.flags.PlaintextBackup, "can be deleted and made again": s.flags.Deletable} {
@@ -36,18 +36,18 @@ func (k *Key) custodyLook() observe.Look {
 	}
 	if len(against) > 0 {
 		slices.Sort(against)
-		return observe.Made(observe.Custody, observe.Contradicts, fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
+		return observe.New(observe.Custody, observe.Contradicts, fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
 	}
-	return observe.Made(observe.Custody, observe.Holds, fmt.Sprintf("Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.", k.name))
+	return observe.New(observe.Custody, observe.Holds, fmt.Sprintf("Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.", k.name))
 }
 
 // apartLook is whether the role's token can do no more than read its own key's description and sign with it.
-func (k *Key) apartLook(ctx context.Context) observe.Look {
+func (k *Key) apartLook(ctx context.Context) observe.Observation {
 	return k.session.apart(ctx, "sign with it", []string{k.path("keys", k.name)}, k.forbidden())
 }
 
 // apart is whether the session's token can do no more than it is for: read what is in own, and nothing with what is forbidden.
-func (e *session) apart(ctx context.Context, purpose string, own, forbidden []string) observe.Look {
+func (e *session) apart(ctx context.Context, purpose string, own, forbidden []string) observe.Observation {
 	ctx, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
 	defer cancel()
 	token, err := e.token(ctx)
@@ -56,15 +56,15 @@ func (e *session) apart(ctx context.Context, purpose string, own, forbidden []st
 		may, err = e.capabilities(ctx, own, forbidden)
 	}
 	if err != nil {
-		return observe.Made(observe.Apart, observe.Unseen, fmt.Sprintf("Vault could not be asked what the token for the %s may do: %s.", e.name, why(err)))
+		return observe.New(observe.Apart, observe.NotObserved, fmt.Sprintf("Vault could not be asked what the token for the %s may do: %s.", e.name, why(err)))
 	}
 	if slices.Contains(token.Policies, "root") {
 		may = append(may, "everything: it is a root token")
 	}
 	if len(may) > 0 {
-		return observe.Made(observe.Apart, observe.Contradicts, fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
+		return observe.New(observe.Apart, observe.Contradicts, fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
 	}
-	return observe.Made(observe.Apart, observe.Holds,
+	return observe.New(observe.Apart, observe.Holds,
 		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other key and change none.", e.name, strings.Join(token.Policies, ", "), token.TTL))
 }
 

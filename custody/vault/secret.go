@@ -29,7 +29,7 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 }
 
 // Look says what the role's token may do with keys: it must be nothing.
-func (s *Secrets) Look(ctx context.Context) observe.Look {
+func (s *Secrets) Look(ctx context.Context) observe.Observation {
 	return s.session.apart(ctx, "read them", nil, s.session.server.forbidden(s.keys))
 }
 

@@ -31,7 +31,7 @@ func TestAdminRefusals(t *testing.T) {
 	if p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics); err != nil {
 		t.Fatal(err)
 	}
-	a := &admin.Server{Process: p, Sessions: proxy.NewSessions(time.Now), Record: record}
+	a := &admin.Server{Process: p, Sessions: proxy.NewSessions(time.Now), Ledger: record}
 	const token = "a-token-of-at-least-thirty-two-bytes"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestAdminRefusals(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- daemon.Serve(ctx, l, daemon.Guard(config.Endpoint{TCP: "x", Token: token}, a.Handler()), daemon.Bounds{}, time.Second, p.Log)
+		served <- daemon.Serve(ctx, l, daemon.RequireToken(config.Endpoint{TCP: "x", Token: token}, a.Handler()), daemon.Limits{}, time.Second, p.Log)
 	}()
 	defer func() {
 		cancel()

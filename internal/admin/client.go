@@ -69,8 +69,8 @@ type Peer struct {
 // peerTimeout bounds a request to a peer.
 const peerTimeout = 3 * time.Second
 
-// Looks returns what the peer observes of its deployment.
-func (p Peer) Looks(ctx context.Context) (looks []observe.Look, err error) {
+// Observations returns what the peer observes of its deployment.
+func (p Peer) Observations(ctx context.Context) (looks []observe.Observation, err error) {
 	err = p.ask(ctx, "/v1/looks", &looks)
 	return looks, err
 }

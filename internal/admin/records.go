@@ -38,7 +38,7 @@ func Assess(r ledger.Record) *policy.Assurance {
 
 // showRecord answers with one record. The path holds its id or the beginning of its id.
 func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
-	found, err := s.Record.Get(r.Context(), r.PathValue("id"))
+	found, err := s.Ledger.Get(r.Context(), r.PathValue("id"))
 	if errors.Is(err, ledger.ErrNotFound) {
 		err = refusal.New("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
 	}
@@ -61,7 +61,7 @@ func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	records, err := s.Record.List(r.Context(), ledger.Query{Limit: limit, Before: q.Get("before"), State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
+	records, err := s.Ledger.List(r.Context(), ledger.Query{Limit: limit, Before: q.Get("before"), State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
 	wire.Write(w, records, err)
 }
 
@@ -72,15 +72,15 @@ func CheckQuery(limit int, state, flow string) error {
 	case limit < 1 || limit > ledger.MaxLimit:
 		return refusal.New("query_malformed", "the limit %d is not a number from 1 to %d", limit, ledger.MaxLimit)
 	case state != "" && !slices.Contains(ledger.States[:], ledger.State(state)):
-		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", state, Listed(ledger.States[:]))
+		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", state, JoinWords(ledger.States[:]))
 	case flow != "" && !slices.Contains(proxy.Flows[:], flow):
-		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", flow, Listed(proxy.Flows[:]))
+		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", flow, JoinWords(proxy.Flows[:]))
 	}
 	return nil
 }
 
-// Listed joins words with commas.
-func Listed[S ~string](words []S) string {
+// JoinWords joins words with commas.
+func JoinWords[S ~string](words []S) string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = string(w)

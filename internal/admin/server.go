@@ -34,9 +34,9 @@ type Deployment interface {
 type Server struct {
 	*daemon.Process
 	Sessions *proxy.Sessions
-	Record   ledger.Store
+	Ledger   ledger.Store
 	Triggers *trigger.Client
-	Watch    *observe.Watch
+	Watch    *observe.Watcher
 	Runtime  string
 	Proxy    string // address of the proxy port
 	CAFile   string

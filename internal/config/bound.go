@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// RestartKeys returns the keys that are bound to the process and that differ between two configurations. Only a restart
+// ChangedBoundKeys returns the keys that are bound to the process and that differ between two configurations. Only a restart
 // takes over such a difference. If only one configuration has a block, the block counts as one key.
-func RestartKeys(running, fresh any) []string {
+func ChangedBoundKeys(running, fresh any) []string {
 	return differing("", reflect.ValueOf(running), reflect.ValueOf(fresh))
 }
 

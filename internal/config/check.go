@@ -91,7 +91,7 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 
 // check adds the mistakes in c to f.
 func (c Trust) check(f *findings) {
-	f.need("trust.registry", c.Registry, "trust.auditor", c.Auditor, "trust.bundle", c.Bundle)
+	f.required("trust.registry", c.Registry, "trust.auditor", c.Auditor, "trust.bundle", c.Bundle)
 	if skew := time.Duration(c.ClockSkew); skew > evidence.MaxSkew {
 		f.add("trust.clockSkew", "%s is more than %s: what is too old would be taken for fresh", skew, evidence.MaxSkew)
 	}
@@ -130,7 +130,7 @@ type namedKey struct {
 // checkKeys adds the mistakes in the keys of a process to f. No two roles may share a key or an issuer.
 func checkKeys(f *findings, keys ...namedKey) {
 	for i, k := range keys {
-		f.need(k.at+".key", k.Key, k.at+".issuer", k.Issuer)
+		f.required(k.at+".key", k.Key, k.at+".issuer", k.Issuer)
 		if l := time.Duration(k.Lifetime); l != 0 && (l < time.Second || l > maxSigned) {
 			f.add(k.at+".lifetime", "%s is not between 1s and %s", l, maxSigned)
 		}
@@ -147,7 +147,7 @@ func checkKeys(f *findings, keys ...namedKey) {
 
 // check adds the mistakes in a custody to f.
 func (c Custody) check(f *findings) {
-	f.need("custody.type", c.Type)
+	f.required("custody.type", c.Type)
 	f.choice("custody.type", c.Type, "memory", "vault", "pkcs11")
 	if (c.Vault != nil) != (c.Type == "vault") {
 		f.add("custody.vault", "goes together with type: vault")
@@ -159,13 +159,13 @@ func (c Custody) check(f *findings) {
 		c.Vault.check("custody.vault", f)
 	}
 	if p := c.PKCS11; p != nil {
-		f.need("custody.pkcs11.module", p.Module, "custody.pkcs11.token", p.Token, "custody.pkcs11.pinFile", p.PINFile)
+		f.required("custody.pkcs11.module", p.Module, "custody.pkcs11.token", p.Token, "custody.pkcs11.pinFile", p.PINFile)
 	}
 }
 
 // check adds the mistakes in Vault's configuration to f. The keys of the findings begin with key.
 func (c *Vault) check(key string, f *findings) {
-	f.need(key+".address", c.Address)
+	f.required(key+".address", c.Address)
 	if len(c.Keys) == 0 {
 		f.add(key+".keys", "is required")
 	}
@@ -181,7 +181,7 @@ func (c *Vault) check(key string, f *findings) {
 	// Each role needs a token of its own. A token that is obtained by a name or path for all roles could sign for all
 	// roles.
 	differs := func(name, value string) {
-		if f.need(name, value); value != "" && !strings.Contains(value, "{role}") {
+		if f.required(name, value); value != "" && !strings.Contains(value, "{role}") {
 			f.add(name, "%q is the same for every role: write {role} where they differ", value)
 		}
 	}

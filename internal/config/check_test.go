@@ -31,14 +31,14 @@ func TestSecretsAreBound(t *testing.T) {
 	} {
 		var running, next Sidecar
 		change(&next)
-		if got := RestartKeys(running, next); !slices.Equal(got, []string{key}) {
+		if got := ChangedBoundKeys(running, next); !slices.Equal(got, []string{key}) {
 			t.Errorf("%s: a restart takes over %v", key, got)
 		}
 	}
-	if got := RestartKeys(Trigger{}, Trigger{Internal: Endpoint{Token: "x"}}); !slices.Equal(got, []string{"internal.tokenFile"}) {
+	if got := ChangedBoundKeys(Trigger{}, Trigger{Internal: Endpoint{Token: "x"}}); !slices.Equal(got, []string{"internal.tokenFile"}) {
 		t.Errorf("of a trigger service a restart takes over %v", got)
 	}
-	if got := RestartKeys(Control{}, Control{Internal: Endpoint{Token: "x"}}); !slices.Equal(got, []string{"internal.tokenFile"}) {
+	if got := ChangedBoundKeys(Control{}, Control{Internal: Endpoint{Token: "x"}}); !slices.Equal(got, []string{"internal.tokenFile"}) {
 		t.Errorf("of a control plane a restart takes over %v", got)
 	}
 }

@@ -8,7 +8,7 @@ func LoadControl(path string) (*Control, error) {
 		return nil, err
 	}
 	f := findings{}
-	f.need("audience", c.Audience, "manifest", c.Manifest, "policy", c.Policy)
+	f.required("audience", c.Audience, "manifest", c.Manifest, "policy", c.Policy)
 	c.Trust.check(&f)
 	c.Custody.check(&f)
 	c.Confine.check(&f)

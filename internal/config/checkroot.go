@@ -13,7 +13,7 @@ func LoadRootKey(path string) (*RootKey, error) {
 		return nil, err
 	}
 	f := findings{}
-	f.need("key", c.Key, "purpose", c.Purpose)
+	f.required("key", c.Key, "purpose", c.Purpose)
 	f.choice("purpose", c.Purpose, RootPurposes...)
 	if c.Version < 0 {
 		f.add("version", "%d is no version", c.Version)

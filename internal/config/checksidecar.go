@@ -32,7 +32,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 		return nil, err
 	}
 	f := findings{}
-	f.need("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest)
+	f.required("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest)
 	if c.Listen != "" {
 		checkAddress("listen", c.Listen, &f)
 	}
@@ -135,7 +135,7 @@ func (c Ledger) dsn(f *findings) string {
 }
 
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
-	f.need(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
+	f.required(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
 	out := proxy.Action{
 		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query, Match: parseMatch(key+".match", a.Match, f),
 	}
@@ -160,7 +160,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 			f.add(key+".api", "is required with gate: api")
 			break
 		}
-		f.need(key+".api.challenge", a.API.Challenge, key+".api.verify", a.API.Verify)
+		f.required(key+".api.challenge", a.API.Challenge, key+".api.verify", a.API.Verify)
 		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
 			f.add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
 		}
@@ -176,7 +176,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 }
 
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
-	f.need(key+".name", e.Name)
+	f.required(key+".name", e.Name)
 	c.checkCredential(key+".credential", e.Credential, f)
 	c.EgressRules = append(c.EgressRules, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f)})
 }
@@ -201,7 +201,7 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	case c.Custody.Vault == nil:
 		f.add(key+".vault", "needs custody.type: vault")
 	default:
-		f.need(key+".vault.path", v.Path, key+".vault.field", v.Field)
+		f.required(key+".vault.path", v.Path, key+".vault.field", v.Field)
 	}
 	if err := proxy.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
 		f.add(key, "%v", err)

@@ -18,7 +18,7 @@ func LoadTrigger(path string) (*Trigger, error) {
 		return nil, err
 	}
 	f := findings{}
-	f.need("state", c.State, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
+	f.required("state", c.State, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
 	c.Trust.check(&f)
 	c.Custody.check(&f)
 	c.Confine.check(&f)
@@ -131,9 +131,9 @@ func (known webhookSecrets) read(source, scheme string, names []string) ([]strin
 	return out, nil
 }
 
-// KeepSources keeps the schedules and queues of the configuration before that have not changed, so that they continue
+// ReuseSources keeps the schedules and queues of the configuration before that have not changed, so that they continue
 // without a pause. Webhooks are always new, because their secrets have been read again.
-func (c *Trigger) KeepSources(before *Trigger) {
+func (c *Trigger) ReuseSources(before *Trigger) {
 	for i, s := range c.Sources {
 		if s.Schedule == nil && s.Queue == nil {
 			continue

@@ -38,8 +38,8 @@ func (a VaultAuth) secrets(role string) []string {
 	}
 }
 
-// Secrets returns the custody's secret files for some roles of the process.
-func (c Custody) Secrets(roles ...string) (out []string) {
+// SecretFiles returns the custody's secret files for some roles of the process.
+func (c Custody) SecretFiles(roles ...string) (out []string) {
 	switch {
 	case c.Vault != nil:
 		for _, role := range roles {
@@ -51,9 +51,9 @@ func (c Custody) Secrets(roles ...string) (out []string) {
 	return out
 }
 
-// Public returns the files of the custody that are not secret, but that the agent must not change: another program
+// PublicFiles returns the files of the custody that are not secret, but that the agent must not change: another program
 // could pose as the custody by them.
-func (c Custody) Public() []string {
+func (c Custody) PublicFiles() []string {
 	switch {
 	case c.Vault != nil:
 		return []string{c.Vault.CA}

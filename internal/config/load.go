@@ -22,8 +22,8 @@ type File struct {
 	Raw  []byte
 }
 
-// At returns the path of a file that the configuration names. A relative path starts at the configuration's own folder.
-func (f File) At(name string) string {
+// Resolve returns the path of a file that the configuration names. A relative path starts at the configuration's own folder.
+func (f File) Resolve(name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
 	}
@@ -45,7 +45,7 @@ func load(path string, c any) (f File, err error) {
 	}
 	found := findings{}
 	for _, root := range doc.Content {
-		found.empty("", root, reflect.TypeOf(c))
+		found.checkNull("", root, reflect.TypeOf(c))
 	}
 	f.absolute(reflect.ValueOf(c).Elem(), false)
 	return f, found.err(path)
@@ -70,7 +70,7 @@ func (f File) absolute(v reflect.Value, isPath bool) {
 		}
 	case reflect.String:
 		if isPath {
-			v.SetString(f.At(v.String()))
+			v.SetString(f.Resolve(v.String()))
 		}
 	}
 }
@@ -83,8 +83,8 @@ func (f *findings) add(key, format string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
 }
 
-// need adds a finding for each empty value. pairs are keys and values in turn.
-func (f *findings) need(pairs ...string) {
+// required adds a finding for each empty value. pairs are keys and values in turn.
+func (f *findings) required(pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] == "" {
 			f.add(pairs[i], "is required")
@@ -113,10 +113,10 @@ func (f *findings) choice(key, value string, options ...string) string {
 	return options[0]
 }
 
-// empty adds a finding for each key of a type that has no value. Such a key would read as if it were absent: a guard
+// checkNull adds a finding for each key of a type that has no value. Such a key would read as if it were absent: a guard
 // whose lines are all commented out would be no guard. It refuses merge keys (<<), because it does not look through
 // what they merge.
-func (f *findings) empty(path string, n *yaml.Node, t reflect.Type) {
+func (f *findings) checkNull(path string, n *yaml.Node, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -128,7 +128,7 @@ func (f *findings) empty(path string, n *yaml.Node, t reflect.Type) {
 		f.add(path, "line %d: has no value: write one, or leave the key out", n.Line)
 	case t.Kind() == reflect.Slice:
 		for i, item := range n.Content {
-			f.empty(fmt.Sprintf("%s[%d]", path, i), item, t.Elem())
+			f.checkNull(fmt.Sprintf("%s[%d]", path, i), item, t.Elem())
 		}
 	case t.Kind() == reflect.Struct && n.Kind == yaml.MappingNode:
 		known := make(map[string]reflect.Type)
@@ -141,7 +141,7 @@ func (f *findings) empty(path string, n *yaml.Node, t reflect.Type) {
 				f.add(path, "line %d: merges another mapping (<<): write its keys out", key.Line)
 			}
 			if below, ok := known[key.Value]; ok {
-				f.empty(strings.TrimPrefix(path+"."+key.Value, "."), n.Content[i+1], below)
+				f.checkNull(strings.TrimPrefix(path+"."+key.Value, "."), n.Content[i+1], below)
 			}
 		}
 	}

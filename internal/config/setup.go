@@ -40,8 +40,8 @@ func ReadManifest(path string) (*policy.Manifest, error) {
 	return m, nil
 }
 
-// ReadStrict reads a strict deployment manifest. It refuses one that does not audit clean.
-func ReadStrict(path string) (*policy.Manifest, *policy.Strict, error) {
+// ReadAuditedManifest reads a strict deployment manifest. It refuses one that does not audit clean.
+func ReadAuditedManifest(path string) (*policy.Manifest, *policy.Strict, error) {
 	m, err := ReadManifest(path)
 	if err != nil {
 		return nil, nil, err

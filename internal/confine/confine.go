@@ -26,8 +26,8 @@ const (
 
 // Limits are what a process keeps. The zero value leaves it no file, no port and no capability.
 type Limits struct {
-	// Calls are the system calls; see [Service] and [Looker].
-	Calls Calls
+	// Syscalls are the system calls; see [ServiceSyscalls] and [StdinSyscalls].
+	Syscalls Calls
 	// Capabilities are kept if the process has them.
 	Capabilities []cap.Value
 	// Files are the files that it reaches. If a file is below two of them, both uses are allowed.
@@ -85,8 +85,8 @@ func Apply(l Limits) (*Confined, error) {
 	return c, nil
 }
 
-// Beyond returns the files and the ports of l that Landlock denies this process.
-func (c *Confined) Beyond(l Limits) []string {
+// Missing returns the files and the ports of l that Landlock denies this process.
+func (c *Confined) Missing(l Limits) []string {
 	var out []string
 	for _, f := range l.Files {
 		reaches := func(g File) bool {

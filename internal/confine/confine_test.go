@@ -56,9 +56,9 @@ func child(told string) {
 	a := answer{Tried: make(map[string]string)}
 	threads := startThreads() // those that there are before, too
 	if o.Confine != nil {
-		o.Confine.Calls = confine.Service()
+		o.Confine.Syscalls = confine.ServiceSyscalls()
 		if o.Looker {
-			o.Confine.Calls = confine.Looker()
+			o.Confine.Syscalls = confine.StdinSyscalls()
 		}
 		c, err := confine.Apply(*o.Confine)
 		if err != nil {

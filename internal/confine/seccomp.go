@@ -21,7 +21,7 @@ func (l Limits) seccomp() error {
 	if l.Seccomp == Off {
 		return nil
 	}
-	policy, err := l.Calls.policy("")
+	policy, err := l.Syscalls.policy("")
 	if err != nil {
 		return err
 	}
@@ -81,14 +81,14 @@ func lacks(argument uint32, bits uint64) seccomp.Condition {
 	return seccomp.Condition{Argument: argument, Operation: seccomp.BitsNotSet, Value: bits}
 }
 
-// Service returns the system calls of a process that serves: it works with files and sockets and makes threads. It
+// ServiceSyscalls returns the system calls of a process that serves: it works with files and sockets and makes threads. It
 // starts no process, executes nothing, maps no executable memory, and signals only itself.
-func Service() Calls {
+func ServiceSyscalls() Calls {
 	return Calls{names: slices.Concat(running, files, sockets), some: slices.Concat(itself(), families)}
 }
 
-// Looker returns the system calls of a process that answers questions about /proc by reading links. It opens nothing.
-func Looker() Calls { return Calls{names: slices.Concat(running, links), some: itself()} }
+// StdinSyscalls returns the system calls of a process that answers questions about /proc by reading links. It opens nothing.
+func StdinSyscalls() Calls { return Calls{names: slices.Concat(running, links), some: itself()} }
 
 // running are the calls by which Go's runtime and the C library run threads, allocate memory and tell the time.
 var running = []string{

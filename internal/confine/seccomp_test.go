@@ -23,7 +23,7 @@ const (
 // own; both halves of an argument stand where the filter of a little-endian kernel looks for them.
 func judge(t *testing.T, as uint32, number int, args ...uint64) uint32 {
 	t.Helper()
-	policy, err := Service().policy(runtime.GOARCH)
+	policy, err := ServiceSyscalls().policy(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestFilter(t *testing.T) {
 // TestArchitectures makes the policy for each architecture that is released: what a service needs is in it under the name that it has there.
 func TestArchitectures(t *testing.T) {
 	for goarch, opens := range map[string][]string{"amd64": {"open", "openat", "epoll_wait"}, "arm64": {"openat", "epoll_pwait"}} {
-		policy, err := Service().policy(goarch)
+		policy, err := ServiceSyscalls().policy(goarch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, calls := range []Calls{Service(), Looker()} {
+	for _, calls := range []Calls{ServiceSyscalls(), StdinSyscalls()} {
 		for i, name := range calls.names {
 			if _, ok := amd64.SyscallNames[name]; !ok {
 				t.Errorf("%s is no system call", name)

@@ -24,17 +24,17 @@ type process struct {
 	*daemon.Process
 	config *config.Control // as read at the start
 
-	decision *signer.Issuer[evidence.PolicyDecision]
-	grant    *signer.Issuer[evidence.ActionGrant]
-	trusts   daemon.TrustWatch
-	engines  policy.Engines
-	inForce  *ruling // nil until begin; only a reload changes it
+	decision       *signer.Issuer[evidence.PolicyDecision]
+	grant          *signer.Issuer[evidence.ActionGrant]
+	trustFollowers daemon.TrustFollowers
+	engines        policy.Engines
+	inForce        *ruling // nil until start; only a reload changes it
 }
 
 // ruling holds everything that decisions depend on under one configuration.
 type ruling struct {
 	config   *config.Control
-	trust    *daemon.BundleTrust
+	trust    *daemon.TrustFollower
 	engine   *policy.Engine
 	observer *daemon.Observer
 }
@@ -72,7 +72,7 @@ func (p *process) run(ctx context.Context) (err error) {
 		return err
 	}
 	p.Observer.Store(o)
-	if err := p.Confine(Needs(c, o), c.Confine); err != nil {
+	if err := p.Confine(Resources(c, o), c.Confine); err != nil {
 		return err
 	}
 	l, err := daemon.Listen(c.Internal, p.Log)
@@ -84,31 +84,31 @@ func (p *process) run(ctx context.Context) (err error) {
 	mux.Handle("/", &service)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return daemon.Serve(ctx, l, daemon.Guard(c.Internal, mux), daemon.Bounds{}, 10*time.Second, p.Log)
+		return daemon.Serve(ctx, l, daemon.RequireToken(c.Internal, mux), daemon.Limits{}, 10*time.Second, p.Log)
 	})
 	group.Go(func() error { p.Reloader.Watch(ctx); return nil })
-	group.Go(func() error { return p.begin(ctx, group, &service) })
+	group.Go(func() error { return p.start(ctx, group, &service) })
 	return group.Wait()
 }
 
-// begin waits for the manifest and the trust bundle. Then it puts the first ruling in force, and the service answers.
-func (p *process) begin(ctx context.Context, group *errgroup.Group, service *daemon.LateHandler) error {
+// start waits for the manifest and the trust bundle. Then it puts the first ruling in force, and the service answers.
+func (p *process) start(ctx context.Context, group *errgroup.Group, service *daemon.LateHandler) error {
 	c := p.config
 	_, strict, err := p.WaitForManifest(ctx, c.Manifest)
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(strict.Pins(c.Rules), p.CheckAdmitted(strict, c.Audience)); err != nil {
+	if err := cmp.Or(strict.Pins(c.Rules), p.CheckAllowed(strict, c.Audience)); err != nil {
 		return fmt.Errorf("%s: %w", c.Manifest, err)
 	}
-	if err := p.OpenRoots(ctx, c.Trust); err != nil {
+	if err := p.WaitForRoots(ctx, c.Trust); err != nil {
 		return err
 	}
-	trust, err := p.OpenTrust(ctx, c.Trust, strict)
+	trust, err := p.WaitForTrust(ctx, c.Trust, strict)
 	if err != nil {
 		return err
 	}
-	certified, err := p.OpenCertificates(ctx, c.Trust)
+	certified, err := p.WaitForCertificates(ctx, c.Trust)
 	if err != nil {
 		return err
 	}
@@ -117,23 +117,23 @@ func (p *process) begin(ctx context.Context, group *errgroup.Group, service *dae
 	if err != nil {
 		return err
 	}
-	if err := p.put(first); err != nil {
+	if err := p.activate(first); err != nil {
 		return err
 	}
-	p.Reloader.Begin(first.status(), p.take)
+	p.Reloader.Start(first.status(), p.reload)
 	service.Set(policy.NewServer(&p.engines))
 	p.Log.Info("ready", zap.String("policyHash", c.Rules.Hash()))
-	p.trusts.Watch(ctx)
+	p.trustFollowers.Watch(ctx)
 	return nil
 }
 
-// take reads the files again and puts the result in force as the next ruling. If take fails, nothing has changed.
-func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
+// reload reads the files again and puts the result in force as the next ruling. If it fails, nothing has changed.
+func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	next, err := p.read(ctx)
 	if err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	return next.status(), p.put(next)
+	return next.status(), p.activate(next)
 }
 
 // read reads the configuration and every file that it names, once. It refuses all of them unless this process could put
@@ -146,22 +146,22 @@ func (p *process) read(ctx context.Context) (*ruling, error) {
 	if err := p.CheckBound(*p.config, *c, c.Trust); err != nil {
 		return nil, err
 	}
-	_, strict, err := config.ReadStrict(c.Manifest)
+	_, strict, err := config.ReadAuditedManifest(c.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.CheckAdmitted(strict, p.config.Audience); err != nil {
+	if err := p.CheckAllowed(strict, p.config.Audience); err != nil {
 		return nil, err
 	}
 	trust, err := p.ReadTrust(c.Trust, strict)
 	if err != nil {
 		return nil, err
 	}
-	if err := trust.Succeeds(p.inForce.trust); err != nil {
+	if err := trust.CheckSuccessor(p.inForce.trust); err != nil {
 		return nil, err
 	}
 	o := Observer(c, p.Roles)
-	if err := p.CheckConfined(Needs(c, o), c.Confine); err != nil {
+	if err := p.CheckConfined(Resources(c, o), c.Confine); err != nil {
 		return nil, err
 	}
 	if err := o.CheckStart(ctx); err != nil {
@@ -171,7 +171,7 @@ func (p *process) read(ctx context.Context) (*ruling, error) {
 }
 
 // build makes a ruling. It refuses rules that the manifest does not pin.
-func (p *process) build(c *config.Control, trust *daemon.BundleTrust, o *daemon.Observer) (*ruling, error) {
+func (p *process) build(c *config.Control, trust *daemon.TrustFollower, o *daemon.Observer) (*ruling, error) {
 	engine, err := policy.NewEngine(c.Rules, trust.Verifier, trust.Strict, p.decision, p.grant, policy.EngineOptions{Now: time.Now, Log: p.Log})
 	return &ruling{c, trust, engine, o}, err
 }
@@ -184,11 +184,11 @@ func (r *ruling) status() daemon.ConfigStatus {
 // sidecars in this time. Afterwards a sidecar with the previous manifest cannot post.
 const overlap = 5 * time.Minute
 
-// put puts a ruling in force. If too many earlier rulings are still honoured, put fails and changes nothing.
-func (p *process) put(next *ruling) error {
-	p.trusts.Add(next.trust)
+// activate puts a ruling in force. If too many earlier rulings are still honoured, activate fails and changes nothing.
+func (p *process) activate(next *ruling) error {
+	p.trustFollowers.Add(next.trust)
 	if err := p.engines.Set(next.engine); err != nil {
-		p.trusts.Drop(next.trust)
+		p.trustFollowers.Drop(next.trust)
 		return err
 	}
 	p.Observer.Store(next.observer)
@@ -197,22 +197,22 @@ func (p *process) put(next *ruling) error {
 			if p.engines.Retire(old.engine) {
 				p.Log.Info("the manifest before is honoured no more", zap.String("manifest", old.trust.Strict.ManifestHash))
 			}
-			p.trusts.Drop(old.trust)
+			p.trustFollowers.Drop(old.trust)
 		})
 	}
 	p.inForce = next
 	return nil
 }
 
-// Needs lists what the control plane uses while it serves.
-func Needs(c *config.Control, o *daemon.Observer) daemon.Needs {
-	return daemon.Needs{Named: o.Paths, Socket: c.Internal.Unix, Bind: []string{c.Internal.TCP}, Connect: c.Custody.Addresses()}
+// Resources lists what the control plane uses while it serves.
+func Resources(c *config.Control, o *daemon.Observer) daemon.Resources {
+	return daemon.Resources{Named: o.Paths, Socket: c.Internal.Unix, Bind: []string{c.Internal.TCP}, Connect: c.Custody.Addresses()}
 }
 
 // Observer returns the observer for what the control plane can see of its deployment.
 func Observer(c *config.Control, roles []daemon.Role) *daemon.Observer {
 	secret := append(daemon.CustodySecrets(c.Custody, roles), c.Internal.TokenFile)
-	public := append(c.Custody.Public(), c.Path, c.Manifest, c.Policy, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
+	public := append(c.Custody.PublicFiles(), c.Path, c.Manifest, c.Policy, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	return &daemon.Observer{
 		Agent: c.Agent, Roles: roles, Paths: slices.Concat(daemon.SecretPaths(secret...), daemon.PublicPaths(public...), daemon.SocketPath(c.Internal)),
 	}

@@ -20,8 +20,8 @@ import (
 // (docs/api-owners.md).
 const certificateSettle = 2 * time.Second
 
-// Certificates makes the process's roles sign only with key versions that the trust bundle certifies.
-type Certificates struct {
+// CertificateFollower makes the process's roles sign only with key versions that the trust bundle certifies.
+type CertificateFollower struct {
 	path  string
 	roots []evidence.Root
 	roles []Role
@@ -29,10 +29,10 @@ type Certificates struct {
 	raw   string // content of the bundle that the roles follow
 }
 
-// OpenCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the first
+// WaitForCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the first
 // start the security team can only certify keys that exist.
-func (p *Process) OpenCertificates(ctx context.Context, c config.Trust) (*Certificates, error) {
-	f := &Certificates{path: c.Bundle, roots: p.Roots, roles: p.Roles, log: p.Log}
+func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
+	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, log: p.Log}
 	_, err := await.For(ctx, p.Log, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
 		return struct{}{}, f.read(ctx)
 	})
@@ -41,7 +41,7 @@ func (p *Process) OpenCertificates(ctx context.Context, c config.Trust) (*Certif
 
 // Watch makes the roles follow the bundle until ctx ends. If a bundle certifies no version of a role's key, the roles
 // keep their versions; verifiers apply the new bundle all the same. Watch logs each error once.
-func (f *Certificates) Watch(ctx context.Context) {
+func (f *CertificateFollower) Watch(ctx context.Context) {
 	said := ""
 	for range every.Tick(ctx, trustPoll) {
 		switch err := f.read(ctx); {
@@ -55,7 +55,7 @@ func (f *Certificates) Watch(ctx context.Context) {
 }
 
 // read reads the bundle file and, if its content is new, makes the roles follow it.
-func (f *Certificates) read(ctx context.Context) error {
+func (f *CertificateFollower) read(ctx context.Context) error {
 	b, raw, err := config.ReadBundle(f.path)
 	if err != nil || string(raw) == f.raw {
 		return err

@@ -21,8 +21,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Needs lists what a process uses while it serves, by its configuration. Confinement takes everything else from it.
-type Needs struct {
+// Resources lists what a process uses while it serves, by its configuration. Confinement takes everything else from it.
+type Resources struct {
 	Named   []observe.Path // files that the configuration names, which the agent must not reach
 	Socket  string         // the path of its unix socket
 	Write   []string       // folders
@@ -40,8 +40,8 @@ func Port(p uint16) string { return strconv.Itoa(int(p)) }
 var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom", "/proc/self", "/usr/share/zoneinfo"}
 
 // Limits returns the limits that leave the process what it needs.
-func (n Needs) Limits(c config.Confine) (confine.Limits, error) {
-	l := confine.Limits{Calls: confine.Service(), Landlock: confine.BestEffort}
+func (n Resources) Limits(c config.Confine) (confine.Limits, error) {
+	l := confine.Limits{Syscalls: confine.ServiceSyscalls(), Landlock: confine.BestEffort}
 	switch c.Landlock {
 	case "required":
 		l.Landlock = confine.Required
@@ -69,7 +69,7 @@ func (n Needs) Limits(c config.Confine) (confine.Limits, error) {
 }
 
 // files returns the files that the process may still use. A file stands for its folders; see folders.
-func (n Needs) files(c config.Confine) (files []confine.File, err error) {
+func (n Resources) files(c config.Confine) (files []confine.File, err error) {
 	add := func(use confine.Use, paths ...string) {
 		for _, p := range paths {
 			if f := (confine.File{Path: p, Use: use}); !slices.Contains(files, f) {
@@ -153,7 +153,7 @@ func ports(addresses []string) ([]uint16, error) {
 
 // Confine confines this process to what it needs, and logs which layers are in force. What Go reads only once, it makes
 // Go read before that.
-func (p *Process) Confine(n Needs, c config.Confine) error {
+func (p *Process) Confine(n Resources, c config.Confine) error {
 	l, err := n.Limits(c)
 	if err != nil {
 		return refusal.New("not_confined", "this process does not start: %v", err)
@@ -175,10 +175,10 @@ func (p *Process) Confine(n Needs, c config.Confine) error {
 }
 
 // CheckConfined refuses needs that this process cannot meet because it has confined itself to fewer.
-func (p *Process) CheckConfined(n Needs, c config.Confine) error {
+func (p *Process) CheckConfined(n Resources, c config.Confine) error {
 	l, err := n.Limits(c)
 	if err != nil {
 		return err
 	}
-	return restartRequired(p.Confined.Beyond(l))
+	return restartRequired(p.Confined.Missing(l))
 }

@@ -14,7 +14,7 @@ import (
 
 // TestNotConfined starts a process whose configuration names a file in the root folder: to read that folder is to read everything.
 func TestNotConfined(t *testing.T) {
-	err := (&Process{Log: zap.NewNop()}).Confine(Needs{Named: PublicPaths("/trust.json")}, config.Confine{})
+	err := (&Process{Log: zap.NewNop()}).Confine(Resources{Named: PublicPaths("/trust.json")}, config.Confine{})
 	var refused *refusal.Refusal
 	if !errors.As(err, &refused) || refused.Code() != "not_confined" || !strings.Contains(err.Error(), "/trust.json stands in the root folder") {
 		t.Error(err)

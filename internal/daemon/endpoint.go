@@ -118,8 +118,8 @@ func PeerOf(r *http.Request) unix.Ucred {
 // strangerTimeout bounds how long the server still reads a request that lacks the endpoint's token.
 const strangerTimeout = time.Second
 
-// Guard demands the endpoint's token, if the endpoint has one.
-func Guard(e config.Endpoint, next http.Handler) http.Handler {
+// RequireToken demands the endpoint's token, if the endpoint has one.
+func RequireToken(e config.Endpoint, next http.Handler) http.Handler {
 	if e.Token == "" {
 		return next
 	}
@@ -170,18 +170,18 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// Bounds limit what the clients of a listener may use of the process. Zero is no limit.
-type Bounds struct {
+// Limits limit what the clients of a listener may use of the process. Zero is no limit.
+type Limits struct {
 	Connections int           // open at once; further ones wait to be accepted
 	Request     time.Duration // from the first byte of a request to the last of its answer
 }
 
-// Public bounds a port that anybody can reach. Clients that connect and send nothing must not exhaust the descriptors
+// PublicLimits bounds a port that anybody can reach. Clients that connect and send nothing must not exhaust the descriptors
 // and the memory of a process that other processes depend on.
-var Public = Bounds{Connections: 512, Request: 20 * time.Second}
+var PublicLimits = Limits{Connections: 512, Request: 20 * time.Second}
 
 // Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, b Bounds, grace time.Duration, log *zap.Logger) error {
+func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
 		l = netutil.LimitListener(l, b.Connections)
 	}

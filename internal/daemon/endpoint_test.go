@@ -24,7 +24,7 @@ import (
 
 // TestStrangersAreNotWaitedFor sends no token, and a body that never comes.
 func TestStrangersAreNotWaitedFor(t *testing.T) {
-	s := httptest.NewServer(Guard(config.Endpoint{TCP: "x", Token: "a-token-of-at-least-thirty-two-bytes"}, http.NotFoundHandler()))
+	s := httptest.NewServer(RequireToken(config.Endpoint{TCP: "x", Token: "a-token-of-at-least-thirty-two-bytes"}, http.NotFoundHandler()))
 	defer s.Close()
 	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -70,7 +70,7 @@ func TestSocketsAdmitByUser(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), Bounds{}, time.Second, zap.NewNop())
+				done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), Limits{}, time.Second, zap.NewNop())
 			}()
 			cmd := exec.CommandContext(t.Context(), "curl", "-sS", "--unix-socket", path, "http://x/")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
@@ -107,7 +107,7 @@ func TestPublicBounds(t *testing.T) {
 		errs <- err
 	})
 	go func() {
-		done <- Serve(ctx, l, read, Bounds{Connections: 1, Request: 50 * time.Millisecond}, time.Second, zap.NewNop())
+		done <- Serve(ctx, l, read, Limits{Connections: 1, Request: 50 * time.Millisecond}, time.Second, zap.NewNop())
 	}()
 	for range 2 { // the second one waits until the first has ended
 		c, err := net.Dial("tcp", l.Addr().String())

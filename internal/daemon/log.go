@@ -40,43 +40,43 @@ func NewLoggers(c config.Log, process string, w io.Writer) (log, later *zap.Logg
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	enc.TimeKey = "time"
-	to := newLines(w)
+	to := newLineWriter(w)
 	logger := func(to zapcore.WriteSyncer) *zap.Logger {
 		return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(enc), to, level)).Named(process)
 	}
-	return logger(to), logger(waitingLines{to}), nil
+	return logger(to), logger(deferredWriter{to}), nil
 }
 
-// lines writes whole lines in the order in which they arrive. It is safe for concurrent use.
-type lines struct {
+// lineWriter writes whole lines in the order in which they arrive. It is safe for concurrent use.
+type lineWriter struct {
 	mu    sync.Mutex
 	w     io.Writer
 	kept  []byte      // lines that wait
 	timer *time.Timer // writes the lines that wait
 }
 
-func newLines(w io.Writer) *lines {
-	l := &lines{w: w, kept: make([]byte, 0, logTogether)}
+func newLineWriter(w io.Writer) *lineWriter {
+	l := &lineWriter{w: w, kept: make([]byte, 0, logTogether)}
 	l.timer = time.AfterFunc(logLinger, func() { _ = l.Sync() })
 	return l
 }
 
 // Write writes the lines that wait and then this line, at once.
-func (l *lines) Write(line []byte) (int, error) {
+func (l *lineWriter) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(line), errors.Join(l.keep(line), l.flush())
 }
 
 // Sync writes the lines that wait.
-func (l *lines) Sync() error {
+func (l *lineWriter) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.flush()
 }
 
 // keep appends a line to those that wait. If there is no room for the line, keep first writes those.
-func (l *lines) keep(line []byte) (err error) {
+func (l *lineWriter) keep(line []byte) (err error) {
 	if len(l.kept)+len(line) > logTogether {
 		err = l.flush()
 	}
@@ -84,7 +84,7 @@ func (l *lines) keep(line []byte) (err error) {
 	return err
 }
 
-func (l *lines) flush() error {
+func (l *lineWriter) flush() error {
 	if len(l.kept) == 0 {
 		return nil
 	}
@@ -93,11 +93,11 @@ func (l *lines) flush() error {
 	return err
 }
 
-// waitingLines is a writer for lines that can wait.
-type waitingLines struct{ *lines }
+// deferredWriter is a writer for lines that can wait.
+type deferredWriter struct{ *lineWriter }
 
 // Write takes a line, which is written within logLinger.
-func (l waitingLines) Write(line []byte) (int, error) {
+func (l deferredWriter) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.kept) == 0 {

@@ -16,35 +16,35 @@ import (
 
 // Observer observes what one process can see of its deployment: at its start and on request.
 type Observer struct {
-	Agent config.Agent
-	Roles []Role
-	Paths []observe.Path // the agent must not change them, nor read secret ones
-	Known []observe.Look // observations that follow from the configuration
-	// More, if set, makes observations that only one of the processes can make.
-	More func(context.Context) []observe.Look
+	Agent      config.Agent
+	Roles      []Role
+	Paths      []observe.Path        // the agent must not change them, nor read secret ones
+	FromConfig []observe.Observation // observations that follow from the configuration
+	// Extra, if set, makes observations that only one of the processes can make.
+	Extra func(context.Context) []observe.Observation
 }
 
 // lookTimeout bounds the observations that Look makes.
 const lookTimeout = 2 * time.Second
 
-// Look makes each observation once. It observes all keys at the same time: if a custody does not answer, its timeout
+// Observe makes each observation once. It observes all keys at the same time: if a custody does not answer, its timeout
 // passes once, and the other observations are made in time.
-func (o *Observer) Look(ctx context.Context) []observe.Look {
+func (o *Observer) Observe(ctx context.Context) []observe.Observation {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	var all, ofAgent []observe.Look
+	var all, ofAgent []observe.Observation
 	if o.Agent.UID != nil {
 		// mediator run gives the agent the group with its user's number.
 		agent := observe.Agent{UID: *o.Agent.UID, GIDs: append(slices.Clone(o.Agent.GIDs), *o.Agent.UID)}
 		ofAgent = append(ofAgent, agent.Process(uint32(os.Geteuid())), agent.Files(o.Paths...))
 	}
-	ofKeys := make([][]observe.Look, len(o.Roles))
+	ofKeys := make([][]observe.Observation, len(o.Roles))
 	var wait sync.WaitGroup
 	for i, r := range o.Roles {
-		wait.Go(func() { ofKeys[i] = r.Key.Looks(ctx) })
+		wait.Go(func() { ofKeys[i] = r.Key.Observe(ctx) })
 	}
-	if o.More != nil {
-		wait.Go(func() { all = o.More(ctx) })
+	if o.Extra != nil {
+		wait.Go(func() { all = o.Extra(ctx) })
 	}
 	wait.Wait()
 	for i, r := range o.Roles {
@@ -52,13 +52,13 @@ func (o *Observer) Look(ctx context.Context) []observe.Look {
 			all = append(all, l.For(r.Purpose))
 		}
 	}
-	return append(all, o.Known...)
+	return append(all, o.FromConfig...)
 }
 
 // CheckStart makes each observation once for a process that is about to start. It refuses the start if one of them
 // contradicts a control.
 func (o *Observer) CheckStart(ctx context.Context) error {
-	for _, l := range o.Look(ctx) {
+	for _, l := range o.Observe(ctx) {
 		if l.Result == observe.Contradicts {
 			return refusal.New("deployment_contradicted", "this process does not start: %s (%s)", l.Seen, l.ID())
 		}
@@ -68,7 +68,9 @@ func (o *Observer) CheckStart(ctx context.Context) error {
 
 // observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
 func (p *Process) observations(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) { wire.Write(w, p.Observer.Load().Look(r.Context()), nil) })
+	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) {
+		wire.Write(w, p.Observer.Load().Observe(r.Context()), nil)
+	})
 	mux.HandleFunc("GET /v1/layers", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, p.Confined.Layers(), nil) })
 }
 
@@ -115,4 +117,6 @@ func purposes(roles []Role) []string {
 }
 
 // CustodySecrets returns the secret files of a custody for the roles of this process.
-func CustodySecrets(c config.Custody, roles []Role) []string { return c.Secrets(purposes(roles)...) }
+func CustodySecrets(c config.Custody, roles []Role) []string {
+	return c.SecretFiles(purposes(roles)...)
+}

@@ -35,7 +35,7 @@ type Process struct {
 	Reloader *Reloader
 	Keys     keystore.Store
 	Roles    []Role                   // signing roles, each with one of the keys
-	Roots    []evidence.Root          // nil until OpenRoots
+	Roots    []evidence.Root          // nil until WaitForRoots
 	Observer atomic.Pointer[Observer] // of the configuration in force
 	Confined *confine.Confined        // nil until Confine
 }
@@ -78,8 +78,8 @@ func NewMetrics() *prometheus.Registry {
 // CheckBound refuses a fresh configuration that differs from the running one in what is bound to the process. The
 // content of a file can be bound too. trust is the trust of the fresh configuration.
 func (p *Process) CheckBound(running, fresh any, trust config.Trust) error {
-	keys := config.RestartKeys(running, fresh)
-	others, err := p.otherRoots(trust)
+	keys := config.ChangedBoundKeys(running, fresh)
+	others, err := p.changedRoots(trust)
 	if err != nil {
 		return err
 	}

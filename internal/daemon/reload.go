@@ -88,9 +88,9 @@ func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, er
 // OnHangup makes SIGHUP reload this process instead of ending it. Watch does the reload.
 func (r *Reloader) OnHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
 
-// Begin sets the status of the first configuration and the function that takes over the next one. take puts a
+// Start sets the status of the first configuration and the function that takes over the next one. take puts a
 // configuration in force as a whole, or fails and changes nothing.
-func (r *Reloader) Begin(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {
+func (r *Reloader) Start(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.take = take
@@ -143,7 +143,7 @@ func (r *Reloader) refuse(err error) error {
 	if !errors.As(err, &known) || known.Code() != "restart_required" {
 		err = refusal.New("reload_refused", "the configuration before stays in force: %w%s", err, CodeOf(err))
 	}
-	d := problem.From(err)
+	d := problem.DetailsOf(err)
 	still := *r.inForce.Load()
 	still.Refused = &RefusedReload{At: time.Now().UTC(), Code: d.Code, Detail: d.Detail}
 	r.inForce.Store(&still)

@@ -76,9 +76,9 @@ func rolesHandler(mux *http.ServeMux, roles []Role) {
 	})
 }
 
-// CheckAdmitted refuses a manifest that does not allow what this process's roles sign: their issuers, audience and
+// CheckAllowed refuses a manifest that does not allow what this process's roles sign: their issuers, audience and
 // keys.
-func (p *Process) CheckAdmitted(strict *policy.Strict, audience string) error {
+func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 	for _, r := range p.Roles {
 		want := strict.Expected(r.Purpose)
 		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {

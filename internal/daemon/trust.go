@@ -20,16 +20,16 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// OpenRoots waits for the pinned root keys. mediator dev makes them once the processes run.
-func (p *Process) OpenRoots(ctx context.Context, c config.Trust) (err error) {
+// WaitForRoots waits for the pinned root keys. mediator dev makes them once the processes run.
+func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) {
 	p.Roots, err = await.For(ctx, p.Log, "the pinned root keys", func() ([]evidence.Root, error) {
 		return config.ReadRoots(c.Registry, c.Auditor)
 	})
 	return err
 }
 
-// otherRoots returns the settings of the pinned root keys that differ now from those that this process trusts.
-func (p *Process) otherRoots(c config.Trust) (keys []string, err error) {
+// changedRoots returns the settings of the pinned root keys that differ now from those that this process trusts.
+func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
 	now, err := config.ReadRoots(c.Registry, c.Auditor)
 	if err != nil {
 		return nil, err
@@ -42,14 +42,14 @@ func (p *Process) otherRoots(c config.Trust) (keys []string, err error) {
 	return keys, nil
 }
 
-// BundleTrust keeps a verifier's trust up to date with the bundle file. It also holds the auditor's certificate of one
+// TrustFollower keeps a verifier's trust up to date with the bundle file. It also holds the auditor's certificate of one
 // manifest.
-type BundleTrust struct {
+type TrustFollower struct {
 	path     string
 	roots    []evidence.Root
 	Strict   *policy.Strict
 	Verifier *evidence.Verifier
-	raw      string // content that was read last; after Add only TrustWatch uses it
+	raw      string // content that was read last; after Add only TrustFollowers uses it
 	deployed atomic.Pointer[string]
 	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
 	log      *zap.Logger
@@ -58,18 +58,18 @@ type BundleTrust struct {
 // trustPoll is how often the bundle file is read.
 const trustPoll = 250 * time.Millisecond
 
-// OpenTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or lacks
+// WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or lacks
 // the certificate of the deployment.
-func (p *Process) OpenTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*BundleTrust, error) {
-	return await.For(ctx, p.Log, "a trust bundle with the certificate of the deployment", func() (*BundleTrust, error) {
+func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
+	return await.For(ctx, p.Log, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
 		return p.ReadTrust(c, strict)
 	})
 }
 
 // ReadTrust reads the bundle once. The bundle has to hold the auditor's certificate of the manifest that strict is made
 // of.
-func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*BundleTrust, error) {
-	s := &BundleTrust{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
+func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
+	s := &TrustFollower{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
 	trust, b, err := s.read()
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*BundleTrust
 }
 
 // read reads the bundle file.
-func (s *BundleTrust) read() (*evidence.Trust, evidence.Bundle, error) {
+func (s *TrustFollower) read() (*evidence.Trust, evidence.Bundle, error) {
 	b, raw, err := config.ReadBundle(s.path)
 	if err != nil {
 		return nil, b, err
@@ -99,7 +99,7 @@ func (s *BundleTrust) read() (*evidence.Trust, evidence.Bundle, error) {
 }
 
 // deploy takes over the bundle's deployment certificate if it certifies the manifest in force.
-func (s *BundleTrust) deploy(b evidence.Bundle) error {
+func (s *TrustFollower) deploy(b evidence.Bundle) error {
 	cert, err := policy.VerifyCertificate(s.Verifier, b.DeploymentCertificate, s.Strict)
 	if err != nil {
 		return fmt.Errorf("the deployment certificate in %s: %w", s.path, err)
@@ -109,18 +109,18 @@ func (s *BundleTrust) deploy(b evidence.Bundle) error {
 	return nil
 }
 
-// Succeeds refuses a trust that undoes what the trust before it knows, such as the retirement of a key version.
-func (s *BundleTrust) Succeeds(before *BundleTrust) error {
+// CheckSuccessor refuses a trust that undoes what the trust before it knows, such as the retirement of a key version.
+func (s *TrustFollower) CheckSuccessor(before *TrustFollower) error {
 	return s.Verifier.Trust().Succeeds(before.Verifier.Trust())
 }
 
 // DeploymentCertificate returns the deployment certificate in force.
-func (s *BundleTrust) DeploymentCertificate() string { return *s.deployed.Load() }
+func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load() }
 
 // follow takes over a bundle that has changed. If the bundle is not trusted, the old one stays in force and follow logs
 // an error. What the registry signed and revoked counts at once. A deployment certificate of another manifest does not
 // count: it waits for the reload that brings its manifest.
-func (s *BundleTrust) follow() {
+func (s *TrustFollower) follow() {
 	trust, b, err := s.read()
 	if err == nil {
 		err = trust.Succeeds(s.Verifier.Trust())
@@ -136,22 +136,22 @@ func (s *BundleTrust) follow() {
 	}
 }
 
-// TrustWatch makes trusts follow the bundle: the trust of the configuration in force, and the trusts of earlier
+// TrustFollowers makes trusts follow the bundle: the trust of the configuration in force, and the trusts of earlier
 // configurations while posts are still judged by them.
-type TrustWatch struct {
+type TrustFollowers struct {
 	mu     sync.Mutex // guards stores
-	stores []*BundleTrust
+	stores []*TrustFollower
 }
 
 // Add makes s follow the bundle.
-func (w *TrustWatch) Add(s *BundleTrust) {
+func (w *TrustFollowers) Add(s *TrustFollower) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stores = append(w.stores, s)
 }
 
 // Register registers the metric that shows when the deployment certificate ends. After that every post is refused.
-func (w *TrustWatch) Register(r prometheus.Registerer) error {
+func (w *TrustFollowers) Register(r prometheus.Registerer) error {
 	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediator_deployment_certificate_until_seconds",
 		Help: "Until when the deployment certificate in force counts, in Unix seconds; 0 before there is one.",
@@ -166,14 +166,14 @@ func (w *TrustWatch) Register(r prometheus.Registerer) error {
 }
 
 // Drop stops s from following the bundle.
-func (w *TrustWatch) Drop(s *BundleTrust) {
+func (w *TrustFollowers) Drop(s *TrustFollower) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *BundleTrust) bool { return o == s })
+	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *TrustFollower) bool { return o == s })
 }
 
 // Watch reads the bundle file again and again until ctx ends.
-func (w *TrustWatch) Watch(ctx context.Context) {
+func (w *TrustFollowers) Watch(ctx context.Context) {
 	for range every.Tick(ctx, trustPoll) {
 		w.mu.Lock()
 		stores := slices.Clone(w.stores)
@@ -191,7 +191,7 @@ func (w *TrustWatch) Watch(ctx context.Context) {
 func (p *Process) WaitForManifest(ctx context.Context, path string) (*policy.Manifest, *policy.Strict, error) {
 	var strict *policy.Strict
 	m, err := await.For(ctx, p.Log, "the manifest", func() (m *policy.Manifest, err error) {
-		m, strict, err = config.ReadStrict(path)
+		m, strict, err = config.ReadAuditedManifest(path)
 		return m, err
 	})
 	return m, strict, err

@@ -18,8 +18,8 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// Result is what the demo's agent learned from one call: the status and, if the call was refused, the code.
-type Result struct {
+// Answer is what the demo's agent learned from one call: the status and, if the call was refused, the code.
+type Answer struct {
 	Status int    `json:"status"`
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
@@ -27,7 +27,7 @@ type Result struct {
 }
 
 // Outcome returns what a scenario compares: the code of a refusal, or else the status.
-func (r Result) Outcome() string {
+func (r Answer) Outcome() string {
 	if r.Code != "" {
 		return r.Code
 	}
@@ -42,8 +42,8 @@ type Call struct {
 	Solve             bool   // solve the challenge when asked to
 }
 
-// Make makes the call.
-func (c Call) Make(ctx context.Context) (Result, error) {
+// Do makes the call.
+func (c Call) Do(ctx context.Context) (Answer, error) {
 	if c.Host != "" {
 		return c.withHost(ctx)
 	}
@@ -52,10 +52,10 @@ func (c Call) Make(ctx context.Context) (Result, error) {
 
 // send sends the call through the proxy of the environment. If fresh work is demanded and solve is set, send solves the
 // challenge and sends the call again.
-func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Result, error) {
+func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, c.Method, c.URL, bytes.NewReader([]byte(c.Body)))
 	if err != nil {
-		return Result{}, err
+		return Answer{}, err
 	}
 	if c.Body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -70,9 +70,9 @@ func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Result, 
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return Result{}, err
+		return Answer{}, err
 	}
-	r := Result{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
+	r := Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
 	var d problem.Details
 	if resp.Header.Get("Content-Type") == problem.ContentType && json.Unmarshal(raw, &d) == nil {
 		r.Code, r.Detail = d.Code, d.Detail
@@ -108,16 +108,16 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 }
 
 // refusedConnect reads the error that a Go client makes of a refused CONNECT. The error holds only the status text.
-func refusedConnect(err error) (Result, error) {
+func refusedConnect(err error) (Answer, error) {
 	var u *url.Error
 	if ok := asURLError(err, &u); ok {
 		for _, status := range []int{http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadRequest, http.StatusBadGateway} {
 			if u.Err.Error() == http.StatusText(status) {
-				return Result{Status: status, Detail: u.Err.Error()}, nil
+				return Answer{Status: status, Detail: u.Err.Error()}, nil
 			}
 		}
 	}
-	return Result{}, err
+	return Answer{}, err
 }
 
 func asURLError(err error, to **url.Error) bool {
@@ -127,14 +127,14 @@ func asURLError(err error, to **url.Error) bool {
 }
 
 // withHost opens a tunnel to the URL's host by hand, and names another host inside it.
-func (c Call) withHost(ctx context.Context) (Result, error) {
+func (c Call) withHost(ctx context.Context) (Answer, error) {
 	target, err := url.Parse(c.URL)
 	if err != nil {
-		return Result{}, err
+		return Answer{}, err
 	}
 	via, err := url.Parse(os.Getenv("HTTPS_PROXY"))
 	if err != nil {
-		return Result{}, err
+		return Answer{}, err
 	}
 	client := &http.Client{Transport: &http.Transport{
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -152,20 +152,20 @@ func (c Call) withHost(ctx context.Context) (Result, error) {
 	}}
 	req, err := http.NewRequestWithContext(ctx, c.Method, c.URL, bytes.NewReader([]byte(c.Body)))
 	if err != nil {
-		return Result{}, err
+		return Answer{}, err
 	}
 	req.Host = c.Host
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return Result{}, err
+		return Answer{}, err
 	}
 	defer resp.Body.Close()
 	var d problem.Details
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&d); err != nil {
-		return Result{Status: resp.StatusCode}, nil //nolint:nilerr // an answer without a document is an answer
+		return Answer{Status: resp.StatusCode}, nil //nolint:nilerr // an answer without a document is an answer
 	}
-	return Result{Status: resp.StatusCode, Code: d.Code, Detail: d.Detail}, nil
+	return Answer{Status: resp.StatusCode, Code: d.Code, Detail: d.Detail}, nil
 }
 
 func openTunnel(c net.Conn, authority string, user *url.Userinfo) error {

@@ -70,7 +70,7 @@ func ServeAPI(ctx context.Context, dir, listen string, aware bool) error {
 			return err
 		}
 		defer record.Close()
-		server, err := awareServer(dir, record)
+		server, err := newAPIGate(dir, record)
 		if err != nil {
 			return err
 		}
@@ -80,14 +80,14 @@ func ServeAPI(ctx context.Context, dir, listen string, aware bool) error {
 	}
 	mux.Handle("POST /posts", post)
 	mux.Handle("POST /solved", post)
-	return daemon.Serve(ctx, l, mux, daemon.Bounds{}, 5*time.Second, zap.NewNop())
+	return daemon.Serve(ctx, l, mux, daemon.Limits{}, 5*time.Second, zap.NewNop())
 }
 
-// awareServer makes everything that an API owner has to add: the pinned roots, the manifest, a secret and a durable
+// newAPIGate makes everything that an API owner has to add: the pinned roots, the manifest, a secret and a durable
 // ledger.
-func awareServer(dir string, record *ledger.Ledger) (*gate.Server, error) {
+func newAPIGate(dir string, record *ledger.Ledger) (*gate.Server, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	_, strict, err := config.ReadStrict(in(devstack.ManifestFile))
+	_, strict, err := config.ReadAuditedManifest(in(devstack.ManifestFile))
 	if err != nil {
 		return nil, err
 	}

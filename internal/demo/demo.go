@@ -29,19 +29,19 @@ import (
 
 // Deployment is a deployment in a temporary folder: the three processes and two APIs. Each scenario starts an agent.
 type Deployment struct {
-	Dir        string
-	Self       string // a copy of this program that the agent's user can start
-	Listen     string // the proxy port
-	Hooks      string // the address for webhooks
-	AwareAddr  string
-	PlainAddr  string
-	Stack      *devstack.Stack
-	Direct     *http.Client // goes past the mediator, as a thief would
-	processes  []*exec.Cmd
-	Deliveries int
-	old        string    // an event that is too old for the last scenarios
-	oldAt      time.Time // when it arrived
-	firstPost  string    // the id of the record whose evidence is drawn
+	Dir          string
+	Self         string // a copy of this program that the agent's user can start
+	Listen       string // the proxy port
+	Hooks        string // the address for webhooks
+	AwareAddr    string
+	PlainAddr    string
+	Stack        *devstack.Stack
+	DirectClient *http.Client // goes past the mediator, as a thief would
+	processes    []*exec.Cmd
+	Deliveries   int
+	old          string    // an event that is too old for the last scenarios
+	oldAt        time.Time // when it arrived
+	firstPost    string    // the id of the record whose evidence is drawn
 }
 
 // User returns the user of the demo's agents. Two demos at once need different users, because each takes processes of
@@ -57,8 +57,8 @@ type scenario struct {
 	play         func(ctx context.Context) (string, error)
 }
 
-// Played is the result of a scenario.
-type Played struct {
+// Result is the result of a scenario.
+type Result struct {
 	Scenario string  `json:"scenario"`
 	Expected string  `json:"expected"`
 	Happened string  `json:"happened"`
@@ -67,7 +67,7 @@ type Played struct {
 }
 
 // Play plays the scenarios in order and calls each with every result. It returns the record of the first post.
-func (d *Deployment) Play(ctx context.Context, each func(Played)) (first ledger.Record, err error) {
+func (d *Deployment) Play(ctx context.Context, each func(Result)) (first ledger.Record, err error) {
 	for _, s := range d.scenarios() {
 		each(playOne(ctx, s))
 	}
@@ -77,13 +77,13 @@ func (d *Deployment) Play(ctx context.Context, each func(Played)) (first ledger.
 	return first, err
 }
 
-func playOne(ctx context.Context, s scenario) Played {
+func playOne(ctx context.Context, s scenario) Result {
 	began := time.Now()
 	happened, err := s.play(ctx)
 	if err != nil {
 		happened = "error: " + err.Error()
 	}
-	return Played{s.name, s.expect, happened, happened == s.expect, float64(time.Since(began).Microseconds()) / 1000}
+	return Result{s.name, s.expect, happened, happened == s.expect, float64(time.Since(began).Microseconds()) / 1000}
 }
 
 // scenarios returns the scenarios in order.
@@ -146,7 +146,7 @@ func (d *Deployment) scenarios() []scenario {
 			return r.Outcome(), err
 		}},
 		{"a second session on the same event", "event_claimed", func(ctx context.Context) (string, error) {
-			event, err := d.Release(ctx)
+			event, err := d.DeliverRelease(ctx)
 			if err != nil {
 				return "", err
 			}
@@ -218,7 +218,7 @@ func New(ctx context.Context) (*Deployment, error) {
 	if err := d.startAPIs(ctx); err != nil {
 		return d, err
 	}
-	if d.old, err = d.Release(ctx); err != nil {
+	if d.old, err = d.DeliverRelease(ctx); err != nil {
 		return d, err
 	}
 	d.oldAt = time.Now()

@@ -96,7 +96,7 @@ func (d *Deployment) startAPIs(ctx context.Context) error {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(raw)
-	d.Direct = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	d.DirectClient = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
 	for _, api := range []struct {
 		address string
 		args    []string
@@ -171,7 +171,7 @@ func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string
 	req.Header.Set("X-Github-Event", event)
 	req.Header.Set("X-Github-Delivery", fmt.Sprintf("delivery-%d", d.Deliveries))
 	req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-	resp, err := d.Direct.Do(req)
+	resp, err := d.DirectClient.Do(req)
 	if err != nil {
 		return "", err
 	}
@@ -186,8 +186,8 @@ func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string
 	return answer.EventID, err
 }
 
-// Release delivers a release event. Each call has another content, because a repeated delivery makes no new event.
-func (d *Deployment) Release(ctx context.Context) (string, error) {
+// DeliverRelease delivers a release event. Each call has another content, because a repeated delivery makes no new event.
+func (d *Deployment) DeliverRelease(ctx context.Context) (string, error) {
 	return d.Webhook(ctx, "release", fmt.Sprintf(`{"action":"published","release":{"id":%d,"tag_name":"v1.0.%[1]d"},"repository":{"full_name":"acme/site"}}`, d.Deliveries))
 }
 
@@ -234,36 +234,36 @@ func (d *Deployment) OpenSession(ctx context.Context, event string) (string, err
 }
 
 // byWebhook delivers a release event and starts an agent for it.
-func (d *Deployment) byWebhook(ctx context.Context, agent ...string) (Result, error) {
-	event, err := d.Release(ctx)
+func (d *Deployment) byWebhook(ctx context.Context, agent ...string) (Answer, error) {
+	event, err := d.DeliverRelease(ctx)
 	if err != nil {
-		return Result{}, err
+		return Answer{}, err
 	}
 	return d.Run(ctx, event, agent...)
 }
 
 // Run starts the agent in a session of its own, with mediator run.
-func (d *Deployment) Run(ctx context.Context, event string, agent ...string) (Result, error) {
+func (d *Deployment) Run(ctx context.Context, event string, agent ...string) (Answer, error) {
 	args := append([]string{"run", "--admin", d.Stack.Admin(), "--event", event, "--", d.Self, "demo", "agent"}, agent...)
 	return d.result(exec.CommandContext(ctx, d.Self, args...)) //nolint:gosec // this program itself
 }
 
 // agent starts the agent outside any session.
-func (d *Deployment) agent(ctx context.Context, proxyURL string, args ...string) (Result, error) {
+func (d *Deployment) agent(ctx context.Context, proxyURL string, args ...string) (Answer, error) {
 	cmd := exec.CommandContext(ctx, d.Self, append([]string{"demo", "agent"}, args...)...) //nolint:gosec // this program itself
 	cmd.Env = launch.Environment(os.Environ(), proxyURL, filepath.Join(d.Dir, "ca.pem"))
 	return d.result(cmd)
 }
 
 // result runs a command and reads the last result that the agent printed.
-func (d *Deployment) result(cmd *exec.Cmd) (Result, error) {
+func (d *Deployment) result(cmd *exec.Cmd) (Answer, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return Result{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+		return Answer{}, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-	var r Result
+	var r Answer
 	err := json.Unmarshal([]byte(lines[len(lines)-1]), &r)
 	return r, err
 }
@@ -274,7 +274,7 @@ func (d *Deployment) Seen(ctx context.Context, address string) ([]SeenPost, erro
 	if err != nil {
 		return nil, err
 	}
-	resp, err := d.Direct.Do(req)
+	resp, err := d.DirectClient.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (d *Deployment) steal(ctx context.Context, change func(*SeenPost)) (string,
 	}
 	req.Header = p.Header.Clone()
 	req.Header.Set("Authorization", p.Authorization)
-	resp, err := d.Direct.Do(req)
+	resp, err := d.DirectClient.Do(req)
 	if err != nil {
 		return "", err
 	}

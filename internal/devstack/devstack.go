@@ -68,7 +68,7 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 			return nil, err
 		}
 	}
-	manifest, err := s.Pin()
+	manifest, err := s.PinHashes()
 	if err != nil {
 		return nil, err
 	}
@@ -81,21 +81,21 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 		return nil, err
 	}
 	for _, p := range s.Processes {
-		if err := s.Await(ctx, p, "/readyz"); err != nil {
+		if err := s.WaitFor(ctx, p, "/readyz"); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-var pinned = map[string]*regexp.Regexp{
+var hashPatterns = map[string]*regexp.Regexp{
 	"policy":      regexp.MustCompile(`(requiredPolicyHash: *)"?[0-9a-f]{64}"?`),
 	"environment": regexp.MustCompile(`(requiredEnvironmentHash: *)"?[0-9a-f]{64}"?`),
 }
 
-// Pin writes two hashes into the manifest: that of the policy file, and that of what the sidecar will run. The security
+// PinHashes writes two hashes into the manifest: that of the policy file, and that of what the sidecar will run. The security
 // team does so when it reviews a release. Pin returns the manifest.
-func (s *Stack) Pin() (*policy.Manifest, error) {
+func (s *Stack) PinHashes() (*policy.Manifest, error) {
 	path := filepath.Join(s.Dir, ManifestFile)
 	raw, err := files.Read(path)
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *Stack) Pin() (*policy.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw = pinned["policy"].ReplaceAll(raw, []byte("${1}"+rules.Hash()))
-	raw = pinned["environment"].ReplaceAll(raw, []byte("${1}"+environment))
+	raw = hashPatterns["policy"].ReplaceAll(raw, []byte("${1}"+rules.Hash()))
+	raw = hashPatterns["environment"].ReplaceAll(raw, []byte("${1}"+environment))
 	if err := files.Replace(path, raw, 0o644); err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *Stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 	}
 	var endpoints []string
 	for _, p := range s.Processes {
-		if err := s.Await(ctx, p, "/healthz"); err != nil {
+		if err := s.WaitFor(ctx, p, "/healthz"); err != nil {
 			return err
 		}
 		endpoints = append(endpoints, p.Endpoint)
@@ -173,16 +173,16 @@ func (s *Stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 	if err != nil {
 		return err
 	}
-	r, err := s.Sign(ctx, manifest, registryKey, p)
+	r, err := s.WriteTrust(ctx, manifest, registryKey, p)
 	if err != nil {
 		return err
 	}
-	return s.watch(r, endpoints, p.SignsAs)
+	return s.watch(r, endpoints, p.RolesByEndpoint)
 }
 
-// Sign writes the files of both roots into the stack's folder: their public keys, the certificates of the published
+// WriteTrust writes the files of both roots into the stack's folder: their public keys, the certificates of the published
 // keys, and the certificate of the deployment.
-func (s *Stack) Sign(ctx context.Context, manifest *policy.Manifest, registryKey keyring.RootKey, p keyring.Published) (*keyring.Registry, error) {
+func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, registryKey keyring.RootKey, p keyring.Published) (*keyring.Registry, error) {
 	for name, key := range map[string]keyring.RootKey{RegistryFile: registryKey, AuditorFile: s.Auditor} {
 		public, err := key.JWK()
 		if err != nil {
@@ -192,28 +192,28 @@ func (s *Stack) Sign(ctx context.Context, manifest *policy.Manifest, registryKey
 			return nil, err
 		}
 	}
-	certificate, err := s.Audit(ctx, manifest)
+	certificate, err := s.CertifyManifest(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
 	signers := manifest.SignerCertificatePolicy
-	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: certified, Now: time.Now}
+	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: certificateLifetime, Now: time.Now}
 	r := keyring.NewRegistry(registryKey, o, filepath.Join(s.Dir, BundleFile))
-	_, err = r.Certify(ctx, p, keyring.Declared{}, func(b *evidence.Bundle) { b.DeploymentCertificate = certificate })
+	_, err = r.Certify(ctx, p, keyring.Declaration{}, func(b *evidence.Bundle) { b.DeploymentCertificate = certificate })
 	return r, err
 }
 
-// certified is how long the certificates of a stack are valid.
-const certified = 24 * time.Hour
+// certificateLifetime is how long the certificates of a stack are valid.
+const certificateLifetime = 24 * time.Hour
 
-// Audit returns the auditor's certificate of a manifest that audits clean.
-func (s *Stack) Audit(ctx context.Context, manifest *policy.Manifest) (string, error) {
+// CertifyManifest returns the auditor's certificate of a manifest that audits clean.
+func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest) (string, error) {
 	p := manifest.DeploymentCertificatePolicy
 	if len(p.AllowedIssuers) == 0 || len(p.AllowedAudiences) == 0 {
 		return "", errors.New("the manifest allows no issuer or no audience of a deployment certificate")
 	}
 	token, _, err := keyring.CertifyDeployment(ctx, s.Auditor, manifest, signer.Options{
-		Issuer: p.AllowedIssuers[0], Audience: p.AllowedAudiences[0], Lifetime: certified, Now: time.Now,
+		Issuer: p.AllowedIssuers[0], Audience: p.AllowedAudiences[0], Lifetime: certificateLifetime, Now: time.Now,
 	})
 	return token, err
 }
@@ -224,11 +224,11 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if _, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile)); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	manifest, err := s.Pin()
+	manifest, err := s.PinHashes()
 	if err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	certificate, err := s.Audit(ctx, manifest)
+	certificate, err := s.CertifyManifest(ctx, manifest)
 	if err != nil {
 		return daemon.ConfigStatus{}, err
 	}
@@ -263,7 +263,7 @@ func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]s
 	go func() {
 		defer close(done)
 		defer file.Close()
-		r.Watch(ctx, endpoints, as, keyring.Declared{}, log)
+		r.CertifyContinuously(ctx, endpoints, as, keyring.Declaration{}, log)
 	}()
 	s.registry = func() {
 		cancel()
@@ -272,8 +272,8 @@ func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]s
 	return nil
 }
 
-// Await asks a process for path until the process answers with success.
-func (s *Stack) Await(ctx context.Context, p *Process, path string) error {
+// WaitFor asks a process for path until the process answers with success.
+func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -283,7 +283,7 @@ func (s *Stack) Await(ctx context.Context, p *Process, path string) error {
 		}
 		select {
 		case <-p.Done:
-			return s.Died(p)
+			return s.ExitError(p)
 		case <-ctx.Done():
 			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name, startTimeout, err, p.Name, s.Dir)
 		case <-tick.C:
@@ -291,8 +291,8 @@ func (s *Stack) Await(ctx context.Context, p *Process, path string) error {
 	}
 }
 
-// Died returns the error for a process that ended by itself, with the end of its log.
-func (s *Stack) Died(p *Process) error {
+// ExitError returns the error for a process that ended by itself, with the end of its log.
+func (s *Stack) ExitError(p *Process) error {
 	raw, _ := os.ReadFile(filepath.Join(s.Dir, p.Name+".log"))
 	if len(raw) > 2000 {
 		raw = raw[len(raw)-2000:]
@@ -308,7 +308,7 @@ func (s *Stack) Wait(ctx context.Context) error {
 		for _, p := range s.Processes {
 			select {
 			case <-p.Done:
-				return s.Died(p)
+				return s.ExitError(p)
 			default:
 			}
 		}
@@ -348,11 +348,11 @@ func (s *Stack) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.Begin(daemon.ConfigStatus{}, s.Reload)
+	r.Start(daemon.ConfigStatus{}, s.Reload)
 	mux := http.NewServeMux()
 	r.Handle(mux, func() bool { return true })
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return daemon.Serve(ctx, l, mux, daemon.Bounds{}, time.Second, zap.NewNop()) })
+	group.Go(func() error { return daemon.Serve(ctx, l, mux, daemon.Limits{}, time.Second, zap.NewNop()) })
 	group.Go(func() error { return s.Wait(ctx) })
 	return group.Wait()
 }

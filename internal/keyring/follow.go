@@ -16,16 +16,16 @@ import (
 // registryPoll is how often the registry asks a process for its keys, and followTimeout bounds one request.
 const registryPoll, followTimeout = 250 * time.Millisecond, 3 * time.Second
 
-// Watch certifies what each process publishes whenever that is due, until ctx ends. It certifies new versions of the
+// CertifyContinuously certifies what each process publishes whenever that is due, until ctx ends. It certifies new versions of the
 // keys that each process was certified for at first (as), and no other keys: an attacker who takes a process over could
 // otherwise have it certified for every role. A process that does not answer keeps its certificates. Watch logs each
 // error once.
-func (r *Registry) Watch(ctx context.Context, endpoints []string, as map[string][]string, say Declared, log *zap.Logger) {
+func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, as map[string][]string, say Declaration, log *zap.Logger) {
 	said := make(map[string]string)
 	for range every.Tick(ctx, registryPoll) {
 		for _, at := range endpoints {
 			within, cancel := context.WithTimeout(ctx, followTimeout)
-			err := r.Follow(within, at, as[at], say, log)
+			err := r.CertifyDue(within, at, as[at], say, log)
 			cancel()
 			before, failing := said[at]
 			switch {
@@ -39,9 +39,9 @@ func (r *Registry) Watch(ctx context.Context, endpoints []string, as map[string]
 	}
 }
 
-// Follow certifies what one process publishes, if that is due. certifiedAs is what the process was certified for at
+// CertifyDue certifies what one process publishes, if that is due. certifiedAs is what the process was certified for at
 // first; see [Published].
-func (r *Registry) Follow(ctx context.Context, at string, certifiedAs []string, say Declared, log *zap.Logger) error {
+func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []string, say Declaration, log *zap.Logger) error {
 	roles, err := ReadRoles(ctx, []string{at})
 	if err == nil {
 		err = sameRoles(at, certifiedAs, signsAs(roles))
@@ -50,9 +50,9 @@ func (r *Registry) Follow(ctx context.Context, at string, certifiedAs []string, 
 		return err
 	}
 	due := false
-	err = r.change(func(e *edit) error {
-		left, err := e.unretired(roles)
-		due = err == nil && e.due(left)
+	err = r.editBundle(func(e *bundleEdit) error {
+		left, err := e.withoutRetired(roles)
+		due = err == nil && e.needsRenewal(left)
 		return err
 	})
 	if err != nil || !due {
@@ -60,12 +60,12 @@ func (r *Registry) Follow(ctx context.Context, at string, certifiedAs []string, 
 	}
 	p, err := ReadPublished(ctx, []string{at})
 	if err == nil {
-		err = sameRoles(at, certifiedAs, p.SignsAs[at]) // the second answer may differ from the first
+		err = sameRoles(at, certifiedAs, p.RolesByEndpoint[at]) // the second answer may differ from the first
 	}
 	if err != nil {
 		return err
 	}
-	return r.change(func(e *edit) error {
+	return r.editBundle(func(e *bundleEdit) error {
 		fresh, _, err := e.certify(ctx, p, say)
 		if err == nil {
 			log.Info("keys certified", zap.String("from", at), zap.Int("versions", fresh))

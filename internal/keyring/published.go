@@ -17,25 +17,25 @@ import (
 // Publication is what a process publishes: its roles with their keys, and its observations.
 type Publication struct {
 	Roles []daemon.RoleDocument `json:"roles"`
-	Looks []observe.Look        `json:"looks"`
+	Looks []observe.Observation `json:"looks"`
 }
 
 // Published is what several processes publish.
 type Published struct {
 	Publication
-	SignsAs map[string][]string // by the place that a process was read from; see signsAs
+	RolesByEndpoint map[string][]string // by the place that a process was read from; see signsAs
 }
 
 // ReadPublished asks processes for the roles whose keys they hold, and for their observations. Instead of a process it
 // can read a file with the output of mediator keys publish.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
-	p := Published{Publication{[]daemon.RoleDocument{}, []observe.Look{}}, make(map[string][]string)}
+	p := Published{Publication{[]daemon.RoleDocument{}, []observe.Observation{}}, make(map[string][]string)}
 	for _, at := range from {
 		one, err := readPublication(ctx, at)
 		if err != nil {
 			return Published{}, err
 		}
-		p.Roles, p.Looks, p.SignsAs[at] = append(p.Roles, one.Roles...), append(p.Looks, one.Looks...), signsAs(one.Roles)
+		p.Roles, p.Looks, p.RolesByEndpoint[at] = append(p.Roles, one.Roles...), append(p.Looks, one.Looks...), signsAs(one.Roles)
 	}
 	return p, nil
 }

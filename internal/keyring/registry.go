@@ -48,23 +48,23 @@ func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 	return &Registry{key, key.options(o), bundle}
 }
 
-// edit is a change of the registry's bundle. The earlier content of the bundle has been verified as signed by the
+// bundleEdit is a change of the registry's bundle. The earlier content of the bundle has been verified as signed by the
 // registry.
-type edit struct {
+type bundleEdit struct {
 	*Registry
 	b     *evidence.Bundle
 	trust *evidence.Trust
 }
 
-// change lets do change the bundle. It refuses a bundle with certificates of another registry: to write the bundle is
+// editBundle lets do change the bundle. It refuses a bundle with certificates of another registry: to write the bundle is
 // to answer for its content, which this registry has not checked.
-func (r *Registry) change(do func(*edit) error) error {
+func (r *Registry) editBundle(do func(*bundleEdit) error) error {
 	return UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {
 		trust, err := evidence.NewTrust([]evidence.Root{r.Key.Pinned(evidence.PurposeSignerCertificate)}, *b, evidence.SignerPolicy{})
 		if err != nil {
 			return fmt.Errorf("%s is not all signed by %s; move it away first, and certify every process and the deployment again: %w", r.Bundle, r.Key.KeyID(), err)
 		}
-		return do(&edit{r, b, trust})
+		return do(&bundleEdit{r, b, trust})
 	})
 }
 
@@ -92,21 +92,21 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	return files.Replace(path, raw, 0o644)
 }
 
-// Declared is what the security team declares about the keys that it certifies.
-type Declared struct{ AccessibleToAgent, AccessibleToUsers bool }
+// Declaration is what the security team declares about the keys that it certifies.
+type Declaration struct{ AccessibleToAgent, AccessibleToUsers bool }
 
 // certify signs a custody certificate for each accepted version of each role's key. The new certificates replace those
 // that the bundle has for these keys. A revocation list is signed again too. certify returns how many certificates are
 // new and how many stay.
-func (e *edit) certify(ctx context.Context, p Published, say Declared) (fresh, kept int, err error) {
-	if p.Roles, err = e.unretired(p.Roles); err != nil {
+func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (fresh, kept int, err error) {
+	if p.Roles, err = e.withoutRetired(p.Roles); err != nil {
 		return 0, 0, err
 	}
 	tokens, err := e.certificates(ctx, p, say)
 	if err != nil {
 		return 0, 0, err
 	}
-	others, err := e.keep(p.Roles)
+	others, err := e.remaining(p.Roles)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -119,10 +119,10 @@ func (e *edit) certify(ctx context.Context, p Published, say Declared) (fresh, k
 	return len(tokens), len(others), nil
 }
 
-// unretired removes retired key versions from roles. A version is retired if the bundle has later versions of its key
+// withoutRetired removes retired key versions from roles. A version is retired if the bundle has later versions of its key
 // and not this one. It stays retired if a process publishes it again: a process that knows of the retirement would
 // refuse a bundle that certifies the version.
-func (e *edit) unretired(roles []daemon.RoleDocument) ([]daemon.RoleDocument, error) {
+func (e *bundleEdit) withoutRetired(roles []daemon.RoleDocument) ([]daemon.RoleDocument, error) {
 	out := slices.Clone(roles)
 	for i, r := range out {
 		newest := 0
@@ -138,7 +138,7 @@ func (e *edit) unretired(roles []daemon.RoleDocument) ([]daemon.RoleDocument, er
 	return out, nil
 }
 
-func (e *edit) certificates(ctx context.Context, p Published, say Declared) ([]string, error) {
+func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) ([]string, error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind, e.Key, e.Options)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (e *edit) certificates(ctx context.Context, p Published, say Declared) ([]s
 
 // claims makes the claims about a role's key: what its process knows, what was observed, and what is declared. It
 // refuses a claim that an observation contradicts.
-func claims(r daemon.RoleDocument, looks []observe.Look, say Declared) (evidence.SignerCertificate, error) {
+func claims(r daemon.RoleDocument, looks []observe.Observation, say Declaration) (evidence.SignerCertificate, error) {
 	c := evidence.SignerCertificate{
 		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody, KeyExportable: r.KeyExportable,
 		Observed: slices.Clone(r.Observed), Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
@@ -192,9 +192,9 @@ func claims(r daemon.RoleDocument, looks []observe.Look, say Declared) (evidence
 	return c, nil
 }
 
-// keep returns the certificates of the bundle that stay beside new ones for the keys of roles: certificates of other
+// remaining returns the certificates of the bundle that stay beside new ones for the keys of roles: certificates of other
 // keys that have not expired. A version that its process no longer publishes is retired, and gets no certificate.
-func (e *edit) keep(roles []daemon.RoleDocument) ([]string, error) {
+func (e *bundleEdit) remaining(roles []daemon.RoleDocument) ([]string, error) {
 	asked := keyNames(roles)
 	var kept []string
 	for _, token := range e.b.Certificates {
@@ -219,9 +219,9 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// due reports whether the bundle's certificates for the roles' keys have to be renewed: a version is new or gone, its
+// needsRenewal reports whether the bundle's certificates for the roles' keys have to be renewed: a version is new or gone, its
 // process states other properties, or half of a certificate's lifetime is over.
-func (e *edit) due(roles []daemon.RoleDocument) bool {
+func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 	half := e.Options.Now().Add(e.Options.Lifetime / 2)
 	certified := make(map[string]evidence.Certified)
 	asked := keyNames(roles)
@@ -248,18 +248,18 @@ func (e *edit) due(roles []daemon.RoleDocument) bool {
 
 // Certification is what [Registry.Certify] has done: how many certificates are new, how many stay, and how many are
 // gone.
-type Certification struct{ Certified, Stay, LeftOut int }
+type Certification struct{ Certified, Kept, Dropped int }
 
 // Certify signs a custody certificate for each published version of each key. The new certificates replace those that
 // the bundle has for these keys. If prepare is not nil, it changes the bundle before that.
-func (r *Registry) Certify(ctx context.Context, p Published, say Declared, prepare func(*evidence.Bundle)) (done Certification, err error) {
-	err = r.change(func(e *edit) (err error) {
+func (r *Registry) Certify(ctx context.Context, p Published, say Declaration, prepare func(*evidence.Bundle)) (done Certification, err error) {
+	err = r.editBundle(func(e *bundleEdit) (err error) {
 		if prepare != nil {
 			prepare(e.b)
 		}
 		before := len(e.b.Certificates)
-		done.Certified, done.Stay, err = e.certify(ctx, p, say)
-		done.LeftOut = before - done.Stay
+		done.Certified, done.Kept, err = e.certify(ctx, p, say)
+		done.Dropped = before - done.Kept
 		return err
 	})
 	return done, err

@@ -11,7 +11,7 @@ import (
 
 // revoke signs the revocation list again, with the entries in add and without those that have ended. It returns the
 // token and its entries.
-func (e *edit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
+func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
 	for _, r := range old.Revoked {
@@ -31,7 +31,7 @@ func (e *edit) revoke(ctx context.Context, add []evidence.Revocation) (string, [
 // Revoke adds entries to the bundle's revocation list, signs the list again, and returns all of its entries. It calls
 // unknown for each key id in add for which the bundle has no certificate.
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation, unknown func(kid string)) (all []evidence.Revocation, err error) {
-	err = r.change(func(e *edit) (err error) {
+	err = r.editBundle(func(e *bundleEdit) (err error) {
 		for _, n := range add {
 			if n.Kind == evidence.RevokedKey && !e.certifies(n.ID) {
 				unknown(n.ID)
@@ -44,7 +44,7 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation, unknow
 }
 
 // certifies reports whether the bundle has a certificate for a key, by its kid or by its name.
-func (e *edit) certifies(id string) bool {
+func (e *bundleEdit) certifies(id string) bool {
 	return slices.ContainsFunc(e.trust.Certified(), func(c evidence.Certified) bool {
 		return evidence.MatchKeyID([]string{id}, c.Certificate.SubjectKeyID)
 	})

@@ -46,7 +46,7 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 	if err != nil {
 		return RootKey{}, fmt.Errorf("root key %s: %w", path, errors.Join(err, ring.Close()))
 	}
-	return RootKey{version: version, ring: ring}, nil
+	return RootKey{version: version, store: ring}, nil
 }
 
 // pinnedVersion opens the pinned version of the key. It refuses the key unless the custody is observed not to export
@@ -58,7 +58,7 @@ func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) 
 	if err != nil {
 		return custody.Version{}, err
 	}
-	for _, l := range key.Looks(ctx) {
+	for _, l := range key.Observe(ctx) {
 		if l.Name == observe.Custody && l.Result != observe.Holds {
 			return custody.Version{}, custody.Unavailable(nil, "it signs nothing: %s", l.Seen)
 		}
@@ -78,8 +78,8 @@ func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) 
 
 // Close closes the custody of the key. A key from a file has none.
 func (k RootKey) Close() error {
-	if k.ring == nil {
+	if k.store == nil {
 		return nil
 	}
-	return k.ring.Close()
+	return k.store.Close()
 }

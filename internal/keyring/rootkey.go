@@ -23,9 +23,9 @@ import (
 // RootKey is a key of the security team: of the key registry or of the deployment auditor. Commands use it, on a
 // machine where no agent runs. A process that serves never uses it.
 type RootKey struct {
-	version custody.Version
-	second  *postQuantumKey // nil if the root has only an Ed25519 key
-	ring    keystore.Store  // custody of the key; nil for a key from a file
+	version     custody.Version
+	postQuantum *postQuantumKey // nil if the root has only an Ed25519 key
+	store       keystore.Store  // custody of the key; nil for a key from a file
 }
 
 var _ signer.Key = RootKey{}
@@ -38,13 +38,13 @@ func (k RootKey) Current(context.Context) (custody.Version, error) { return k.ve
 
 // Properties says that a key from a file can be copied. What a root key signs makes no claim about that.
 func (k RootKey) Properties() custody.Properties {
-	return custody.Properties{Exportable: k.ring == nil}
+	return custody.Properties{Exportable: k.store == nil}
 }
 
 // options returns o with the second key of a root that signs twice.
 func (k RootKey) options(o signer.Options) signer.Options {
-	if k.second != nil {
-		o.Second = k.second
+	if k.postQuantum != nil {
+		o.Second = k.postQuantum
 	}
 	return o
 }
@@ -52,18 +52,18 @@ func (k RootKey) options(o signer.Options) signer.Options {
 // Pinned returns the root as verifiers pin it.
 func (k RootKey) Pinned(purpose string) evidence.Root {
 	r := evidence.Root{KeyID: k.version.KeyID(), Public: k.version.Public(), Purpose: purpose}
-	if k.second != nil {
-		r.PostQuantum = k.second.public
+	if k.postQuantum != nil {
+		r.PostQuantum = k.postQuantum.public
 	}
 	return r
 }
 
 // JWK returns the public file that pins the root: a JWK, or a JWK Set if the root has two keys.
 func (k RootKey) JWK() ([]byte, error) {
-	if k.second == nil {
+	if k.postQuantum == nil {
 		return json.MarshalIndent(custody.JWK(k.version), "", "  ")
 	}
-	return json.MarshalIndent(keySet{[]any{custody.JWK(k.version), evidence.NewAKP(k.second.id, k.second.public)}}, "", "  ")
+	return json.MarshalIndent(keySet{[]any{custody.JWK(k.version), evidence.NewAKP(k.postQuantum.id, k.postQuantum.public)}}, "", "  ")
 }
 
 // keySet is a JWK Set (RFC 7517 section 5). The JWK Set of go-jose does not know the key type AKP.
@@ -152,7 +152,7 @@ func parseRootKey(raw []byte) (k RootKey, err error) {
 	if k.version, err = parseEd25519(set.Keys[0]); err != nil || len(set.Keys) == 1 {
 		return k, err
 	}
-	k.second, err = parseMLDSA(set.Keys[1], k.version.KeyID())
+	k.postQuantum, err = parseMLDSA(set.Keys[1], k.version.KeyID())
 	return k, err
 }
 
@@ -162,7 +162,7 @@ func parseEd25519(raw []byte) (custody.Version, error) {
 		return custody.Version{}, errRootKey
 	}
 	std, ok := jwk.Key.(stded25519.PrivateKey)
-	name, number, cut := cutVersion(jwk.KeyID)
+	name, number, cut := splitVersion(jwk.KeyID)
 	if !ok || !cut || number != 1 {
 		return custody.Version{}, errRootKey
 	}
@@ -192,7 +192,7 @@ func parseMLDSA(raw []byte, kid string) (*postQuantumKey, error) {
 	return &postQuantumKey{id: kid, public: public, private: private}, nil
 }
 
-func cutVersion(kid string) (name string, number int, ok bool) {
+func splitVersion(kid string) (name string, number int, ok bool) {
 	for i := len(kid) - 1; i > 0; i-- {
 		if kid[i] == 'v' && kid[i-1] == ':' {
 			_, err := fmt.Sscanf(kid[i+1:], "%d", &number)

@@ -33,19 +33,19 @@ func Open(c config.Custody, log *zap.Logger) (Store, error) {
 	case c.PKCS11 != nil:
 		return openToken(c.PKCS11)
 	}
-	return memory{}, nil
+	return memoryStore{}, nil
 }
 
-// memory makes keys that exist only in the memory of this process.
-type memory struct{}
+// memoryStore makes keys that exist only in the memory of this process.
+type memoryStore struct{}
 
-func (memory) Key(_ context.Context, _, name string) (custody.Key, error) {
+func (memoryStore) Key(_ context.Context, _, name string) (custody.Key, error) {
 	return custody.NewMemory(name)
 }
-func (memory) Close() error { return nil }
+func (memoryStore) Close() error { return nil }
 
-// token opens keys in a PKCS #11 token.
-type token struct{ *pkcs11.Token }
+// pkcs11Store opens keys in a PKCS #11 token.
+type pkcs11Store struct{ *pkcs11.Token }
 
 func openToken(c *config.PKCS11) (Store, error) {
 	pin, err := files.ReadSecret(c.PINFile, 1)
@@ -56,13 +56,15 @@ func openToken(c *config.PKCS11) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return token{t}, nil
+	return pkcs11Store{t}, nil
 }
 
-func (t token) Key(_ context.Context, _, name string) (custody.Key, error) { return t.Token.Key(name) }
+func (t pkcs11Store) Key(_ context.Context, _, name string) (custody.Key, error) {
+	return t.Token.Key(name)
+}
 
-// inVault opens keys in Vault.
-type inVault struct {
+// vaultStore opens keys in Vault.
+type vaultStore struct {
 	c      *config.Vault
 	server *vault.Server
 	log    *zap.Logger
@@ -73,20 +75,20 @@ func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return inVault{c, server, log}, nil
+	return vaultStore{c, server, log}, nil
 }
 
 // Key opens a key and waits until Vault answers. All tries use the same login.
-func (v inVault) Key(ctx context.Context, role, name string) (custody.Key, error) {
+func (v vaultStore) Key(ctx context.Context, role, name string) (custody.Key, error) {
 	key := v.server.Prepare(name, login(v.c.Auth.For(role)), v.c.Keys...)
 	return await.For(ctx, v.log, "Vault", func() (*vault.Key, error) { return key, key.Open(ctx) })
 }
 
-func (v inVault) Close() error { return v.server.Close() }
+func (v vaultStore) Close() error { return v.server.Close() }
 
 // Secrets returns the secrets that a role can read in the custody. It fails unless the custody is Vault.
 func Secrets(s Store, role string) (*vault.Secrets, error) {
-	v, ok := s.(inVault)
+	v, ok := s.(vaultStore)
 	if !ok {
 		return nil, fmt.Errorf("credentials in Vault need custody in Vault, not %T", s)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 )
 
-// Nobody is the user that root runs an agent as if neither the command line nor the configuration names a user.
-const Nobody = 65534
+// DefaultUID is the user that root runs an agent as if neither the command line nor the configuration names a user.
+const DefaultUID = 65534
 
 // Values of Options.UID that are not user ids.
 const (
@@ -67,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	cmd := command(ctx, o.Args, uid)
 	cmd.Env = Environment(os.Environ(), s.ProxyURL, s.CAFile)
-	err := launch(cmd, o.Stdout, o.Stderr)
+	err := runProcess(cmd, o.Stdout, o.Stderr)
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -91,7 +91,7 @@ func (o Options) user(s admin.Session) int {
 	case s.Agent != nil:
 		return int(*s.Agent)
 	}
-	return Nobody
+	return DefaultUID
 }
 
 // command makes the command of an agent. The agent runs in a process session of its own without a terminal, and its

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch runs the agent's command. This process becomes a subreaper: everything that the agent starts stays below it,
+// runProcess runs the agent's command. This process becomes a subreaper: everything that the agent starts stays below it,
 // including daemons, so the sidecar sees which processes belong to the run. The agent gets no terminal of this process.
 // When the agent ends, launch kills the processes that the agent left behind.
-func launch(cmd *exec.Cmd, stdout, stderr io.Writer) error {
+func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	if err := errors.Join(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), closeStdin()); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func launch(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 		err = cmd.Wait()
 		close(done)
 		<-reaped // reap frees pids that new processes could get before killLeft kills them
-		err = errors.Join(err, killLeft())
+		err = errors.Join(err, killOrphans())
 	}
 	signal.Stop(ended)
 	copied()
@@ -102,9 +102,9 @@ func reap(ended <-chan os.Signal, done <-chan struct{}, agent int) {
 // killTimeout bounds killLeft: the processes that it kills can start new ones meanwhile.
 const killTimeout = 5 * time.Second
 
-// killLeft kills the processes that the agent left behind. When a process ends, its children become children of this
+// killOrphans kills the processes that the agent left behind. When a process ends, its children become children of this
 // process; killLeft repeats until there are none.
-func killLeft() error {
+func killOrphans() error {
 	for began := time.Now(); time.Since(began) < killTimeout; {
 		left := children()
 		if len(left) == 0 {

@@ -18,7 +18,7 @@ type Agent struct {
 
 // Process observes whether the agent's user could reach the memory of a process that runs as uid. A process of the same
 // user can (ptrace, /proc), and root can reach everything.
-func (a Agent) Process(uid uint32) Look {
+func (a Agent) Process(uid uint32) Observation {
 	switch a.UID {
 	case 0:
 		return look(Process, Contradicts, "The agent runs as root, which reaches every process here.")
@@ -40,11 +40,11 @@ type Path struct {
 // Files observes whether the agent's user can change one of the paths, replace it, or read a secret one. A path that
 // does not exist is judged by the folders in which it would be. Files goes by owners and modes as this process sees
 // them. If an access control list adds to a mode, the result is Unseen.
-func (a Agent) Files(paths ...Path) Look {
+func (a Agent) Files(paths ...Path) Observation {
 	for _, p := range paths {
 		access, err := a.access(p)
 		if err != nil {
-			return look(Files, Unseen, "%s could not be looked at: %v.", p.Name, err)
+			return look(Files, NotObserved, "%s could not be looked at: %v.", p.Name, err)
 		}
 		if access != "" {
 			return look(Files, Contradicts, "The agent's user %d can %s %s.", a.UID, access, p.Name)

@@ -112,7 +112,7 @@ func TestFilesOfOthers(t *testing.T) {
 		{"another's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "", observe.Holds, ""},
 		{"nobody's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "later", observe.Contradicts, "replace"},
 		{"nobody's file in a folder that the agent may not write to", agent, other, 0o755, other, "f", "later", observe.Holds, ""},
-		{"a folder that is not there", agent, other, 0o755, other, "f", "absent/later", observe.Unseen, "absent: no such file"},
+		{"a folder that is not there", agent, other, 0o755, other, "f", "absent/later", observe.NotObserved, "absent: no such file"},
 		{"an open folder in a closed one", agent, other, 0o700, other, "open/f", "", observe.Holds, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestFilesWithAList(t *testing.T) {
 		list = binary.LittleEndian.AppendUint32(list, e.user)
 	}
 	must(t, unix.Setxattr(path, "system.posix_acl_access", list, 0))
-	if got := (observe.Agent{UID: 4242}).Files(observe.Path{Name: path, Secret: true}); got.Result != observe.Unseen || !strings.Contains(got.Seen, "access control list") {
+	if got := (observe.Agent{UID: 4242}).Files(observe.Path{Name: path, Secret: true}); got.Result != observe.NotObserved || !strings.Contains(got.Seen, "access control list") {
 		t.Errorf("got %+v", got)
 	}
 }

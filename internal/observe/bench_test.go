@@ -10,7 +10,7 @@ import (
 // BenchmarkLook is one look on a machine with the processes that this one has.
 func BenchmarkLook(b *testing.B) {
 	launcher, _ := launched(b, nil, "sh", "-c", waits)
-	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
 	run := w.Begin("evt_1", launcher.Process.Pid, 0)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,4 +1,4 @@
 package observe
 
-// NewWatchOn makes a Watch on another proc file system.
+// NewWatchOn makes a Watcher on another proc file system.
 var NewWatchOn = newWatch

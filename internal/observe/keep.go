@@ -2,9 +2,9 @@ package observe
 
 import "slices"
 
-// Keep returns the observations of now, and those contradictions of before that could not be observed again. A
+// KeepContradictions returns the observations of now, and those contradictions of before that could not be observed again. A
 // contradiction stays until it is observed to be mended.
-func Keep(before, now []Look) []Look {
+func KeepContradictions(before, now []Observation) []Observation {
 	out := slices.Clone(now)
 	for _, b := range before {
 		if b.Result == Contradicts && !madeAgain(b.ID(), now) {
@@ -15,10 +15,10 @@ func Keep(before, now []Look) []Look {
 }
 
 // madeAgain reports whether every observation with this id could be made.
-func madeAgain(id string, now []Look) bool {
+func madeAgain(id string, now []Observation) bool {
 	made := false
 	for _, l := range now {
-		if l.ID() == id && l.Result == Unseen {
+		if l.ID() == id && l.Result == NotObserved {
 			return false
 		}
 		made = made || l.ID() == id

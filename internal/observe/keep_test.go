@@ -11,29 +11,29 @@ import (
 )
 
 func TestKeep(t *testing.T) {
-	look := func(result observe.Result, seen string) observe.Look {
-		return observe.Made(observe.Files, result, seen).For("request_proof")
+	look := func(result observe.Result, seen string) observe.Observation {
+		return observe.New(observe.Files, result, seen).For("request_proof")
 	}
-	against, holds, unseen := look(observe.Contradicts, "before"), look(observe.Holds, "now"), look(observe.Unseen, "now")
-	other, blind := observe.Made(observe.Gate, observe.Holds, "gate"), observe.Made(observe.Gate, observe.Unseen, "gate")
+	against, holds, unseen := look(observe.Contradicts, "before"), look(observe.Holds, "now"), look(observe.NotObserved, "now")
+	other, blind := observe.New(observe.Gate, observe.Holds, "gate"), observe.New(observe.Gate, observe.NotObserved, "gate")
 	for _, tt := range []struct {
 		name        string
-		before, now []observe.Look
-		want        []observe.Look
+		before, now []observe.Observation
+		want        []observe.Observation
 	}{
-		{"it holds again", []observe.Look{against, other}, []observe.Look{holds}, []observe.Look{holds}},
-		{"it holds again, and so does something else", []observe.Look{against}, []observe.Look{holds, other}, []observe.Look{holds, other}},
-		{"it holds again, and something else cannot be looked at", []observe.Look{against}, []observe.Look{holds, blind}, []observe.Look{holds, blind}},
-		{"it cannot be looked at again", []observe.Look{against}, []observe.Look{unseen}, []observe.Look{unseen, against}},
-		{"who looked answers no more", []observe.Look{against, other}, []observe.Look{other}, []observe.Look{other, against}},
-		{"nobody answers", []observe.Look{against, other}, nil, []observe.Look{against}},
-		{"one of two that look cannot", []observe.Look{holds, against}, []observe.Look{holds, unseen}, []observe.Look{holds, unseen, against}},
-		{"it is still so", []observe.Look{against}, []observe.Look{look(observe.Contradicts, "now")}, []observe.Look{look(observe.Contradicts, "now")}},
-		{"the same of another role", []observe.Look{against}, []observe.Look{holds.For("agent_session")}, []observe.Look{holds.For("agent_session"), against}},
-		{"nothing was against it", []observe.Look{holds, unseen}, nil, nil},
+		{"it holds again", []observe.Observation{against, other}, []observe.Observation{holds}, []observe.Observation{holds}},
+		{"it holds again, and so does something else", []observe.Observation{against}, []observe.Observation{holds, other}, []observe.Observation{holds, other}},
+		{"it holds again, and something else cannot be looked at", []observe.Observation{against}, []observe.Observation{holds, blind}, []observe.Observation{holds, blind}},
+		{"it cannot be looked at again", []observe.Observation{against}, []observe.Observation{unseen}, []observe.Observation{unseen, against}},
+		{"who looked answers no more", []observe.Observation{against, other}, []observe.Observation{other}, []observe.Observation{other, against}},
+		{"nobody answers", []observe.Observation{against, other}, nil, []observe.Observation{against}},
+		{"one of two that look cannot", []observe.Observation{holds, against}, []observe.Observation{holds, unseen}, []observe.Observation{holds, unseen, against}},
+		{"it is still so", []observe.Observation{against}, []observe.Observation{look(observe.Contradicts, "now")}, []observe.Observation{look(observe.Contradicts, "now")}},
+		{"the same of another role", []observe.Observation{against}, []observe.Observation{holds.For("agent_session")}, []observe.Observation{holds.For("agent_session"), against}},
+		{"nothing was against it", []observe.Observation{holds, unseen}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := observe.Keep(tt.before, tt.now); !slices.Equal(got, tt.want) {
+			if got := observe.KeepContradictions(tt.before, tt.now); !slices.Equal(got, tt.want) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -41,7 +41,7 @@ func TestKeep(t *testing.T) {
 }
 
 func TestID(t *testing.T) {
-	l := observe.Made(observe.Files, observe.Holds, "seen")
+	l := observe.New(observe.Files, observe.Holds, "seen")
 	if l.ID() != observe.Files || l.For("p").ID() != observe.Files+":p" {
 		t.Errorf("%s, %s", l.ID(), l.For("p").ID())
 	}
@@ -57,9 +57,9 @@ func TestFindingsAreSentences(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	unseen := observe.Looks([]*observe.Run{nil})
+	unseen := observe.OfRuns([]*observe.Run{nil})
 	for i, want := range []string{"had a controlling terminal", "read a terminal as its standard input", "was traced", "was put in from outside"} {
-		if got := unseen[i]; got.Result != observe.Unseen || !strings.Contains(got.Seen, "Whether a process "+want+" is not seen") {
+		if got := unseen[i]; got.Result != observe.NotObserved || !strings.Contains(got.Seen, "Whether a process "+want+" is not seen") {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -70,14 +70,14 @@ func TestNoRun(t *testing.T) {
 	var none *observe.Run
 	none.End()
 	report := none.Report()
-	if report.Any() || (observe.Report{}).Any() {
+	if report.AnyCovered() || (observe.Report{}).AnyCovered() {
 		t.Error("something was looked at")
 	}
-	if report.Found = []observe.Finding{{Kind: observe.Terminal}}; !report.Any() {
+	if report.Found = []observe.Finding{{Kind: observe.Terminal}}; !report.AnyCovered() {
 		t.Error("what was found was not looked at")
 	}
-	whole := observe.NewWatch(nil, time.Now, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
-	if !whole.Any() {
+	whole := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {}).Begin("e", os.Getpid(), 0).Report()
+	if !whole.AnyCovered() {
 		t.Error("nothing was looked at")
 	}
 }

@@ -1,5 +1,5 @@
 // Package observe observes what a process can see of its own deployment. Claims of the manifest that can be checked
-// this way need not be trusted. A [Look] is one observation: it says in one sentence what was seen. Package policy says
+// this way need not be trusted. An [Observation] says in one sentence what was seen. Package policy says
 // what that means for the manifest.
 package observe
 
@@ -10,7 +10,7 @@ type Result string
 
 // The results. Unseen is the result of an observation that could not be made: it shows nothing, neither way.
 const (
-	Unseen      Result = ""
+	NotObserved Result = ""
 	Holds       Result = "holds"       // the deployment is as it should be
 	Contradicts Result = "contradicts" // the deployment is not as it should be
 )
@@ -38,8 +38,8 @@ const (
 	Stranger = "stranger" // no process came into the session from outside
 )
 
-// Look is one observation that a process has made.
-type Look struct {
+// Observation is one observation that a process has made.
+type Observation struct {
 	Name    string `json:"name"`
 	Purpose string `json:"purpose,omitempty"` // the signing role that an observation of a key is about
 	Result  Result `json:"result"`
@@ -47,7 +47,7 @@ type Look struct {
 }
 
 // ID identifies what an observation is about.
-func (l Look) ID() string {
+func (l Observation) ID() string {
 	if l.Purpose == "" {
 		return l.Name
 	}
@@ -55,16 +55,16 @@ func (l Look) ID() string {
 }
 
 // For returns the observation as one about the key of purpose.
-func (l Look) For(purpose string) Look {
+func (l Observation) For(purpose string) Observation {
 	l.Purpose = purpose
 	return l
 }
 
-// Made makes the Look of an observation that was made elsewhere.
-func Made(name string, result Result, seen string) Look {
-	return Look{Name: name, Result: result, Seen: seen}
+// New returns an observation that the caller has made.
+func New(name string, result Result, seen string) Observation {
+	return Observation{Name: name, Result: result, Seen: seen}
 }
 
-func look(name string, result Result, format string, args ...any) Look {
-	return Look{Name: name, Result: result, Seen: fmt.Sprintf(format, args...)}
+func look(name string, result Result, format string, args ...any) Observation {
+	return Observation{Name: name, Result: result, Seen: fmt.Sprintf(format, args...)}
 }

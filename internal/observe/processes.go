@@ -25,7 +25,7 @@ const (
 type processes struct {
 	fs     procfs.FS
 	path   string
-	looker *Looker // reads standard inputs; if nil, this process reads them itself
+	looker *StdinClient // reads standard inputs; if nil, this process reads them itself
 }
 
 // openProcesses reads from path, usually /proc. It fails if path does not show every process of this namespace.

@@ -35,7 +35,7 @@ func (f Finding) String() string {
 // stay. A nil Run stands for a session that was not observed. A Run is safe for concurrent use.
 type Run struct {
 	Name  string // id of the event that caused it
-	watch *Watch
+	watch *Watcher
 	root  process     // the launcher
 	first map[id]bool // processes without a parent when the run began: the first of each container
 
@@ -115,15 +115,15 @@ func (r Report) Has(kind string) bool {
 	return slices.ContainsFunc(r.Found, func(f Finding) bool { return f.Kind == kind })
 }
 
-// Saw reports whether every observation so far covered this kind. Only then does it mean something that nothing was
+// Covered reports whether every observation so far covered this kind. Only then does it mean something that nothing was
 // found.
-func (r Report) Saw(kind string) bool {
+func (r Report) Covered(kind string) bool {
 	_, blind := r.unseen[kind]
 	return r.unseen != nil && !blind
 }
 
-// Any reports whether anything could be observed.
-func (r Report) Any() bool { return len(r.Found) > 0 || slices.ContainsFunc(kinds, r.Saw) }
+// AnyCovered reports whether anything could be observed.
+func (r Report) AnyCovered() bool { return len(r.Found) > 0 || slices.ContainsFunc(kinds, r.Covered) }
 
 // find keeps the first finding of each kind, and reports whether f is the first.
 func (r *Run) find(f Finding) bool {
@@ -152,19 +152,19 @@ var none = map[string]string{
 	Terminal: "had a controlling terminal", Stdin: "read a terminal as its standard input", Debugger: "was traced", Stranger: "was put in from outside",
 }
 
-// Looks returns what was observed of the runs of all open sessions. A nil run stands for a session that was not
+// OfRuns returns what was observed of the runs of all open sessions. A nil run stands for a session that was not
 // observed. A finding in one run contradicts; otherwise one run that could not be observed leaves the result unseen.
-func Looks(runs []*Run) []Look {
-	var out []Look
+func OfRuns(runs []*Run) []Observation {
+	var out []Observation
 	for _, kind := range []string{Terminal, Stdin, Debugger, Stranger} {
 		out = append(out, lookAt(kind, runs))
 	}
 	return out
 }
 
-func lookAt(kind string, runs []*Run) Look {
+func lookAt(kind string, runs []*Run) Observation {
 	if len(runs) == 0 {
-		return look(kind, Unseen, "No session is open whose processes could be looked at.")
+		return look(kind, NotObserved, "No session is open whose processes could be looked at.")
 	}
 	result := look(kind, Holds, "In %d open sessions, looked at every %s, no process %s.", len(runs), Period, none[kind])
 	for _, r := range runs {
@@ -175,7 +175,7 @@ func lookAt(kind string, runs []*Run) Look {
 			}
 		}
 		if why, blind := report.unseen[kind]; blind {
-			result = look(kind, Unseen, "Whether a process %s is not seen in each open session: %s.", none[kind], why)
+			result = look(kind, NotObserved, "Whether a process %s is not seen in each open session: %s.", none[kind], why)
 		}
 	}
 	return result

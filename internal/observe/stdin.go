@@ -21,8 +21,8 @@ const (
 	aTerminal
 )
 
-// AnswerStdin answers questions until questions ends.
-func AnswerStdin(questions io.Reader, answers io.Writer) error {
+// ServeStdin answers questions until questions ends.
+func ServeStdin(questions io.Reader, answers io.Writer) error {
 	for {
 		var pid int32
 		if err := binary.Read(questions, binary.LittleEndian, &pid); err != nil {
@@ -56,21 +56,21 @@ func stdinIsTerminal(proc string, pid int) (bool, error) {
 	return strings.HasPrefix(stdin, "/dev/pts/") || strings.HasPrefix(stdin, "/dev/tty") || stdin == "/dev/console", err
 }
 
-// Looker asks the process that runs [AnswerStdin]. It is safe for concurrent use.
-type Looker struct {
+// StdinClient asks the process that runs [ServeStdin]. It is safe for concurrent use.
+type StdinClient struct {
 	mu        sync.Mutex // held from a question to its answer
 	questions io.Writer
 	answers   io.Reader
 	gone      error // after a question without an answer, all others fail too
 }
 
-// NewLooker returns a Looker that writes to questions and reads from answers.
-func NewLooker(questions io.Writer, answers io.Reader) *Looker {
-	return &Looker{questions: questions, answers: answers}
+// NewStdinClient returns a client that writes to questions and reads from answers.
+func NewStdinClient(questions io.Writer, answers io.Reader) *StdinClient {
+	return &StdinClient{questions: questions, answers: answers}
 }
 
 // ReadsTerminal reports whether a process's standard input is a terminal.
-func (l *Looker) ReadsTerminal(pid int) (bool, error) {
+func (l *StdinClient) ReadsTerminal(pid int) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var got int32

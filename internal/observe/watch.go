@@ -21,8 +21,8 @@ const Period = 500 * time.Millisecond
 // process is stopped, or gets no processor, it observes nothing.
 const maxGap = 10 * Period
 
-// Watch observes the processes of runs. It is safe for concurrent use.
-type Watch struct {
+// Watcher observes the processes of runs. It is safe for concurrent use.
+type Watcher struct {
 	proc  *processes
 	blind error   // why no process can be observed
 	user  *uint32 // the agent's user; nil if it is not configured
@@ -39,23 +39,23 @@ type Watch struct {
 // batch is one observation that several callers wait for.
 type batch struct{ done chan struct{} }
 
-// NewWatch makes a Watch on /proc. user is the agent's user, who runs nothing but what launchers start; without it, the
+// NewWatcher makes a Watcher on /proc. user is the agent's user, who runs nothing but what launchers start; without it, the
 // Watch cannot tell which processes are strangers. now is the clock. The Watch calls found once for each finding of a
 // run.
-func NewWatch(user *uint32, now func() time.Time, found func(*Run, Finding)) *Watch {
+func NewWatcher(user *uint32, now func() time.Time, found func(*Run, Finding)) *Watcher {
 	return newWatch("/proc", user, now, found)
 }
 
-// Ask makes the watch use the looker process to read standard inputs, so this process needs no ptrace right. Call it
+// UseStdinClient makes the watch use the looker process to read standard inputs, so this process needs no ptrace right. Call it
 // before the first Begin.
-func (w *Watch) Ask(l *Looker) {
+func (w *Watcher) UseStdinClient(l *StdinClient) {
 	if w.proc != nil {
 		w.proc.looker = l
 	}
 }
 
-func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, Finding)) *Watch {
-	w := &Watch{user: user, now: now, found: found}
+func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, Finding)) *Watcher {
+	w := &Watcher{user: user, now: now, found: found}
 	w.proc, w.blind = openProcesses(path)
 	return w
 }
@@ -64,7 +64,7 @@ func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, 
 // agent leaves behind becomes the launcher's child too, because the launcher is a child subreaper
 // (PR_SET_CHILD_SUBREAPER). The pid and the user come from the kernel (SO_PEERCRED). If the launcher cannot be
 // observed, neither can the run.
-func (w *Watch) Begin(name string, pid int, uid uint32) *Run {
+func (w *Watcher) Begin(name string, pid int, uid uint32) *Run {
 	r := &Run{Name: name, watch: w, found: make(map[string]Finding), unseen: make(map[string]string)}
 	if err := w.begin(r, pid, uid); err != nil {
 		r.miss(err.Error(), kinds...)
@@ -79,7 +79,7 @@ func (w *Watch) Begin(name string, pid int, uid uint32) *Run {
 	return r
 }
 
-func (w *Watch) begin(r *Run, pid int, uid uint32) error {
+func (w *Watcher) begin(r *Run, pid int, uid uint32) error {
 	switch {
 	case w.blind != nil:
 		return w.blind
@@ -107,7 +107,7 @@ func (w *Watch) begin(r *Run, pid int, uid uint32) error {
 }
 
 // Run observes all runs every [Period] until ctx ends.
-func (w *Watch) Run(ctx context.Context) {
+func (w *Watcher) Run(ctx context.Context) {
 	for range every.Tick(ctx, Period) {
 		_ = w.Look(ctx) // fails only when ctx ends
 	}
@@ -115,7 +115,7 @@ func (w *Watch) Run(ctx context.Context) {
 
 // Look observes all runs now. It shares an observation with other callers, but never one that had begun before the
 // call. An observation that fails is noted with the runs; Look itself fails only when ctx ends.
-func (w *Watch) Look(ctx context.Context) error {
+func (w *Watcher) Look(ctx context.Context) error {
 	w.mu.Lock()
 	if len(w.runs) == 0 {
 		w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *Watch) Look(ctx context.Context) error {
 }
 
 // take waits for the observation that is under way, and makes the next one.
-func (w *Watch) take(b *batch) {
+func (w *Watcher) take(b *batch) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	w.mu.Lock()
@@ -151,7 +151,7 @@ func (w *Watch) take(b *batch) {
 
 // look observes every process once. It reads the runs after the processes: a process of a run that has begun meanwhile
 // then has its run.
-func (w *Watch) look() {
+func (w *Watcher) look() {
 	now := w.now()
 	all, err := w.proc.readAll()
 	runs := w.launched()
@@ -189,7 +189,7 @@ func (w *Watch) look() {
 }
 
 // launched returns the runs whose launcher still runs. It notes the end of the other launchers and forgets their runs.
-func (w *Watch) launched() []*Run {
+func (w *Watcher) launched() []*Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs = slices.DeleteFunc(w.runs, func(r *Run) bool {
@@ -207,7 +207,7 @@ func (w *Watch) launched() []*Run {
 }
 
 // lookAt observes one process of runs.
-func (w *Watch) lookAt(q process, own []*Run) {
+func (w *Watcher) lookAt(q process, own []*Run) {
 	w.lookForDebugger(q, own)
 	launcher := own[0].root
 	if q.id == launcher.id || q.forked && q.parent == launcher.pid && q.session == launcher.session {
@@ -227,7 +227,7 @@ func (w *Watch) lookAt(q process, own []*Run) {
 // reached returns the runs that a process can reach although no launcher has started it. A process of the agent's user
 // reaches all runs, because they share the user. A process that entered this process namespace reaches the runs that
 // had begun before.
-func (w *Watch) reached(q process, runs []*Run) []*Run {
+func (w *Watcher) reached(q process, runs []*Run) []*Run {
 	if w.user != nil {
 		users, err := w.users(q)
 		w.miss(runs, err, Stranger)
@@ -242,7 +242,7 @@ func (w *Watch) reached(q process, runs []*Run) []*Run {
 }
 
 // lookAtOther observes a process that can reach runs, and finds a stranger if it belongs to none.
-func (w *Watch) lookAtOther(q process, launchers roots, runs []*Run) {
+func (w *Watcher) lookAtOther(q process, launchers roots, runs []*Run) {
 	own, err := launchers.read(w.proc, q)
 	w.miss(runs, err, Stranger)
 	if err != nil || own != nil {
@@ -253,14 +253,14 @@ func (w *Watch) lookAtOther(q process, launchers roots, runs []*Run) {
 	w.lookForDebugger(q, runs)
 }
 
-func (w *Watch) users(q process) ([]string, error) {
+func (w *Watcher) users(q process) ([]string, error) {
 	s, err := w.proc.status(strconv.Itoa(q.pid))
 	return s.users, err
 }
 
-func (w *Watch) agent() string { return strconv.FormatUint(uint64(*w.user), 10) }
+func (w *Watcher) agent() string { return strconv.FormatUint(uint64(*w.user), 10) }
 
-func (w *Watch) lookForTerminal(q process, runs []*Run) {
+func (w *Watcher) lookForTerminal(q process, runs []*Run) {
 	if q.terminal {
 		w.find(runs, Terminal, q)
 	}
@@ -271,7 +271,7 @@ func (w *Watch) lookForTerminal(q process, runs []*Run) {
 	}
 }
 
-func (w *Watch) lookForDebugger(q process, runs []*Run) {
+func (w *Watcher) lookForDebugger(q process, runs []*Run) {
 	traced, err := w.proc.traced(q)
 	w.miss(runs, err, Debugger)
 	if traced {
@@ -279,7 +279,7 @@ func (w *Watch) lookForDebugger(q process, runs []*Run) {
 	}
 }
 
-func (w *Watch) find(runs []*Run, kind string, q process) {
+func (w *Watcher) find(runs []*Run, kind string, q process) {
 	f := Finding{Kind: kind, PID: q.pid, Command: q.command}
 	for _, r := range runs {
 		if r.find(f) {
@@ -289,7 +289,7 @@ func (w *Watch) find(runs []*Run, kind string, q process) {
 }
 
 // miss notes why kinds could not be observed. A process that has ended needs no observation.
-func (w *Watch) miss(runs []*Run, err error, kinds ...string) {
+func (w *Watcher) miss(runs []*Run, err error, kinds ...string) {
 	if err == nil || errors.Is(err, errGone) {
 		return
 	}

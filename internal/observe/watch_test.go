@@ -61,11 +61,11 @@ func lookAt(user, pid string) int {
 		return 1
 	}
 	of := uint32(uid)
-	run := observe.NewWatch(&of, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+	run := observe.NewWatcher(&of, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
 	if _, err := run.Look(context.Background()); err != nil {
 		return 1
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(observe.Looks([]*observe.Run{run})); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(observe.OfRuns([]*observe.Run{run})); err != nil {
 		return 1
 	}
 	return 0
@@ -198,7 +198,7 @@ func TestWatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			launcher := tt.begin(t)
 			var told []string
-			w := observe.NewWatch(&agent, time.Now, func(r *observe.Run, f observe.Finding) { told = append(told, r.Name+" "+f.Kind) })
+			w := observe.NewWatcher(&agent, time.Now, func(r *observe.Run, f observe.Finding) { told = append(told, r.Name+" "+f.Kind) })
 			run := w.Begin("evt_1", launcher.Process.Pid, 0)
 			for range 3 { // what was found is told once
 				report, err := run.Look(t.Context())
@@ -206,7 +206,7 @@ func TestWatch(t *testing.T) {
 					t.Fatalf("found %v, want %v, %v", report.Found, tt.want, err)
 				}
 				for _, kind := range all {
-					if report.Has(kind) != slices.Contains(tt.want, kind) || !report.Saw(kind) {
+					if report.Has(kind) != slices.Contains(tt.want, kind) || !report.Covered(kind) {
 						t.Errorf("%s: %+v", kind, report)
 					}
 				}
@@ -219,7 +219,7 @@ func TestWatch(t *testing.T) {
 			if len(told) != len(tt.want) {
 				t.Errorf("told %q, want one of each of %q", told, tt.want)
 			}
-			for _, l := range observe.Looks([]*observe.Run{run}) {
+			for _, l := range observe.OfRuns([]*observe.Run{run}) {
 				want := observe.Holds
 				if slices.Contains(tt.want, l.Name) {
 					want = observe.Contradicts
@@ -294,13 +294,13 @@ os.wait()" </dev/null`
 			if err != nil {
 				t.Fatalf("%q: %v", said, err)
 			}
-			run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+			run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
 			report, err := run.Look(t.Context())
 			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
 				t.Errorf("%+v, %v", report, err)
 			}
 			for _, kind := range all {
-				if report.Saw(kind) == slices.Contains(tt.unseen, kind) {
+				if report.Covered(kind) == slices.Contains(tt.unseen, kind) {
 					t.Errorf("%s: %+v", kind, report)
 				}
 			}
@@ -311,9 +311,9 @@ os.wait()" </dev/null`
 // TestShortLives looks while parents end, whose children are no strangers for that.
 func TestShortLives(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000")
-	run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
 	for range 20 {
-		if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 || !report.Saw(observe.Stranger) {
+		if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 || !report.Covered(observe.Stranger) {
 			t.Fatalf("%+v, %v", report, err)
 		}
 	}
@@ -322,7 +322,7 @@ func TestShortLives(t *testing.T) {
 // TestLookThatNobodyWaitsFor ends when its context does: the caller must not take what it has not seen for nothing.
 func TestLookThatNobodyWaitsFor(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	run := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := run.Look(ctx); !errors.Is(err, context.Canceled) {
@@ -333,7 +333,7 @@ func TestLookThatNobodyWaitsFor(t *testing.T) {
 // TestFindingsStay after what was found has ended.
 func TestFindingsStay(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
 	before, later := w.Begin("evt_1", launcher.Process.Pid, 0), (*observe.Run)(nil)
 	exec, _ := start(t, asAgent, "sh", "-c", waits)
 	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) {
@@ -354,7 +354,7 @@ func ignore(error) error { return nil }
 func TestLauncherEnds(t *testing.T) {
 	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
 		launcher, _ := launched(t, nil, "sh", "-c", waits)
-		w := observe.NewWatch(nil, time.Now, func(*observe.Run, observe.Finding) {})
+		w := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {})
 		run := w.Begin("evt_1", launcher.Process.Pid, 0)
 		other := w.Begin("evt_2", os.Getpid(), 0)
 		if tt.over {
@@ -415,12 +415,12 @@ func TestUnseen(t *testing.T) {
 	}
 	t.Run("a sidecar without rights", func(t *testing.T) {
 		_, said := start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other} }, self(t), "look", itoa(int(agent)), itoa(pid))
-		var looks []observe.Look
+		var looks []observe.Observation
 		if err := json.Unmarshal([]byte(said), &looks); err != nil || len(looks) != len(all) {
 			t.Fatalf("%s %v", said, err)
 		}
 		for _, l := range looks {
-			if want := map[bool]observe.Result{true: observe.Unseen, false: observe.Holds}[l.Name == observe.Stdin]; l.Result != want {
+			if want := map[bool]observe.Result{true: observe.NotObserved, false: observe.Holds}[l.Name == observe.Stdin]; l.Result != want {
 				t.Errorf("%+v, want %q", l, want)
 			}
 		}
@@ -432,14 +432,14 @@ func TestUnseen(t *testing.T) {
 		wantUnseen(t, nil, all, "mediator run")
 	})
 	t.Run("no session", func(t *testing.T) {
-		for _, l := range observe.Looks(nil) {
-			if l.Result != observe.Unseen || !strings.Contains(l.Seen, "No session is open") {
+		for _, l := range observe.OfRuns(nil) {
+			if l.Result != observe.NotObserved || !strings.Contains(l.Seen, "No session is open") {
 				t.Errorf("%+v", l)
 			}
 		}
 	})
 	t.Run("nothing was reported", func(t *testing.T) {
-		if (observe.Report{}).Saw(observe.Terminal) {
+		if (observe.Report{}).Covered(observe.Terminal) {
 			t.Error("the zero report says that something was looked at")
 		}
 	})
@@ -449,11 +449,11 @@ func TestUnseen(t *testing.T) {
 func TestGap(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
 	now := time.Unix(1_800_000_000, 0)
-	w := observe.NewWatch(&agent, func() time.Time { return now }, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
+	w := observe.NewWatcher(&agent, func() time.Time { return now }, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
 	saw := func(run *observe.Run, want bool) {
 		t.Helper()
 		report, err := run.Look(t.Context())
-		if err != nil || report.Saw(observe.Stranger) != want || report.Saw(observe.Terminal) != want {
+		if err != nil || report.Covered(observe.Stranger) != want || report.Covered(observe.Terminal) != want {
 			t.Errorf("%+v, %v, want seen %t", report, err, want)
 		}
 	}
@@ -491,10 +491,10 @@ func self(t *testing.T) string {
 func wantUnseen(t *testing.T, run *observe.Run, unseen []string, sentence string) {
 	t.Helper()
 	report := run.Report()
-	for _, l := range observe.Looks([]*observe.Run{run}) {
+	for _, l := range observe.OfRuns([]*observe.Run{run}) {
 		hidden := slices.Contains(unseen, l.Name)
-		if (l.Result == observe.Unseen) != hidden || report.Saw(l.Name) == hidden || hidden && !strings.Contains(l.Seen, sentence) {
-			t.Errorf("%+v, saw %t", l, report.Saw(l.Name))
+		if (l.Result == observe.NotObserved) != hidden || report.Covered(l.Name) == hidden || hidden && !strings.Contains(l.Seen, sentence) {
+			t.Errorf("%+v, saw %t", l, report.Covered(l.Name))
 		}
 	}
 }
@@ -529,7 +529,7 @@ func TestEntered(t *testing.T) {
 		return
 	}
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatch(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
 	run := w.Begin("evt_1", launcher.Process.Pid, 0)
 	if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 {
 		t.Fatalf("%+v, %v", report, err)

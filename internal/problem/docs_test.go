@@ -76,7 +76,7 @@ func TestWriteSaysTheErrorWhereSDKsLook(t *testing.T) {
 }
 
 func TestFromTellsNothingOfWhatNobodyClassified(t *testing.T) {
-	d := problem.From(fmt.Errorf("dial 10.0.0.1: password hunter2"))
+	d := problem.DetailsOf(fmt.Errorf("dial 10.0.0.1: password hunter2"))
 	if d.Code != "internal" || strings.Contains(d.Detail, "hunter2") || strings.Contains(d.Detail, "10.0.0.1") {
 		t.Errorf("got %+v", d)
 	}

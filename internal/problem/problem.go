@@ -46,10 +46,10 @@ type brief struct {
 // internal is the code of an error that has no known code. The caller learns nothing about such an error.
 const internal = "internal"
 
-// From makes the document for err. The table gives the status, the title and the remedy of a code. An error without a
+// DetailsOf makes the document for err. The table gives the status, the title and the remedy of a code. An error without a
 // code that the table knows becomes "internal", and its text is not shown. An error can have a method RetryAfter, which
 // returns a number of seconds.
-func From(err error) Details {
+func DetailsOf(err error) Details {
 	var coded interface {
 		error
 		Code() string
@@ -76,7 +76,7 @@ func (c Code) details(detail string) Details {
 }
 
 // Write answers with the document for err.
-func Write(w http.ResponseWriter, err error) { From(err).Write(w) }
+func Write(w http.ResponseWriter, err error) { DetailsOf(err).Write(w) }
 
 // Write answers with d. Problem documents are never cached and never sniffed.
 func (d Details) Write(w http.ResponseWriter) {

@@ -21,14 +21,14 @@ import (
 // deployment compares the manifest with what this sidecar and the two other processes observe, again and again.
 type deployment struct {
 	own      *daemon.Observer
-	more     func() []observe.Look                // observations that need the trust bundle
-	sessions func(context.Context) []observe.Look // not kept, since a finding ends with its session
+	more     func() []observe.Observation                // observations that need the trust bundle
+	sessions func(context.Context) []observe.Observation // not kept, since a finding ends with its session
 	peers    []admin.Peer
 	manifest *policy.Manifest
 	log      *zap.Logger
 
-	mu   sync.Mutex     // held while observing
-	all  []observe.Look // the last observations
+	mu   sync.Mutex            // held while observing
+	all  []observe.Observation // the last observations
 	seen atomic.Pointer[[]policy.ObservedControl]
 }
 
@@ -38,12 +38,12 @@ const (
 	sessionsTimeout = 3 * time.Second
 )
 
-// look makes every observation once and compares the result with the manifest. A process that does not answer has
+// observe makes every observation once and compares the result with the manifest. A process that does not answer has
 // observed nothing new.
-func (d *deployment) look(ctx context.Context) {
+func (d *deployment) observe(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.all = observe.Keep(d.all, d.looks(ctx))
+	d.all = observe.KeepContradictions(d.all, d.collect(ctx))
 	controls := d.manifest.Observe(slices.Concat(d.all, d.sessions(ctx)))
 	now, before := policy.Contradicted(controls), error(nil)
 	if last := d.seen.Swap(&controls); last != nil {
@@ -57,15 +57,15 @@ func (d *deployment) look(ctx context.Context) {
 	}
 }
 
-// looks asks all processes for their observations, at the same time.
-func (d *deployment) looks(ctx context.Context) []observe.Look {
-	of := make([][]observe.Look, 1+len(d.peers))
+// collect asks all processes for their observations, at the same time.
+func (d *deployment) collect(ctx context.Context) []observe.Observation {
+	of := make([][]observe.Observation, 1+len(d.peers))
 	var wait sync.WaitGroup
-	wait.Go(func() { of[0] = append(d.own.Look(ctx), d.more()...) })
+	wait.Go(func() { of[0] = append(d.own.Observe(ctx), d.more()...) })
 	for i, p := range d.peers {
 		wait.Go(func() {
 			var err error
-			if of[i+1], err = p.Looks(ctx); err != nil {
+			if of[i+1], err = p.Observations(ctx); err != nil {
 				d.log.Debug("what another process sees is not known", zap.String("process", p.Name), zap.Error(err))
 			}
 		})
@@ -76,12 +76,12 @@ func (d *deployment) looks(ctx context.Context) []observe.Look {
 
 func (d *deployment) watch(ctx context.Context) {
 	for range every.Tick(ctx, lookPeriod) {
-		d.look(ctx)
+		d.observe(ctx)
 	}
 }
 
-// last returns the last observations.
-func (d *deployment) last() []observe.Look {
+// lastObservations returns the last observations.
+func (d *deployment) lastObservations() []observe.Observation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.all
@@ -94,7 +94,7 @@ func (d *deployment) contradicted() error {
 
 // Controls makes every observation once, and returns each control of the manifest with the result.
 func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
-	d.look(ctx)
+	d.observe(ctx)
 	return *d.seen.Load()
 }
 
@@ -103,32 +103,32 @@ func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
 		own: s.observer, manifest: s.manifest, log: p.Log, peers: p.admin.Peers,
-		more: func() []observe.Look { return []observe.Look{keysLook(s.trust.Verifier.Trust())} },
-		sessions: func(ctx context.Context) []observe.Look {
+		more: func() []observe.Observation { return []observe.Observation{observeKeys(s.trust.Verifier.Trust())} },
+		sessions: func(ctx context.Context) []observe.Observation {
 			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // other observations do not wait for one that hangs
 			defer cancel()
 			_ = p.watch.Look(ctx)
-			return observe.Looks(p.sessions.Runs())
+			return observe.OfRuns(p.sessions.Runs())
 		},
 	}
 	if p.inForce != nil {
-		d.all = p.inForce.deployment.last()
+		d.all = p.inForce.deployment.lastObservations()
 	}
-	d.look(ctx)
+	d.observe(ctx)
 	return d
 }
 
-// keysLook observes whether each certified key has one purpose only.
-func keysLook(trust *evidence.Trust) observe.Look {
+// observeKeys observes whether each certified key has one purpose only.
+func observeKeys(trust *evidence.Trust) observe.Observation {
 	purposes := make(map[string]string)
 	for _, c := range trust.Certified() {
 		public := string(c.Public)
 		for _, purpose := range c.Certificate.Purposes {
 			if other, ok := purposes[public]; ok && other != purpose {
-				return observe.Made(observe.Keys, observe.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
+				return observe.New(observe.Keys, observe.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
 			}
 			purposes[public] = purpose
 		}
 	}
-	return observe.Made(observe.Keys, observe.Holds, fmt.Sprintf("%d keys are certified, each for one purpose.", len(purposes)))
+	return observe.New(observe.Keys, observe.Holds, fmt.Sprintf("%d keys are certified, each for one purpose.", len(purposes)))
 }

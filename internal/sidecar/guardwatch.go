@@ -47,8 +47,8 @@ func newGuardWatch(c *config.Sidecar, log *zap.Logger) *guardWatch {
 	return w
 }
 
-// stands returns nil if the last check found the rules in force, or if the configuration has no guard.
-func (w *guardWatch) stands() error {
+// check returns nil if the last check found the rules in force, or if the configuration has no guard.
+func (w *guardWatch) check() error {
 	if w == nil {
 		return nil
 	}
@@ -121,8 +121,8 @@ func (w *guardWatch) redirected(ctx context.Context) error {
 	return refusal.New("guard_missing", "the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener", guard.ProbeAddress, w.port)
 }
 
-// probe is called for each redirected connection. It takes the connection if redirected has made it.
-func (w *guardWatch) probe(original netip.AddrPort, from net.Addr) bool {
+// takeProbe is called for each redirected connection. It takes the connection if redirected has made it.
+func (w *guardWatch) takeProbe(original netip.AddrPort, from net.Addr) bool {
 	if original != netip.AddrPortFrom(guard.ProbeAddress, w.port) {
 		return false
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 )
 
-// Needs lists what the sidecar uses while it serves.
-func Needs(c *config.Sidecar, o *daemon.Observer) (daemon.Needs, error) {
-	n := daemon.Needs{
+// Resources lists what the sidecar uses while it serves.
+func Resources(c *config.Sidecar, o *daemon.Observer) (daemon.Resources, error) {
+	n := daemon.Resources{
 		Named: o.Paths, Write: []string{c.State}, Proc: true, Socket: c.Admin.Unix,
 		Bind:    []string{c.Listen, c.Admin.TCP},
 		Connect: append(c.Custody.Addresses(), "53", c.Trigger.TCP, c.Control.TCP),
@@ -61,8 +61,8 @@ func Needs(c *config.Sidecar, o *daemon.Observer) (daemon.Needs, error) {
 func (p *process) observe(c *config.Sidecar) *daemon.Observer {
 	o := Observer(c, p.Roles)
 	if usesVault(c) { // the process with the runtime's key holds the token for credentials too
-		o.More = func(ctx context.Context) []observe.Look {
-			return []observe.Look{p.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation)}
+		o.Extra = func(ctx context.Context) []observe.Observation {
+			return []observe.Observation{p.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation)}
 		}
 	}
 	return o
@@ -88,22 +88,22 @@ func Observer(c *config.Sidecar, roles []daemon.Role) *daemon.Observer {
 		secret = append(secret, r.File) // empty for a credential in Vault
 	}
 	if usesVault(c) {
-		secret = append(secret, c.Custody.Secrets(credentialRole)...)
+		secret = append(secret, c.Custody.SecretFiles(credentialRole)...)
 	}
 	slices.Sort(secret)
 	secret = append(slices.Compact(secret), daemon.CustodySecrets(c.Custody, roles)...)
-	public := append(c.Custody.Public(), c.Path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Trigger.Unix, c.Control.Unix)
+	public := append(c.Custody.PublicFiles(), c.Path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Trigger.Unix, c.Control.Unix)
 	for _, u := range c.Upstreams {
 		public = append(public, u.CA)
 	}
 	return &daemon.Observer{
-		Agent: c.Agent, Roles: roles, Known: []observe.Look{gateLook(c)},
+		Agent: c.Agent, Roles: roles, FromConfig: []observe.Observation{observeGate(c)},
 		Paths: slices.Concat(daemon.SecretPaths(secret...), daemon.PublicPaths(public...), daemon.SocketPath(c.Admin)),
 	}
 }
 
-// gateLook returns what the sidecar's configuration shows of its gate.
-func gateLook(c *config.Sidecar) observe.Look {
+// observeGate returns what the sidecar's configuration shows of its gate.
+func observeGate(c *config.Sidecar) observe.Observation {
 	var remote []string
 	for _, a := range c.Actions {
 		if a.API != nil {
@@ -111,8 +111,8 @@ func gateLook(c *config.Sidecar) observe.Look {
 		}
 	}
 	if len(remote) > 0 {
-		return observe.Made(observe.Gate, observe.Unseen, "These actions are judged by their APIs, which this sidecar does not see: "+strings.Join(remote, ", ")+".")
+		return observe.New(observe.Gate, observe.NotObserved, "These actions are judged by their APIs, which this sidecar does not see: "+strings.Join(remote, ", ")+".")
 	}
-	return observe.Made(observe.Gate, observe.Holds,
+	return observe.New(observe.Gate, observe.Holds,
 		fmt.Sprintf("All %d actions pass this sidecar's own gate, which demands the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
 }

@@ -49,25 +49,25 @@ type process struct {
 	logLater *zap.Logger     // its lines may wait
 	life     context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
 
-	runtime  *signer.Issuer[evidence.RuntimeAttestation]
-	session  *signer.Issuer[evidence.SessionReceipt]
-	prove    *signer.Issuer[evidence.RequestProof]
-	secrets  *vault.Secrets // for credentials in Vault; nil if there are none
-	gateKey  evidence.Secret
-	ca       *intercept.CA
-	record   *ledger.Queue
-	sessions *proxy.Sessions
-	watch    *observe.Watch
-	triggers *trigger.Client
-	decides  *policy.Client
-	metrics  *proxy.Metrics
-	guard    *guardWatch // nil if the configuration has no guard
-	own      []netip.AddrPort
+	runtime      *signer.Issuer[evidence.RuntimeAttestation]
+	session      *signer.Issuer[evidence.SessionReceipt]
+	requestProof *signer.Issuer[evidence.RequestProof]
+	secrets      *vault.Secrets // for credentials in Vault; nil if there are none
+	gateKey      evidence.Secret
+	ca           *intercept.CA
+	record       *ledger.Queue
+	sessions     *proxy.Sessions
+	watch        *observe.Watcher
+	triggers     *trigger.Client
+	control      *policy.Client
+	metrics      *proxy.Metrics
+	guard        *guardWatch // nil if the configuration has no guard
+	ownAddresses []netip.AddrPort
 
-	trusts  daemon.TrustWatch
-	admin   *admin.Server
-	handler *proxy.Handler
-	inForce *snapshot // nil until begin; only a reload changes it
+	trustFollowers daemon.TrustFollowers
+	admin          *admin.Server
+	handler        *proxy.Handler
+	inForce        *snapshot // nil until start; only a reload changes it
 }
 
 // Run runs the sidecar until ctx ends.
@@ -97,11 +97,11 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 // run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context, environment string) (err error) {
 	c := p.config
-	p.countFiles()
+	p.warnFileLimit()
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
 		return err
 	}
-	if err := p.trusts.Register(p.Metrics); err != nil {
+	if err := p.trustFollowers.Register(p.Metrics); err != nil {
 		return err
 	}
 	if err := p.openKeys(ctx); err != nil {
@@ -133,8 +133,8 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 		return err
 	}
 	defer looker.Close()
-	p.watch.Ask(looker.Looker)
-	needs, err := Needs(c, first.observer)
+	p.watch.UseStdinClient(looker.StdinClient)
+	needs, err := Resources(c, first.observer)
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	group.Go(func() error { p.watch.Run(ctx); return nil })
 	group.Go(func() error { p.Reloader.Watch(ctx); return nil })
 	group.Go(func() error {
-		return daemon.Serve(ctx, listener, daemon.Guard(c.Admin, p.admin.Handler()), daemon.Bounds{}, p.grace(), p.Log)
+		return daemon.Serve(ctx, listener, daemon.RequireToken(c.Admin, p.admin.Handler()), daemon.Limits{}, p.grace(), p.Log)
 	})
-	group.Go(func() error { return p.begin(ctx, group, first, listener) })
+	group.Go(func() error { return p.start(ctx, group, first, listener) })
 	return group.Wait()
 }
 
@@ -166,7 +166,7 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 	if p.session, err = daemon.NewIssuer(ctx, p.Process, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
 		return err
 	}
-	if p.prove, err = daemon.NewIssuer(ctx, p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
+	if p.requestProof, err = daemon.NewIssuer(ctx, p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
 		return err
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)
@@ -177,24 +177,24 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 func (p *process) connect() {
 	c := p.config
 	p.sessions = proxy.NewSessions(time.Now)
-	p.watch = observe.NewWatch(c.Agent.UID, time.Now, func(r *observe.Run, f observe.Finding) {
+	p.watch = observe.NewWatcher(c.Agent.UID, time.Now, func(r *observe.Run, f observe.Finding) {
 		p.Log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
 	})
 	client, base := daemon.Client(c.Trigger)
 	p.triggers = trigger.NewClient(base, client)
 	client, base = daemon.Client(c.Control)
-	p.decides = policy.NewClient(base, client)
+	p.control = policy.NewClient(base, client)
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
-		Process: p.Process, Sessions: p.sessions, Record: p.record, Triggers: p.triggers, Watch: p.watch,
+		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Triggers: p.triggers, Watch: p.watch,
 		Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID,
 		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
 	}
 }
 
-// begin waits for the manifest and the trust bundle. Then it puts the first snapshot in force and serves the proxy
+// start waits for the manifest and the trust bundle. Then it puts the first snapshot in force and serves the proxy
 // port.
-func (p *process) begin(ctx context.Context, group *errgroup.Group, first *snapshot, adminListener net.Listener) (err error) {
+func (p *process) start(ctx context.Context, group *errgroup.Group, first *snapshot, adminListener net.Listener) (err error) {
 	c := p.config
 	if first.manifest, first.strict, err = p.WaitForManifest(ctx, c.Manifest); err != nil {
 		return err
@@ -202,18 +202,18 @@ func (p *process) begin(ctx context.Context, group *errgroup.Group, first *snaps
 	if err := p.checkManifest(first); err != nil {
 		return fmt.Errorf("%s: %w", c.Manifest, err)
 	}
-	if err := p.OpenRoots(ctx, c.Trust); err != nil {
+	if err := p.WaitForRoots(ctx, c.Trust); err != nil {
 		return err
 	}
-	if first.trust, err = p.OpenTrust(ctx, c.Trust, first.strict); err != nil {
+	if first.trust, err = p.WaitForTrust(ctx, c.Trust, first.strict); err != nil {
 		return err
 	}
-	certified, err := p.OpenCertificates(ctx, c.Trust)
+	certified, err := p.WaitForCertificates(ctx, c.Trust)
 	if err != nil {
 		return err
 	}
 	group.Go(func() error { certified.Watch(ctx); return nil })
-	group.Go(func() error { p.trusts.Watch(ctx); return nil })
+	group.Go(func() error { p.trustFollowers.Watch(ctx); return nil })
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
 	group.Go(func() error { warnOfExpiry(ctx, p.ca, p.Log); return nil })
 	listener, err := net.Listen("tcp", c.Listen)
@@ -224,15 +224,15 @@ func (p *process) begin(ctx context.Context, group *errgroup.Group, first *snaps
 	if err != nil {
 		return err
 	}
-	if p.own, err = upstream.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
+	if p.ownAddresses, err = upstream.OwnAddresses(addresses(listener, redirected, adminListener)...); err != nil {
 		return err
 	}
 	if err := p.build(ctx, first); err != nil {
 		return err
 	}
 	p.handler = proxy.NewHandler(first.pipeline)
-	p.put(first)
-	p.Reloader.Begin(first.status(), p.take)
+	p.activate(first)
+	p.Reloader.Start(first.status(), p.reload)
 	return p.serveProxy(ctx, group, listener, redirected)
 }
 
@@ -260,9 +260,9 @@ func addresses(listeners ...net.Listener) []net.Addr {
 	return out
 }
 
-// countFiles logs a warning if this process may open fewer files than its limits let agents use. Go raises the soft
+// warnFileLimit logs a warning if this process may open fewer files than its limits let agents use. Go raises the soft
 // limit by itself, so only the hard limit counts.
-func (p *process) countFiles() {
+func (p *process) warnFileLimit() {
 	var open unix.Rlimit
 	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
@@ -277,7 +277,7 @@ func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redi
 		Limits: p.config.Limits.Listeners(), Log: p.Log, Now: time.Now,
 	}
 	if p.guard != nil {
-		o.Probe = p.guard.probe
+		o.Probe = p.guard.takeProbe
 	}
 	server, err := intercept.New(o)
 	if err != nil {

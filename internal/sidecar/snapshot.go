@@ -29,7 +29,7 @@ type snapshot struct {
 	observer    *daemon.Observer
 	manifest    *policy.Manifest
 	strict      *policy.Strict
-	trust       *daemon.BundleTrust
+	trust       *daemon.TrustFollower
 
 	// Made by build.
 	deployment *deployment
@@ -42,8 +42,8 @@ func (s *snapshot) status() daemon.ConfigStatus {
 	return daemon.ConfigStatus{Configuration: evidence.HashBytes(s.config.Raw), Environment: s.environment, Manifest: s.strict.ManifestHash}
 }
 
-// take reads the files again and puts the result in force as the next snapshot. If take fails, nothing has changed.
-func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
+// reload reads the files again and puts the result in force as the next snapshot. If it fails, nothing has changed.
+func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	next, err := p.read(ctx)
 	if err != nil {
 		return daemon.ConfigStatus{}, err
@@ -51,7 +51,7 @@ func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	if err := p.build(ctx, next); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	p.put(next)
+	p.activate(next)
 	return next.status(), nil
 }
 
@@ -69,14 +69,14 @@ func (p *process) read(ctx context.Context) (*snapshot, error) {
 	if s.environment, err = config.EnvironmentHash(c.Raw); err != nil {
 		return nil, err
 	}
-	needs, err := Needs(c, s.observer)
+	needs, err := Resources(c, s.observer)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.CheckConfined(needs, c.Confine); err != nil {
 		return nil, err
 	}
-	if s.manifest, s.strict, err = config.ReadStrict(c.Manifest); err != nil {
+	if s.manifest, s.strict, err = config.ReadAuditedManifest(c.Manifest); err != nil {
 		return nil, err
 	}
 	if err := p.checkManifest(s); err != nil {
@@ -85,7 +85,7 @@ func (p *process) read(ctx context.Context) (*snapshot, error) {
 	if s.trust, err = p.ReadTrust(c.Trust, s.strict); err != nil {
 		return nil, err
 	}
-	if err := s.trust.Succeeds(p.inForce.trust); err != nil {
+	if err := s.trust.CheckSuccessor(p.inForce.trust); err != nil {
 		return nil, err
 	}
 	if err := p.checkControl(ctx, s.strict); err != nil {
@@ -118,12 +118,12 @@ func (p *process) checkManifest(s *snapshot) error {
 			return refusal.New("environment_mismatch", "the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, s.environment)
 		}
 	}
-	return cmp.Or(s.strict.CheckRuntime(s.config.Runtime), p.CheckAdmitted(s.strict, s.config.Audience))
+	return cmp.Or(s.strict.CheckRuntime(s.config.Runtime), p.CheckAllowed(s.strict, s.config.Audience))
 }
 
 // checkControl refuses a manifest that the control plane does not decide by. The control plane would refuse every post.
 func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error {
-	now, err := p.decides.Manifests(ctx)
+	now, err := p.control.Manifests(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error
 func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 	c := s.config
 	s.transport, err = upstream.NewTransport(upstream.Options{
-		Dialer: upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.own}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
+		Dialer: upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -147,14 +147,14 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 		return err
 	}
 	o := proxy.PipelineOptions{
-		Rules: rules, Sessions: p.sessions, Triggers: p.triggers, Control: p.decides, Record: p.record,
+		Rules: rules, Sessions: p.sessions, Triggers: p.triggers, Control: p.control, Record: p.record,
 		Verifier: s.trust.Verifier, Strict: s.strict, DeploymentCertificate: s.trust.DeploymentCertificate,
-		Deployment: func() error { return cmp.Or(s.deployment.contradicted(), p.guard.stands()) },
+		Deployment: func() error { return cmp.Or(s.deployment.contradicted(), p.guard.check()) },
 		Attest: signer.NewAttester(p.runtime, p.session, signer.Access{
 			HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
 			UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 		}),
-		Prove: p.prove, Transport: s.transport, Destination: s.destination(), RuntimeID: c.Runtime, EnvironmentHash: s.environment,
+		Prove: p.requestProof, Transport: s.transport, Destination: s.destination(), RuntimeID: c.Runtime, EnvironmentHash: s.environment,
 		Standing: c.Session.Standing, CAPEM: p.ca.CertificatePEM(), SpoolDir: c.State,
 		Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
 		Load:     c.Limits.Load(),
@@ -178,20 +178,20 @@ func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Ad
 	return s.transport.CheckDestination
 }
 
-// put puts a snapshot in force by storing one pointer. Calls in flight keep their snapshot. Its trust follows the
+// activate puts a snapshot in force by storing one pointer. Calls in flight keep their snapshot. Its trust follows the
 // bundle until the last of these calls must have its evidence.
-func (p *process) put(next *snapshot) {
+func (p *process) activate(next *snapshot) {
 	var watched context.Context
 	watched, next.stop = context.WithCancel(p.life)
 	go next.deployment.watch(watched)
-	p.trusts.Add(next.trust)
+	p.trustFollowers.Add(next.trust)
 	p.handler.Set(next.pipeline)
 	p.Observer.Store(next.observer)
 	p.admin.SetDeployment(next.deployment)
 	if old := p.inForce; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
-		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.trusts.Drop(old.trust) })
+		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.trustFollowers.Drop(old.trust) })
 	}
 	p.inForce = next
 }

@@ -60,7 +60,7 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	defer p.service.Close()
-	if err := p.Confine(Needs(c, p.Observer.Load()), c.Confine); err != nil {
+	if err := p.Confine(Resources(c, p.Observer.Load()), c.Confine); err != nil {
 		return err
 	}
 	internal, err := daemon.Listen(c.Internal, p.Log)
@@ -78,14 +78,16 @@ func (p *process) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return daemon.Serve(ctx, internal, daemon.Guard(c.Internal, mux), daemon.Bounds{}, grace, p.Log)
+		return daemon.Serve(ctx, internal, daemon.RequireToken(c.Internal, mux), daemon.Limits{}, grace, p.Log)
 	})
 	group.Go(func() error { p.Reloader.Watch(ctx); return nil })
 	group.Go(func() error { return p.service.Run(ctx) })
 	if webhooks != nil {
-		group.Go(func() error { return daemon.Serve(ctx, webhooks, p.service.Webhooks(), daemon.Public, grace, p.Log) })
+		group.Go(func() error {
+			return daemon.Serve(ctx, webhooks, p.service.Webhooks(), daemon.PublicLimits, grace, p.Log)
+		})
 	}
-	group.Go(func() error { return p.begin(ctx, &ready) })
+	group.Go(func() error { return p.start(ctx, &ready) })
 	return group.Wait()
 }
 
@@ -112,16 +114,16 @@ func (p *process) openService(ctx context.Context) error {
 	return err
 }
 
-// begin waits for the trust bundle. Then the process is ready.
-func (p *process) begin(ctx context.Context, ready *atomic.Bool) error {
-	if err := p.OpenRoots(ctx, p.config.Trust); err != nil {
+// start waits for the trust bundle. Then the process is ready.
+func (p *process) start(ctx context.Context, ready *atomic.Bool) error {
+	if err := p.WaitForRoots(ctx, p.config.Trust); err != nil {
 		return err
 	}
-	certified, err := p.OpenCertificates(ctx, p.config.Trust)
+	certified, err := p.WaitForCertificates(ctx, p.config.Trust)
 	if err != nil {
 		return err
 	}
-	p.Reloader.Begin(status(p.config), p.take)
+	p.Reloader.Start(status(p.config), p.reload)
 	ready.Store(true)
 	p.Log.Info("ready")
 	certified.Watch(ctx)
@@ -132,9 +134,9 @@ func status(c *config.Trigger) daemon.ConfigStatus {
 	return daemon.ConfigStatus{Configuration: evidence.HashBytes(c.Raw)}
 }
 
-// take reads the files again and makes events come from the sources that they name now. If take fails, nothing has
+// reload reads the files again and makes events come from the sources that they name now. If it fails, nothing has
 // changed.
-func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
+func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	next, err := config.LoadTrigger(p.config.Path)
 	if err != nil {
 		return daemon.ConfigStatus{}, err
@@ -143,13 +145,13 @@ func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 		return daemon.ConfigStatus{}, err
 	}
 	o := Observer(next, p.Roles)
-	if err := p.CheckConfined(Needs(next, o), next.Confine); err != nil {
+	if err := p.CheckConfined(Resources(next, o), next.Confine); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	if err := o.CheckStart(ctx); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	next.KeepSources(p.inForce)
+	next.ReuseSources(p.inForce)
 	if err := p.service.SetSources(next.SourceList); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
@@ -158,9 +160,9 @@ func (p *process) take(ctx context.Context) (daemon.ConfigStatus, error) {
 	return status(next), nil
 }
 
-// Needs lists what the trigger service uses while it serves.
-func Needs(c *config.Trigger, o *daemon.Observer) daemon.Needs {
-	n := daemon.Needs{
+// Resources lists what the trigger service uses while it serves.
+func Resources(c *config.Trigger, o *daemon.Observer) daemon.Resources {
+	n := daemon.Resources{
 		Named: o.Paths, Write: []string{c.State}, Socket: c.Internal.Unix, Bind: []string{c.Listen, c.Internal.TCP}, Connect: c.Custody.Addresses(),
 	}
 	for _, s := range c.Sources {
@@ -188,11 +190,11 @@ func Observer(c *config.Trigger, roles []daemon.Role) *daemon.Observer {
 			secret = append(secret, s.Queue.Dir)
 		}
 	}
-	human := observe.Made(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that its configuration lists as a human's, or that somebody only reported.")
+	human := observe.New(observe.Human, observe.Holds, "This trigger service verifies its sources itself ("+strings.Join(names, ", ")+") and signs nothing for an event that its configuration lists as a human's, or that somebody only reported.")
 	secret = append(secret, daemon.CustodySecrets(c.Custody, roles)...)
-	public := append(c.Custody.Public(), c.Path, c.TLSCertificate, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
+	public := append(c.Custody.PublicFiles(), c.Path, c.TLSCertificate, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	return &daemon.Observer{
-		Agent: c.Agent, Roles: roles, Known: []observe.Look{human},
+		Agent: c.Agent, Roles: roles, FromConfig: []observe.Observation{human},
 		Paths: slices.Concat(daemon.SecretPaths(secret...), daemon.PublicPaths(public...), daemon.SocketPath(c.Internal)),
 	}
 }

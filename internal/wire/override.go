@@ -15,7 +15,7 @@ func IsMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMN
 // The evidence is bound to the method that the request shows. The result is empty if there is no such header.
 func MethodOverride(h http.Header) string {
 	for name := range h {
-		if OverridesMethod(Dashed(name)) {
+		if OverridesMethod(CGIName(name)) {
 			return name
 		}
 	}
@@ -27,9 +27,9 @@ func OverridesMethod(dashed string) bool { return slices.Contains(headers, dashe
 
 var headers = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
-// Dashed returns a header's name in canonical form, as servers know it that pass headers on as CGI does (RFC 3875
+// CGIName returns a header's name in canonical form, as servers know it that pass headers on as CGI does (RFC 3875
 // section 4.1.18). To some of them, such as lighttpd, all characters that are neither letters nor digits are the same.
-func Dashed(name string) string {
+func CGIName(name string) string {
 	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 			return r
