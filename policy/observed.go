@@ -95,7 +95,7 @@ var only = map[string][]string{
 	"agentEnvironmentAccessibleToUsers": {observe.Debugger, observe.Stranger},
 }
 
-// Observe holds each control against what was seen, in the manifest's order. Looks of several processes are taken together: for a
+// Observe holds each control against what was seen, in the manifest's order. Observations of several processes are taken together: for a
 // control to be borne out, all of what can be looked at has to be there and to hold, from every process that looked; one that
 // contradicts it is enough against it.
 func (m *Manifest) Observe(seen []observe.Observation) []ObservedControl {

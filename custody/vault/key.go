@@ -51,7 +51,7 @@ type flags struct {
 func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
 
 // Key opens a key: it logs in, reads the key, and reads it again on a period until Close. others are the names of keys of other roles,
-// which auth must not be able to use (see [Key.Looks]).
+// which auth must not be able to use (see [Key.Observe]).
 func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
 	k := s.Prepare(name, auth, others...)
 	if err := k.Open(ctx); err != nil {

@@ -24,7 +24,7 @@ type Observer struct {
 	Extra func(context.Context) []observe.Observation
 }
 
-// lookTimeout bounds the observations that Look makes.
+// lookTimeout bounds the observations that Observe makes.
 const lookTimeout = 2 * time.Second
 
 // Observe makes each observation once. It observes all keys at the same time: if a custody does not answer, its timeout
