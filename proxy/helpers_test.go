@@ -36,7 +36,6 @@ var (
 type (
 	rig      = proxytest.Rig
 	names    = proxytest.Names
-	frames   = proxytest.Frames
 	protocol = proxytest.Protocol
 )
 

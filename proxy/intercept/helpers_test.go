@@ -26,10 +26,7 @@ var (
 )
 
 type (
-	rig      = proxytest.Rig
-	names    = proxytest.Names
-	frames   = proxytest.Frames
-	protocol = proxytest.Protocol
+	rig = proxytest.Rig
 )
 
 const (
