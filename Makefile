@@ -72,7 +72,7 @@ release: ## static binaries, their bills of materials and checksums: dist/
 	@./test/scripts/release.sh
 
 docs: ## write the pages that are made from the source
-	$(GO) test ./cmd/mediator ./policy ./internal/problem -run 'TestDocs' -update
+	$(GO) test ./internal/config ./policy ./internal/problem -run 'TestDocs' -update
 
 clean: ## remove what was built
 	rm -rf bin dist

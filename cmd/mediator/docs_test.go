@@ -1,37 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"encoding/base64"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
 )
-
-// TestDocsConfiguration compares the configuration reference with what the types say; -update writes it.
-func TestDocsConfiguration(t *testing.T) {
-	const path = "../../docs/configuration.md"
-	var want bytes.Buffer
-	if err := config.WriteReference(&want); err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(path, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want.Bytes()) {
-		t.Error("docs/configuration.md is not what the types say: run make docs")
-	}
-}
 
 // TestExamples reads every shipped configuration file as its process would.
 func TestExamples(t *testing.T) {

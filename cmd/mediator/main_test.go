@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
-
-var update = flag.Bool("update", false, "write the pages and golden files that tests compare with")
 
 // TestMain lets the test binary be the program too: a stack and the demo start their processes from the running executable. With the race
 // detector a process sleeps a second before it ends, which those that tests start, by the hundred and one after another, do without.

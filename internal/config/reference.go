@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
 	"reflect"
 	"strings"
 )
@@ -84,50 +83,6 @@ var FileKinds = []FileKind{
 	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[Trigger]()},
 	{"control", "The control plane: `mediator control`", reflect.TypeFor[Control]()},
 	{"root", "A root key in Vault or in a token: `--registry-key`, `--auditor-key`", reflect.TypeFor[RootKey]()},
-}
-
-// WriteReference writes docs/configuration.md.
-func WriteReference(w io.Writer) error {
-	options, err := configDocs()
-	if err != nil {
-		return err
-	}
-	fmt.Fprint(w, `# Configuration
-
-Made from the configuration types by `+"`make docs`"+`; do not edit it by hand. The files are YAML, read strictly: an unknown key, a key
-twice, a key without a value or a second document is an error with its line. `+"`mediator config check FILE`"+` reads a file as the process would;
-`+"`mediator config schema serve|trigger|control|root`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
-Durations are written like 15s. What is *reloadable* can change while the process runs ([operations/reload.md](operations/reload.md)); all
-else needs a restart. Complete examples are in [configs](../configs).
-`)
-	for _, root := range FileKinds {
-		fmt.Fprintf(w, "\n## %s\n", root.Title)
-		writeOptions(w, root.Type, "", options)
-	}
-	return nil
-}
-
-// writeOptions lists the keys of a type and, indented, those of the types below it.
-func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string][]optionDoc) {
-	for _, f := range KeysOf(t) {
-		comment := ""
-		for _, o := range options[f.owner] {
-			if o.key == f.Name {
-				comment = o.comment
-			}
-		}
-		if f.reload {
-			comment += " *Reloadable.*"
-		}
-		fmt.Fprintf(w, "%s- %s\n", indent, comment)
-		below := f.Type
-		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
-			below = below.Elem()
-		}
-		if below.Kind() == reflect.Struct {
-			writeOptions(w, below, indent+"  ", options)
-		}
-	}
 }
 
 // Key is a key of a configuration type.

@@ -15,7 +15,7 @@ import (
 )
 
 // hot are the packages that each post goes through.
-const hot = "evidence,gate,challenge,policy,proxy,ledger,trigger,signer,wire"
+const hot = "evidence,gate,gate/challenge,policy,proxy,proxy/intercept,proxy/upstream,ledger,trigger,signer,internal/wire"
 
 // tree is one of the two source trees that are compared.
 type tree struct {
