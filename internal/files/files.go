@@ -71,13 +71,17 @@ func WriteAbsent(path string, content []byte) error {
 	return err
 }
 
+// create writes a file that must not exist. It leaves no part of a file that could not be written.
 func create(path string, content []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }
 
 // Replace replaces a file atomically: a reader sees the old content or the new content, never a part.
