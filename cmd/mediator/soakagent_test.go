@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strings"
@@ -33,6 +34,7 @@ type soakAgent struct {
 	draw    *rand.Rand
 	session admin.Session
 	client  *http.Client // nil outside of a session
+	connect int          // how often it tries to get a connection for a call; once if 0
 }
 
 func (s *soak) newAgent(t *testing.T, number int) *soakAgent {
@@ -151,14 +153,8 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	}
 	a.calls++
 	path := fmt.Sprintf("/%s/%d-%d", kind, a.number, a.calls)
-	req, err := http.NewRequestWithContext(ctx, method, "https://"+a.Plain()+path, body)
-	if err != nil {
-		a.t.Error(err)
-		return
-	}
-	req.Header.Set("Content-Type", "application/json")
 	began := time.Now()
-	resp, err := a.client.Do(req)
+	resp, err := a.send(ctx, method, "https://"+a.Plain()+path, body)
 	if err != nil {
 		a.ended(err, time.Since(began))
 		return
@@ -182,6 +178,23 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	a.told(read, began)
 	if strings.HasPrefix(read.code, "event_") || strings.HasPrefix(read.code, "session_") {
 		a.leave()
+	}
+}
+
+// send sends a call. It tries again while there was no connection to send it on.
+func (a *soakAgent) send(ctx context.Context, method, url string, body io.Reader) (*http.Response, error) {
+	for tries := 1; ; tries++ {
+		connected := false
+		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }}
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, url, body)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := a.client.Do(req)
+		if err == nil || connected || tries >= a.connect {
+			return resp, err
+		}
 	}
 }
 
