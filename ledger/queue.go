@@ -176,7 +176,9 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 
 	var remaining []*queued
 	var failure error
-	for i, err := range q.store(some) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	for i, err := range q.store(ctx, some) {
 		var away *Error
 		switch {
 		case err == nil:
@@ -203,10 +205,12 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 	return len(some) - len(remaining), len(remaining)
 }
 
-// store stores records in one transaction. If that fails it stores each by itself, and returns the error of each.
-func (q *Queue) store(all []*queued) []error {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
+// store stores records in one transaction, and returns the error of each. If the transaction fails, each half of them
+// gets its own, and so on: a few records that cannot be stored cost the others a few transactions and not one for each.
+func (q *Queue) store(ctx context.Context, all []*queued) []error {
+	if err := ctx.Err(); err != nil {
+		return slices.Repeat([]error{Unavailable("store the record", err)}, len(all))
+	}
 	var outcomes, records []Record
 	for _, r := range all {
 		if r.outcome {
@@ -215,32 +219,25 @@ func (q *Queue) store(all []*queued) []error {
 			records = append(records, r.Record)
 		}
 	}
-	errs := make([]error, len(all))
-	if q.Store.Write(ctx, outcomes, records) == nil {
+	err := q.Store.Write(ctx, outcomes, records)
+	switch {
+	case err == nil:
 		failpoint.Reach("recorded")
-		return errs
+		return make([]error, len(all))
+	case len(all) == 1:
+		return []error{q.inDoubt(ctx, all[0], err)}
 	}
-	var each sync.WaitGroup
-	for i, r := range all {
-		each.Go(func() { errs[i] = q.storeOne(r) })
-	}
-	each.Wait()
-	return errs
+	var first, second []error
+	var halves sync.WaitGroup
+	halves.Go(func() { first = q.store(ctx, all[:len(all)/2]) })
+	halves.Go(func() { second = q.store(ctx, all[len(all)/2:]) })
+	halves.Wait()
+	return append(first, second...)
 }
 
-// storeOne stores a record. An earlier attempt may have stored it although it failed, so an error is returned only if
-// the store has no such record.
-func (q *Queue) storeOne(r *queued) error {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	store := q.Store.Add
-	if r.outcome {
-		store = q.Store.Finish
-	}
-	err := store(ctx, r.Record)
-	if err == nil {
-		return nil
-	}
+// inDoubt returns the error of a record that could not be stored. An earlier attempt may have stored it although it
+// failed, so it is an error only if the store has no such record.
+func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	stored, unread := q.Store.Get(ctx, r.ID)
 	switch {
 	case errors.Is(unread, ErrNotFound):

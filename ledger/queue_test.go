@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -298,6 +299,71 @@ func TestQueueGoesOn(t *testing.T) {
 			t.Errorf("lost: %v", lost.ids)
 		}
 	})
+}
+
+// picky is a store that takes no record with a certain id, and nothing that comes with it. It counts its transactions.
+type picky struct {
+	ledger.Store
+	never string
+
+	mu     sync.Mutex
+	writes int
+	stored []string
+}
+
+func (p *picky) Write(_ context.Context, outcomes, records []ledger.Record) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes++
+	var ids []string
+	for _, r := range append(slices.Clone(outcomes), records...) {
+		if r.ID == p.never {
+			return ledger.ErrState
+		}
+		ids = append(ids, r.ID)
+	}
+	p.stored = append(p.stored, ids...)
+	return nil
+}
+
+func (p *picky) Finish(ctx context.Context, r ledger.Record) error {
+	return p.Write(ctx, []ledger.Record{r}, nil)
+}
+
+func (p *picky) Add(ctx context.Context, r ledger.Record) error {
+	return p.Write(ctx, nil, []ledger.Record{r})
+}
+
+func (p *picky) Get(context.Context, string) (ledger.Record, error) {
+	return ledger.Record{}, ledger.ErrNotFound
+}
+
+func (p *picky) Close() error { return nil }
+
+// TestQueueSortsOut: one record that cannot be stored costs the 999 that come with it a few transactions each, and not
+// one transaction for each of them.
+func TestQueueSortsOut(t *testing.T) {
+	var lost lost
+	s := &picky{never: "post_0617"}
+	q := ledger.NewQueue(s, lost.add)
+	for i := range 1000 {
+		later := q.AddLater
+		if i%2 == 1 {
+			later = q.FinishLater
+		}
+		if err := later(t.Context(), ledger.Record{ID: fmt.Sprintf("post_%04d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.stored) != 999 || len(lost.ids) != 1 || lost.ids[0] != s.never {
+		t.Errorf("%d are stored, and %v lost", len(s.stored), lost.ids)
+	}
+	if s.writes > 100 {
+		t.Errorf("it took %d transactions", s.writes)
+	}
 }
 
 // counting is a store that counts its transactions and the records in them.
