@@ -11,13 +11,16 @@ import (
 )
 
 const (
-	// maxQueued is how many records the queue takes; a further one waits for a place. While the store fails, so many
-	// make the queue full: see [Queue.Full].
+	// maxQueued is how many records make the queue full: see [Queue.Full]. A record that comes nevertheless waits for a
+	// place, or is kept above maxQueued if the store fails.
 	maxQueued = 1024
 	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls that were on their way.
 	maxKept = 3 * maxQueued
-	// storeTimeout bounds the time that it may take to store a record, and that a caller waits for the queue.
-	storeTimeout = 10 * time.Second
+	// waitTimeout bounds the time that a caller waits for the queue.
+	waitTimeout = 10 * time.Second
+	// storeTimeout bounds one attempt to store what is queued. It is below waitTimeout: a caller that waits for a place
+	// learns that the store fails, and gets one above maxQueued.
+	storeTimeout = 8 * time.Second
 	// gatherPause is how long the first record waits for others, to be stored with them.
 	gatherPause = 5 * time.Millisecond
 	// firstRetry and lastRetry bound the pauses after attempts that failed.
@@ -39,7 +42,7 @@ type Queue struct {
 	records []*queued  // in the order in which they came; a record that could not be stored goes to the end
 	added   int        // how many records were taken
 	tried   int        // how many of them have been stored, or tried to
-	failure error      // why the last attempt could not store a record; nil if it could store all
+	failure error      // why the store fails; nil after an attempt that could store all
 	closed  bool
 	closing chan struct{} // closed with closed
 }
@@ -100,13 +103,13 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	return err
 }
 
-// Full returns an [*Error] while the store fails and the queue holds so many records that the one of a further call
-// might be lost.
+// Full returns an [*Error] while the queue holds so many records that the one of a further call might be lost, whether
+// the store fails or is slow.
 func (q *Queue) Full() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.failure != nil && len(q.records) >= maxQueued {
-		return Unavailable("keep another record", errors.New("as many as may be are waiting for the store to be back"))
+	if len(q.records) >= maxQueued {
+		return Unavailable("keep another record", errors.New("as many as may be are waiting to be stored"))
 	}
 	return nil
 }
@@ -116,7 +119,7 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	if until() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		q.mu.Lock()
@@ -207,6 +210,8 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 
 // store stores records in one transaction, and returns the error of each. If the transaction fails, each half of them
 // gets its own, and so on: a few records that cannot be stored cost the others a few transactions and not one for each.
+// A transaction gets half of the time that is left: where one record hangs, there is time for the others. ctx has a
+// deadline.
 func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	if err := ctx.Err(); err != nil {
 		return slices.Repeat([]error{Unavailable("store the record", err)}, len(all))
@@ -219,7 +224,11 @@ func (q *Queue) store(ctx context.Context, all []*queued) []error {
 			records = append(records, r.Record)
 		}
 	}
-	err := q.Store.Write(ctx, outcomes, records)
+	end, _ := ctx.Deadline()
+	bounded, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+	defer cancel()
+	err := q.Store.Write(bounded, outcomes, records)
+	q.note(err)
 	switch {
 	case err == nil:
 		failpoint.Reach("recorded")
@@ -233,6 +242,16 @@ func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	halves.Go(func() { second = q.store(ctx, all[len(all)/2:]) })
 	halves.Wait()
 	return append(first, second...)
+}
+
+// note has callers know at once that the store fails, before the attempt has ended.
+func (q *Queue) note(err error) {
+	if away := new(Error); errors.As(err, &away) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.failure = err
+		q.changed.Broadcast()
+	}
 }
 
 // inDoubt returns the error of a record that could not be stored. An earlier attempt may have stored it although it

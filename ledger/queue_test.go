@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -297,6 +298,66 @@ func TestQueueGoesOn(t *testing.T) {
 		}
 		if len(lost.ids) != 1 || lost.ids[0] != s.never {
 			t.Errorf("lost: %v", lost.ids)
+		}
+	})
+}
+
+// hole is a store behind a network that drops everything: what it is asked ends with its time, until it is back.
+type hole struct {
+	ledger.Store
+	back   atomic.Bool
+	stored atomic.Int32
+}
+
+func (h *hole) Write(ctx context.Context, outcomes, records []ledger.Record) error {
+	if !h.back.Load() {
+		<-ctx.Done()
+		return ledger.Unavailable("reach the database", ctx.Err())
+	}
+	h.stored.Add(int32(len(outcomes) + len(records))) //nolint:gosec // small
+	return nil
+}
+
+func (h *hole) Get(ctx context.Context, _ string) (ledger.Record, error) {
+	if !h.back.Load() {
+		<-ctx.Done()
+		return ledger.Record{}, ledger.Unavailable("read", ctx.Err())
+	}
+	return ledger.Record{}, ledger.ErrNotFound
+}
+
+func (h *hole) Close() error { return nil }
+
+// TestQueueIsFull: while the queue holds 1,024 records no further call is let go out, also while the store has not
+// failed yet, so no call goes out whose record is lost. The calls that were on their way do not wait in vain.
+func TestQueueIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := new(hole)
+		q := ledger.NewQueue(h, func(ledger.Record, error) { t.Error("one was lost") })
+		var sent int32
+		var calls sync.WaitGroup
+		for i := range 200 * 60 { // 200 a second for a minute
+			time.Sleep(5 * time.Millisecond) // of the test's own clock
+			if q.Full() != nil {
+				continue
+			}
+			sent++
+			calls.Go(func() {
+				time.Sleep(100 * time.Millisecond) // the call's own time
+				r := ledger.Record{ID: fmt.Sprintf("post_%05d", i), State: ledger.StateForwarded}
+				if err := q.AddLater(t.Context(), r); err != nil {
+					t.Errorf("a call went out, and its record is lost: %v", err)
+				}
+			})
+		}
+		calls.Wait()
+		if sent < 1024 || sent > 1024+20 {
+			t.Errorf("%d calls went out", sent)
+		}
+		h.back.Store(true)
+		time.Sleep(time.Minute)
+		if err := errors.Join(q.Full(), q.Close()); err != nil || h.stored.Load() != sent {
+			t.Errorf("%d are stored of %d, %v", h.stored.Load(), sent, err)
 		}
 	})
 }
