@@ -21,6 +21,8 @@ const (
 	// storeTimeout bounds one attempt to store what is queued. It is below waitTimeout: a caller that waits for a place
 	// learns that the store fails, and gets one above maxQueued.
 	storeTimeout = 8 * time.Second
+	// closeTimeout bounds Close: the rest of an attempt that is under way, and the last one.
+	closeTimeout = 10 * time.Second
 	// gatherPause is how long the first record waits for others, to be stored with them.
 	gatherPause = 5 * time.Millisecond
 	// firstRetry and lastRetry bound the pauses after attempts that failed.
@@ -58,7 +60,10 @@ type queued struct {
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
 	q.changed = sync.NewCond(&q.mu)
+	ctx, cancel := context.WithCancel(context.Background())
 	q.close = sync.OnceValue(func() error {
+		defer cancel()
+		defer time.AfterFunc(closeTimeout, cancel).Stop()
 		q.mu.Lock()
 		q.closed = true
 		close(q.closing)
@@ -67,7 +72,7 @@ func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 		<-q.done
 		return s.Close()
 	})
-	go q.run()
+	go q.run(ctx)
 	return q
 }
 
@@ -136,8 +141,8 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 }
 
 // run stores what is queued, until the queue is closed and empty. After an attempt that has stored nothing, it tries
-// one record only, to find out whether the store is back.
-func (q *Queue) run() {
+// one record only, to find out whether the store is back. What is under way when ctx ends has failed.
+func (q *Queue) run(ctx context.Context) {
 	defer close(q.done)
 	pause, probe := gatherPause, false
 	for q.next() {
@@ -145,7 +150,7 @@ func (q *Queue) run() {
 		case <-time.After(pause):
 		case <-q.closing:
 		}
-		switch stored, failed := q.attempt(probe); {
+		switch stored, failed := q.attempt(ctx, probe); {
 		case failed == 0:
 			pause, probe = gatherPause, false
 		case stored > 0:
@@ -169,7 +174,7 @@ func (q *Queue) next() bool {
 // attempt tries to store all that is queued, or one record as a probe. It returns how many records left the queue and
 // how many stay because the store failed. Once the queue is closed, it tries all, and a record that cannot be stored is
 // lost.
-func (q *Queue) attempt(probe bool) (stored, failed int) {
+func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some := q.closed, slices.Clone(q.records)
 	q.mu.Unlock()
@@ -179,7 +184,7 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 
 	var remaining []*queued
 	var failure error
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	for i, err := range q.store(ctx, some) {
 		var away *Error
@@ -299,5 +304,6 @@ func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
 	return q.Store.List(ctx, query)
 }
 
-// Close stores what is queued, and closes the store. Neither may be used any more by then.
+// Close stores what is queued, and closes the store. Neither may be used any more by then. What the store has not taken
+// after ten seconds is lost.
 func (q *Queue) Close() error { return q.close() }

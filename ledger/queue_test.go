@@ -362,6 +362,30 @@ func TestQueueIsFull(t *testing.T) {
 	})
 }
 
+// TestQueueCloses: closing before a store that hangs takes ten seconds and no more, whatever is under way, and tells
+// what is lost.
+func TestQueueCloses(t *testing.T) {
+	for _, after := range []time.Duration{0, 6 * time.Millisecond, 7 * time.Second, 10 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			var lost lost
+			q := ledger.NewQueue(new(hole), lost.add)
+			for _, id := range []string{"post_1", "post_2"} {
+				if err := q.FinishLater(t.Context(), ledger.Record{ID: id, State: ledger.StateForwarded}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(after) // of the test's own clock
+			start := time.Now()
+			if err := q.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 10*time.Second || len(lost.ids) != 2 {
+				t.Errorf("closed after %s: it took %s, lost: %v", after, took, lost.ids)
+			}
+		})
+	}
+}
+
 // picky is a store that takes no record with a certain id, and nothing that comes with it. It counts its transactions.
 type picky struct {
 	ledger.Store
