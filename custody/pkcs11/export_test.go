@@ -3,6 +3,8 @@
 package pkcs11
 
 import (
+	"errors"
+	"fmt"
 	"math/big"
 
 	"github.com/miekg/pkcs11"
@@ -21,6 +23,32 @@ func (t *Token) Generate(name string, number int, extractable bool, params []byt
 		[]*pkcs11.Attribute{attr(pkcs11.CKA_TOKEN, true), attr(pkcs11.CKA_LABEL, name), attr(pkcs11.CKA_ID, id), attr(pkcs11.CKA_EC_PARAMS, params)},
 		[]*pkcs11.Attribute{attr(pkcs11.CKA_TOKEN, true), attr(pkcs11.CKA_LABEL, name), attr(pkcs11.CKA_ID, id), attr(pkcs11.CKA_PRIVATE, true),
 			attr(pkcs11.CKA_SENSITIVE, true), attr(pkcs11.CKA_EXTRACTABLE, extractable), attr(pkcs11.CKA_SIGN, true)})
+	return err
+}
+
+// PublishAs puts the public key of version 1 of one key in the place of another key's.
+func (t *Token) PublishAs(other, name string) error {
+	s, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION|pkcs11.CKF_RW_SESSION)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.module.CloseSession(s) }()
+	public := func(label string) []pkcs11.ObjectHandle {
+		var found []pkcs11.ObjectHandle
+		if found, err = t.objects(s, pkcs11.CKO_PUBLIC_KEY, pkcs11.NewAttribute(pkcs11.CKA_LABEL, label)); err == nil && len(found) != 1 {
+			err = fmt.Errorf("%s has %d public keys", label, len(found))
+		}
+		return found
+	}
+	for _, o := range public(name) {
+		err = errors.Join(err, t.module.DestroyObject(s, o))
+	}
+	if err != nil {
+		return err
+	}
+	for _, o := range public(other) {
+		err = errors.Join(err, t.module.SetAttributeValue(s, o, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_LABEL, name)}))
+	}
 	return err
 }
 
