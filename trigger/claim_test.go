@@ -65,7 +65,9 @@ func TestClaimsThatFindNothing(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	must(db.Exec("BEGIN IMMEDIATE"))(t) // ends with its connection
 	for want, claim := range map[string]trigger.Claim{
-		"event_none": {Runtime: runtime}, "event_unknown": {Runtime: runtime, EventID: "evt_none"}, "event_claimed": {Runtime: runtime, EventID: id},
+		"event_none":    {Runtime: runtime},
+		"event_unknown": {Runtime: runtime, EventID: "evt_none"},
+		"event_claimed": {Runtime: runtime, EventID: id},
 	} {
 		_, err := k.Claim(t.Context(), claim)
 		wantCode(t, err, want)

@@ -50,7 +50,8 @@ func TestAnotherVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := trigger.New(t.Context(), k.options)
-	if wantCode(t, err, "ledger_unavailable"); !strings.Contains(err.Error(), "A new file would forget which deliveries were seen") {
+	wantCode(t, err, "ledger_unavailable")
+	if !strings.Contains(err.Error(), "A new file would forget which deliveries were seen") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -33,23 +33,19 @@ func (t *Token) PublishAs(other, name string) error {
 		return err
 	}
 	defer func() { _ = t.module.CloseSession(s) }()
-	public := func(label string) []pkcs11.ObjectHandle {
-		var found []pkcs11.ObjectHandle
-		if found, err = t.objects(s, pkcs11.CKO_PUBLIC_KEY, pkcs11.NewAttribute(pkcs11.CKA_LABEL, label)); err == nil && len(found) != 1 {
-			err = fmt.Errorf("%s has %d public keys", label, len(found))
-		}
-		return found
-	}
-	for _, o := range public(name) {
-		err = errors.Join(err, t.module.DestroyObject(s, o))
-	}
+	label := func(name string) *pkcs11.Attribute { return pkcs11.NewAttribute(pkcs11.CKA_LABEL, name) }
+	old, err := t.objects(s, pkcs11.CKO_PUBLIC_KEY, label(name))
 	if err != nil {
 		return err
 	}
-	for _, o := range public(other) {
-		err = errors.Join(err, t.module.SetAttributeValue(s, o, []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_LABEL, name)}))
+	found, err := t.objects(s, pkcs11.CKO_PUBLIC_KEY, label(other))
+	if err != nil {
+		return err
 	}
-	return err
+	if len(old) != 1 || len(found) != 1 {
+		return fmt.Errorf("%d and %d public keys", len(old), len(found))
+	}
+	return errors.Join(t.module.DestroyObject(s, old[0]), t.module.SetAttributeValue(s, found[0], []*pkcs11.Attribute{label(name)}))
 }
 
 // Delete removes every object with this label and id.
