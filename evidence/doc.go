@@ -13,9 +13,14 @@
 //
 // # Open once
 //
-// A process opens each artifact that it receives once, and carries the [Opened] value on. An Opened value cannot be made by other means
-// than [Open] or a signature of this process. Form, signature and claims of an artifact never change. Time, trust and policy do: whoever
-// rests something on an artifact that was opened earlier asks [Judge] again.
+// A process opens each artifact that it receives once, and carries the [Opened] value on. An Opened value cannot be made by
+// other means than [Open] or the signing functions of this package. Form, signature and claims of an artifact never change.
+// Time, trust and policy do: code that rests something on an artifact that was opened earlier asks [Judge] again.
+//
+// Open verifies the signature of what was received. The signature of what this process has signed is not verified here: it
+// rests on the custody of the key ([OwnKey]). Custodies in Vault and in PKCS #11 tokens verify each signature that comes back
+// to them before they hand it out; custody in memory makes its signatures in this process, and does not verify them. Another
+// implementation of OwnKey has to be as good: Judge would believe whatever it returns.
 //
 // # Files
 //

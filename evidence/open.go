@@ -8,9 +8,11 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Opened is one artifact that this process has opened, or has signed itself. Only [Open] and the signing functions of this package make
-// one. What it holds never changes: the token, its form, its signature and its claims. What depends on the time, the trust or the policy
-// does change, and [Judge] judges it again. The zero value is no artifact, and is refused as one that is missing.
+// Opened is one artifact that this process has opened, or has signed itself. Only [Open] and the signing functions of this
+// package make one. What it holds never changes: the token, its form, its signature and its claims. What depends on the
+// time, the trust or the policy does change, and [Judge] judges it again. That the signature is right, Open has verified;
+// for an artifact that was signed here the custody answers ([OwnKey]). The zero value is no artifact, and is refused as one
+// that is missing.
 type Opened[C any] struct {
 	token  string
 	typ    string
@@ -102,9 +104,9 @@ func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	return o, want.admits(k.Typ, kid, r, KeyClaims{}, at)
 }
 
-// Judge judges an opened artifact again, by the trust, the clock and the policy of this moment. It refuses everything that [Open] would
-// refuse now, with the same code. It reads and verifies the token again only where the signature is a root's or a shared secret's:
-// such a verdict depends on the trust too.
+// Judge judges an opened artifact again, by the trust, the clock and the policy of this moment. It refuses everything that
+// [Open] would refuse now, with the same code, except a wrong signature that an [OwnKey] has made. It reads and verifies the
+// token again only where the signature is a root's or a shared secret's: such a verdict depends on the trust too.
 func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 	if o.public == nil || k.rooted() || len(want.Secrets) > 0 {
 		_, err := Open(v, k, o.token, want)

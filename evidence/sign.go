@@ -23,7 +23,9 @@ type Key interface {
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
-// OwnKey is a [Key] of this process's custody, which knows its public key. The custody answers for every signature that it makes.
+// OwnKey is a [Key] of this process's custody, which knows its public key. The custody answers for every signature: Sign
+// returns one that Public verifies, or an error. This package does not verify it, and [Judge] believes it. So a signature
+// that comes from outside the process, as from a server or a device, must be verified before Sign returns it.
 type OwnKey interface {
 	Key
 	Public() ed25519.PublicKey
@@ -50,7 +52,7 @@ func (d Draft[C]) Hash() string { return HashBytes(d.input) }
 // Claims returns the claims that will be signed.
 func (d Draft[C]) Claims() C { return d.claims }
 
-// Sign signs it. A verifier in this process need not verify the signature: [Judge] does not.
+// Sign signs it. Neither Sign nor [Judge] verifies the signature, for which the [OwnKey] answers.
 func (d Draft[C]) Sign(ctx context.Context) (Opened[C], error) {
 	token, err := sign(ctx, d.key, d.typ, d.input)
 	if err != nil {

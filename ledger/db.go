@@ -39,6 +39,7 @@ type DB struct {
 type Schema struct {
 	Version    int    // above zero; another one for each other schema
 	Statements string // that make it
+	Forgets    string // what a new file would forget; said where a file is refused, so that it is not replaced lightly
 }
 
 // OpenDB opens the file at path, or creates it with mode 0600 and the schema. The folder must exist. OpenDB refuses a

@@ -310,7 +310,10 @@ func TestSchema(t *testing.T) {
 		{ledger.Schema{Version: 2, Statements: numbers.Statements + "; INSERT INTO nowhere VALUES (1)"}, "nowhere"},
 		{ledger.Schema{Version: 2, Statements: numbers.Statements}, ""},
 		{ledger.Schema{Version: 2, Statements: numbers.Statements}, ""},
-		{ledger.Schema{Version: 1, Statements: numbers.Statements}, "schema version 2 and this program needs 1"},
+		{
+			ledger.Schema{Version: 1, Forgets: "numbers"},
+			"schema version 2 and this program needs 1: use the program that made it. A new file would forget numbers",
+		},
 		{ledger.Schema{Version: 3, Statements: numbers.Statements}, "schema version 2 and this program needs 3"},
 	} {
 		db, err := ledger.OpenDB(context.Background(), path, tt.schema)

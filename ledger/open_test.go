@@ -26,7 +26,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"a folder", func(t *testing.T, path string) { write(t, filepath.Join(path, "x"), nil) }, "open ledger.db"},
 		{"no database", func(t *testing.T, path string) { write(t, path, bytes.Repeat([]byte("no database\n"), 500)) }, "not a database"},
 		{"a damaged schema", damaged, "malformed"},
-		{"another schema version", another, "schema version 99 and this program needs 1: use the program that made it"},
+		{"another schema version", another, "schema version 99 and this program needs 1: use the program that made it. " +
+			"A new file would forget the records, and which keys are consumed"},
 		{"a database of another program", foreign, "schema version 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,13 +11,18 @@ import (
 )
 
 const (
-	// maxQueued is how many records the queue takes; a further one waits for a place. While the store fails, so many
-	// make the queue full: see [Queue.Full].
+	// maxQueued is how many records make the queue full: see [Queue.Full]. A record that comes nevertheless waits for a
+	// place, or is kept above maxQueued if the store fails.
 	maxQueued = 1024
 	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls that were on their way.
 	maxKept = 3 * maxQueued
-	// storeTimeout bounds the time that it may take to store a record, and that a caller waits for the queue.
-	storeTimeout = 10 * time.Second
+	// waitTimeout bounds the time that a caller waits for the queue.
+	waitTimeout = 10 * time.Second
+	// storeTimeout bounds one attempt to store what is queued. It is below waitTimeout: a caller that waits for a place
+	// learns that the store fails, and gets one above maxQueued.
+	storeTimeout = 8 * time.Second
+	// closeTimeout bounds Close: the rest of an attempt that is under way, and the last one.
+	closeTimeout = 10 * time.Second
 	// gatherPause is how long the first record waits for others, to be stored with them.
 	gatherPause = 5 * time.Millisecond
 	// firstRetry and lastRetry bound the pauses after attempts that failed.
@@ -39,7 +44,7 @@ type Queue struct {
 	records []*queued  // in the order in which they came; a record that could not be stored goes to the end
 	added   int        // how many records were taken
 	tried   int        // how many of them have been stored, or tried to
-	failure error      // why the last attempt could not store a record; nil if it could store all
+	failure error      // why the store fails; nil after an attempt that could store all
 	closed  bool
 	closing chan struct{} // closed with closed
 }
@@ -55,7 +60,10 @@ type queued struct {
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
 	q.changed = sync.NewCond(&q.mu)
+	ctx, cancel := context.WithCancel(context.Background())
 	q.close = sync.OnceValue(func() error {
+		defer cancel()
+		defer time.AfterFunc(closeTimeout, cancel).Stop()
 		q.mu.Lock()
 		q.closed = true
 		close(q.closing)
@@ -64,7 +72,7 @@ func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 		<-q.done
 		return s.Close()
 	})
-	go q.run()
+	go q.run(ctx)
 	return q
 }
 
@@ -100,13 +108,13 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	return err
 }
 
-// Full returns an [*Error] while the store fails and the queue holds so many records that the one of a further call
-// might be lost.
+// Full returns an [*Error] while the queue holds so many records that the one of a further call might be lost, whether
+// the store fails or is slow.
 func (q *Queue) Full() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.failure != nil && len(q.records) >= maxQueued {
-		return Unavailable("keep another record", errors.New("as many as may be are waiting for the store to be back"))
+	if len(q.records) >= maxQueued {
+		return Unavailable("keep another record", errors.New("as many as may be are waiting to be stored"))
 	}
 	return nil
 }
@@ -116,7 +124,7 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	if until() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		q.mu.Lock()
@@ -133,8 +141,8 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 }
 
 // run stores what is queued, until the queue is closed and empty. After an attempt that has stored nothing, it tries
-// one record only, to find out whether the store is back.
-func (q *Queue) run() {
+// one record only, to find out whether the store is back. What is under way when ctx ends has failed.
+func (q *Queue) run(ctx context.Context) {
 	defer close(q.done)
 	pause, probe := gatherPause, false
 	for q.next() {
@@ -142,7 +150,7 @@ func (q *Queue) run() {
 		case <-time.After(pause):
 		case <-q.closing:
 		}
-		switch stored, failed := q.attempt(probe); {
+		switch stored, failed := q.attempt(ctx, probe); {
 		case failed == 0:
 			pause, probe = gatherPause, false
 		case stored > 0:
@@ -166,7 +174,7 @@ func (q *Queue) next() bool {
 // attempt tries to store all that is queued, or one record as a probe. It returns how many records left the queue and
 // how many stay because the store failed. Once the queue is closed, it tries all, and a record that cannot be stored is
 // lost.
-func (q *Queue) attempt(probe bool) (stored, failed int) {
+func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some := q.closed, slices.Clone(q.records)
 	q.mu.Unlock()
@@ -176,7 +184,9 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 
 	var remaining []*queued
 	var failure error
-	for i, err := range q.store(some) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	for i, err := range q.store(ctx, some) {
 		var away *Error
 		switch {
 		case err == nil:
@@ -203,10 +213,14 @@ func (q *Queue) attempt(probe bool) (stored, failed int) {
 	return len(some) - len(remaining), len(remaining)
 }
 
-// store stores records in one transaction. If that fails it stores each by itself, and returns the error of each.
-func (q *Queue) store(all []*queued) []error {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
+// store stores records in one transaction, and returns the error of each. If the transaction fails, each half of them
+// gets its own, and so on: a few records that cannot be stored cost the others a few transactions and not one for each.
+// A transaction gets half of the time that is left: where one record hangs, there is time for the others. ctx has a
+// deadline.
+func (q *Queue) store(ctx context.Context, all []*queued) []error {
+	if err := ctx.Err(); err != nil {
+		return slices.Repeat([]error{Unavailable("store the record", err)}, len(all))
+	}
 	var outcomes, records []Record
 	for _, r := range all {
 		if r.outcome {
@@ -215,32 +229,39 @@ func (q *Queue) store(all []*queued) []error {
 			records = append(records, r.Record)
 		}
 	}
-	errs := make([]error, len(all))
-	if q.Store.Write(ctx, outcomes, records) == nil {
+	end, _ := ctx.Deadline()
+	bounded, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+	defer cancel()
+	err := q.Store.Write(bounded, outcomes, records)
+	q.note(err)
+	switch {
+	case err == nil:
 		failpoint.Reach("recorded")
-		return errs
+		return make([]error, len(all))
+	case len(all) == 1:
+		return []error{q.inDoubt(ctx, all[0], err)}
 	}
-	var each sync.WaitGroup
-	for i, r := range all {
-		each.Go(func() { errs[i] = q.storeOne(r) })
-	}
-	each.Wait()
-	return errs
+	var first, second []error
+	var halves sync.WaitGroup
+	halves.Go(func() { first = q.store(ctx, all[:len(all)/2]) })
+	halves.Go(func() { second = q.store(ctx, all[len(all)/2:]) })
+	halves.Wait()
+	return append(first, second...)
 }
 
-// storeOne stores a record. An earlier attempt may have stored it although it failed, so an error is returned only if
-// the store has no such record.
-func (q *Queue) storeOne(r *queued) error {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	defer cancel()
-	store := q.Store.Add
-	if r.outcome {
-		store = q.Store.Finish
+// note has callers know at once that the store fails, before the attempt has ended.
+func (q *Queue) note(err error) {
+	if away := new(Error); errors.As(err, &away) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.failure = err
+		q.changed.Broadcast()
 	}
-	err := store(ctx, r.Record)
-	if err == nil {
-		return nil
-	}
+}
+
+// inDoubt returns the error of a record that could not be stored. An earlier attempt may have stored it although it
+// failed, so it is an error only if the store has no such record.
+func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	stored, unread := q.Store.Get(ctx, r.ID)
 	switch {
 	case errors.Is(unread, ErrNotFound):
@@ -283,5 +304,6 @@ func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
 	return q.Store.List(ctx, query)
 }
 
-// Close stores what is queued, and closes the store. Neither may be used any more by then.
+// Close stores what is queued, and closes the store. Neither may be used any more by then. What the store has not taken
+// after ten seconds is lost.
 func (q *Queue) Close() error { return q.close() }

@@ -126,8 +126,8 @@ func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("make the tables: %w", err)
 		}
 	} else if version != s.Version {
-		return fmt.Errorf("it has schema version %d and this program needs %d: use the program that made it, or another path",
-			version, s.Version)
+		return fmt.Errorf("it has schema version %d and this program needs %d: use the program that made it. "+
+			"A new file would forget %s", version, s.Version, s.Forgets)
 	}
 	// A pragma takes no parameters.
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", s.Version)); err != nil {

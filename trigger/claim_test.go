@@ -57,6 +57,23 @@ func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
 	})
 }
 
+// TestClaimsThatFindNothing: they write nothing, so they are answered while something else writes.
+func TestClaimsThatFindNothing(t *testing.T) {
+	k := newKit(t)
+	id := k.claimed(t)
+	db := k.sql(t)
+	db.SetMaxOpenConns(1)
+	must(db.Exec("BEGIN IMMEDIATE"))(t) // ends with its connection
+	for want, claim := range map[string]trigger.Claim{
+		"event_none":    {Runtime: runtime},
+		"event_unknown": {Runtime: runtime, EventID: "evt_none"},
+		"event_claimed": {Runtime: runtime, EventID: id},
+	} {
+		_, err := k.Claim(t.Context(), claim)
+		wantCode(t, err, want)
+	}
+}
+
 func TestClaimRefused(t *testing.T) {
 	k := newKit(t)
 	for _, c := range []struct {

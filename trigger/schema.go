@@ -2,11 +2,13 @@ package trigger
 
 import "github.com/actionproof/mediator/ledger"
 
+const forgets = "which deliveries were seen: old signed ones would open sessions again"
+
 // schema is that of the events' file.
 //
 // The rows of seen are kept for ever: a webhook's signature may have no time in it, and is then good for as long as its
 // secret is.
-var schema = ledger.Schema{Version: 1, Statements: `
+var schema = ledger.Schema{Version: 1, Forgets: forgets, Statements: `
 CREATE TABLE events (
 	seq        INTEGER PRIMARY KEY,
 	id         TEXT NOT NULL UNIQUE,

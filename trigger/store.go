@@ -170,20 +170,34 @@ const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY
 // errNothing means that no event waits.
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
+// find returns the event with this id, or the oldest that waits where id is empty. It refuses one that opens no session.
+func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Event, err error) {
+	if id != "" {
+		e, err = one(query(selectEvent+`WHERE id = ?`, id), id, now)
+	} else {
+		e, err = scan(query(selectEvent+waiting, now.UnixMilli()).Scan, now)
+		if errors.Is(err, sql.ErrNoRows) {
+			return e, errNothing
+		}
+		err = unread(err)
+	}
+	if err != nil {
+		return e, err
+	}
+	return e, e.claimable()
+}
+
 // claim gives the event with this id, or the oldest that waits where id is empty, to a runtime. Each event is given
 // once.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
+	// Each event that comes in wakes all claims that wait, and all but one find nothing: a read tells most of them.
+	read := func(query string, args ...any) *sql.Row { return s.db.Read().QueryRowContext(ctx, query, args...) }
+	if _, err := find(read, id, now); err != nil {
+		return Event{}, err
+	}
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
-		if id != "" {
-			e, err = one(tx.QueryRow(selectEvent+`WHERE id = ?`, id), id, now)
-		} else if e, err = scan(tx.QueryRow(selectEvent+waiting, now.UnixMilli()).Scan, now); errors.Is(err, sql.ErrNoRows) {
-			err = errNothing
-		}
-		if err != nil {
-			return err
-		}
-		if err := e.claimable(); err != nil {
+		if e, err = find(tx.QueryRow, id, now); err != nil {
 			return err
 		}
 		e.State, e.ClaimedBy = Claimed, runtime

@@ -42,6 +42,20 @@ func TestAStoreThatFails(t *testing.T) {
 	}
 }
 
+// TestAnotherVersion: who is refused a file of another version is told what a new one would forget.
+func TestAnotherVersion(t *testing.T) {
+	k := newKit(t)
+	k.sql(t, "PRAGMA user_version = 99")
+	if err := k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := trigger.New(t.Context(), k.options)
+	wantCode(t, err, "ledger_unavailable")
+	if !strings.Contains(err.Error(), "A new file would forget which deliveries were seen") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestSeenThatFails: what may have been seen before is not taken, and what cannot be kept as seen neither.
 func TestSeenThatFails(t *testing.T) {
 	for name, statements := range map[string]string{

@@ -3,6 +3,8 @@
 package pkcs11
 
 import (
+	"errors"
+	"fmt"
 	"math/big"
 
 	"github.com/miekg/pkcs11"
@@ -22,6 +24,28 @@ func (t *Token) Generate(name string, number int, extractable bool, params []byt
 		[]*pkcs11.Attribute{attr(pkcs11.CKA_TOKEN, true), attr(pkcs11.CKA_LABEL, name), attr(pkcs11.CKA_ID, id), attr(pkcs11.CKA_PRIVATE, true),
 			attr(pkcs11.CKA_SENSITIVE, true), attr(pkcs11.CKA_EXTRACTABLE, extractable), attr(pkcs11.CKA_SIGN, true)})
 	return err
+}
+
+// PublishAs puts the public key of version 1 of one key in the place of another key's.
+func (t *Token) PublishAs(other, name string) error {
+	s, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION|pkcs11.CKF_RW_SESSION)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.module.CloseSession(s) }()
+	label := func(name string) *pkcs11.Attribute { return pkcs11.NewAttribute(pkcs11.CKA_LABEL, name) }
+	old, err := t.objects(s, pkcs11.CKO_PUBLIC_KEY, label(name))
+	if err != nil {
+		return err
+	}
+	found, err := t.objects(s, pkcs11.CKO_PUBLIC_KEY, label(other))
+	if err != nil {
+		return err
+	}
+	if len(old) != 1 || len(found) != 1 {
+		return fmt.Errorf("%d and %d public keys", len(old), len(found))
+	}
+	return errors.Join(t.module.DestroyObject(s, old[0]), t.module.SetAttributeValue(s, found[0], []*pkcs11.Attribute{label(name)}))
 }
 
 // Delete removes every object with this label and id.

@@ -299,6 +299,21 @@ func wantUnavailable(t *testing.T, v custody.Version) {
 	}
 }
 
+// TestAWrongSignature: a signature that the published key does not verify is not handed out.
+func TestAWrongSignature(t *testing.T) {
+	token := newToken(t, nil)
+	generate(t, token, "k", 1)
+	generate(t, token, "other", 1)
+	if err := token.PublishAs("other", "k"); err != nil {
+		t.Fatal(err)
+	}
+	v, err := open(t, token, "k").Current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantUnavailable(t, v)
+}
+
 // TestSessionsAreLost: a signature fails at most once for each session, and then the token is logged in to again.
 func TestSessionsAreLost(t *testing.T) {
 	token := newToken(t, func(o *pkcs11.Options) { o.Sessions, o.Refresh = 1, time.Hour })

@@ -47,7 +47,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	exec(t, dsn, `UPDATE actionproof.schema_version SET version = 99`)
 	_, err = postgres.Open(ctx, dsn, options("one"))
-	wantUnavailable(t, err, "version 99 and this program needs 1: use the program that made it")
+	wantUnavailable(t, err, "version 99 and this program needs 1: use the program that made it. "+
+		"A new database would forget the records, and which keys are consumed")
 }
 
 // TestLittleRight opens a database with its tables as a role that may use its tables and nothing else.

@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -104,23 +106,18 @@ func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, nil, []ledger.Record{r})
 }
 
-// Write finishes posts and adds records: see [ledger.Store].
+// Write finishes posts and adds records: see [ledger.Store]. The number of round trips does not depend on how many.
 func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record) error {
+	for _, r := range records {
+		if !r.State.Whole() {
+			return ledger.ErrState
+		}
+	}
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, r := range outcomes {
-			if err := update(ctx, tx, r); err != nil {
-				return err
-			}
+		if err := update(ctx, tx, outcomes...); err != nil {
+			return err
 		}
-		for _, r := range records {
-			if !r.State.Whole() {
-				return ledger.ErrState
-			}
-			if err := l.insert(ctx, tx, r); err != nil {
-				return err
-			}
-		}
-		return nil
+		return l.insert(ctx, tx, records...)
 	})
 }
 
@@ -167,39 +164,68 @@ func (l *Ledger) transact(ctx context.Context, do func(context.Context, *sql.Tx)
 }
 
 const (
-	insertPost = `INSERT INTO actionproof.posts (id, instance, flow, state, session, started, record, artifacts) VALUES ($1, $2, $3, $4, $5, $6, $7, nullif($8, ''))`
-	updatePost = `UPDATE actionproof.posts SET state = $1, record = $2 WHERE id = $3 AND state = 'forwarding'`
+	// insertPosts inserts in the order of the arrays: where two records started together, the last is the newest.
+	insertPosts = `
+INSERT INTO actionproof.posts (id, instance, flow, state, session, started, record, artifacts)
+SELECT id, $1, flow, state, session, started, record, nullif(artifacts, '')
+FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+	WITH ORDINALITY AS r (id, flow, state, session, started, record, artifacts, n)
+ORDER BY n`
+	// updatePosts finds posts by their ids. A plain state = 'forwarding' would let it read all of posts_forwarding, which
+	// holds an entry for each post that has ended since the last vacuum.
+	updatePosts = `
+UPDATE actionproof.posts SET state = r.state, record = r.record
+FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
+WHERE posts.id = r.id AND posts.state || '' = 'forwarding'`
 )
 
-// insert inserts a record.
-func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, r ledger.Record) error {
-	record, artifacts, err := r.Encode()
-	if err := errors.Join(r.Check(), err); err != nil {
-		return err
+// insert inserts records in one statement.
+func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Record) error {
+	if len(records) == 0 {
+		return nil
 	}
-	_, err = tx.ExecContext(ctx, insertPost,
-		r.ID, l.o.Instance, r.Flow, string(r.State), r.Session, r.Started.UnixMilli(), record, artifacts)
+	var ids, flows, states, sessions, texts, artifacts []string
+	var started []int64
+	for _, r := range records {
+		text, attached, err := r.Encode()
+		if err := errors.Join(r.Check(), err); err != nil {
+			return err
+		}
+		ids, flows, states = append(ids, r.ID), append(flows, r.Flow), append(states, string(r.State))
+		sessions, started = append(sessions, r.Session), append(started, r.Started.UnixMilli())
+		texts, artifacts = append(texts, text), append(artifacts, attached)
+	}
+	_, err := tx.ExecContext(ctx, insertPosts, l.o.Instance, ids, flows, states, sessions, started, texts, artifacts)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
 	return nil
 }
 
-// update replaces the record of a post that is in flight by its outcome, except for its artifacts.
-func update(ctx context.Context, tx *sql.Tx, r ledger.Record) error {
-	if !r.State.Outcome() {
-		return ledger.ErrState
+// update replaces, in one statement, the records of posts that are in flight by their outcomes, except for their
+// artifacts.
+func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
+	if len(outcomes) == 0 {
+		return nil
 	}
-	r.Artifacts = nil
-	record, _, err := r.Encode()
-	if err != nil {
-		return err
+	var ids, states, texts []string
+	for _, r := range outcomes {
+		if !r.State.Outcome() {
+			return ledger.ErrState
+		}
+		r.Artifacts = nil
+		text, _, err := r.Encode()
+		if err != nil {
+			return err
+		}
+		ids, states, texts = append(ids, r.ID), append(states, string(r.State)), append(texts, text)
 	}
-	n, err := affected(tx.ExecContext(ctx, updatePost, string(r.State), record, r.ID))
+	// Planned each time (QueryExecModeExec): a plan that was made while the table was small would read all of it.
+	n, err := affected(tx.ExecContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
-	if n != 1 {
+	if n != int64(len(outcomes)) {
 		return ledger.ErrState
 	}
 	return nil

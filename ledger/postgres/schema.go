@@ -87,7 +87,8 @@ func checkVersion(ctx context.Context, tx *sql.Tx) error {
 	}
 	if found != version {
 		return fmt.Errorf("the schema actionproof has version %d and this program needs %d: "+
-			"use the program that made it, or another database", found, version)
+			"use the program that made it. A new database would forget the records, and which keys are consumed: "+
+			"they could be used again", found, version)
 	}
 	return nil
 }

@@ -1,0 +1,105 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+)
+
+// roundTrips returns a DSN that reaches the same database through a relay, and a count of the round trips through it: a
+// message to the server after one from it begins the next.
+func roundTrips(t *testing.T, dsn string) (through string, count *atomic.Int64) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const socket = ".s.PGSQL.5432"
+	host, dir := u.Query().Get("host"), t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count = new(atomic.Int64)
+	var relays sync.WaitGroup
+	relay := func(client, server net.Conn) {
+		var answered atomic.Bool
+		answered.Store(true)
+		copyAll := func(to, from net.Conn, note func()) {
+			defer to.Close()
+			b := make([]byte, 32<<10)
+			for {
+				n, err := from.Read(b)
+				if err != nil {
+					return
+				}
+				note()
+				if _, err := to.Write(b[:n]); err != nil {
+					return
+				}
+			}
+		}
+		relays.Go(func() { copyAll(client, server, func() { answered.Store(true) }) })
+		relays.Go(func() {
+			copyAll(server, client, func() {
+				if answered.Swap(false) {
+					count.Add(1)
+				}
+			})
+		})
+	}
+	relays.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("unix", filepath.Join(host, socket))
+			if err != nil {
+				client.Close()
+				return
+			}
+			relay(client, server)
+		}
+	})
+	t.Cleanup(func() { l.Close(); relays.Wait() })
+	return strings.ReplaceAll(dsn, url.QueryEscape(host), url.QueryEscape(dir)), count
+}
+
+// TestRoundTrips: to write many records takes as many round trips as to write one, so a database that is far away keeps
+// up with the calls.
+func TestRoundTrips(t *testing.T) {
+	ctx := context.Background()
+	dsn, trips := roundTrips(t, pgtest.Start(t).Database(t))
+	l := open(t, dsn, "one")
+	counted := func(name string, n int) int64 {
+		var outcomes, records []ledger.Record
+		for i := range n {
+			begun, read := post(fmt.Sprintf("begun_%s_%d", name, i)), post(fmt.Sprintf("read_%s_%d", name, i))
+			if err := l.Begin(ctx, begun); err != nil {
+				t.Fatal(err)
+			}
+			begun.State, read.State = ledger.StateForwarded, ledger.StateForwarded
+			outcomes, records = append(outcomes, begun), append(records, read)
+		}
+		before := trips.Load()
+		if err := l.Write(ctx, outcomes, records); err != nil {
+			t.Fatal(err)
+		}
+		return trips.Load() - before
+	}
+	counted("first", 1) // prepares the statements of this connection
+	one, many := counted("one", 1), counted("many", 200)
+	if one == 0 || many != one {
+		t.Errorf("one outcome and one record take %d round trips, 200 of each take %d", one, many)
+	}
+}
