@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -276,5 +277,20 @@ func TestNewRefuses(t *testing.T) {
 	// An issuer does not sign claims that no verifier accepts.
 	if _, _, err := newIssuer(t, evidence.RequestProofKind, memory(t)).Sign(t.Context(), evidence.RequestProof{}); err == nil {
 		t.Error("empty claims were signed")
+	}
+}
+
+// TestIssueRefuses: claims that no verifier would take are not signed, and what is signed twice is not issued to the process itself.
+func TestIssueRefuses(t *testing.T) {
+	var refused *refusal.Refusal
+	if o, err := newIssuer(t, evidence.SessionReceiptKind, memory(t)).Issue(t.Context(), evidence.SessionReceipt{}); !errors.As(err, &refused) || o.Token() != "" {
+		t.Errorf("a receipt without claims: %q, %v", o.Token(), err)
+	}
+	twice, err := signer.New(evidence.SignerCertificateKind, memory(t), signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := twice.Issue(t.Context(), aCertificate(t)); err == nil || !strings.Contains(err.Error(), "is made with Sign") || o.Token() != "" {
+		t.Errorf("an artifact with two signatures: %q, %v", o.Token(), err)
 	}
 }

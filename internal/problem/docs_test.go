@@ -174,3 +174,14 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestKnown(t *testing.T) {
+	for _, c := range problem.Codes() {
+		if !problem.Known(c.Name) {
+			t.Errorf("%s is in the table, and not known", c.Name)
+		}
+	}
+	if problem.Known("no_such_code") {
+		t.Error("a code that is not in the table is known")
+	}
+}
