@@ -198,3 +198,58 @@ func BenchmarkOpen(b *testing.B) {
 		})
 	}
 }
+
+// TestOpenRefusesOfARoot: what a pinned root has signed is held to the policy, the times, the revocation list and its form, as all other
+// artifacts are.
+func TestOpenRefusesOfARoot(t *testing.T) {
+	w, d := newTwice(t), newDesk(t)
+	auditor := w.root
+	auditor.PostQuantum = nil
+	once, _, _ := strings.Cut(w.token, "~")
+	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, once)
+	must(t, err)
+	bare, err := evidence.Sign(t.Context(), w.ed, evidence.RevocationListKind, evidence.RevocationList{Registered: claims.Registered, Revoked: []evidence.Revocation{}})
+	must(t, err)
+	_, payload, _ := strings.Cut(bare, ".")
+	payload, _, _ = strings.Cut(payload, ".")
+	head, _, _ := strings.Cut(once, ".")
+	sig, err := w.ed.Sign(t.Context(), []byte(head+"."+payload))
+	must(t, err)
+	for name, tt := range map[string]struct {
+		token   string
+		revoked string // an artifact's id
+		want    func(*evidence.Expected)
+		later   time.Duration
+		code    string
+	}{
+		"good":                 {token: once},
+		"another's claims":     {token: head + "." + payload + "." + b64.EncodeToString(sig), code: "claims_malformed"},
+		"revoked":              {token: once, revoked: claims.ID, code: "artifact_revoked"},
+		"another is revoked":   {token: once, revoked: "other"},
+		"of another issuer":    {token: once, want: func(e *evidence.Expected) { e.Issuers = []string{"another"} }, code: "issuer_not_allowed"},
+		"for another audience": {token: once, want: func(e *evidence.Expected) { e.Audiences = []string{"another"} }, code: "audience_not_allowed"},
+		"expired":              {token: once, later: 2 * time.Hour, code: "expired"},
+		"too old":              {token: once, want: func(e *evidence.Expected) { e.MaxAge = time.Minute }, later: 2 * time.Minute, code: "too_old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := evidence.Bundle{}
+			if tt.revoked != "" {
+				b.Revocations = d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: tt.revoked})
+			}
+			trust, err := evidence.NewTrust([]evidence.Root{d.root, auditor}, b, d.policy)
+			must(t, err)
+			v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon.Add(tt.later) }})
+			must(t, err)
+			want := w.want
+			if tt.want != nil {
+				tt.want(&want)
+			}
+			_, err = evidence.Open(v, evidence.DeploymentCertificateKind, tt.token, want)
+			if tt.code == "" {
+				must(t, err)
+				return
+			}
+			wantCode(t, err, tt.code)
+		})
+	}
+}
