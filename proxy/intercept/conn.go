@@ -2,12 +2,15 @@ package intercept
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -20,6 +23,8 @@ type conn struct {
 	p        *Proxy
 	socket   *socket
 	http1    http1Reader // judges HTTP/1 before net/http reads it
+	bodyOf   int32       // the last request whose body did not come with its head, as in http1.unfinished
+	bodyBy   time.Time   // until when a body has to come once its request has been handled
 
 	// All below are of a tunnel, and zero before there is one.
 	route    Route
@@ -49,6 +54,42 @@ func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 
 // Read reads HTTP/1 that has been judged, and HTTP/2 as it is.
 func (c *conn) Read(b []byte) (int, error) { return c.http1.Read(b) }
+
+// SetReadDeadline sets the deadline that net/http wants. net/http clears deadlines also where it goes on to read the rest
+// of a body: then that of the body stays.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if t.IsZero() {
+		t = c.bodyBy
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// lingering is how long a client has to read its answer where the connection is closed and not all was read from it.
+const lingering = 500 * time.Millisecond
+
+// idle is called by net/http when a connection changes its state. A connection that becomes idle ends here where its
+// last request's body has not come as a whole: net/http would read the rest as a request, and http1Reader would not
+// judge it.
+func idle(served net.Conn, to http.ConnState) {
+	c, ok := served.(*conn)
+	if !ok || to != http.StateIdle || c.bodyBy.IsZero() {
+		return
+	}
+	c.bodyBy = time.Time{}
+	if c.bodyOf != 0 && c.http1.unfinished.Load() == c.bodyOf {
+		_ = c.CloseWrite()
+		c.http1 = http1Reader{from: discarded{c.Conn}}
+		time.AfterFunc(lingering, func() { _ = c.socket.Close() })
+	}
+}
+
+// discarded ends where its Reader ends, and has nothing before that.
+type discarded struct{ io.Reader }
+
+func (d discarded) Read([]byte) (int, error) {
+	_, err := io.Copy(io.Discard, d.Reader)
+	return 0, cmp.Or(err, io.EOF)
+}
 
 // CloseWrite lets net/http close its side so that the client can read the last answer.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }

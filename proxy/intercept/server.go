@@ -146,6 +146,7 @@ func (p *Proxy) newServer() *http.Server {
 	s := &http.Server{
 		Handler:                      recovering(&p.o, p.serve),
 		ConnContext:                  p.context,
+		ConnState:                    idle,
 		ReadHeaderTimeout:            p.o.Limits.HeaderTimeout,
 		IdleTimeout:                  p.o.Limits.IdleTimeout,
 		MaxHeaderBytes:               p.o.Limits.HeaderBytes,
