@@ -237,7 +237,7 @@ func (r *http1Reader) header(line string) error {
 		return err
 	case "Transfer-Encoding":
 		h.codings++
-		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
+		if h.chunked = isChunked(value); !h.chunked || h.http10 {
 			return refusal.New("framing_ambiguous",
 				"the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
 		}
@@ -254,6 +254,11 @@ func (r *http1Reader) header(line string) error {
 		}
 	}
 	return nil
+}
+
+// isChunked compares in ASCII: strings.EqualFold alone takes a Kelvin sign, of three bytes, for a k.
+func isChunked(coding string) bool {
+	return len(coding) == len("chunked") && strings.EqualFold(coding, "chunked")
 }
 
 // endHead judges a head as a whole, and says what follows it.
