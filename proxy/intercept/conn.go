@@ -31,6 +31,8 @@ type conn struct {
 	life     context.Context    // done once the connection is closed
 	end      context.CancelFunc // ends life
 	requests context.Context    // of the requests in the tunnel: what Options.Connect returned
+	timer    *time.Timer        // ends the TLS handshake
+	refused  error              // why the name in the TLS handshake was refused
 	served   bool               // handed over to net/http, which closes it from then on
 	counted  bool               // in p.count, and guarded by p.mu
 }
@@ -42,6 +44,9 @@ type socket struct {
 	unread  []byte // read already, and to be read before anything else
 	release func() // gives back the place among the listener's connections
 	once    sync.Once
+
+	mu      sync.Mutex
+	writeBy time.Time // the deadline that was set, of writes
 }
 
 // newConn makes the conn of a connection that was accepted, and serves it as a connection to the proxy.
@@ -184,12 +189,26 @@ func (s *socket) peek(n int) ([]byte, error) {
 	return s.unread[:n], nil
 }
 
-// Write gives each write its time. A response may take any time as a whole, but not while its client takes nothing of
-// it.
+// Write gives each write its time, unless a deadline is set that is earlier: crypto/tls sets one for its last alert. A
+// response may take any time as a whole, but not while its client takes nothing of it.
 func (s *socket) Write(b []byte) (int, error) {
 	o := &s.conn.p.o
-	_ = s.Conn.SetWriteDeadline(o.Now().Add(o.Limits.WriteTimeout))
+	by := o.Now().Add(o.Limits.WriteTimeout)
+	s.mu.Lock()
+	if !s.writeBy.IsZero() && s.writeBy.Before(by) {
+		by = s.writeBy
+	}
+	_ = s.Conn.SetWriteDeadline(by)
+	s.mu.Unlock()
 	return s.Conn.Write(b)
+}
+
+// SetWriteDeadline sets the deadline of all writes, until it is set to another.
+func (s *socket) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeBy = t
+	return s.Conn.SetWriteDeadline(t)
 }
 
 // Close ends the connection and gives its places back. It is safe at any time; only the first call does anything.
