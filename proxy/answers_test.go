@@ -86,10 +86,37 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// newReadsRig allows reads of an upstream.
+// TestEarlyAnswer: an upstream that does not want the rest of a request has answered it, whatever the agent still sends.
+func TestEarlyAnswer(t *testing.T) {
+	for name, reset := range map[string]bool{"and reads no more": false, "and resets the stream": true} {
+		t.Run(name, func(t *testing.T) {
+			answer := answering(t, ":status", "413")
+			up := framesUpstream(t, func(framer *xhttp2.Framer, stream uint32) {
+				answer(framer, stream)
+				if reset {
+					must(t, framer.WriteRSTStream(stream, xhttp2.ErrCodeNo))
+				}
+			})
+			p := newReadsRig(t, up)
+			c := p.MustTunnel(at(0, up))
+			resp := roundTripRaw(t, c, "PUT /x HTTP/1.1\r\nHost: "+at(0, up)+"\r\nContent-Length: 10\r\n\r\nab")
+			body, err := io.ReadAll(resp.Body)
+			if resp.StatusCode != http.StatusRequestEntityTooLarge || string(body) != "ten bytes." || err != nil {
+				t.Errorf("status %d, body %q, %v", resp.StatusCode, body, err)
+			}
+			_ = c.Close()
+			must(t, p.Proxy.Shutdown(context.Background()))
+			if post, n := p.record.last(); n != 1 || post.State != ledger.StateForwarded || post.Status != resp.StatusCode || post.Code != "" {
+				t.Errorf("%d records, the last %s, code %q, status %d", n, post.State, post.Code, post.Status)
+			}
+		})
+	}
+}
+
+// newReadsRig allows calls to an upstream that need no evidence.
 func newReadsRig(t *testing.T, up *httptest.Server) *postRig {
 	return newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		m, err := ParseMatch("https://"+at(0, up)+"/**", []string{"GET"})
+		m, err := ParseMatch("https://"+at(0, up)+"/**", []string{"GET", "PUT"})
 		must(t, err)
 		o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: m}})
 		must(t, err)

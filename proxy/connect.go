@@ -41,13 +41,14 @@ func (p *Pipeline) connect(c *call) error {
 	if t.Host == InternalHost {
 		return nil
 	}
-	if err := p.findSession(c, r.Header.Get("Proxy-Authorization")); err != nil {
+	route, _ := intercept.RouteFrom(r.Context())
+	if err := p.findSession(c, route.ProxyAuthorization); err != nil { // as for each call in the tunnel
 		return err
 	}
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
 		return refusal.New("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
-	if route, _ := intercept.RouteFrom(r.Context()); route.Original.IsValid() && p.o.Destination != nil {
+	if route.Original.IsValid() && p.o.Destination != nil {
 		return p.o.Destination(r.Context(), t, route.Original.Addr())
 	}
 	return nil

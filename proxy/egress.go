@@ -36,7 +36,7 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	// HTTP/2 needs no such leave.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
 	c.record.State = ledger.StateForwarding
-	return p.send(c, out, credential)
+	return p.send(c, out, cancel, credential)
 }
 
 // agentBody is a body as the agent sends it. It keeps why it could not be read to its end: the transport knows only that it has

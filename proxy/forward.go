@@ -31,7 +31,7 @@ func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
 		out.Header.Set("ActionProof-Request-Proof", t.proof)
 	}
-	return p.send(t.call, out, t.credential)
+	return p.send(t.call, out, cancel, t.credential)
 }
 
 // maxConnections is on how many connections a call is tried that are made for it. net/http sends a read anew where its connection was lost
@@ -52,8 +52,8 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	return forwardRequest(ctx, c.r, c.target, body)
 }
 
-// send sends a call to its upstream, once, and relays the answer. The record says what became of it.
-func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) error {
+// send sends a call to its upstream, once, and relays the answer. The record says what became of it. cancel cancels out's context.
+func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, credential secretHeader) error {
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
@@ -64,6 +64,7 @@ func (p *Pipeline) send(c *call, out *http.Request, credential secretHeader) err
 	}
 	failpoint.Reach("answered")
 	defer resp.Body.Close()
+	defer cancel() // before Close, which over HTTP/2 otherwise waits until the agent has sent the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
 	c.record.State, c.record.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	credential.answered(resp)

@@ -59,3 +59,18 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 		t.Errorf("the upstream saw %d calls", len(p.sent))
 	}
 }
+
+// What a client says to a proxy does not count where it was led to one: neither for the decision about its cleartext nor
+// for the calls.
+func TestRedirectedClientsHaveNoCredentials(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	c := p.Redirect("192.0.2.7" + p.base[strings.LastIndex(p.base, ":"):])()
+	defer c.Close()
+	for _, credentials := range []string{"", "Proxy-Authorization: Basic eDp5\r\n"} {
+		resp := roundTripRaw(t, c, "GET /inference HTTP/1.1\r\nHost: "+at(0, p.upstream)+"\r\n"+credentials+"\r\n")
+		_, _ = io.Copy(io.Discard, resp.Body)
+		if rec, _ := p.record.last(); rec.Code != "egress_denied" || rec.Flow != flowEgress || rec.Session != p.session.ID {
+			t.Errorf("%q: status %d, recorded as %+v", credentials, resp.StatusCode, rec)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package intercept_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -104,6 +105,80 @@ func TestSlowBodyOfARefusedCall(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+}
+
+// An answer is cut at once, and does not wait for a request's body that has not come.
+func TestCutAnswerWithUnreadBody(t *testing.T) {
+	for name, fault := range map[string]any{"abort": http.ErrAbortHandler, "panic": "on purpose"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(o *intercept.Options) {
+				o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					answer := http.NewResponseController(w)
+					_ = answer.EnableFullDuplex()
+					go func() { _, _ = io.Copy(io.Discard, r.Body) }() // as a transport does
+					_, _ = io.WriteString(w, "begun")
+					_ = answer.Flush()
+					panic(fault)
+				})
+			})
+			for _, text := range []string{"Content-Length: 10\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"} {
+				for _, c := range []net.Conn{r.MustTunnel("a.example:443"), r.Connect("a.example:80")} {
+					resp := roundTripRaw(t, c, "POST / HTTP/1.1\r\nHost: a.example\r\n"+text)
+					body, err := io.ReadAll(resp.Body)
+					if string(body) != "begun" || err == nil || isTimeout(err) {
+						t.Errorf("%q: %q, %v", text, body, err)
+					}
+					_ = c.Close()
+				}
+			}
+		})
+	}
+}
+
+// The body of a call that has its whole answer is not waited for without end, also where a transport still reads it. What
+// comes of it later is no request: it would have passed the reader of HTTP/1 as a body.
+func TestSlowBodyOfAnAnsweredCall(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.HeaderTimeout = brief
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Half") == "" {
+				_ = http.NewResponseController(w).EnableFullDuplex()
+			}
+			_, _ = r.Body.Read(make([]byte, 2))
+			if r.Header.Get("Transport") != "" {
+				go func() { _, _ = io.Copy(io.Discard, r.Body) }()
+				time.Sleep(brief / 10) // until it waits for more
+			}
+			_, _ = io.WriteString(w, "whole")
+		})
+	})
+	for _, transport := range []string{"", "Transport: 1\r\n"} {
+		post := "POST / HTTP/1.1\r\nHost: a.example\r\n" + transport
+		for _, text := range []string{"Content-Length: 24\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n18\r\nab"} {
+			c := r.MustTunnel("a.example:443")
+			wantBody(t, roundTripRaw(t, c, post+text), "whole")
+			time.Sleep(brief + brief/10)
+			_, _ = io.WriteString(c, "GET / HTTP/1.2\nHost: b\n\n")
+			if got, err := io.ReadAll(c); isTimeout(err) || len(got) > 0 {
+				t.Errorf("%q: then %q, %v", transport+text, got, err)
+			}
+			_ = c.Close()
+		}
+	}
+	// Where the body comes in time, the connection is kept for as long as any, also where the next head comes with it.
+	c := r.MustTunnel("a.example:443")
+	answers := bufio.NewReader(c)
+	post := "POST / HTTP/1.1\r\nHost: a.example\r\nHalf: 1\r\nContent-Length: 4\r\n\r\nab"
+	for _, text := range []string{post, "cd", post, "cd" + post, "cd"} {
+		_, _ = io.WriteString(c, text)
+		time.Sleep(brief / 10)
+		if text == "cd" {
+			wantBody(t, readRaw(t, answers, "POST"), "whole")
+			time.Sleep(brief)
+		}
+	}
+	wantBody(t, readRaw(t, answers, "POST"), "whole")
+	_ = c.Close()
 }
 
 // endless is a handler that writes until its client takes nothing any more, and reports how it ended.

@@ -2,12 +2,15 @@ package intercept
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -20,12 +23,16 @@ type conn struct {
 	p        *Proxy
 	socket   *socket
 	http1    http1Reader // judges HTTP/1 before net/http reads it
+	bodyOf   int32       // the last request whose body did not come with its head, as in http1.unfinished
+	bodyBy   time.Time   // until when a body has to come once its request has been handled
 
 	// All below are of a tunnel, and zero before there is one.
 	route    Route
 	life     context.Context    // done once the connection is closed
 	end      context.CancelFunc // ends life
 	requests context.Context    // of the requests in the tunnel: what Options.Connect returned
+	timer    *time.Timer        // ends the TLS handshake
+	refused  error              // why the name in the TLS handshake was refused
 	served   bool               // handed over to net/http, which closes it from then on
 	counted  bool               // in p.count, and guarded by p.mu
 }
@@ -37,6 +44,9 @@ type socket struct {
 	unread  []byte // read already, and to be read before anything else
 	release func() // gives back the place among the listener's connections
 	once    sync.Once
+
+	mu      sync.Mutex
+	writeBy time.Time // the deadline that was set, of writes
 }
 
 // newConn makes the conn of a connection that was accepted, and serves it as a connection to the proxy.
@@ -49,6 +59,42 @@ func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 
 // Read reads HTTP/1 that has been judged, and HTTP/2 as it is.
 func (c *conn) Read(b []byte) (int, error) { return c.http1.Read(b) }
+
+// SetReadDeadline sets the deadline that net/http wants. net/http clears deadlines also where it goes on to read the rest
+// of a body: then that of the body stays.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if t.IsZero() {
+		t = c.bodyBy
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// lingering is how long a client has to read its answer where the connection is closed and not all was read from it.
+const lingering = 500 * time.Millisecond
+
+// idle is called by net/http when a connection changes its state. A connection that becomes idle ends here where its
+// last request's body has not come as a whole: net/http would read the rest as a request, and http1Reader would not
+// judge it.
+func idle(served net.Conn, to http.ConnState) {
+	c, ok := served.(*conn)
+	if !ok || to != http.StateIdle || c.bodyBy.IsZero() {
+		return
+	}
+	c.bodyBy = time.Time{}
+	if c.bodyOf != 0 && c.http1.unfinished.Load() == c.bodyOf {
+		_ = c.CloseWrite()
+		c.http1 = http1Reader{from: discarded{c.Conn}}
+		time.AfterFunc(lingering, func() { _ = c.socket.Close() })
+	}
+}
+
+// discarded ends where its Reader ends, and has nothing before that.
+type discarded struct{ io.Reader }
+
+func (d discarded) Read([]byte) (int, error) {
+	_, err := io.Copy(io.Discard, d.Reader)
+	return 0, cmp.Or(err, io.EOF)
+}
 
 // CloseWrite lets net/http close its side so that the client can read the last answer.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
@@ -143,12 +189,26 @@ func (s *socket) peek(n int) ([]byte, error) {
 	return s.unread[:n], nil
 }
 
-// Write gives each write its time. A response may take any time as a whole, but not while its client takes nothing of
-// it.
+// Write gives each write its time, unless a deadline is set that is earlier: crypto/tls sets one for its last alert. A
+// response may take any time as a whole, but not while its client takes nothing of it.
 func (s *socket) Write(b []byte) (int, error) {
 	o := &s.conn.p.o
-	_ = s.Conn.SetWriteDeadline(o.Now().Add(o.Limits.WriteTimeout))
+	by := o.Now().Add(o.Limits.WriteTimeout)
+	s.mu.Lock()
+	if !s.writeBy.IsZero() && s.writeBy.Before(by) {
+		by = s.writeBy
+	}
+	_ = s.Conn.SetWriteDeadline(by)
+	s.mu.Unlock()
 	return s.Conn.Write(b)
+}
+
+// SetWriteDeadline sets the deadline of all writes, until it is set to another.
+func (s *socket) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeBy = t
+	return s.Conn.SetWriteDeadline(t)
 }
 
 // Close ends the connection and gives its places back. It is safe at any time; only the first call does anything.

@@ -1,11 +1,44 @@
 package intercept
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
+	"time"
 )
+
+// TestWriteDeadline: a write has its own time, and no more than a deadline leaves it that was set before.
+func TestWriteDeadline(t *testing.T) {
+	for name, test := range map[string]struct {
+		own, set time.Duration
+	}{
+		"none is set":    {time.Millisecond, 0},
+		"a later one":    {time.Millisecond, time.Hour},
+		"an earlier one": {time.Hour, time.Millisecond},
+	} {
+		client, server := net.Pipe()
+		s := &socket{Conn: server}
+		s.conn = &conn{p: &Proxy{o: Options{Limits: Limits{WriteTimeout: test.own}, Now: time.Now}}}
+		if test.set != 0 {
+			_ = s.SetWriteDeadline(time.Now().Add(test.set))
+		}
+		ended := make(chan error, 1)
+		go func() { _, err := s.Write([]byte("x")); ended <- err }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: still being written", name)
+		}
+		_ = client.Close()
+		_ = server.Close()
+	}
+}
 
 // TestPeekLeavesAll: what comes with the first byte, and what comes after, is read once, in order, and not held on to.
 func TestPeekLeavesAll(t *testing.T) {

@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -43,6 +44,10 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.dispatch.ServeHTTP(w, r)
+	if !w.(*response).begun {
+		refuseConnect(w, r, p, errors.New("intercept: goproxy did not take the connection of a CONNECT"))
+		_ = http.NewResponseController(w).Flush() // settle closes the connection
+	}
 }
 
 func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) {
@@ -70,7 +75,9 @@ func (c *conn) enterConnect(r *http.Request) error {
 // context.
 func (c *conn) decide(r *http.Request) error {
 	stopGone := context.AfterFunc(r.Context(), c.end)
+	defer stopGone()
 	stopDown := context.AfterFunc(c.p.stopping, c.end)
+	defer stopDown()
 	base, err := c.p.o.Connect(r.WithContext(WithRoute(c.life, c.route)), c.route.Target)
 	gone, down := !stopGone(), !stopDown()
 	switch {
@@ -189,12 +196,15 @@ func (c *conn) begin() error {
 
 // handshake terminates TLS.
 func (c *conn) handshake() error {
-	ctx, cancel := context.WithTimeout(c.life, c.p.o.Limits.HandshakeTimeout)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(c.life)
+	defer cancel(nil)
+	c.timer = time.AfterFunc(c.p.o.Limits.HandshakeTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer c.timer.Stop()
 	over := tls.Server(c.socket, c.p.tls)
 	if err := over.HandshakeContext(ctx); err != nil {
 		c.p.o.Log.Debug("TLS handshake in a tunnel failed", zap.Stringer("target", c.route.Target), zap.Error(err))
-		return handshakeRefusal(err, c.route.Target)
+		// Where ctx is done, err says so and nothing else.
+		return cmp.Or(c.refused, handshakeRefusal(cmp.Or(context.Cause(ctx), err), c.route.Target))
 	}
 	c.route.Intercepted = true
 	c.Conn = over
@@ -219,8 +229,9 @@ func (p *Proxy) newTLS() *tls.Config {
 	loopback := config.Clone()
 	loopback.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if err := hello.Conn.(*socket).conn.checkName(hello.ServerName); err != nil {
-			return nil, err
+		c := hello.Conn.(*socket).conn
+		if c.refused = c.checkName(hello.ServerName); c.refused != nil {
+			return nil, c.refused
 		}
 		if isLoopback(hello.Conn.LocalAddr()) && slices.Contains(hello.SupportedCurves, tls.X25519) {
 			return loopback, nil
@@ -247,14 +258,11 @@ func (c *conn) checkName(name string) (err error) {
 	if c.route.Target, err = c.route.named("https", name); err != nil {
 		return err
 	}
-	if err := c.decide(connectRequest(c.life, c.route)); err != nil {
-		return undecided{err}
-	}
-	return nil
+	// The decision has a time of its own, and takes nothing from the client's.
+	c.timer.Reset(c.p.o.Limits.HandshakeTimeout)
+	defer c.timer.Reset(c.p.o.Limits.HandshakeTimeout)
+	return c.decide(connectRequest(c.route))
 }
-
-// undecided is why a redirected connection was refused, as Options.Connect says it.
-type undecided struct{ error }
 
 // checkSNI refuses another name than the tunnel's. Only for an IP address may it be absent, where RFC 6066 section 3
 // has no name to send.
@@ -274,12 +282,9 @@ func checkSNI(name string, pinned upstream.Target) error {
 
 // handshakeRefusal says what failed without quoting what the client sent.
 func handshakeRefusal(err error, target upstream.Target) error {
-	var no undecided
 	var refused *refusal.Refusal
 	var op *net.OpError
 	switch {
-	case errors.As(err, &no):
-		return no.error
 	case errors.As(err, &refused):
 		return refused
 	case errors.Is(err, context.DeadlineExceeded):

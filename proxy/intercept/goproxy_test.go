@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/intercept"
@@ -61,6 +62,16 @@ func TestFault6GoproxyCannotDial(t *testing.T) {
 	mustGet(t, r.Client(http1), "https://"+at(0, up.Server)+"/direct", "GET /direct")
 	if n := up.Conns.Load(); n != 1 {
 		t.Errorf("the upstream saw %d connections, want 1", n)
+	}
+}
+
+// A CONNECT whose connection goproxy leaves where it is gets no 200 from net/http.
+func TestDispatchTakesNothing(t *testing.T) {
+	r := newRig(t, nil)
+	r.Proxy.SetDispatch(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	wantAnswer(t, roundTripRaw(t, r.Dial(), "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "internal")
+	for r.Proxy.OpenTunnels() != 0 {
+		runtime.Gosched()
 	}
 }
 

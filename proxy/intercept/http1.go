@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -36,9 +37,13 @@ type http1Reader struct {
 	lines  int    // that these are
 	part   part   // what comes after the bytes that may be passed on
 	head   head
+	heads  int32 // that have been judged, and are in order
 	failed error // what ends the connection
 	// refusal is why a head was replaced. It is set before net/http can read the replacement.
 	refusal error
+	// unfinished is the number of the last head until its body has been passed on as a whole, and 0 after that. It is for
+	// other goroutines.
+	unfinished atomic.Int32
 }
 
 // preface begins every connection over HTTP/2 (RFC 9113 section 3.4). What only begins like it net/http reads as
@@ -86,12 +91,21 @@ func (r *http1Reader) Read(p []byte) (int, error) {
 	}
 	if len(r.buf) == 0 {
 		n, err := r.from.Read(p[:min(int64(len(p)), r.pass)])
-		r.pass -= int64(n)
+		r.passed(n)
 		return n, err
 	}
 	n := copy(p, r.buf[:min(int64(len(r.buf)), r.pass)])
-	r.buf, r.pass = r.buf[n:], r.pass-int64(n)
+	r.buf = r.buf[n:]
+	r.passed(n)
 	return n, nil
+}
+
+// passed notes that n bytes have been passed on.
+func (r *http1Reader) passed(n int) {
+	r.pass -= int64(n)
+	if r.pass == 0 && r.part == partRequest {
+		r.unfinished.Store(0)
+	}
 }
 
 // fill reads more into buf. A connection keeps its space from one head to the next, unless a large one has made it
@@ -223,7 +237,7 @@ func (r *http1Reader) header(line string) error {
 		return err
 	case "Transfer-Encoding":
 		h.codings++
-		if h.chunked = strings.EqualFold(value, "chunked"); !h.chunked || h.http10 {
+		if h.chunked = isChunked(value); !h.chunked || h.http10 {
 			return refusal.New("framing_ambiguous",
 				"the body's transfer coding is %.40q; only chunked is taken, and only in HTTP/1.1", value)
 		}
@@ -242,6 +256,11 @@ func (r *http1Reader) header(line string) error {
 	return nil
 }
 
+// isChunked compares in ASCII: strings.EqualFold alone takes a Kelvin sign, of three bytes, for a k.
+func isChunked(coding string) bool {
+	return len(coding) == len("chunked") && strings.EqualFold(coding, "chunked")
+}
+
 // endHead judges a head as a whole, and says what follows it.
 func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 	h := r.head
@@ -251,6 +270,10 @@ func (r *http1Reader) endHead() (follows int64, whole bool, err error) {
 	case h.lengths+h.codings > 1:
 		return 0, false, refusal.New("framing_ambiguous",
 			"the request gives its body's length %d times, by Content-Length and Transfer-Encoding; once is enough", h.lengths+h.codings)
+	}
+	r.heads++
+	r.unfinished.Store(r.heads)
+	switch {
 	case h.connect:
 		return math.MaxInt64, true, nil // what follows is the tunnel's
 	case h.chunked:

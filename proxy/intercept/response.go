@@ -17,24 +17,26 @@ import (
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2}
+		if rw.hasBody(r) {
+			rw.conn.bodyOf = rw.conn.http1.unfinished.Load()
+		}
 		defer func() {
 			v := recover()
 			if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+				rw.endBody(r, 0)
 				panic(v)
 			}
 			if v != nil {
 				o.Log.Error("panic in a request", zap.String("method", r.Method), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 				if rw.begun {
+					rw.endBody(r, 0)
 					panic(http.ErrAbortHandler) // the answer must not look whole
 				}
 				rw.Header().Set("Connection", "close") // its request may have been read in part
 				o.Refuse(rw, r, errors.New("intercept: panic"))
 			}
 			rw.bound() // what is still buffered is written after this
-			if r.ProtoMajor == 1 && r.Method != http.MethodConnect && r.Body != http.NoBody {
-				// net/http reads what is left of the body before it ends the request. It must not wait for ever.
-				_ = http.NewResponseController(w).SetReadDeadline(o.Now().Add(o.Limits.HeaderTimeout))
-			}
+			rw.endBody(r, o.Limits.HeaderTimeout)
 		}()
 		h(rw, r)
 	})
@@ -47,6 +49,20 @@ type response struct {
 	conn     *conn
 	streamed bool // over HTTP/2
 	begun    bool // a final status has been written, or the connection taken
+}
+
+// endBody gives the client this long to send the rest of its request's body. Over HTTP/1 net/http reads that rest before
+// it ends the request, and also before it closes the connection of an answer that was cut.
+func (w *response) endBody(r *http.Request, within time.Duration) {
+	if w.hasBody(r) {
+		w.conn.bodyBy = w.o.Now().Add(within)
+		_ = w.conn.SetReadDeadline(w.conn.bodyBy)
+	}
+}
+
+// hasBody reports whether a body follows the head of an HTTP/1 request on its connection.
+func (w *response) hasBody(r *http.Request) bool {
+	return !w.streamed && r.Method != http.MethodConnect && r.Body != http.NoBody
 }
 
 // bound gives what is written to a stream its time: a window of nothing stops one stream, and not the connection, which

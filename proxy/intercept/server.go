@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/elazarl/goproxy"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -94,7 +93,7 @@ func (l *Limits) setDefaults() {
 type Proxy struct {
 	o        Options
 	server   *http.Server // of the connections to the proxy, and of what is inside the tunnels
-	dispatch *goproxy.ProxyHttpServer
+	dispatch http.Handler // goproxy, see newDispatch
 	tunnels  *tunnelListener
 	tls      *tls.Config // of all tunnels
 	begin    sync.Once   // serving tunnels
@@ -146,6 +145,7 @@ func (p *Proxy) newServer() *http.Server {
 	s := &http.Server{
 		Handler:                      recovering(&p.o, p.serve),
 		ConnContext:                  p.context,
+		ConnState:                    idle,
 		ReadHeaderTimeout:            p.o.Limits.HeaderTimeout,
 		IdleTimeout:                  p.o.Limits.IdleTimeout,
 		MaxHeaderBytes:               p.o.Limits.HeaderBytes,

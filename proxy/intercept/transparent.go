@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -54,8 +55,18 @@ func (p *Proxy) ServeTransparent(l net.Listener) error {
 	}
 }
 
-// redirected makes one redirected connection a tunnel.
+// redirected makes one redirected connection a tunnel. A panic ends this connection and nothing else.
 func (p *Proxy) redirected(c *conn) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.o.Log.Error("panic in a redirected connection", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+			_ = c.socket.Close()
+			p.o.Refused(WithRoute(context.Background(), c.route), c.route.Target, errors.New("intercept: panic"))
+		}
+		if c.life != nil { // it has entered
+			c.settle()
+		}
+	}()
 	original, err := p.o.Original(c.socket.Conn)
 	if err == nil && p.o.Probe != nil && p.o.Probe(original, c.RemoteAddr()) {
 		_ = c.Close()
@@ -71,17 +82,16 @@ func (p *Proxy) redirected(c *conn) {
 		_ = c.Close()
 		return
 	}
-	defer c.settle()
 	c.tunnel()
 }
 
 // connectRequest is the CONNECT that a redirected connection stands for.
-func connectRequest(ctx context.Context, route Route) *http.Request {
+func connectRequest(route Route) *http.Request {
 	authority := route.Target.Address()
 	r := &http.Request{
 		Method: http.MethodConnect, Host: authority, RequestURI: authority, RemoteAddr: route.RemoteAddr, Header: make(http.Header),
 	}
-	return r.WithContext(WithRoute(ctx, route))
+	return r.WithContext(WithRoute(context.Background(), route))
 }
 
 // named returns the target of a redirected connection whose client names it by authority: that host at the port that

@@ -12,7 +12,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -152,6 +154,87 @@ func TestNotRedirected(t *testing.T) {
 	wantCode(t, <-r.Ended, "not_redirected")
 	if _, err := c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("the connection stays open: %v", err)
+	}
+}
+
+// A decision has as much time as a handshake and takes none of its time. What it refuses is told once, with its own
+// error, also where it comes too late.
+func TestSlowDecisionOfARedirectedConnection(t *testing.T) {
+	const limit = 2 * brief
+	denied := refusal.New("egress_denied", "denied")
+	for _, tt := range []struct {
+		name, code string
+		decide     func(ctx context.Context) error
+	}{
+		{"refuses late", "egress_denied", func(ctx context.Context) error { <-ctx.Done(); return denied }},
+		{"allows late", "tls_handshake_failed", func(ctx context.Context) error { <-ctx.Done(); return nil }},
+		{"allows in time", "", func(context.Context) error { time.Sleep(limit * 6 / 10); return nil }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, func(o *intercept.Options) {
+				o.Limits.HandshakeTimeout = limit
+				o.Handler = http.HandlerFunc(describing)
+				o.Connect = func(r *http.Request, _ upstream.Target) (context.Context, error) {
+					return r.Context(), tt.decide(r.Context())
+				}
+			})
+			raw := r.Redirect("192.0.2.7:443")()
+			_, _ = raw.Write([]byte{0x16}) // the handshake begins
+			time.Sleep(limit * 6 / 10)
+			c := tls.Client(&begun{Conn: raw}, &tls.Config{ServerName: "a.example", RootCAs: r.Roots()})
+			if err := c.Handshake(); (err == nil) != (tt.code == "") {
+				t.Errorf("handshake: %v", err)
+			}
+			if tt.code == "" {
+				resp := roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n")
+				wantBody(t, resp, "https://a.example 192.0.2.7:443 HTTP/1.1 https://a.example/x")
+			} else {
+				wantCode(t, <-r.Ended, tt.code)
+			}
+			_ = c.Close()
+			must(t, r.Proxy.Shutdown(context.Background()))
+			if len(r.Ended) != 0 {
+				t.Errorf("told again: %v", <-r.Ended)
+			}
+		})
+	}
+}
+
+// begun leaves the first byte of its first write out.
+type begun struct {
+	net.Conn
+	written bool
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	if b.written {
+		return b.Conn.Write(p)
+	}
+	b.written = true
+	n, err := b.Conn.Write(p[1:])
+	return n + 1, err
+}
+
+// A panic ends one redirected connection, and is told.
+func TestPanicOfARedirectedConnection(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) {
+		o.Connect = func(*http.Request, upstream.Target) (context.Context, error) { panic("on purpose") }
+		o.Probe = func(original netip.AddrPort, _ net.Addr) bool {
+			if original.Port() == 8443 {
+				panic("on purpose")
+			}
+			return false
+		}
+	})
+	for _, original := range []string{"192.0.2.7:443", "192.0.2.7:8443"} {
+		c := r.Redirect(original)()
+		if err := tls.Client(c, &tls.Config{ServerName: "a.example", RootCAs: r.Roots()}).Handshake(); err == nil || isTimeout(err) {
+			t.Errorf("handshake: %v", err)
+		}
+		wantCode(t, <-r.Ended, "internal")
+	}
+	if n := r.Proxy.OpenTunnels(); n != 0 {
+		t.Errorf("%d tunnels", n)
 	}
 }
 
