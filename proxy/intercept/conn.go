@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -24,6 +25,7 @@ type conn struct {
 	socket   *socket
 	http1    http1Reader // judges HTTP/1 before net/http reads it
 	bodyOf   int32       // the last request whose body did not come with its head, as in http1.unfinished
+	ended    atomic.Bool // nothing that comes is read any more, see idle
 	bodyBy   time.Time   // until when a body has to come once its request has been handled
 
 	// All below are of a tunnel, and zero before there is one.
@@ -58,7 +60,13 @@ func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 }
 
 // Read reads HTTP/1 that has been judged, and HTTP/2 as it is.
-func (c *conn) Read(b []byte) (int, error) { return c.http1.Read(b) }
+func (c *conn) Read(b []byte) (int, error) {
+	if c.ended.Load() {
+		_, err := io.Copy(io.Discard, c.Conn)
+		return 0, cmp.Or(err, io.EOF)
+	}
+	return c.http1.Read(b)
+}
 
 // SetReadDeadline sets the deadline that net/http wants. net/http clears deadlines also where it goes on to read the rest
 // of a body: then that of the body stays.
@@ -83,17 +91,9 @@ func idle(served net.Conn, to http.ConnState) {
 	c.bodyBy = time.Time{}
 	if c.bodyOf != 0 && c.http1.unfinished.Load() == c.bodyOf {
 		_ = c.CloseWrite()
-		c.http1 = http1Reader{from: discarded{c.Conn}}
+		c.ended.Store(true)
 		time.AfterFunc(lingering, func() { _ = c.socket.Close() })
 	}
-}
-
-// discarded ends where its Reader ends, and has nothing before that.
-type discarded struct{ io.Reader }
-
-func (d discarded) Read([]byte) (int, error) {
-	_, err := io.Copy(io.Discard, d.Reader)
-	return 0, cmp.Or(err, io.EOF)
 }
 
 // CloseWrite lets net/http close its side so that the client can read the last answer.
