@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -131,6 +132,27 @@ func TestNothingIsOpenedByItself(t *testing.T) {
 	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, forged, w.want), "signature_invalid")
 	must(t, evidence.Judge(foreign.verifier, evidence.RequestProofKind, forged, w.want))
 }
+
+// TestSignFails: a custody that cannot sign leaves no artifact behind.
+func TestSignFails(t *testing.T) {
+	w := newWorld(t)
+	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
+	must(t, err)
+	version, err := w.key.Current(t.Context())
+	must(t, err)
+	draft, err := evidence.Prepare(brokenKey{version}, evidence.RequestProofKind, o.Claims())
+	must(t, err)
+	signed, err := draft.Sign(t.Context())
+	if !errors.Is(err, errBroken) {
+		t.Errorf("signed with a broken key: %v", err)
+	}
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, signed, w.want), "artifact_missing")
+}
+
+// brokenKey is a key whose custody does not answer.
+type brokenKey struct{ evidence.OwnKey }
+
+func (brokenKey) Sign(context.Context, []byte) ([]byte, error) { return nil, errBroken }
 
 // TestJudgeOfARoot: whether a root's artifact needs a second signature is the trust's to say, each time.
 func TestJudgeOfARoot(t *testing.T) {
