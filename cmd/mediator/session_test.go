@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -262,7 +263,7 @@ func TestTaintedRun(t *testing.T) {
 			a.tell(`sh -c 'echo $$; sleep 1000; :' &`) // a program that is not about to execute another
 			pid := a.hear("")
 			gdb, _ := beside(t, 0, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
-			awaitTracer(t, pid)
+			check.AwaitTracer(t, pid)
 			return func() { endBeside(gdb) }
 		}, "is traced by a debugger", evidence.SessionReceipt{AgentEnvironmentUserAccessible: true}, "agentEnvironmentAccessibleToUsers"},
 		{"an exec by another process", func(t *testing.T, _ *obedient) func() {
@@ -321,23 +322,6 @@ func TestTaintedRun(t *testing.T) {
 			}
 		})
 	}
-}
-
-// awaitTracer waits until a process is traced: gdb says nothing that could be waited for once it is.
-func awaitTracer(t *testing.T, pid string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for a broken test, not a measure
-	defer cancel()
-	for ctx.Err() == nil {
-		raw, err := os.ReadFile("/proc/" + pid + "/status")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(raw), "TracerPid:\t0\n") {
-			return
-		}
-	}
-	t.Fatal("gdb does not attach: run make setup")
 }
 
 // TestSessionThatIsNotSeen is only declared, and posts: a session that no launcher opened, and one of an agent whose user is not configured.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -236,18 +237,7 @@ func TestWatch(t *testing.T) {
 func debug(t *testing.T, pid string) {
 	t.Helper()
 	start(t, nil, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for a broken test, not a measure
-	defer cancel()
-	for ctx.Err() == nil {
-		raw, err := os.ReadFile("/proc/" + pid + "/status")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(raw), "TracerPid:\t0\n") {
-			return
-		}
-	}
-	t.Fatal("gdb does not attach: run make setup")
+	check.AwaitTracer(t, pid)
 }
 
 // terminal opens a terminal that is nobody's controlling one.

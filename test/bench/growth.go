@@ -97,12 +97,10 @@ func runGrowth(ctx context.Context, args []string) error {
 }
 
 func measureGrowth(ctx context.Context, o growthOptions) error {
-	dir, err := os.MkdirTemp("", "bench-")
+	b, err := newStand()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	b := &stand{dir: dir}
 	defer b.stop()
 	if err := b.startUpstream(); err != nil {
 		return err

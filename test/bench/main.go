@@ -94,12 +94,10 @@ func parseCounts(name, list string) ([]int, error) {
 
 // measure starts everything, runs the rounds and writes the results.
 func measure(ctx context.Context, o options) error {
-	dir, err := os.MkdirTemp("", "bench-")
+	b, err := newStand()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	b := &stand{dir: dir}
 	defer b.stop()
 	targets, err := b.start(ctx, o)
 	if err != nil {

@@ -70,12 +70,10 @@ func runPostgres(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "bench-")
+	b, err := newStand()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	b := &stand{dir: dir}
 	defer b.stop()
 	if err := b.startUpstream(); err != nil {
 		return err

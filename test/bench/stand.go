@@ -110,6 +110,13 @@ func (b *stand) ahead(t target) target {
 	return t
 }
 
+// newStand makes a stand with an empty folder.
+func newStand() (*stand, error) {
+	dir, err := os.MkdirTemp("", "bench-")
+	return &stand{dir: dir, folders: []string{dir}}, err
+}
+
+// stop ends all processes and removes what they have written.
 func (b *stand) stop() {
 	b.stopFrom(0)
 	if b.vault != nil {

@@ -1,10 +1,14 @@
-// Package check holds the assertions that the tests of the proxy share.
+// Package check holds what the tests of several packages share.
 package check
 
 import (
+	"context"
 	"errors"
 	"net"
+	"os"
+	"strings"
 	"testing"
+	"time"
 )
 
 // Must ends the test if err is not nil.
@@ -39,4 +43,22 @@ func WantCode(t testing.TB, err error, code string) {
 func IsTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()
+}
+
+// AwaitTracer waits until the process pid is traced. It is for gdb, which says nothing that could be waited for once it
+// has attached.
+func AwaitTracer(t testing.TB, pid string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a bound for a broken test, not a measure
+	defer cancel()
+	for ctx.Err() == nil {
+		raw, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(raw), "TracerPid:\t0\n") {
+			return
+		}
+	}
+	t.Fatal("gdb does not attach: run make setup")
 }
