@@ -142,8 +142,9 @@ func framesUpstream(t *testing.T, answer func(framer *xhttp2.Framer, stream uint
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())
 	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
 	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
-		_, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
-		must(t, err)
+		if _, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface))); err != nil {
+			return // net/http gives up a connection that it has made and does not need any more
+		}
 		framer := xhttp2.NewFramer(c, c)
 		must(t, framer.WriteSettings())
 		for {
