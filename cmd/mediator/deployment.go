@@ -93,10 +93,7 @@ func deploymentCertify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := keyring.UpdateBundle(bundleFile, func(b *evidence.Bundle) error {
-				b.DeploymentCertificate = token
-				return nil
-			}); err != nil {
+			if err := keyring.PutDeployment(bundleFile, token, m); err != nil {
 				return err
 			}
 			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}

@@ -4,17 +4,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/policy"
 )
 
 func evidenceCommand() *cobra.Command {
@@ -80,35 +77,11 @@ nonHumanIdentityProven: false
 `
 
 func readRecord(c *cobra.Command, path string) (ledger.Record, error) {
-	var p struct {
-		ledger.Record
-		Assurance json.RawMessage `json:"assurance"` // not read: the command assesses the record itself
-	}
 	raw, err := readInput(c, path)
 	if err != nil {
-		return p.Record, err
+		return ledger.Record{}, err
 	}
-	if err := evidence.ParseStrict(raw, &p); err != nil {
-		return p.Record, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", path, err)
-	}
-	if len(p.Artifacts) == 0 {
-		return p.Record, fmt.Errorf("%s: the record has no artifacts", path)
-	}
-	for i, a := range p.Artifacts {
-		switch {
-		case !slices.Contains(artifactNames, a.Name):
-			return p.Record, fmt.Errorf("%s: artifacts[%d].name is %.40q, which is no artifact", path, i, a.Name)
-		case slices.ContainsFunc(p.Artifacts[:i], func(b ledger.Artifact) bool { return b.Name == a.Name }):
-			return p.Record, fmt.Errorf("%s: artifacts[%d].name is %q, which is there twice", path, i, a.Name)
-		}
-	}
-	return p.Record, nil
-}
-
-// artifactNames are the names of the artifacts that a record can hold.
-var artifactNames = []string{
-	"challenge", "originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
-	"capability", "requestProof",
+	return archive.ParseRecord(raw, path)
 }
 
 func evidenceVerify() *cobra.Command {
@@ -125,32 +98,21 @@ secrets of the gate that issued them and are not judged.`,
 			if err != nil {
 				return err
 			}
-			_, strict, err := config.ReadAuditedManifest(manifest)
+			t, err := archive.Read(trust, manifest)
 			if err != nil {
 				return err
 			}
-			v, _, err := config.OfflineVerifier(trust, strict, func() time.Time { return lastSigned(p) })
+			v, err := t.Verify(c.Context(), p, time.Now())
 			if err != nil {
 				return err
 			}
-			return verifyRecord(c, v, strict, p, asJSON)
+			return printVerdict(c, v, asJSON)
 		},
 	}
 	jsonFlag(c, &asJSON)
 	trustFlags(c, &trust)
 	c.Flags().StringVar(&manifest, "manifest", "manifest.yaml", "the strict deployment manifest")
 	return c
-}
-
-// lastSigned returns when the last artifact of a record was signed. This is the request proof, or the last artifact of
-// a post that did not get as far.
-func lastSigned(p ledger.Record) time.Time {
-	for _, a := range p.Artifacts {
-		if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, a.Token); err == nil {
-			return time.Unix(c.IssuedAt, 0)
-		}
-	}
-	return p.Started
 }
 
 // verifiedRecord is the result of verifying a record.
@@ -160,24 +122,23 @@ type verifiedRecord struct {
 	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
 }
 
-// verifyRecord prints a line for each check of the chain, and what the checks prove together.
-func verifyRecord(c *cobra.Command, v *evidence.Verifier, s *policy.Strict, p ledger.Record, asJSON bool) error {
-	out := plainWriter{c.OutOrStdout()}
-	checks, whole := gate.VerifyRecord(c.Context(), v, s, p)
+// printVerdict prints a line for each check of the chain, and what the checks prove together.
+func printVerdict(c *cobra.Command, v archive.Verdict, asJSON bool) error {
 	if asJSON {
-		if err := printJSON(c.OutOrStdout(), verifiedRecord{Checks: checks, Whole: whole}); err != nil || whole {
+		if err := printJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole}); err != nil || v.Whole {
 			return err
 		}
 		return errRefused
 	}
-	for _, k := range checks {
+	out := plainWriter{c.OutOrStdout()}
+	for _, k := range v.Checks {
 		line := "ok"
 		if !k.OK {
 			line = "REFUSED " + k.Code + ": " + k.Detail
 		}
 		fmt.Fprintf(out, "%-34s %s\n", k.Name, line)
 	}
-	if !whole {
+	if !v.Whole {
 		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
 		return errRefused
 	}
