@@ -2,13 +2,13 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -120,7 +120,7 @@ func openRecords(ctx context.Context, at, copied string) (records recordsOf, don
 func listPosts(c *cobra.Command, s admin.Selection, records recordsOf, asJSON bool) error {
 	var list recordList = newTable(c.OutOrStdout())
 	if asJSON {
-		list = &jsonArray{to: bufio.NewWriter(c.OutOrStdout())}
+		list = &jsonArray[ledger.Record]{to: bufio.NewWriter(c.OutOrStdout())}
 	}
 	limit, shown, last := s.Limit, 0, ""
 	if limit > 0 {
@@ -188,33 +188,46 @@ func (t *recordTable) add(p ledger.Record) error {
 func (t *recordTable) end() error { return t.Flush() }
 
 // jsonArray prints an array of JSON, indented as printJSON does it. Without its end it is no JSON.
-type jsonArray struct {
-	to    *bufio.Writer // keeps its error until Flush
-	begun bool
+type jsonArray[T any] struct {
+	to     *bufio.Writer // keeps its error until Flush
+	indent string        // of the line that it begins in
+	begun  bool
 }
 
-func (a *jsonArray) add(r ledger.Record) error {
-	separator := ",\n  "
+func (a *jsonArray[T]) add(v T) error {
+	separator := ","
 	if !a.begun {
-		a.begun, separator = true, "[\n  "
+		a.begun, separator = true, "["
 	}
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetIndent("  ", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
+	text, err := indented(v, a.indent+"  ")
+	if err != nil {
 		return err
 	}
-	_, _ = a.to.WriteString(separator)
-	_, err := a.to.Write(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+	_, err = a.to.WriteString(separator + "\n" + a.indent + "  " + text)
 	return err
 }
 
-func (a *jsonArray) end() error {
-	end := "\n]\n"
+// close ends the array, and end what is printed.
+func (a *jsonArray[T]) close() {
+	end := "\n" + a.indent + "]"
 	if !a.begun {
-		end = "[]\n"
+		end = "[]"
 	}
 	_, _ = a.to.WriteString(end)
+}
+
+func (a *jsonArray[T]) end() error {
+	a.close()
+	_, _ = a.to.WriteString("\n")
 	return a.to.Flush()
+}
+
+// indented returns v as JSON, to stand in a line with an indent.
+func indented(v any, indent string) (string, error) {
+	var text strings.Builder
+	enc := json.NewEncoder(&text)
+	enc.SetIndent(indent, "  ")
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return strings.TrimSuffix(text.String(), "\n"), err
 }
