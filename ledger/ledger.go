@@ -19,6 +19,7 @@ type Options struct {
 
 // Ledger is the [Store] in one SQLite file, for one process.
 type Ledger struct {
+	reader
 	db *DB
 	o  Options
 
@@ -40,7 +41,7 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{db: db, o: o, forgotten: math.MinInt64}
+	l := &Ledger{reader: reader{db.Read()}, db: db, o: o, forgotten: math.MinInt64}
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -64,8 +65,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 
 // settle marks the posts that were in flight when the process ended.
 func (l *Ledger) settle(tx *sql.Tx) error {
-	where, args := Query{State: StateForwarding}.where() // by its index: a start must not read every record
-	inFlight, err := Scan(tx.Query(selectPost+`WHERE `+where, args...))
+	inFlight, err := Scan(tx.Query(selectInFlight))
 	if err != nil {
 		return err
 	}

@@ -479,7 +479,7 @@ func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus)
 	count, next := make(map[string]int), ""
 	for {
 		var posts []ledger.Record
-		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=200&flow=post&before="+next, &posts))
+		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=200&flow=post&cursor="+next, &posts))
 		if len(posts) == 0 {
 			return count
 		}

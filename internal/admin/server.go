@@ -1,9 +1,11 @@
 // Package admin is the API for operators: sessions, records, controls, metrics and health. The agent must not be able
 // to reach it.
 //
-//	server.go   the sidecar's API
-//	records.go  records as the API shows them, and queries for them
-//	client.go   how commands and other processes call the API
+//	server.go     the sidecar's API
+//	records.go    records as the API shows them
+//	selection.go  which records an operator asks for
+//	stream.go     lists of records of any length, written and read
+//	client.go     how commands and other processes call the API
 package admin
 
 import (
