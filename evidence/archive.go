@@ -65,7 +65,10 @@ func NewArchive(roots []Root, b Bundle, h History, policy SignerPolicy) (*Archiv
 		slices.SortStableFunc(of, func(x, y *certified) int { return cmp.Compare(x.cert.IssuedAt, y.cert.IssuedAt) })
 	}
 	markShared(a.all())
-	return a, a.revoke(b.Revocations, h.Revocations)
+	if err := a.revoke(b.Revocations, h.Revocations); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // revoke takes over the bundle's revocation list, whose times count, and the entries of earlier ones.
@@ -100,12 +103,6 @@ func (a *Archive) all() iter.Seq[*certified] {
 			}
 		}
 	}
-}
-
-// Revocations returns when the bundle's revocation list was signed, and false where the bundle has none.
-func (a *Archive) Revocations() (signed time.Time, ok bool) {
-	list, ok := a.pins.Revocations()
-	return time.Unix(list.IssuedAt, 0).UTC(), ok
 }
 
 // At returns a verifier as of a moment: of each key the certificate counts that was the last one then. What was revoked since is refused

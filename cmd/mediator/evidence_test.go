@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -51,7 +53,27 @@ func writeEvidence(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
 	return dir
+}
+
+// writeLedger writes a ledger with three posts, of which the last one says another subject than its evidence, and a read.
+func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), path, ledger.Options{Now: k.Clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i := range 3 {
+		p := k.Post(t)
+		p.ID, p.Started = fmt.Sprint("post_", i+1), k.Clock.Now().Add(time.Duration(i)*time.Second)
+		if i == 2 {
+			p.Subject = "agent:mallory"
+		}
+		must(t, l.Add(t.Context(), p))
+	}
+	must(t, l.Add(t.Context(), ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}))
 }
 
 func jwk(key custody.Version) map[string]string {

@@ -193,6 +193,12 @@ func TestRecordsOfAThousandPosts(t *testing.T) {
 	if refused != posts || verified != rounds*posts-posts {
 		t.Errorf("%d are verified, %d are refused", verified, refused)
 	}
+	outcomes, code := judge(export(t, archive.Archive{trust}, nil, records...), w.pins(), w.Clock.Now())
+	for i, r := range records {
+		if want := map[bool]string{true: "refused key_revoked", false: "verified"}[restsOn(r, revoked)]; code != "" || outcomes[i] != want {
+			t.Fatalf("of the export: post %d of %s: %q %q, want %q", i, r.Started, outcomes, code, want)
+		}
+	}
 	bundle, err := os.Stat(w.files.Bundle)
 	must(t, err)
 	history, err := os.Stat(config.HistoryFile(w.files.Bundle))

@@ -35,6 +35,7 @@ var evidenceCodes = []Code{
 	{Name: "certificate_key_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "A custody certificate names another key", Remedy: "Have the key registry certify the key that signs."},
 	{Name: "trust_malformed", Status: http.StatusForbidden, Step: "config", Title: "The trust bundle is malformed", Remedy: "Write the bundle again with mediator keys certify."},
 	{Name: "evidence_malformed", Status: http.StatusForbidden, Step: "config", Title: "A record or an export of evidence is malformed, or cut off", Remedy: "Get it again, with mediator posts show --json or mediator evidence export."},
+	{Name: "roots_not_pinned", Status: http.StatusForbidden, Step: "config", Title: "A record in an export belongs to roots that the verifier has not pinned", Remedy: "Get the registry's and the auditor's public keys from their security team, and give them with --registry and --auditor."},
 	{Name: "manifest_unknown", Status: http.StatusForbidden, Step: "config", Title: "The manifest that a record was judged by is not there", Remedy: "Give that manifest with --manifest; its hash is the one that the record names (mediator deployment hash)."},
 	{Name: "claims_malformed", Status: http.StatusForbidden, Step: "gate", Title: "An artifact's claims are incomplete or malformed", Remedy: "Have the issuer state every claim of the artifact."},
 	{Name: "claims_not_canonical", Status: http.StatusForbidden, Step: "gate", Title: "An artifact's claims are not in canonical form", Remedy: "Sign the RFC 8785 canonical JSON of the claims."},
