@@ -21,8 +21,11 @@ type History struct {
 	Manifests []string `json:"manifests,omitempty"`
 }
 
-// MaxHistory bounds the certificates of a history. One of seven keys that rotate every month is full after 48 years.
-const MaxHistory = 4096
+// Bounds of a history. The certificates of seven keys that rotate every month fill it in 48 years.
+const (
+	MaxHistory   = 4096 // certificates
+	MaxManifests = 512
+)
 
 // ParseHistory reads one strict JSON history, with nothing verified: [NewArchive] does.
 func ParseHistory(raw []byte) (History, error) {

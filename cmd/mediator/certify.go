@@ -84,9 +84,7 @@ that then publishes another role, issuer or key than at the beginning is certifi
 			made, err := registry.Certify(c.Context(), p, say)
 			done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped, made.Forgotten}
 			if err == nil {
-				if done.Forgotten > 0 {
-					fmt.Fprintf(c.ErrOrStderr(), "%s is full: %d of its oldest certificates are gone, and records of their time are not verified with it any more\n", config.HistoryFile(r.bundle), done.Forgotten)
-				}
+				warnForgotten(c, r.bundle, done.Forgotten)
 				err = printResult(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
 			}
 			if err != nil || !watch {
@@ -107,4 +105,11 @@ that then publishes another role, issuer or key than at the beginning is certifi
 	c.Flags().BoolVar(&watch, "watch", false, "go on, and certify anew whenever a key is rotated or retired")
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// warnForgotten says that the history of a bundle is full.
+func warnForgotten(c *cobra.Command, bundle string, forgotten int) {
+	if forgotten > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "%s is full: %d of its oldest certificates and manifests are gone, and records of their time are not verified with it any more\n", config.HistoryFile(bundle), forgotten)
+	}
 }

@@ -71,7 +71,8 @@ func (w *world) putDeployment() {
 	must(w.t, err)
 	w.write(w.manifest, text)
 	w.Deployment = w.Certify(w.t, w.Manifest)
-	must(w.t, keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest))
+	_, err = keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest)
+	must(w.t, err)
 }
 
 // publish publishes the newest version of a purpose's key beside those before it.
@@ -372,6 +373,55 @@ func TestHistoryIsNotLive(t *testing.T) {
 	var used gatetest.Used
 	_, err := gatetest.Admit(context.Background(), w.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "key_retired")
+}
+
+// TestHistoryIsBounded: a history that is full loses what ended first, and says how much. The next one is written all the same.
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	w, key := newWorld(t, false), evidence.PurposeTriggerReceipt
+	w.Clock.Advance(time.Minute)
+	old := w.Post(t)
+	c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, w.read().Bundle.Certificates[0])
+	must(t, err)
+	h := w.read().History
+	issue, err := signer.New(evidence.SignerCertificateKind, w.registry.Key, w.registry.Options)
+	must(t, err)
+	for i := range evidence.MaxHistory {
+		c.SubjectKeyID = fmt.Sprint("another-key:v", i+1)
+		token, _, err := issue.Sign(context.Background(), c)
+		must(t, err)
+		h.Certificates = append(h.Certificates, token)
+	}
+	raw, err := json.Marshal(h)
+	must(t, err)
+	w.write(config.HistoryFile(w.files.Bundle), raw)
+	w.Rotate(t, key)
+	w.publish(key)
+	w.versions[key] = w.versions[key][1:]
+	if done := w.certify(); done.Forgotten != 1 { // the one that ends now, before all others
+		t.Errorf("%d are forgotten", done.Forgotten)
+	}
+	if n := len(w.read().History.Certificates); n != evidence.MaxHistory {
+		t.Errorf("the history has %d certificates", n)
+	}
+	if code := w.verify(w.read(), old); code != "key_retired" {
+		t.Errorf("a record of what is forgotten: %q", code)
+	}
+
+	h = w.read().History
+	text := h.Manifests[0]
+	for i := range evidence.MaxManifests {
+		h.Manifests = append(h.Manifests, fmt.Sprint(text, strings.Repeat(" ", i+1)))
+	}
+	h.Certificates = nil
+	raw, err = json.Marshal(h)
+	must(t, err)
+	w.write(config.HistoryFile(w.files.Bundle), raw)
+	w.Manifest.SignerCertificatePolicy.MaxCertificateAgeMs /= 2
+	forgotten, err := keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest)
+	if err != nil || forgotten != 2 || len(w.read().History.Manifests) != evidence.MaxManifests {
+		t.Errorf("%d are forgotten, %v", forgotten, err)
+	}
 }
 
 // TestHistoryOfAnotherRegistry: what the registry has not signed keeps it from writing the history, and a record from being verified.

@@ -204,7 +204,8 @@ func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, regis
 	if _, err := r.Certify(ctx, p, keyring.Declaration{}); err != nil {
 		return nil, err
 	}
-	return r, keyring.PutDeployment(r.Bundle, certificate, manifest) // last: the processes wait for it, and then all the rest is there
+	_, err = keyring.PutDeployment(r.Bundle, certificate, manifest) // last: the processes wait for it, and then all the rest is there
+	return r, err
 }
 
 // certificateLifetime is how long the certificates of a stack are valid.
@@ -236,7 +237,7 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	if err := keyring.PutDeployment(s.bundle(), certificate, manifest); err != nil {
+	if _, err := keyring.PutDeployment(s.bundle(), certificate, manifest); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	var now daemon.ConfigStatus

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,21 +70,23 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 }
 
 // PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history, so that the posts that are
-// judged by it can be verified after the next one.
-func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
-	return UpdateBundle(bundle, func(b *evidence.Bundle) error {
+// judged by it can be verified after the next one. It returns how many of the oldest manifests and certificates the history has lost for
+// that.
+func PutDeployment(bundle, certificate string, m *policy.Manifest) (forgotten int, err error) {
+	err = UpdateBundle(bundle, func(b *evidence.Bundle) error {
 		h, err := config.ReadHistory(bundle)
 		if err != nil {
 			return err
 		}
 		text, err := m.Canonical()
-		if err == nil && !slices.Contains(h.Manifests, text) {
-			h.Manifests = append(h.Manifests, text)
-			_, err = writeHistory(bundle, h)
+		if err == nil && (len(h.Manifests) == 0 || h.Manifests[len(h.Manifests)-1] != text) {
+			h.Manifests = append(slices.DeleteFunc(h.Manifests, func(old string) bool { return old == text }), text)
+			forgotten, err = writeHistory(bundle, h)
 		}
 		b.DeploymentCertificate = certificate
 		return err
 	})
+	return forgotten, err
 }
 
 // rememberCertificates adds to the history the certificates in before that the bundle has no more. It returns how many of the oldest the
@@ -176,24 +178,23 @@ func subject(token string) string { return claimsOf(token).SubjectKeyID }
 
 func idOf(token string) string { return claimsOf(token).ID }
 
-// writeHistory writes the history beside a bundle. Of a history that is full it leaves out the certificates that ended first, and returns
-// how many.
+// writeHistory writes the history beside a bundle. Of a history that is full it leaves out the manifests that were certified first and the
+// certificates that ended first, and returns how many.
 func writeHistory(bundle string, h evidence.History) (forgotten int, err error) {
-	for {
+	drop := max(0, len(h.Manifests)-evidence.MaxManifests)
+	h.Manifests, forgotten = h.Manifests[drop:], drop
+	slices.SortStableFunc(h.Certificates, func(x, y string) int { return cmp.Compare(claimsOf(x).Expires, claimsOf(y).Expires) })
+	for drop := max(0, len(h.Certificates)-evidence.MaxHistory); ; drop = min(16, len(h.Certificates)) {
+		h.Certificates, forgotten = h.Certificates[drop:], forgotten+drop
 		raw, err := json.MarshalIndent(h, "", "  ")
 		if err != nil {
 			return 0, err
 		}
-		if raw = append(raw, '\n'); len(h.Certificates) <= evidence.MaxHistory && len(raw) <= evidence.MaxBundle {
+		if raw = append(raw, '\n'); len(raw) <= evidence.MaxBundle {
 			return forgotten, files.Replace(config.HistoryFile(bundle), raw, 0o644)
 		}
 		if len(h.Certificates) == 0 {
 			return 0, fmt.Errorf("the history of %s would have %d bytes; at most %d are read: move it away, and keep it for the records of its time", bundle, len(raw), evidence.MaxBundle)
 		}
-		slices.SortStableFunc(h.Certificates, func(x, y string) int {
-			return time.Unix(claimsOf(x).Expires, 0).Compare(time.Unix(claimsOf(y).Expires, 0))
-		})
-		drop := min(len(h.Certificates), max(1, len(h.Certificates)-evidence.MaxHistory))
-		h.Certificates, forgotten = h.Certificates[drop:], forgotten+drop
 	}
 }
