@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 )
@@ -36,10 +37,10 @@ type world struct {
 	said     keyring.Declaration
 }
 
-func newWorld(t testing.TB, postQuantum bool) *world {
+func newWorld(t testing.TB, postQuantum bool, edits ...func(*policy.Manifest)) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{Kit: gatetest.New(t), t: t, versions: make(map[string][]custody.Version), manifest: filepath.Join(dir, "manifest.yaml")}
+	w := &world{Kit: gatetest.New(t, edits...), t: t, versions: make(map[string][]custody.Version), manifest: filepath.Join(dir, "manifest.yaml")}
 	w.files = config.Trust{Registry: filepath.Join(dir, "registry.jwk"), Auditor: filepath.Join(dir, "auditor.jwk"), Bundle: filepath.Join(dir, "trust.json")}
 	key, _, err := keyring.GenerateRoot("registry", postQuantum)
 	must(t, err)
@@ -357,6 +358,35 @@ func TestRecordsOfThePast(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestListOfBefore: where the manifest demands a fresh list, a list that was too old for the record's moment says nothing of it.
+func TestListOfBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false, func(m *policy.Manifest) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 24 * 60 * 60 * 1000 })
+	w.revoke(evidence.RevokedKey, "another-key:v1", 24*time.Hour)
+	before := w.read().Bundle.Revocations
+	w.Clock.Advance(time.Minute)
+	first := w.Post(t)
+	w.Clock.Advance(48 * time.Hour)
+	w.revoke(evidence.RevokedKey, "a-third-key:v1", 24*time.Hour)
+	w.putDeployment()
+	w.Clock.Advance(time.Minute)
+	second := w.Post(t)
+	today := w.read()
+	if a, b := w.verify(today, first), w.verify(today, second); a != "" || b != "" {
+		t.Errorf("with today's list: %q, %q", a, b)
+	}
+	rolledBack := w.read()
+	rolledBack.Bundle.Revocations, rolledBack.History.Revocations = before, nil
+	if a, b := w.verify(rolledBack, first), w.verify(rolledBack, second); a != "" || b != "revocations_stale" {
+		t.Errorf("with the list of before: %q, %q", a, b)
+	}
+	none := w.read()
+	none.Bundle.Revocations, none.History.Revocations = "", nil
+	if code := w.verify(none, first); code != "revocations_missing" {
+		t.Errorf("without a list: %q", code)
 	}
 }
 
