@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 // TestHostileAnswers: net/http takes more for an answer over HTTP/2 than it writes, and an upstream speaks for nobody but itself.
@@ -117,7 +118,7 @@ func TestEarlyAnswer(t *testing.T) {
 // newReadsRig allows calls to an upstream that need no evidence.
 func newReadsRig(t *testing.T, up *httptest.Server) *postRig {
 	return newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		m, err := ParseMatch("https://"+at(0, up)+"/**", []string{"GET", "PUT"})
+		m, err := match.Parse("https://"+at(0, up)+"/**", []string{"GET", "PUT"})
 		must(t, err)
 		o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: m}})
 		must(t, err)

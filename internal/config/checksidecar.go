@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -244,8 +245,8 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	c.UpstreamHosts = append(c.UpstreamHosts, up)
 }
 
-func parseMatch(key string, m Match, f *findings) proxy.Match {
-	out, err := proxy.ParseMatch(m.URL, m.Methods)
+func parseMatch(key string, m Match, f *findings) match.Match {
+	out, err := match.Parse(m.URL, m.Methods)
 	if err != nil {
 		f.add(key, "%v", err)
 	}
