@@ -6,6 +6,7 @@
 package match
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -70,12 +71,21 @@ type methods struct {
 	readings map[string]*node
 }
 
-func (r *Rule) kind() string {
-	if r.Post {
-		return "action"
-	}
-	return "egress rule"
+// RuleError says what is wrong with a rule.
+type RuleError struct {
+	Rule *Rule
+	Err  error
 }
+
+func (e *RuleError) Error() string {
+	if e.Rule.Post {
+		return fmt.Sprintf("action %s: %v", e.Rule.Name, e.Err)
+	}
+	return fmt.Sprintf("egress rule %s: %v", e.Rule.Name, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *RuleError) Unwrap() error { return e.Err }
 
 // New builds the rules and refuses those that contradict each other or leave a way around a post. It reads the rules for posts first.
 func New(rules []*Rule) (*Rules, error) {
@@ -87,11 +97,11 @@ func New(rules []*Rule) (*Rules, error) {
 				continue
 			}
 			if names[r.Name] && r.Name != "" {
-				return nil, fmt.Errorf("two rules have the name %s, by which the record and the policy tell them apart", r.Name)
+				return nil, &RuleError{r, errors.New("another rule has this name, by which the record and the policy tell them apart")}
 			}
 			names[r.Name] = true
 			if err := rs.add(r); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", r.kind(), r.Name, err)
+				return nil, &RuleError{r, err}
 			}
 		}
 	}
