@@ -122,7 +122,7 @@ func (v *vaultRig) wantContradicted(t *testing.T, a agent, said string) {
 	t.Helper()
 	v.wantSaid(t, said)
 	sent := v.posts.Load()
-	if o := a.post(); o.code != "deployment_contradicted" || o.retry == 0 || !strings.Contains(o.detail, said) {
+	if o := a.post(); o.code != "deployment_contradicted" || o.retry == 0 || !strings.Contains(a.reason(o), said) {
 		t.Errorf("got %+v", o)
 	}
 	if v.posts.Load() != sent {
