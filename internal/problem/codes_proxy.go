@@ -52,6 +52,8 @@ var proxyCodes = []Code{
 	{Name: "upstream_tls_failed", Status: http.StatusBadGateway, Step: "forward", Title: "The TLS handshake with the upstream failed", Remedy: "Check the TLS of the upstream; nothing was sent."},
 	{Name: "upstream_timeout", Status: http.StatusGatewayTimeout, Step: "forward", Title: "The upstream did not answer in time", Remedy: "See upstream whether the call arrived before trying again."},
 	{Name: "upstream_lost", Status: http.StatusBadGateway, Step: "forward", Title: "The connection to the upstream broke", Remedy: "See upstream whether the call arrived before trying again."},
+	{Name: "credential_echoed", Status: http.StatusBadGateway, Step: "forward", Title: "The answer repeats the credential that the mediator has put into the call", Remedy: "Do not make the call again: it was made, and only its answer is held back. Ask the owner of the API not to repeat what is secret."},
+	{Name: "answer_encoded", Status: http.StatusBadGateway, Step: "forward", Title: "The answer to a call with a credential is compressed", Remedy: "Do not make the call again: it was made, and only its answer is held back. Have the API honour Accept-Encoding: identity."},
 	{Name: "egress_address_denied", Status: http.StatusForbidden, Step: "egress", Title: "The address of the host may not be dialled", Remedy: "Add its network to upstreams if it is meant to be reached."},
 	{Name: "internal_unknown", Status: http.StatusNotFound, Step: "internal", Title: "mediator.internal has no such page", Remedy: "Ask for /v1/event, /v1/event/next or /v1/ca.pem."},
 	{Name: "wait_malformed", Status: http.StatusBadRequest, Step: "internal", Title: "The wait is malformed", Remedy: "Write a duration such as wait=30s, at most 60s."},
