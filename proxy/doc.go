@@ -25,5 +25,5 @@
 //	relay.go            the answer
 //
 // Package [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
-// once.
+// once. Package [github.com/actionproof/mediator/proxy/echo] finds the credential where an answer repeats it.
 package proxy
