@@ -129,6 +129,7 @@ func TestWhatIsSecret(t *testing.T) {
 		{"a token", "Bearer ", "0123456789", []string{"0123456789", "Bearer 0123456789"}, []string{"Bearer 012345678", "Bearer 1123456789"}},
 		{"a token with its scheme", "", "Bearer 0123456789", []string{"0123456789"}, []string{"Bearer "}},
 		{"a name and a token", "session=", "0123456789", []string{"0123456789"}, []string{"session="}},
+		{"a name and a token after a scheme", "GoogleLogin auth=", "0123456789", []string{"0123456789"}, []string{"GoogleLogin auth="}},
 		{"a phrase", "", "open sesame", []string{"open sesame", "open%20sesame", "open+sesame"}, []string{"sesame", "open", "opensesame"}},
 		{"a password", "Basic ", basic("alice@example.com:0123456789"), []string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com", "alice@example.com:"}},
 		{"a password with its scheme", "", "basic " + basic("alice@example.com:0123456789"), []string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com"}},
@@ -350,6 +351,7 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte("before "+token), uint8(3), uint16(100))
 	f.Add([]byte(`"\u0073k`+token[2:]), uint8(1), uint16(1))
 	f.Add([]byte("&#x73;%73\x00"+base64.StdEncoding.EncodeToString([]byte(token))), uint8(9), uint16(2))
+	f.Add([]byte("abc def"), uint8(200), uint16(2)) // what is held back fills the caller's buffer
 	s := newSecret(f, "", token)
 	f.Fuzz(func(t *testing.T, text []byte, piece uint8, size uint16) {
 		all, err := reads(s.Reader(&pieces{string(text), []int{1 + int(piece)}}), 1+int(size))
