@@ -16,15 +16,16 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 // newKeyedRig has a post and other calls with a credential, to one upstream.
 func newKeyedRig(t *testing.T, up *httptest.Server, log *zap.Logger) *postRig {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		base := "https://" + at(0, up)
-		post, err := ParseMatch(base+"/posts", []string{"POST"})
+		post, err := match.Parse(base+"/posts", []string{"POST"})
 		must(t, err)
-		keyed, err := ParseMatch(base+"/**", []string{"GET", "HEAD", "PUT"})
+		keyed, err := match.Parse(base+"/**", []string{"GET", "HEAD", "PUT"})
 		must(t, err)
 		actions[0].Match = post
 		o.Rules, err = NewRules(actions[:1], []Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
@@ -209,7 +210,7 @@ func BenchmarkCredentialedRead(b *testing.B) {
 	p := newPostRig(b, created, func(o *PipelineOptions, actions []Action) {
 		var egress []Egress
 		for path, credential := range map[string]*Credential{"/without/**": nil, "/with/**": actions[0].Credential} {
-			m, err := ParseMatch("https://"+at(0, up.Server)+path, []string{"GET"})
+			m, err := match.Parse("https://"+at(0, up.Server)+path, []string{"GET"})
 			must(b, err)
 			egress = append(egress, Egress{Name: path, Match: m, Credential: credential})
 		}
