@@ -32,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -326,8 +327,8 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	must(t, err)
 	base := "https://" + at(0, p.upstream)
 	p.base = base
-	match := func(method, path string) Match {
-		m, err := ParseMatch(base+path, []string{method})
+	match := func(method, path string) match.Match {
+		m, err := match.Parse(base+path, []string{method})
 		must(t, err)
 		return m
 	}
@@ -1088,11 +1089,11 @@ func (r *rotating) Refused(secret string) {
 func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
-			source := &rotating{secrets: []string{"old", "new"}}
+			source := &rotating{secrets: []string{"old-token", "new-token"}}
 			credential, err := NewCredential("Authorization", "Bearer ", source)
 			must(t, err)
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Authorization") == "Bearer old" {
+				if r.Header.Get("Authorization") == "Bearer old-token" {
 					w.WriteHeader(http.StatusUnauthorized)
 				}
 			}, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
@@ -1105,7 +1106,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 			source.fail = refusal.New("credential_unavailable", "not now")
 			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 			source.fail = nil
-			for _, secret := range []string{"", "two\r\nlines", "end\n"} {
+			for _, secret := range []string{"", "seven77", "two\r\nlines", "an end\n"} {
 				source.secrets = []string{secret}
 				p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 			}
