@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"time"
@@ -34,9 +35,12 @@ func (f *archiveFlags) archive() (archive.Archive, error) {
 	return f.with(archive.Read(f.trust, f.manifest))
 }
 
-// pins reads what records in an export are judged by, beside what the export holds.
-func (f *archiveFlags) pins() (archive.Archive, error) {
-	return f.with(archive.ReadPins(f.trust))
+// pins reads what records in an export are judged by, beside what the export holds: the pinned roots, and the trust bundle if there is one.
+func (f *archiveFlags) pins(c *cobra.Command) (archive.Archive, error) {
+	if _, err := os.Stat(f.trust.Bundle); !c.Flags().Changed("bundle") && errors.Is(err, fs.ErrNotExist) {
+		return f.with(archive.ReadRoots(f.trust.Registry, f.trust.Auditor))
+	}
+	return f.with(archive.Read(f.trust, ""))
 }
 
 func (f *archiveFlags) with(today *archive.Trust, err error) (archive.Archive, error) {
@@ -169,9 +173,9 @@ func verifyExport(c *cobra.Command, by archiveFlags, in *bufio.Reader, unpinned,
 	}
 	a := r.Archive()
 	if !unpinned {
-		own, err := by.pins()
+		own, err := by.pins(c)
 		if err != nil {
-			return fmt.Errorf("what is pinned cannot be read (--registry and --auditor name it): %w", err)
+			return fmt.Errorf("what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle name them): %w", err)
 		}
 		a = a.Pinned(own)
 	}

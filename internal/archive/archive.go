@@ -71,14 +71,6 @@ func ReadRoots(registry, auditor string) (*Trust, error) {
 	return t, err
 }
 
-// ReadPins reads what a verifier of an export has himself: the pinned roots, and the bundle with its history if it is there.
-func ReadPins(from config.Trust) (*Trust, error) {
-	if _, err := os.Stat(from.Bundle); errors.Is(err, fs.ErrNotExist) {
-		return ReadRoots(from.Registry, from.Auditor)
-	}
-	return Read(from, "")
-}
-
 // Read reads the trust that lies in files. today is the path of a manifest beside those in the history; it may be empty.
 func Read(from config.Trust, today string) (*Trust, error) {
 	t, err := ReadRoots(from.Registry, from.Auditor)
@@ -102,8 +94,11 @@ func Read(from config.Trust, today string) (*Trust, error) {
 		return nil, err
 	}
 	text, err := m.Canonical()
+	if err != nil {
+		return nil, err
+	}
 	t.today, t.manifests[strict.ManifestHash] = strict.ManifestHash, &manifest{text: text, strict: strict}
-	return t, err
+	return t, nil
 }
 
 // ReadEarlier reads the trusts of earlier roots: each folder in dir holds one, in files that are called as those of today are. Without
@@ -171,7 +166,7 @@ func (t *Trust) verifier(m *manifest, r ledger.Record, now time.Time) (*evidence
 		}
 		m.archive = all
 	}
-	return m.archive.At(LastSigned(r), now)
+	return m.archive.At(lastSigned(r), now)
 }
 
 // Verify verifies the chain of a record with public keys alone. now is the time of today: a record is not of the future.
@@ -281,9 +276,9 @@ func (t *Trust) join(o *Trust) {
 	t.Bundle.Revocations, t.History.Revocations = newer.Bundle.Revocations, lists
 }
 
-// LastSigned returns when the last artifact of a record was signed, by its own word. This is the request proof, or the start of a post
+// lastSigned returns when the last artifact of a record was signed, by its own word. This is the request proof, or the start of a post
 // that did not get as far.
-func LastSigned(r ledger.Record) time.Time {
+func lastSigned(r ledger.Record) time.Time {
 	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, artifact(r, "requestProof"))
 	if err != nil {
 		return r.Started
