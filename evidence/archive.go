@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"time"
 
@@ -57,17 +56,19 @@ func NewArchive(roots []Root, b Bundle, h History, policy SignerPolicy) (*Archiv
 	}
 	pins.past = true
 	a := &Archive{pins: pins, certificates: make(map[string][]*certified)}
+	var all []*certified
 	for _, token := range slices.Concat(h.Certificates, b.Certificates) { // of two of the same second, the one in the bundle counts
 		s, err := pins.openCertificate(token)
 		if err != nil {
 			return nil, err
 		}
 		a.certificates[s.cert.SubjectKeyID] = append(a.certificates[s.cert.SubjectKeyID], s)
+		all = append(all, s)
 	}
 	for _, of := range a.certificates {
 		slices.SortStableFunc(of, func(x, y *certified) int { return cmp.Compare(x.cert.IssuedAt, y.cert.IssuedAt) })
 	}
-	markShared(a.all())
+	markShared(slices.Values(all))
 	if err := a.revoke(b.Revocations, h.Revocations); err != nil {
 		return nil, err
 	}
@@ -93,19 +94,6 @@ func (a *Archive) revoke(list string, earlier []string) (err error) {
 		a.pins.revocations.include(r.list.Revoked)
 	}
 	return nil
-}
-
-// all are the certificates, in no order.
-func (a *Archive) all() iter.Seq[*certified] {
-	return func(yield func(*certified) bool) {
-		for _, of := range a.certificates {
-			for _, s := range of {
-				if !yield(s) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // At returns a verifier as of a moment: of each key the certificate counts that was the last one then. What was revoked since is refused

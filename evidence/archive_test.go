@@ -63,6 +63,8 @@ func TestArchive(t *testing.T) {
 		{"after its certificate", "expired", 11, []string{of(first, 0, 10)}, nil, "", nil},
 		{"after its retirement", "key_retired", 5, []string{of(second, 3, 10)}, []string{of(first, 0, 4)}, "", nil},
 		{"after the retirement that a renewed certificate knows of", "key_retired", 7, []string{of(second, 3, 10)}, []string{of(first, 0, 10), of(first, 2, 4)}, "", nil},
+		{"renewed at that second", "", 5, []string{of(first, 5, 10)}, []string{of(first, 0, 4)}, "", nil},
+		{"as many as are read", "", 0, []string{of(first, 0, 10)}, slices.Repeat([]string{of(first, 0, 10)}, evidence.MaxHistory+1023), "", nil},
 		{"while two versions are certified", "", 5, []string{of(first, 0, 10), of(second, 3, 10)}, nil, "", nil},
 		{"with a later version that was not there yet", "expired", 5, []string{of(second, 6, 10)}, []string{of(first, 0, 4)}, "", nil},
 		{"made anew since under its name", "", 0, []string{of(again, 5, 10)}, []string{of(first, 0, 10)}, "", nil},
@@ -115,7 +117,17 @@ func proofBy(t *testing.T, v custody.Version, at time.Time) string {
 	return token
 }
 
+func TestArchiveOfNoRoot(t *testing.T) {
+	d := newDesk(t)
+	_, err := evidence.NewArchive([]evidence.Root{d.root, d.root}, evidence.Bundle{}, evidence.History{}, d.policy)
+	wantCode(t, err, "trust_malformed")
+}
+
 func TestParseHistory(t *testing.T) {
+	whole := `{"certificates":["` + strings.Repeat("a", evidence.MaxBundle-len(`{"certificates":[""]}`)) + `"]}`
+	if _, err := evidence.ParseHistory([]byte(whole)); err != nil {
+		t.Error(err)
+	}
 	h, err := evidence.ParseHistory([]byte(`{"certificates":["a"],"revocations":["b"],"manifests":["c"]}`))
 	if err != nil || h.Certificates[0] != "a" || h.Revocations[0] != "b" || h.Manifests[0] != "c" {
 		t.Errorf("%+v, %v", h, err)
