@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
@@ -40,7 +41,7 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 		j.Hash = plain
 	}
 	j.summary.Exact = j.Hash != nil
-	nextArtifact, stop2 := iter.Pull2(artifacts(ctx, records, log.Keys, j.Hash))
+	nextArtifact, stop2 := iter.Pull2(artifacts(ctx, j.watch(records), log.Keys, j.Hash))
 	defer stop2()
 	a, err, moreArtifacts := nextArtifact()
 	for err == nil && (moreSignatures || moreArtifacts) {
@@ -89,7 +90,34 @@ type join struct {
 	waiting map[string][]*held // those without a partner, by what a partner has in common with them
 	seen    map[string]bool    // the values of signatures in the log
 	order   []*held            // in which they came
+	refused []ledger.Record    // posts that broke off, without what was signed for them
 	summary Summary
+}
+
+// watch remembers the posts that broke off within the window.
+func (j *join) watch(records iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for r, err := range records {
+			if err == nil && r.State == ledger.StateRefused && r.Event != "" {
+				j.refused = slices.DeleteFunc(j.refused, func(old ledger.Record) bool { return old.Started.Before(r.Started.Add(-3 * j.Window)) })
+				j.refused = append(j.refused, ledger.Record{ID: r.ID, Started: r.Started, Finished: r.Finished})
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// refusedAt returns the id of a post that broke off about a time.
+func (j *join) refusedAt(at time.Time) string {
+	const late = 5 * time.Second // a request that nobody waits for any more is answered nevertheless
+	for _, r := range j.refused {
+		if !at.Before(r.Started) && !at.After(r.Finished.Add(late)) {
+			return r.ID
+		}
+	}
+	return ""
 }
 
 // held is a signature or an artifact.
@@ -183,6 +211,7 @@ func (j *join) settle(old func(*held) bool) error {
 			continue
 		}
 		if h.Only == OnlyVault {
+			h.Refused = j.refusedAt(h.at)
 			j.summary.OnlyVault++
 		} else {
 			j.summary.OnlyRecord++

@@ -178,6 +178,17 @@ func TestCompareRefuses(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
+	// A post that broke off may be the reason of a signature.
+	refused := record(at(1))
+	refused.State, refused.Event, refused.Finished = ledger.StateRefused, "evt_1", at(2)
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{From: strings.NewReader(line(at(1.5), "transit/sign/k", 1) + line(at(30), "transit/sign/k", 2))}}}
+	var posts []string
+	if _, err := (vaultaudit.Comparison{Until: at(60), Window: time.Second, Found: func(d vaultaudit.Difference) error {
+		posts = append(posts, d.Refused)
+		return nil
+	}}).Run(t.Context(), logs, each(refused)); err != nil || !slices.Equal(posts, []string{refused.ID, ""}) {
+		t.Errorf("got %q, %v", posts, err)
+	}
 	// The last line of a log that is being written.
 	found, _, notes, err := compare(t, vaultaudit.Comparison{}, []string{whole + whole[:100]}, each(record(at(1), 1)))
 	if err != nil || len(found) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "file0: the last line has no end") {
