@@ -60,7 +60,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.recall(tx), l.settle(tx)) })
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.identify(tx), l.recall(tx), l.settle(tx)) })
 }
 
 // settle marks the posts that were in flight when the process ended.

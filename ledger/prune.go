@@ -75,11 +75,17 @@ func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	if err := rows.Err(); err != nil || n == 0 {
 		return 0, err
 	}
+	return n, l.forgetUntil(tx, latest)
+}
+
+// forgetUntil remembers that nobody knows any more which keys were used that expire by a time, in Unix seconds.
+func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
+	latest := max(l.forgotten, expires)
 	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`, latest); err != nil {
-		return 0, err
+		return err
 	}
 	l.forgotten = latest // too much if the commit fails: the safe side
-	return n, nil
+	return nil
 }
 
 // recall reads how far earlier prunings came.
