@@ -11,7 +11,7 @@ import (
 // Identity tells one ledger from another, and an older copy of a ledger from the ledger itself.
 type Identity struct {
 	ID       string `json:"id"`       // random, made with the ledger
-	Mark     int64  `json:"mark"`     // only rises, soon after every change
+	Mark     int64  `json:"mark"`     // rises with every record, and is not lowered by pruning
 	Accepted int64  `json:"accepted"` // how often an operator has accepted the ledger in the place of another
 }
 
@@ -28,8 +28,6 @@ type Identified interface {
 	Store
 	// Identity returns who the ledger is, as far as that is durable.
 	Identity(ctx context.Context) (Identity, error)
-	// Advance raises the mark, durably, and returns the identity with it.
-	Advance(ctx context.Context) (Identity, error)
 	// Accept keeps an acceptance. Nobody knows which keys were used in the ledger that was there before: those that expire by a time
 	// are refused from then on.
 	Accept(ctx context.Context, a Acceptance, until time.Time) error
@@ -83,20 +81,24 @@ func ScanAcceptances(rows *sql.Rows, err error) ([]Acceptance, error) {
 }
 
 // identityTables are made when a ledger is opened, in one too that an earlier program has made.
+//
+// The mark is the greatest seq of the records, and what prunings have taken from it: SQLite gives the seq of the last record that was
+// removed again. It costs a post nothing.
 const (
 	identityTables = `
 CREATE TABLE IF NOT EXISTS identity ( -- one row
-	one  INTEGER PRIMARY KEY CHECK (one = 1),
-	id   TEXT NOT NULL,
-	mark INTEGER NOT NULL
+	one    INTEGER PRIMARY KEY CHECK (one = 1),
+	id     TEXT NOT NULL,
+	pruned INTEGER NOT NULL -- by how much prunings have lowered the greatest seq of posts
 );
 CREATE TABLE IF NOT EXISTS accepted (
 	seq        INTEGER PRIMARY KEY,
 	acceptance TEXT NOT NULL -- JSON
 )`
-	insertIdentity = `INSERT INTO identity (one, id, mark) VALUES (1, ?, 1) ON CONFLICT DO NOTHING`
-	selectIdentity = `SELECT id, mark, (SELECT count(*) FROM accepted) FROM identity`
-	advanceMark    = `UPDATE identity SET mark = mark + 1 RETURNING id, mark, (SELECT count(*) FROM accepted)`
+	insertIdentity = `INSERT INTO identity (one, id, pruned) VALUES (1, ?, 0) ON CONFLICT DO NOTHING`
+	selectIdentity = `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted) FROM identity`
+	selectMark     = `SELECT coalesce(max(seq), 0) FROM posts`
+	keepMark       = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
 )
 
 // identify gives a ledger its identity, unless it has one.
@@ -116,15 +118,6 @@ func (l *Ledger) Identity(ctx context.Context) (Identity, error) {
 	return ScanIdentity(l.db.Read().QueryRowContext(ctx, selectIdentity))
 }
 
-// Advance raises the mark: see [Identified].
-func (l *Ledger) Advance(ctx context.Context) (i Identity, err error) {
-	err = l.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		i, err = ScanIdentity(tx.QueryRow(advanceMark))
-		return err
-	})
-	return i, err
-}
-
 // Accept keeps an acceptance: see [Identified].
 func (l *Ledger) Accept(ctx context.Context, a Acceptance, until time.Time) error {
 	text, err := a.Encode()
@@ -132,10 +125,11 @@ func (l *Ledger) Accept(ctx context.Context, a Acceptance, until time.Time) erro
 		return err
 	}
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.Exec(`INSERT INTO accepted (acceptance) VALUES (?)`, text); err != nil {
-			return Unavailable("write the acceptance", err)
+		_, err := tx.Exec(`INSERT INTO accepted (acceptance) VALUES (?)`, text)
+		if err == nil {
+			err = l.forgetUntil(tx, until.Unix())
 		}
-		if err := l.forgetUntil(tx, until.Unix()); err != nil {
+		if err != nil {
 			return Unavailable("write the acceptance", err)
 		}
 		return nil

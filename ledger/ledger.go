@@ -4,7 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -15,6 +19,8 @@ type Options struct {
 	Now func() time.Time
 	// Retention is how long a record is kept; zero keeps it for ever.
 	Retention time.Duration
+	// Known is set where the ledger was used before: a file that is not there is refused with a [*ReplacedError], and not made.
+	Known bool
 }
 
 // Ledger is the [Store] in one SQLite file, for one process.
@@ -36,6 +42,9 @@ type Ledger struct {
 func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	if o.Now == nil {
 		return nil, errors.New("ledger: a clock is required")
+	}
+	if _, err := os.Stat(path); o.Known && errors.Is(err, fs.ErrNotExist) {
+		return nil, &ReplacedError{fmt.Sprintf("the ledger %s is not there any more: which keys are consumed, and the records, are lost. %s", filepath.Base(path), howToAccept)}
 	}
 	db, err := OpenDB(ctx, path, schema)
 	if err != nil {

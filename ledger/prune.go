@@ -32,12 +32,23 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 		return err
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
-	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
-		if _, err := tx.Exec(pruneArtifacts, oldest, pruneChunk); err != nil {
-			return 0, err
-		}
-		return affected(tx.Exec(prunePosts, oldest, pruneChunk))
-	})
+	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest) })
+}
+
+// removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the mark.
+func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
+	var mark int64
+	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
+		return 0, err
+	}
+	if _, err := tx.Exec(pruneArtifacts, oldest, pruneChunk); err != nil {
+		return 0, err
+	}
+	if n, err = affected(tx.Exec(prunePosts, oldest, pruneChunk)); err != nil || n == 0 {
+		return n, err
+	}
+	_, err = tx.Exec(keepMark, mark)
+	return n, err
 }
 
 // inChunks runs remove in one transaction after another until it finds nothing more. Other writes come in between.

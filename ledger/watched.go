@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// markPeriod is how often a mark is raised while the ledger changes: an older copy that lacks no more is not told from the
+	// markPeriod is how often the mark is noted while the ledger changes: an older copy that lacks no more is not told from the
 	// ledger.
 	markPeriod = time.Second
-	// markTimeout bounds one raising of a mark.
+	// markTimeout bounds one reading of the mark.
 	markTimeout = 2 * time.Second
 	// maxMark bounds the file of the mark, in bytes.
 	maxMark = 4 << 10
@@ -44,14 +44,26 @@ func LastSeen(path string) (last Identity, seen bool, err error) {
 		return Identity{}, false, nil
 	}
 	if err == nil {
-		if err = json.Unmarshal(raw, &last); err == nil && (last.ID == "" || last.Mark < 1) {
-			err = errors.New("it has no id or no mark")
+		if err = json.Unmarshal(raw, &last); err == nil && (last.ID == "") {
+			err = errors.New("it has no id")
 		}
 	}
 	if err != nil {
 		return Identity{}, false, &ReplacedError{fmt.Sprintf("which ledger was used last cannot be read from %s: %v. %s", path, err, howToAccept)}
 	}
 	return last, true, nil
+}
+
+// Note writes the identity that was seen last to the file at path.
+func Note(path string, i Identity) error {
+	raw, err := json.Marshal(i)
+	if err == nil {
+		err = files.Replace(path, append(raw, '\n'), 0o600)
+	}
+	if err != nil {
+		return Unavailable("note its mark", err)
+	}
+	return nil
 }
 
 // howToAccept ends the sentence of a refused ledger.
@@ -80,19 +92,19 @@ func Watch(ctx context.Context, s Identified, path string, note func(error)) (*W
 	if err == nil && seen {
 		err = compare(now, last)
 	}
+	if err == nil {
+		err = Note(path, now)
+	}
 	if err != nil {
 		return nil, err
 	}
 	w := &Watched{Identified: s, path: path, note: note, last: now, done: make(chan struct{})}
-	if err := w.advance(ctx); err != nil {
-		return nil, err
-	}
 	ctx, w.stop = context.WithCancel(context.Background())
 	go w.run(ctx)
 	return w, nil
 }
 
-// run raises the mark while the ledger changes. What goes wrong is said once, until it goes well.
+// run notes the mark while the ledger changes. What goes wrong is said once, until it goes well.
 func (w *Watched) run(ctx context.Context) {
 	defer close(w.done)
 	failing := false
@@ -100,7 +112,7 @@ func (w *Watched) run(ctx context.Context) {
 		if w.replaced.Load() != nil || !w.changed.Swap(false) {
 			continue
 		}
-		err := w.advance(ctx)
+		err := w.look(ctx)
 		if err != nil {
 			w.changed.Store(true)
 			if !failing && ctx.Err() == nil {
@@ -111,11 +123,11 @@ func (w *Watched) run(ctx context.Context) {
 	}
 }
 
-// advance raises the mark and notes it.
-func (w *Watched) advance(ctx context.Context) error {
+// look notes the mark, unless the ledger was replaced.
+func (w *Watched) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
-	now, err := w.Advance(ctx)
+	now, err := w.Identity(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,12 +136,8 @@ func (w *Watched) advance(ctx context.Context) error {
 		w.replaced.Store(replaced)
 		return replaced
 	}
-	raw, err := json.Marshal(now)
-	if err == nil {
-		err = files.Replace(w.path, append(raw, '\n'), 0o600)
-	}
-	if err != nil {
-		return Unavailable("note its mark", err)
+	if err := Note(w.path, now); err != nil {
+		return err
 	}
 	w.last = now
 	return nil
@@ -171,7 +179,7 @@ func (w *Watched) Close() error {
 	<-w.done
 	var err error
 	if w.replaced.Load() == nil && w.changed.Swap(false) {
-		err = w.advance(context.Background())
+		err = w.look(context.Background())
 	}
 	return errors.Join(err, w.Identified.Close())
 }

@@ -60,6 +60,8 @@ var proxyCodes = []Code{
 	{Name: "post_unknown", Status: http.StatusNotFound, Step: "admin", Title: "There is no such record", Remedy: "mediator posts list shows the records that there are."},
 	{Name: "replayed", Status: http.StatusConflict, Step: "ledger", Title: "Something that is good once was used again", Remedy: "Make the call again; fresh artifacts are issued for it."},
 	{Name: "ledger_unavailable", Status: http.StatusServiceUnavailable, Step: "ledger", Title: "The ledger could not be read or written", Remedy: "See the log of the mediator; its disk may be full or read-only.", RetryAfter: 5},
+	{Name: "ledger_replaced", Status: http.StatusServiceUnavailable, Step: "ledger", Title: "The ledger is not the one that was there before, or an older copy of it", Remedy: "Put the ledger back and start again; if this one is meant, accept it with mediator ledger accept."},
+	{Name: "ledger_not_replaced", Status: http.StatusConflict, Step: "ledger", Title: "There is no other ledger to accept", Remedy: "Start the sidecar; only a ledger that it refuses as ledger_replaced has to be accepted."},
 	{Name: "indeterminate", Status: http.StatusBadGateway, Step: "ledger", Title: "The outcome of the post is not known", Remedy: "See upstream whether the call arrived before trying again."},
 	{Name: "credential_unavailable", Status: http.StatusServiceUnavailable, Step: "proof", Title: "The credential that the rule injects cannot be had", Remedy: "Check where the credential comes from; nothing was sent.", RetryAfter: 2},
 	{Name: "custody_unfit", Status: http.StatusServiceUnavailable, Step: "custody", Title: "A key is not what the mediator may sign with", Remedy: "Find out who has replaced the key; make one with another name, and certify it. Nothing was sent."},

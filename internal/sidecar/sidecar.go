@@ -55,6 +55,7 @@ type process struct {
 	secrets      *vault.Secrets // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
+	ledger       *ledger.Watched // below the queue
 	record       *ledger.Queue
 	sessions     *proxy.Sessions
 	watch        *observe.Watcher
@@ -119,10 +120,11 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	if p.ca, err = openCA(c); err != nil {
 		return err
 	}
-	record, err := openLedger(ctx, c)
+	record, err := openLedger(ctx, c, p.Log)
 	if err != nil {
 		return err
 	}
+	p.ledger = record
 	p.record = ledger.NewQueue(record, func(r ledger.Record, err error) {
 		p.Log.Error("the record of a call could not be kept", zap.String("post", r.ID), zap.String("state", string(r.State)), zap.Error(err))
 	})
@@ -186,7 +188,7 @@ func (p *process) connect() {
 	p.control = policy.NewClient(base, client)
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
-		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Triggers: p.triggers, Watch: p.watch,
+		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers, Watch: p.watch,
 		Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID,
 		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
 	}

@@ -14,18 +14,20 @@ import (
 const (
 	identityTables = `
 CREATE TABLE actionproof.identity ( -- one row
-	one  int PRIMARY KEY CHECK (one = 1),
-	id   text NOT NULL,
-	mark bigint NOT NULL
+	one    int PRIMARY KEY CHECK (one = 1),
+	id     text NOT NULL,
+	pruned bigint NOT NULL -- the greatest seq of posts when they were pruned last
 );
 CREATE TABLE actionproof.accepted (
 	seq        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
 	acceptance text NOT NULL -- JSON
 )`
-	insertIdentity = `INSERT INTO actionproof.identity (one, id, mark) VALUES (1, $1, 1) ON CONFLICT DO NOTHING`
-	selectIdentity = `SELECT id, mark, (SELECT count(*) FROM actionproof.accepted) FROM actionproof.identity`
-	advanceMark    = `UPDATE actionproof.identity SET mark = mark + 1 RETURNING id, mark, (SELECT count(*) FROM actionproof.accepted)`
-	forgetUntil    = `INSERT INTO actionproof.forgotten (one, expires) VALUES (1, $1)
+	insertIdentity = `INSERT INTO actionproof.identity (one, id, pruned) VALUES (1, $1, 0) ON CONFLICT DO NOTHING`
+	// selectIdentity reads rows and not the sequence behind them: others see a row once it is durable.
+	selectIdentity = `
+SELECT id, greatest(pruned, (SELECT max(seq) FROM actionproof.posts)), (SELECT count(*) FROM actionproof.accepted) FROM actionproof.identity`
+	keepMark    = `UPDATE actionproof.identity SET pruned = greatest(pruned, (SELECT max(seq) FROM actionproof.posts))`
+	forgetUntil = `INSERT INTO actionproof.forgotten (one, expires) VALUES (1, $1)
 ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.expires)`
 )
 
@@ -54,15 +56,6 @@ func (l *Ledger) Identity(ctx context.Context) (ledger.Identity, error) {
 	return look(ctx, l, func(ctx context.Context) (ledger.Identity, error) {
 		return ledger.ScanIdentity(l.db.QueryRowContext(ctx, selectIdentity))
 	})
-}
-
-// Advance raises the mark: see [ledger.Identified].
-func (l *Ledger) Advance(ctx context.Context) (i ledger.Identity, err error) {
-	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		i, err = ledger.ScanIdentity(tx.QueryRowContext(ctx, advanceMark))
-		return err
-	})
-	return i, err
 }
 
 // Accept keeps an acceptance: see [ledger.Identified].

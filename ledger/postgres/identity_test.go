@@ -2,8 +2,10 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/test/ledgertest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -16,7 +18,14 @@ func TestIdentity(t *testing.T) {
 		if databases[place] == "" {
 			databases[place] = server.Database(t)
 		}
-		return open(t, databases[place], "one")
+		o := options("one")
+		o.Retention = time.Hour
+		l, err := postgres.Open(t.Context(), databases[place], o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
 	}
 	ledgertest.RunIdentity(t, at,
 		func(t *testing.T, place string) ledger.Identified {

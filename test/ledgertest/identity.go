@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// RunIdentity runs the suite of what notices that a ledger was replaced. open is as for Run; fresh opens a new ledger in the place of that
+// RunIdentity runs the suite of what notices that a ledger was replaced. open is as for Run, with a retention of an hour; fresh opens a new ledger in the place of that
 // one, and back puts the ledger back to what it was when it was called, to be opened again.
 func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Identified, fresh func(t *testing.T, place string) ledger.Identified, keep func(t *testing.T, place string) (back func())) {
 	ctx := context.Background()
@@ -54,16 +54,37 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 	})
 	t.Run("everything pruned is no older copy", func(t *testing.T) {
 		place, path := t.TempDir(), filepath.Join(t.TempDir(), "mark")
-		w, err := watch(t, open(t, place), path)
-		must(t, err)
-		must(t, w.Consume(ctx, key("k", "a")))
-		must(t, w.Prune(ctx, Now().Add(48*time.Hour)))
-		must(t, w.Close())
-		w, err = watch(t, open(t, place), path)
-		must(t, err)
-		later := key("k", "b")
-		later.Expires = later.Expires.Add(time.Second) // younger than what was pruned
-		must(t, w.Consume(ctx, later))
+		s := open(t, place)
+		mark := func() int64 {
+			t.Helper()
+			i, err := s.Identity(ctx)
+			must(t, err)
+			return i.Mark
+		}
+		for i, at := range []int{3, 1, 5, 2, 4, 0} { // hours; the one stored last is pruned first
+			r := post(string(rune('a' + i)))
+			r.State, r.Started = ledger.StateRefused, Now().Add(time.Duration(at)*time.Hour)
+			must(t, s.Add(ctx, r))
+		}
+		before := mark()
+		if before < 6 {
+			t.Errorf("the mark of six records is %d", before)
+		}
+		for hours := range 8 {
+			must(t, s.Prune(ctx, Now().Add(time.Duration(hours)*time.Hour+time.Minute)))
+			if m := mark(); m != before {
+				t.Errorf("the mark is %d after a pruning, and was %d", m, before)
+			}
+			r := post("post_" + string(rune('a'+hours)))
+			r.State, r.Started = ledger.StateRefused, Now().Add(-24*time.Hour) // so that it is pruned next
+			must(t, s.Add(ctx, r))
+			if m := mark(); m <= before {
+				t.Errorf("the mark is %d after another record, and was %d", m, before)
+			}
+			before = mark()
+		}
+		must(t, s.Close())
+		use(t, place, path, "b")
 	})
 	t.Run("a mark is never ahead of a ledger that ended at any time", func(t *testing.T) {
 		place, path := t.TempDir(), filepath.Join(t.TempDir(), "mark")
@@ -71,12 +92,9 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 		w, err := watch(t, s, path)
 		must(t, err)
 		for i := range 3 {
-			if _, err := s.Advance(ctx); err != nil { // and ends before it notes that
-				t.Fatal(err)
-			}
-			must(t, w.Consume(ctx, key("k", string(rune('a'+i)))))
+			must(t, w.Begin(ctx, post("post_"+string(rune('a'+i))), key("k", string(rune('a'+i)))))
 		}
-		must(t, s.Close()) // without a last note
+		must(t, s.Close()) // without a last look
 		use(t, place, path, "z")
 	})
 	for name, replace := range map[string]func(t *testing.T, place, path string) (s ledger.Identified, want string){
@@ -128,9 +146,9 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 		w, err := ledger.Watch(ctx, h, path, func(err error) { noted <- err })
 		must(t, err)
 		defer w.Close()
-		must(t, w.Consume(ctx, key("k", "a")))
+		must(t, w.Begin(ctx, post("post_a"), key("k", "a")))
 		h.by.Store(1000)
-		must(t, w.Consume(ctx, key("k", "b")))
+		must(t, w.Begin(ctx, post("post_b"), key("k", "b")))
 		wantReplaced(t, <-noted, "older copy")
 		for _, err := range []error{w.Consume(ctx, key("k", "c")), w.Begin(ctx, post("post_1"), key("k", "d"))} {
 			wantReplaced(t, err, "older copy")
@@ -141,7 +159,7 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 	})
 	t.Run("a mark that cannot be read", func(t *testing.T) {
 		s, path := open(t, t.TempDir()), filepath.Join(t.TempDir(), "mark")
-		for _, raw := range []string{"", "{}", "none", `{"id":"x"}`, strings.Repeat(" ", 5<<10) + `{"id":"x","mark":1}`} {
+		for _, raw := range []string{"", "{}", "none", `{"mark":1}`, strings.Repeat(" ", 5<<10) + `{"id":"x","mark":1}`} {
 			must(t, os.WriteFile(path, []byte(raw), 0o600))
 			_, err := watch(t, s, path)
 			wantReplaced(t, err, "cannot be read")
@@ -155,8 +173,8 @@ type behind struct {
 	by atomic.Int64
 }
 
-func (b *behind) Advance(ctx context.Context) (ledger.Identity, error) {
-	i, err := b.Identified.Advance(ctx)
+func (b *behind) Identity(ctx context.Context) (ledger.Identity, error) {
+	i, err := b.Identified.Identity(ctx)
 	i.Mark -= b.by.Load()
 	return i, err
 }
