@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,5 +210,44 @@ func TestPostsListBreaksOff(t *testing.T) {
 				t.Errorf("%v after %d: half a list is JSON: %.100s", args, after, out)
 			}
 		}
+	}
+}
+
+// endlessStore has records without end, and says when nobody reads them any more.
+type endlessStore struct {
+	ledger.Store
+	read atomic.Int64
+	over chan struct{}
+}
+
+func (e *endlessStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error] {
+	if q.Limit == 1 {
+		return func(func(ledger.Record, error) bool) {}
+	}
+	return func(yield func(ledger.Record, error) bool) {
+		defer close(e.over)
+		for ctx.Err() == nil && yield(ledger.Record{ID: fmt.Sprint("post_", e.read.Add(1)), State: ledger.StateForwarded, Reason: strings.Repeat("x", 1<<10)}, nil) {
+		}
+	}
+}
+
+// TestPostsListIsStreamed reads the beginning of a list without end: the sidecar makes no more of it than is read, and stops when its client goes.
+func TestPostsListIsStreamed(t *testing.T) {
+	store := &endlessStore{over: make(chan struct{})}
+	at := serveRecords(t, store)
+	const enough = 2000 // so many are made that the sidecar waits, unless it keeps them
+	read := 0
+	for r, err := range admin.Records(t.Context(), at, admin.Selection{}) {
+		must(t, err)
+		if read++; r.ID != fmt.Sprint("post_", read) {
+			t.Fatalf("got %s, want post_%d", r.ID, read)
+		}
+		if read == enough {
+			break
+		}
+	}
+	<-store.over
+	if ahead := store.read.Load() - enough; ahead > 20_000 { // what lies in buffers, of 1 KiB each
+		t.Errorf("%d records were made that nobody has read", ahead)
 	}
 }

@@ -36,7 +36,7 @@ func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledge
 }
 
 // markFile is where the sidecar keeps which ledger it used last.
-func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger.mark") }
+func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-mark.json") }
 
 // openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. A file that is known is not made anew.
 func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
