@@ -13,7 +13,7 @@
 //	call.go         the call on its way, and its record
 //	load.go         bounds the calls in flight and the rates
 //	session.go      1   whose call it is
-//	rules.go        2   which rule the call matches, by pattern.go; path.go and header.go refuse what has two readings
+//	rules.go        2   which rule the call matches; header.go refuses what has two readings
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
 //	content.go      3   the body, read once and hashed; bodies.go holds it
@@ -24,6 +24,7 @@
 //	forward.go      10  the request, written anew, with the credential of credential.go
 //	relay.go            the answer
 //
-// Package [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
+// Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
+// [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
 // once.
 package proxy

@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -44,11 +45,11 @@ func newLoadRig(t testing.TB, load Load) *loadRig {
 	l.roles, o = newRoles(t, l.sessions, l.record)
 	credential, err := NewCredential("Authorization", "Bearer ", fixed(secretToken))
 	must(t, err)
-	post, err := ParseMatch("https://a.example/posts", []string{"POST"})
+	post, err := match.Parse("https://a.example/posts", []string{"POST"})
 	must(t, err)
-	read, err := ParseMatch("https://*.example/**", []string{"GET"})
+	read, err := match.Parse("https://*.example/**", []string{"GET"})
 	must(t, err)
-	one, err := ParseMatch("https://a.example/**", []string{"GET"})
+	one, err := match.Parse("https://a.example/**", []string{"GET"})
 	must(t, err)
 	o.Rules, err = NewRules(
 		[]Action{{Name: "posts", Match: post, Subject: "agent", Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: l.roles}},

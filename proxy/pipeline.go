@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -238,7 +239,7 @@ func (p *Pipeline) handle(c *call) error {
 	if err := checkHeader(r); err != nil {
 		return err
 	}
-	if err := checkSpelling(r.URL); err != nil {
+	if err := match.CheckSpelling(r.URL); err != nil {
 		return err
 	}
 	rule, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath()) // 2

@@ -32,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -326,8 +327,8 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	must(t, err)
 	base := "https://" + at(0, p.upstream)
 	p.base = base
-	match := func(method, path string) Match {
-		m, err := ParseMatch(base+path, []string{method})
+	match := func(method, path string) match.Match {
+		m, err := match.Parse(base+path, []string{method})
 		must(t, err)
 		return m
 	}

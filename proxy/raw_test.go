@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
@@ -155,8 +156,8 @@ func rawRules(t testing.TB, like Action) ([]Action, []Egress) {
 	var actions []Action
 	var egress []Egress
 	for _, origin := range []string{"https://a.example.com", "http://a.example.com"} {
-		match := func(path string, methods ...string) Match {
-			m, err := ParseMatch(origin+path, methods)
+		match := func(path string, methods ...string) match.Match {
+			m, err := match.Parse(origin+path, methods)
 			must(t, err)
 			return m
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -27,7 +28,7 @@ func BenchmarkRead(b *testing.B) {
 	l.pipeline.o.Record = forgetful{}
 	l.answer = func(*http.Request) (int, error) { return http.StatusOK, nil }
 	target := upstream.Target{Scheme: "https", Host: "a.example", Port: 8443}
-	read, err := ParseMatch("https://a.example:8443/**", []string{"GET"})
+	read, err := match.Parse("https://a.example:8443/**", []string{"GET"})
 	must(b, err)
 	l.pipeline.o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: read}})
 	must(b, err)

@@ -1,4 +1,4 @@
-package proxy
+package match
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 type node struct {
 	literal map[string]*node
 	param   *node
-	end     *rule // a pattern ends here
-	rest    *rule // a pattern ends here with **
+	end     *Rule // a pattern ends here
+	rest    *Rule // a pattern ends here with **
 }
 
 // add gives the calls that a pattern matches to target.
-func (n *node) add(pattern string, target rule) error {
+func (n *node) add(pattern string, target *Rule) error {
 	if !strings.HasPrefix(pattern, "/") {
 		return fmt.Errorf("the path pattern %q does not begin with /", pattern)
 	}
@@ -46,16 +46,16 @@ func (n *node) add(pattern string, target rule) error {
 	return set(&n.end, target, pattern)
 }
 
-func set(at **rule, target rule, pattern string) error {
+func set(at **Rule, target *Rule, pattern string) error {
 	if *at != nil {
 		return fmt.Errorf("another rule has the same path pattern %q", pattern)
 	}
-	*at = &target
+	*at = target
 	return nil
 }
 
 // find returns the rule with the most literal pattern, or nil.
-func (n *node) find(segments []string) *rule {
+func (n *node) find(segments []string) *Rule {
 	if n == nil {
 		return nil
 	}

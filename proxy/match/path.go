@@ -1,4 +1,4 @@
-package proxy
+package match
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ func ambiguousPath(path, why string) error {
 	return refusal.New("path_ambiguous", "the path %.200q %s; write it in its normal form", path, why)
 }
 
-// checkSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character that ends it
+// CheckSpelling refuses a target that would go out in another spelling than it came in, or whose query has a character that ends it
 // for some readers.
-func checkSpelling(u *url.URL) error {
+func CheckSpelling(u *url.URL) error {
 	if u.RawPath != "" && u.EscapedPath() != u.RawPath {
 		return ambiguousPath(u.RawPath, "has a character that must be escaped")
 	}

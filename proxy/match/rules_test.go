@@ -1,32 +1,62 @@
-package proxy
+package match_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-func match(t testing.TB, url string, methods ...string) Match {
+func parse(t testing.TB, url string, methods ...string) match.Match {
 	t.Helper()
-	m, err := ParseMatch(url, methods)
+	m, err := match.Parse(url, methods)
 	must(t, err)
 	return m
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	if !errors.Is(err, refusal.New(code, "")) {
+		t.Fatalf("got %v, want %s", err, code)
+	}
+}
+
+// newRules makes the rules of actions, which post, and of other rules.
+func newRules(actions, egress []match.Rule) (*match.Rules, error) {
+	var all []*match.Rule
+	for _, a := range actions {
+		a.Post = true
+		all = append(all, &a)
+	}
+	for _, e := range egress {
+		all = append(all, &e)
+	}
+	return match.New(all)
+}
+
 func TestFind(t *testing.T) {
-	rules, err := NewRules([]Action{
-		{Name: "post", Match: match(t, "https://api.example.com/posts", "POST")},
-		{Name: "comment", Match: match(t, "https://api.example.com/repos/{o}/{r}/comments", "POST")},
-		{Name: "port", Match: match(t, "https://api.example.com:8443/posts", "POST")},
-	}, []Egress{
-		{Name: "reads", Match: match(t, "https://api.example.com/**", "GET", "HEAD")},
-		{Name: "one", Match: match(t, "https://api.example.com/one", "GET")},
-		{Name: "inference", Match: match(t, "https://api.example.com/v1/chat", "POST")},
-		{Name: "domain", Match: match(t, "https://*.example.com/**", "GET", "POST", "PUT")},
-		{Name: "plain", Match: match(t, "http://plain.example.org/**", "GET")},
+	rules, err := newRules([]match.Rule{
+		{Name: "post", Match: parse(t, "https://api.example.com/posts", "POST")},
+		{Name: "comment", Match: parse(t, "https://api.example.com/repos/{o}/{r}/comments", "POST")},
+		{Name: "port", Match: parse(t, "https://api.example.com:8443/posts", "POST")},
+	}, []match.Rule{
+		{Name: "reads", Match: parse(t, "https://api.example.com/**", "GET", "HEAD")},
+		{Name: "one", Match: parse(t, "https://api.example.com/one", "GET")},
+		{Name: "inference", Match: parse(t, "https://api.example.com/v1/chat", "POST")},
+		{Name: "domain", Match: parse(t, "https://*.example.com/**", "GET", "POST", "PUT")},
+		{Name: "plain", Match: parse(t, "http://plain.example.org/**", "GET")},
 	})
 	must(t, err)
 	for _, tt := range []struct{ method, url, want string }{
@@ -81,7 +111,7 @@ func TestFind(t *testing.T) {
 			switch {
 			case err != nil:
 				wantCode(t, err, tt.want)
-			case r.action != nil && r.action.Name != tt.want, r.egress != nil && r.egress.Name != tt.want:
+			case r.Name != tt.want:
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -91,13 +121,13 @@ func TestFind(t *testing.T) {
 // TestPathsOfOtherActions: a path that a pattern takes for a name is refused where servers that decode first, or are lenient otherwise, read
 // the path of an action in it.
 func TestPathsOfOtherActions(t *testing.T) {
-	rules, err := NewRules([]Action{
-		{Name: "comment", Match: match(t, "https://api.example.com/repos/{repo}/comments", "POST")},
-		{Name: "issue", Match: match(t, "https://api.example.com/issues/{id}", "POST")},
-		{Name: "close", Match: match(t, "https://api.example.com/issues/{id}/close", "POST")},
-	}, []Egress{
-		{Name: "search", Match: match(t, "https://api.example.com/repos/{query}", "POST", "PUT")},
-		{Name: "deep", Match: match(t, "https://api.example.com/repos/{query}/x/{y}", "POST")},
+	rules, err := newRules([]match.Rule{
+		{Name: "comment", Match: parse(t, "https://api.example.com/repos/{repo}/comments", "POST")},
+		{Name: "issue", Match: parse(t, "https://api.example.com/issues/{id}", "POST")},
+		{Name: "close", Match: parse(t, "https://api.example.com/issues/{id}/close", "POST")},
+	}, []match.Rule{
+		{Name: "search", Match: parse(t, "https://api.example.com/repos/{query}", "POST", "PUT")},
+		{Name: "deep", Match: parse(t, "https://api.example.com/repos/{query}/x/{y}", "POST")},
 	})
 	must(t, err)
 	for _, tt := range []struct{ method, path, want string }{
@@ -123,7 +153,7 @@ func TestPathsOfOtherActions(t *testing.T) {
 			switch {
 			case err != nil:
 				wantCode(t, err, tt.want)
-			case r.action != nil && r.action.Name != tt.want, r.egress != nil && r.egress.Name != tt.want:
+			case r.Name != tt.want:
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -131,73 +161,73 @@ func TestPathsOfOtherActions(t *testing.T) {
 }
 
 func TestRulesThatAreRefused(t *testing.T) {
-	post := Action{Name: "post", Match: match(t, "https://api.example.com/posts/{id}", "POST")}
-	egress := func(url string, methods ...string) []Egress {
-		return []Egress{{Name: url, Match: match(t, url, methods...)}}
+	post := match.Rule{Name: "post", Match: parse(t, "https://api.example.com/posts/{id}", "POST")}
+	egress := func(url string, methods ...string) []match.Rule {
+		return []match.Rule{{Name: url, Match: parse(t, url, methods...)}}
 	}
 	for name, tt := range map[string]struct {
-		actions []Action
-		egress  []Egress
+		actions []match.Rule
+		egress  []match.Rule
 		want    string
 	}{
-		"a wildcard over an action":       {[]Action{post}, egress("https://api.example.com/**", "POST"), "spellings"},
-		"a parameter over an action":      {[]Action{post}, egress("https://api.example.com/{x}/{y}", "POST"), "spellings"},
-		"another case of an action":       {[]Action{post}, egress("https://api.example.com/POSTS/1", "POST"), "spellings"},
-		"a slash after an action":         {[]Action{post}, egress("https://api.example.com/posts/1/", "POST"), "spellings"},
-		"an encoded slash in an action":   {[]Action{post}, egress("https://api.example.com/posts%2F1", "POST"), "spellings"},
-		"two actions but for a slash":     {[]Action{post, {Name: "b", Match: match(t, "https://api.example.com/posts/{id}/", "POST")}}, nil, "same path pattern"},
-		"an action that reads":            {[]Action{{Name: "a", Match: match(t, "https://x.example/y", "GET")}}, nil, "not one that only reads"},
+		"a wildcard over an action":       {[]match.Rule{post}, egress("https://api.example.com/**", "POST"), "spellings"},
+		"a parameter over an action":      {[]match.Rule{post}, egress("https://api.example.com/{x}/{y}", "POST"), "spellings"},
+		"another case of an action":       {[]match.Rule{post}, egress("https://api.example.com/POSTS/1", "POST"), "spellings"},
+		"a slash after an action":         {[]match.Rule{post}, egress("https://api.example.com/posts/1/", "POST"), "spellings"},
+		"an encoded slash in an action":   {[]match.Rule{post}, egress("https://api.example.com/posts%2F1", "POST"), "spellings"},
+		"two actions but for a slash":     {[]match.Rule{post, {Name: "b", Match: parse(t, "https://api.example.com/posts/{id}/", "POST")}}, nil, "same path pattern"},
+		"an action that reads":            {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "GET")}}, nil, "not one that only reads"},
 		"an answer that shows the call":   {nil, egress("https://x.example/y", "GET", "TRACE"), "TRACE is for no rule"},
-		"an action that is answered so":   {[]Action{{Name: "a", Match: match(t, "https://x.example/y", "TRACE")}}, nil, "TRACE is for no rule"},
+		"an action that is answered so":   {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "TRACE")}}, nil, "TRACE is for no rule"},
 		"a tunnel":                        {nil, egress("https://x.example/y", "CONNECT"), "CONNECT is for no rule"},
-		"an action with two methods":      {[]Action{{Name: "a", Match: match(t, "https://x.example/y", "PUT", "POST")}}, nil, "exactly one method"},
-		"an action for a domain":          {[]Action{{Name: "a", Match: match(t, "https://*.example.com/y", "POST")}}, nil, "without * or **"},
-		"an action with a wildcard":       {[]Action{{Name: "a", Match: match(t, "https://x.example/**", "POST")}}, nil, "without * or **"},
+		"an action with two methods":      {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/y", "PUT", "POST")}}, nil, "exactly one method"},
+		"an action for a domain":          {[]match.Rule{{Name: "a", Match: parse(t, "https://*.example.com/y", "POST")}}, nil, "without * or **"},
+		"an action with a wildcard":       {[]match.Rule{{Name: "a", Match: parse(t, "https://x.example/**", "POST")}}, nil, "without * or **"},
 		"a wildcard in the middle":        {nil, egress("https://x.example/**/y", "GET"), "not at the end"},
 		"half a parameter":                {nil, egress("https://x.example/a{b}", "GET"), "neither literal"},
-		"the same pattern twice":          {[]Action{post, {Name: "b", Match: post.Match}}, nil, "same path pattern"},
+		"the same pattern twice":          {[]match.Rule{post, {Name: "b", Match: post.Match}}, nil, "same path pattern"},
 		"an egress rule without a method": {nil, egress("https://x.example/"), "no method"},
-		"the same egress pattern twice":   {nil, []Egress{{Name: "a", Match: match(t, "https://x.example/a", "GET")}, {Name: "b", Match: match(t, "https://x.example/a", "GET")}}, "same path pattern"},
-		"two actions of one name":         {[]Action{post, {Name: "post", Match: match(t, "https://api.example.com/other", "POST")}}, nil, "two rules have the name post"},
-		"an action's name once more":      {[]Action{post}, []Egress{{Name: "post", Match: match(t, "https://x.example/a", "GET")}}, "two rules have the name post"},
+		"the same egress pattern twice":   {nil, []match.Rule{{Name: "a", Match: parse(t, "https://x.example/a", "GET")}, {Name: "b", Match: parse(t, "https://x.example/a", "GET")}}, "same path pattern"},
+		"two actions of one name":         {[]match.Rule{post, {Name: "post", Match: parse(t, "https://api.example.com/other", "POST")}}, nil, "post: another rule has this name"},
+		"an action's name once more":      {[]match.Rule{post}, []match.Rule{{Name: "post", Match: parse(t, "https://x.example/a", "GET")}}, "post: another rule has this name"},
 		"a parameter with another name":   {nil, append(egress("https://x.example/{a}", "GET"), egress("https://x.example/{b}", "GET")...), "same path pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := newRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	for _, url := range []string{"api.example.com/x", "ftp://x.example/", "https://x.example", "https://x.example/a?b", "https://x.example/a#b", "https://u@x.example/", "https:///x", "https://0x7f.1/"} {
-		if _, err := ParseMatch(url, []string{"GET"}); err == nil {
+		if _, err := match.Parse(url, []string{"GET"}); err == nil {
 			t.Errorf("%s was accepted", url)
 		}
 	}
-	if _, err := ParseMatch("https://x.example/", []string{"get"}); err == nil {
+	if _, err := match.Parse("https://x.example/", []string{"get"}); err == nil {
 		t.Error("a lower-case method was accepted")
 	}
 }
 
 func FuzzFind(f *testing.F) {
-	rules, err := NewRules([]Action{{Name: "post", Match: match(f, "https://api.example.com/posts/{id}/x", "POST")}}, nil)
+	rules, err := newRules([]match.Rule{{Name: "post", Match: parse(f, "https://api.example.com/posts/{id}/x", "POST")}}, nil)
 	must(f, err)
 	f.Add("/posts/1/x")
 	f.Add("/posts/%2e/x")
 	f.Fuzz(func(t *testing.T, path string) {
 		r, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, "POST", path)
-		if err == nil && (r.action == nil || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
+		if err == nil && (!r.Post || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
 			t.Errorf("%q matches", path)
 		}
 	})
 }
 
-// FuzzParseMatch reads any rule: what is accepted makes a rule that means the same when it is written out.
-func FuzzParseMatch(f *testing.F) {
+// FuzzParse reads any rule: what is accepted makes a rule that means the same when it is written out.
+func FuzzParse(f *testing.F) {
 	f.Add("https://api.example.com/posts/{id}/x", "POST")
 	f.Add("https://API.example.com.:8443/**", "GET")
 	f.Add("http://[::1]/a%2fb/*", "PUT")
 	f.Fuzz(func(t *testing.T, url, method string) {
-		m, err := ParseMatch(url, []string{method})
+		m, err := match.Parse(url, []string{method})
 		if err != nil {
 			return
 		}
@@ -206,22 +236,22 @@ func FuzzParseMatch(f *testing.F) {
 			authority = "[" + authority + "]"
 		}
 		written := m.Scheme + "://" + authority + ":" + strconv.Itoa(int(m.Port)) + m.Path
-		again, err := ParseMatch(written, m.Methods)
+		again, err := match.Parse(written, m.Methods)
 		if err != nil || again.Scheme != m.Scheme || again.Host != m.Host || again.Port != m.Port || again.Path != m.Path {
 			t.Errorf("%q is %+v, and %q is %+v, %v", url, m, written, again, err)
 		}
-		_, _ = NewRules([]Action{{Name: "a", Match: m}}, nil)
+		_, _ = newRules([]match.Rule{{Name: "a", Match: m}}, nil)
 	})
 }
 
 func BenchmarkFind(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			var actions []Action
+			var actions []match.Rule
 			for i := range n {
-				actions = append(actions, Action{Name: fmt.Sprint(i), Match: match(b, fmt.Sprintf("https://api.example.com/r%d/{id}", i), "POST")})
+				actions = append(actions, match.Rule{Name: fmt.Sprint(i), Match: parse(b, fmt.Sprintf("https://api.example.com/r%d/{id}", i), "POST")})
 			}
-			rules, err := NewRules(actions, nil)
+			rules, err := newRules(actions, nil)
 			must(b, err)
 			path := fmt.Sprintf("/r%d/7", n/2)
 			b.ReportAllocs()
