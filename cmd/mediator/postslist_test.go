@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net"
 	"net/http"
@@ -201,6 +202,9 @@ func TestPostsListBreaksOff(t *testing.T) {
 	l, _ := fillLedger(t, 1000)
 	for after, want := range map[int]string{0: "ledger_unavailable", 1: "not whole", 500: "not whole", 999: "not whole"} {
 		at := serveRecords(t, brokenStore{l, after})
+		if err := rawList(t, at); after > 0 && err == nil {
+			t.Errorf("after %d: the answer seems to be whole to who reads no JSON", after)
+		}
 		for _, args := range [][]string{{"--json"}, {"--limit", "1000"}} {
 			status, out, said := invoke(t, slices.Concat([]string{"posts", "list", "--admin", at}, args)...)
 			if status != exitRefused || !strings.Contains(said, want) {
@@ -211,6 +215,20 @@ func TestPostsListBreaksOff(t *testing.T) {
 			}
 		}
 	}
+}
+
+// rawList reads a list as any client of HTTP does, and returns the error of its body.
+func rawList(t *testing.T, at string) error {
+	t.Helper()
+	e, err := daemon.ParseEndpoint(at)
+	must(t, err)
+	client, base := daemon.Client(e)
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(base + "/v1/posts")
+	must(t, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }
 
 // endlessStore has records without end, and says when nobody reads them any more.

@@ -46,15 +46,15 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 	a, err, moreArtifacts := nextArtifact()
 	for err == nil && (moreSignatures || moreArtifacts) {
 		if moreSignatures && (!moreArtifacts || !a.Time.Before(s.Time)) {
-			if err = j.signature(s); err == nil {
+			if err = errors.Join(j.settle(s.Time), j.signature(s)); err == nil {
 				s, err, moreSignatures = nextSignature()
 			}
-		} else if err = j.artifact(a); err == nil {
+		} else if err = errors.Join(j.settle(a.Time), j.artifact(a)); err == nil {
 			a, err, moreArtifacts = nextArtifact()
 		}
 	}
 	if err == nil {
-		err = j.settle(func(*held) bool { return true })
+		err = j.release(len(j.order))
 	}
 	j.summary.OtherKeys = log.otherKeys
 	return j.summary, err
@@ -168,9 +168,6 @@ func (j *join) common(key, value string) string {
 
 // add looks for the partner of h, the one that has waited longest, and has h wait if there is none.
 func (j *join) add(h *held) error {
-	if err := j.settle(func(old *held) bool { return old.at.Add(j.Window).Before(h.at) }); err != nil {
-		return err
-	}
 	if len(j.order) >= maxHeld {
 		return errWindow
 	}
@@ -197,11 +194,18 @@ func (j *join) leave(h *held) {
 	}
 }
 
-// settle lets go of what is too old to find a partner any more.
-func (j *join) settle(old func(*held) bool) error {
+// settle lets go of what is too old, at a time, to find a partner any more.
+func (j *join) settle(now time.Time) error {
 	n := 0
-	for ; n < len(j.order) && old(j.order[n]); n++ {
-		h := j.order[n]
+	for n < len(j.order) && j.order[n].at.Add(j.Window).Before(now) {
+		n++
+	}
+	return j.release(n)
+}
+
+// release lets go of the first n, and reports those without a partner.
+func (j *join) release(n int) error {
+	for _, h := range j.order[:n] {
 		delete(j.seen, h.value)
 		if h.matched {
 			continue

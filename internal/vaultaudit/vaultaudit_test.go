@@ -130,6 +130,10 @@ func TestCompare(t *testing.T) {
 			vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.Repeated == 1 && s.Matched == 1 },
 		},
 		{
+			"made again long afterwards", []string{line(at(1), sign, 1) + line(at(300), sign, 1)}, []ledger.Record{record(at(1), 1)},
+			vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil,
+		},
+		{
 			"one artifact in two records", []string{line(at(1), sign, 1)}, []ledger.Record{record(at(1), 1), record(at(2), 1)},
 			vaultaudit.Comparison{}, []string{"record post-[1] artifact-1"}, nil,
 		},
