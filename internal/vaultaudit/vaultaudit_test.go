@@ -182,6 +182,14 @@ func TestCompareRefuses(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
+	// A token that names another time than its record does not keep others from being found.
+	wild := record(at(1), 1, 2)
+	head, rest, _ := strings.Cut(wild.Artifacts[0].Token, ".")
+	_, sig, _ := strings.Cut(rest, ".")
+	wild.Artifacts[0].Token = head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"iat":99999999999}`)) + "." + sig
+	if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
+		t.Errorf("got %v, %v", found, err)
+	}
 	// A post that broke off may be the reason of a signature.
 	refused := record(at(1))
 	refused.State, refused.Event, refused.Finished = ledger.StateRefused, "evt_1", at(2)
