@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/sidecar"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // TestLedgerReplaced takes the ledger away from a sidecar, and puts an older one in its place: it does not start until an operator has accepted
@@ -84,8 +85,13 @@ func TestLedgerReplaced(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, out, said)
 	}
 	restart(func() {})
-	if out := post(); !strings.Contains(out, `"code":"ledger_unavailable"`) || !strings.Contains(out, "accepted a short time ago") {
-		t.Errorf("a post within the lifetime of what may have been used before: %s", out)
+	var refused []ledger.Record // a post within the lifetime of what may have been used before
+	if out := post(); !strings.Contains(out, `"code":"ledger_unavailable"`) {
+		t.Error(out)
+	}
+	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?flow=post", &refused))
+	if len(refused) != 1 || refused[0].State != ledger.StateRefused || !strings.Contains(refused[0].Reason, "accepted a short time ago") {
+		t.Errorf("got %+v", refused)
 	}
 	var l admin.Ledger
 	must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/ledger", &l))

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -204,16 +205,11 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	if r == nil {
 		return
 	}
-	secret := ""
 	switch v := r.Vault; {
 	case (r.File == "") == (v == nil):
 		f.Add(key, "needs either file or vault")
 	case v == nil:
-		var err error
-		if secret, err = files.ReadSecret(r.File, 1); err == nil && !httpguts.ValidHeaderFieldValue(secret) {
-			err = fmt.Errorf("%s holds what no header can, such as the end of a line", r.File)
-		}
-		if err != nil {
+		if err := checkSecretFile(r); err != nil {
 			f.Add(key+".file", "%v", err)
 		}
 	case c.Custody.Vault == nil:
@@ -224,6 +220,21 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	if err := proxy.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
 		f.Add(key, "%v", err)
 	}
+}
+
+// checkSecretFile refuses a file that holds no secret for a credential.
+func checkSecretFile(r *Credential) error {
+	secret, err := files.ReadSecret(r.File, 1)
+	if err != nil {
+		return err
+	}
+	if !httpguts.ValidHeaderFieldValue(secret) {
+		return fmt.Errorf("%s holds what no header can, such as the end of a line", r.File)
+	}
+	if _, err := echo.New(r.Prefix, secret); err != nil {
+		return fmt.Errorf("%s: %w", r.File, err)
+	}
+	return nil
 }
 
 // HeaderName returns the name of the header that carries the credential.
