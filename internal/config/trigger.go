@@ -88,7 +88,9 @@ type Webhook struct {
 
 // Schedule configures a schedule.
 type Schedule struct {
-	// Cron is a five-field cron expression. Required.
+	// Cron is a five-field cron expression. Each time that it names on the zone's clock makes one event: a time that comes twice, as the
+	// clock is set back, when it comes first, and a time that is skipped at the end of the gap. Or @every and a period, as in @every 15m,
+	// which keeps its pace over such changes. Required.
 	Cron string `yaml:"cron"`
 	// Timezone is an IANA name. Default UTC.
 	Timezone string `yaml:"timezone"`
