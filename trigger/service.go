@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -80,9 +81,10 @@ type Source interface {
 
 // Service keeps events and signs for them. It is safe for concurrent use.
 type Service struct {
-	o     Options
-	store store
-	from  atomic.Pointer[sources]
+	o         Options
+	strangers *zap.Logger // for lines that somebody without a signature can cause
+	store     store
+	from      atomic.Pointer[sources]
 
 	ending chan struct{} // closed when Run or the service ends: nobody waits for an event any longer
 	end    func()
@@ -96,7 +98,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, ending: make(chan struct{}), arrived: make(chan struct{})}
+	s := &Service{o: o, strangers: flood.Logger(o.Log), ending: make(chan struct{}), arrived: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	from, err := newSources(o.Sources)
 	if err != nil {
@@ -158,7 +160,7 @@ func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, er
 		return "", false, err
 	}
 	if !fresh {
-		s.o.Log.Info("known already", zap.String("event", known), zap.String("source", e.Source), zap.String("evidence", e.EvidenceID))
+		s.strangers.Info("known already", zap.String("event", known), zap.String("source", e.Source), zap.String("evidence", e.EvidenceID))
 		return known, false, nil
 	}
 	s.o.Log.Info("event kept", zap.String("event", e.ID), zap.String("kind", e.Kind), zap.String("source", e.Source), zap.String("method", e.Method), zap.String("evidence", e.EvidenceID))
