@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,9 @@ const (
 	DefaultMaxPayload = 256 << 10
 	DefaultRetention  = 30 * 24 * time.Hour
 )
+
+// Forever is a retention that has no end.
+const Forever = time.Duration(math.MaxInt64)
 
 // maxMaxPayload bounds MaxPayload: as a JSON string a payload can be six times as long, and an answer must hold it.
 const maxMaxPayload = 512 << 10
@@ -47,8 +51,8 @@ type Options struct {
 	Budget int
 	// MaxPayload bounds an event's payload, in bytes; zero means DefaultMaxPayload. At most 512 KiB.
 	MaxPayload int
-	// Retention is how long an event is kept to be seen after it has expired; zero means DefaultRetention. What was good for one event
-	// stays known for ever.
+	// Retention is how long an event is kept to be seen after it has expired, and a queue's message after it was taken or refused; zero
+	// means DefaultRetention. What was good for one event stays known for ever.
 	Retention time.Duration
 	// Now is the clock.
 	Now func() time.Time

@@ -27,8 +27,8 @@ type Sidecar struct {
 	State string `yaml:"state" is:"path"`
 	// Ledger says where consumed keys and the records of posts are kept. Default: in a file in State, for this process alone.
 	Ledger Ledger `yaml:"ledger"`
-	// Retention is how long the record of a post is kept; 0s keeps it for ever. Default 0s.
-	Retention Duration `yaml:"retention"`
+	// Retention is how long the record of a call is kept, with its evidence; 0s keeps it for ever. Default 2160h, 90 days.
+	Retention *Duration `yaml:"retention"`
 	// CA is the interception CA.
 	CA CA `yaml:"ca"`
 	// Custody says where the sidecar's three signing keys are.

@@ -28,6 +28,9 @@ type Trigger struct {
 	MaxAge Duration `yaml:"maxAge"`
 	// Budget is how many posts of one action an event pays for. Default 1.
 	Budget int `yaml:"budget"`
+	// Retention is how long an event is kept after it has grown too old, and a message of a queue after it was taken or refused; 0s keeps
+	// them for ever. What was good for one event is known for ever. Default 720h, 30 days.
+	Retention *Duration `yaml:"retention"`
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
 	// Confine says what the process keeps for itself once it serves.

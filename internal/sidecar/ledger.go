@@ -17,7 +17,7 @@ import (
 
 // openLedger opens the ledger that the configuration names: a file, or a PostgreSQL database.
 func openLedger(ctx context.Context, c *config.Sidecar) (ledger.Store, error) {
-	dir, retention := c.State, time.Duration(c.Retention)
+	dir, retention := c.State, c.Retention.RetentionOr(ledger.DefaultRetention, 0)
 	if c.LedgerDSN == "" {
 		return ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Now: time.Now, Retention: retention})
 	}
