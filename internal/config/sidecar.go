@@ -294,6 +294,9 @@ type Limits struct {
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
+	// UnknownCallers is how many calls a minute, of callers without a session, leave a record and a line in the log. Further ones are
+	// refused just the same and only counted (mediator_records_left_out_total). Default 10.
+	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
 	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
 	// Default 4096.
 	Connections int `yaml:"connections"`
@@ -330,6 +333,7 @@ func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
+		Unknown: c.UnknownCallers,
 	}
 }
 
