@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -89,7 +90,7 @@ func (l *boundedListener) admit(c *boundedConn) bool {
 		if victim := l.victim(c.from, ofAddress); victim != nil {
 			l.log.Warn("a connection was closed for another one: as many as may be were open", zap.Stringer("address", victim.from), zap.Bool("request", !victim.handling.IsZero()))
 			l.remove(victim)
-			victim.Conn.Close()
+			victim.cut()
 			continue
 		}
 		if ofAddress {
@@ -135,6 +136,15 @@ func (c *boundedConn) before(o *boundedConn) bool {
 		return silent
 	}
 	return c.l.of[c.from] > c.l.of[o.from]
+}
+
+// cut closes a connection at once. TLS would first write to it, and wait for a client that takes nothing.
+func (c *boundedConn) cut() {
+	under := c.Conn
+	if over, ok := under.(*tls.Conn); ok {
+		under = over.NetConn()
+	}
+	under.Close()
 }
 
 // remove gives a connection's place back, once. It is called with mu held.

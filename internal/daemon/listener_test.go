@@ -3,11 +3,13 @@ package daemon
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,12 +44,16 @@ func strangersLog(t *testing.T) (log *zap.Logger, size func() int64) {
 	}
 }
 
-// publicServer serves "in" within the limits, and holds each request for "/hold" until release is called.
-func publicServer(t *testing.T, limits Limits, log *zap.Logger) (address string, holding chan struct{}, release func()) {
+// publicServer serves "in" within the limits, over TLS if it is configured, and holds each request for "/hold" until release is called.
+func publicServer(t *testing.T, limits Limits, over *tls.Config, log *zap.Logger) (port string, holding chan struct{}, release func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0") // of IPv4 and IPv6, so of several addresses of this machine
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	if over != nil {
+		l = tls.NewListener(l, over)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done, held := make(chan error, 1), make(chan struct{})
@@ -67,7 +73,6 @@ func publicServer(t *testing.T, limits Limits, log *zap.Logger) (address string,
 			t.Error(err)
 		}
 	})
-	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port, holding, release
 }
 
@@ -107,8 +112,16 @@ func ended(c net.Conn) error {
 
 // TestSilentConnectionsGiveWay: connections that say nothing keep nobody out, neither from their own address nor from another one.
 func TestSilentConnectionsGiveWay(t *testing.T) {
+	secure := httptest.NewTLSServer(nil)
+	defer secure.Close()
+	for name, over := range map[string]*tls.Config{"HTTP": nil, "HTTPS": {Certificates: secure.TLS.Certificates, MinVersion: tls.VersionTLS12}} {
+		t.Run(name, func(t *testing.T) { silentConnectionsGiveWay(t, over) })
+	}
+}
+
+func silentConnectionsGiveWay(t *testing.T, over *tls.Config) {
 	log, size := strangersLog(t)
-	port, _, _ := publicServer(t, Limits{Connections: 20, PerAddress: 10, Header: time.Hour, Request: time.Hour}, log)
+	port, _, _ := publicServer(t, Limits{Connections: 20, PerAddress: 10, Header: time.Hour, Request: time.Hour}, over, log)
 	var silent []net.Conn
 	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
 		for range 100 {
@@ -116,7 +129,11 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 		}
 	}
 	for _, from := range []string{"127.0.0.4", "127.0.0.5"} {
-		if status, err := ask(dial(t, from, port), "/"); status != http.StatusOK {
+		c := dial(t, from, port)
+		if over != nil {
+			c = tls.Client(c, &tls.Config{InsecureSkipVerify: true}) // which certificate it is does not matter here
+		}
+		if status, err := ask(c, "/"); status != http.StatusOK {
 			t.Errorf("from %s: %d, %v", from, status, err)
 		}
 	}
@@ -133,7 +150,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 // TestConnectionsOfAnAddress: an address has its places and no more; its requests are answered, and others come in beside them.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	log, _ := strangersLog(t)
-	port, holding, release := publicServer(t, Limits{Connections: 5, PerAddress: 3}, log)
+	port, holding, release := publicServer(t, Limits{Connections: 5, PerAddress: 3}, nil, log)
 	answers := make(chan error, 3)
 	for range 3 {
 		c := dial(t, "127.0.0.2", port)
