@@ -128,7 +128,7 @@ func TestScheduleOverClockChange(t *testing.T) {
 		{"back, with a restart that makes up", october, "15 2 * * *", trigger.FireLatest, 50 * time.Minute, time.Minute, []string{"2026-10-25T00:15:00Z"}},
 		{"back, with a restart in the second hour", october, "15 2 * * *", trigger.FireLatest, 65 * time.Minute, time.Minute, []string{"2026-10-25T00:15:00Z"}},
 		{"back, each quarter", october, "*/15 2,3 * * *", trigger.SkipMissed, 65 * time.Minute, time.Minute,
-			[]string{"2026-10-25T00:15:00Z", "2026-10-25T00:30:00Z", "2026-10-25T00:45:00Z", "2026-10-25T02:00:00Z", "2026-10-25T02:15:00Z", "2026-10-25T02:30:00Z", "2026-10-25T02:45:00Z"}},
+			[]string{"2026-10-25T00:15:00Z", "2026-10-25T00:30:00Z", "2026-10-25T00:45:00Z", "2026-10-25T02:00:00Z"}},
 		{"forward, with a restart", march, "15 2 * * *", trigger.SkipMissed, 55 * time.Minute, time.Minute, []string{"2026-03-29T01:00:00Z"}},
 		{"forward, away", march, "15 1,2 * * *", trigger.SkipMissed, 55 * time.Minute, 10 * time.Minute, []string{"2026-03-29T00:15:00Z"}},
 		{"forward, away, and made up", march, "15 1,2 * * *", trigger.FireLatest, 55 * time.Minute, 10 * time.Minute, []string{"2026-03-29T00:15:00Z", "2026-03-29T01:00:00Z"}},
@@ -148,7 +148,7 @@ func TestScheduleOverClockChange(t *testing.T) {
 				time.Sleep(c.pause)
 				k.restart(t)
 				stop = k.run(t)
-				time.Sleep(3*time.Hour - c.runs - c.pause - time.Second)
+				time.Sleep(2*time.Hour + time.Minute - c.runs - c.pause)
 				stop()
 				wantTimes(t, k, c.want...)
 			})
