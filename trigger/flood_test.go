@@ -148,7 +148,7 @@ func TestQueueOfLinks(t *testing.T) {
 		if n := len(k.fireTimes(t)); n != len(ids) {
 			t.Errorf("%d events of %d messages", n, len(ids))
 		}
-		time.Sleep(20 * time.Second)
+		time.Sleep(5 * time.Second)
 		stop()
 		if n := len(log.take()); n > 100*lineSize {
 			t.Errorf("%d links left %d bytes in the log", links, n)
