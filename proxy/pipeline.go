@@ -97,7 +97,8 @@ type PipelineOptions struct {
 }
 
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it makes
-// exactly one record, but for calls of unknown callers beyond their quota (see [Load]). It never changes: another configuration is another pipeline, see [Handler].
+// exactly one record. Only calls of unknown callers beyond their quota leave none, see [Load]. A Pipeline never changes: another
+// configuration is another pipeline, see [Handler].
 type Pipeline struct {
 	o         PipelineOptions
 	strangers *zap.Logger // for lines of callers whose session is not known

@@ -44,7 +44,8 @@ func (s *Service) Webhooks() http.Handler {
 	return mux
 }
 
-// sourceOf returns the name of the source that a delivery is for, or nothing if there is none: what a stranger chose names no kind of line.
+// sourceOf returns the name of the source that a delivery is for. It returns nothing if there is no such source, because no
+// stranger may choose the kind of a line.
 func (s *Service) sourceOf(r *http.Request) string {
 	if hook, ok := s.from.Load().hooks[r.PathValue("source")]; ok {
 		return hook.name

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -10,8 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/test/full"
 )
 
 // TestStrangersWriteLittle floods real processes: connections that say nothing, deliveries without a signature, and calls with
@@ -61,6 +66,52 @@ func TestStrangersWriteLittle(t *testing.T) {
 	}
 	if grown := ledger() - ledgerBefore; grown > minutes*256<<10 { // by pages, and what is not yet in them
 		t.Errorf("the ledger grew by %d bytes", grown)
+	}
+}
+
+// TestLinksInAQueue puts links and FIFOs beside messages, where the trigger service may not move them: the kernel holds it to plain files.
+func TestLinksInAQueue(t *testing.T) {
+	full.Only(t, "root")
+	r := prepareCrashRig(t, thisProgram(t), "")
+	config := filepath.Join(r.Dir, devstack.TriggerFile)
+	raw, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := strings.Replace(string(raw), "\nsources:\n", "\nsources:\n  - {name: jobs, queue: {dir: jobs, poll: 20ms}}\n", 1)
+	fresh := filepath.Join(r.Dir, "jobs", "new")
+	if err := errors.Join(os.WriteFile(config, []byte(with), 0o600), os.MkdirAll(fresh, 0o700)); err != nil || with == string(raw) {
+		t.Fatal(err)
+	}
+	const messages = 8
+	for i := range messages {
+		id := fmt.Sprint(i)
+		err := errors.Join(os.Symlink(config, filepath.Join(fresh, "link-"+id)), syscall.Mkfifo(filepath.Join(fresh, "fifo-"+id), 0o600),
+			os.WriteFile(filepath.Join(fresh, "message-"+id), []byte("{}"), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.startUntilEnd(t)
+	taken := func() (n int) {
+		for _, e := range r.events(t) {
+			if e.Source == "jobs" {
+				n++
+			}
+		}
+		return n
+	}
+	until(t, time.Minute, "every message to be an event", func() bool { return taken() == messages })
+	before := sizes(t, r.Dir, "trigger.log")
+	for i := range 2 { // several rounds later
+		id := fmt.Sprint("later-", i)
+		if err := os.WriteFile(filepath.Join(fresh, id), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		until(t, time.Minute, "a later message to be an event", func() bool { return taken() == messages+1+i })
+	}
+	if grown := sizes(t, r.Dir, "trigger.log") - before; grown > 4<<10 {
+		t.Errorf("the log grew by %d bytes", grown)
 	}
 }
 

@@ -76,7 +76,7 @@ func addressOf(c net.Conn) netip.Addr {
 	return addr
 }
 
-// admit gives a connection a place, and waits for one if necessary.
+// admit gives a connection a place, and waits for one if necessary. It reports false if the connection gets none.
 func (l *boundedListener) admit(c *boundedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
