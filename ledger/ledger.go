@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// DefaultRetention is how long records are kept where nothing else is configured: long enough to look into a quarter, and an end for
+// what strangers leave.
+const DefaultRetention = 90 * 24 * time.Hour
+
 // Options configures a [Ledger].
 type Options struct {
 	// Now is the clock; required.

@@ -40,7 +40,7 @@ func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-
 
 // openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. A file that is known is not made anew.
 func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
-	retention := time.Duration(c.Retention)
+	retention := c.Retention.RetentionOr(ledger.DefaultRetention, 0)
 	if c.LedgerDSN == "" {
 		return ledger.Open(ctx, filepath.Join(c.State, "ledger.db"), ledger.Options{Now: time.Now, Retention: retention, Known: known})
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -276,7 +277,7 @@ func (p *process) warnFileLimit() {
 func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
 	o := intercept.Options{
 		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
-		Limits: p.config.Limits.Listeners(), Log: p.Log, Now: time.Now,
+		Limits: p.config.Limits.Listeners(), Log: flood.Logger(p.Log), Now: time.Now,
 	}
 	if p.guard != nil {
 		o.Probe = p.guard.takeProbe
