@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,6 +202,9 @@ func TestPostsListBreaksOff(t *testing.T) {
 	l, _ := fillLedger(t, 1000)
 	for after, want := range map[int]string{0: "ledger_unavailable", 1: "not whole", 500: "not whole", 999: "not whole"} {
 		at := serveRecords(t, brokenStore{l, after})
+		if err := rawList(t, at); after > 0 && err == nil {
+			t.Errorf("after %d: the answer seems to be whole to who reads no JSON", after)
+		}
 		for _, args := range [][]string{{"--json"}, {"--limit", "1000"}} {
 			status, out, said := invoke(t, slices.Concat([]string{"posts", "list", "--admin", at}, args)...)
 			if status != exitRefused || !strings.Contains(said, want) {
@@ -209,5 +214,58 @@ func TestPostsListBreaksOff(t *testing.T) {
 				t.Errorf("%v after %d: half a list is JSON: %.100s", args, after, out)
 			}
 		}
+	}
+}
+
+// rawList reads a list as any client of HTTP does, and returns the error of its body.
+func rawList(t *testing.T, at string) error {
+	t.Helper()
+	e, err := daemon.ParseEndpoint(at)
+	must(t, err)
+	client, base := daemon.Client(e)
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(base + "/v1/posts")
+	must(t, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// endlessStore has records without end, and says when nobody reads them any more.
+type endlessStore struct {
+	ledger.Store
+	read atomic.Int64
+	over chan struct{}
+}
+
+func (e *endlessStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error] {
+	if q.Limit == 1 {
+		return func(func(ledger.Record, error) bool) {}
+	}
+	return func(yield func(ledger.Record, error) bool) {
+		defer close(e.over)
+		for ctx.Err() == nil && yield(ledger.Record{ID: fmt.Sprint("post_", e.read.Add(1)), State: ledger.StateForwarded, Reason: strings.Repeat("x", 1<<10)}, nil) {
+		}
+	}
+}
+
+// TestPostsListIsStreamed reads the beginning of a list without end: the sidecar makes no more of it than is read, and stops when its client goes.
+func TestPostsListIsStreamed(t *testing.T) {
+	store := &endlessStore{over: make(chan struct{})}
+	at := serveRecords(t, store)
+	const enough = 2000 // so many are made that the sidecar waits, unless it keeps them
+	read := 0
+	for r, err := range admin.Records(t.Context(), at, admin.Selection{}) {
+		must(t, err)
+		if read++; r.ID != fmt.Sprint("post_", read) {
+			t.Fatalf("got %s, want post_%d", r.ID, read)
+		}
+		if read == enough {
+			break
+		}
+	}
+	<-store.over
+	if ahead := store.read.Load() - enough; ahead > 20_000 { // what lies in buffers, of 1 KiB each
+		t.Errorf("%d records were made that nobody has read", ahead)
 	}
 }

@@ -175,6 +175,9 @@ func (t *differenceTable) add(d vaultaudit.Difference) error {
 	what := fmt.Sprintf("%s of %s", d.Artifact, d.Post)
 	if d.Only == vaultaudit.OnlyVault {
 		what = fmt.Sprintf("signature %d of the request %s, by %s from %s", d.Item+1, d.Request, orDash(d.By), orDash(d.Remote))
+		if d.Refused != "" {
+			what += "; perhaps for " + d.Refused + ", which was refused then"
+		}
 	}
 	_, err := fmt.Fprintf(t.out, columns, d.Only, d.Time.UTC().Format(time.RFC3339), d.Key, what)
 	return err

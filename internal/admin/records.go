@@ -66,3 +66,19 @@ func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // breaks the connection
 	}
 }
+
+// Ledger says which ledger the sidecar uses, and which acceptances it holds.
+type Ledger struct {
+	ledger.Identity
+	Acceptances []ledger.Acceptance `json:"acceptances"`
+}
+
+// showLedger answers with the identity of the ledger.
+func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
+	var l Ledger
+	var err error
+	if l.Identity, err = s.Identified.Identity(r.Context()); err == nil {
+		l.Acceptances, err = s.Identified.Acceptances(r.Context())
+	}
+	wire.Write(w, l, err)
+}

@@ -37,14 +37,16 @@ type Server struct {
 	*daemon.Process
 	Sessions *proxy.Sessions
 	Ledger   ledger.Store
-	Triggers *trigger.Client
-	Watch    *observe.Watcher
-	Runtime  string
-	Proxy    string // address of the proxy port
-	CAFile   string
-	Agent    *uint32 // the agent's user; nil if the configuration names none
-	Peers    []Peer  // the trigger service and the control plane
-	Ready    atomic.Bool
+	// Identified is the ledger below the queue.
+	Identified ledger.Identified
+	Triggers   *trigger.Client
+	Watch      *observe.Watcher
+	Runtime    string
+	Proxy      string // address of the proxy port
+	CAFile     string
+	Agent      *uint32 // the agent's user; nil if the configuration names none
+	Peers      []Peer  // the trigger service and the control plane
+	Ready      atomic.Bool
 
 	deployment atomic.Pointer[Deployment] // nil until the first snapshot is in force
 }
@@ -79,6 +81,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("DELETE /v1/sessions/{id}", s.closeSession)
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
+	mux.HandleFunc("GET /v1/ledger", s.showLedger)
 	return mux
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
@@ -40,20 +41,20 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 		j.Hash = plain
 	}
 	j.summary.Exact = j.Hash != nil
-	nextArtifact, stop2 := iter.Pull2(artifacts(ctx, records, log.Keys, j.Hash))
+	nextArtifact, stop2 := iter.Pull2(artifacts(ctx, j.watch(records), log.Keys, j.Hash))
 	defer stop2()
 	a, err, moreArtifacts := nextArtifact()
 	for err == nil && (moreSignatures || moreArtifacts) {
 		if moreSignatures && (!moreArtifacts || !a.Time.Before(s.Time)) {
-			if err = j.signature(s); err == nil {
+			if err = errors.Join(j.settle(s.Time), j.signature(s)); err == nil {
 				s, err, moreSignatures = nextSignature()
 			}
-		} else if err = j.artifact(a); err == nil {
+		} else if err = errors.Join(j.settle(a.Time), j.artifact(a)); err == nil {
 			a, err, moreArtifacts = nextArtifact()
 		}
 	}
 	if err == nil {
-		err = j.settle(func(*held) bool { return true })
+		err = j.release(len(j.order))
 	}
 	j.summary.OtherKeys = log.otherKeys
 	return j.summary, err
@@ -89,7 +90,34 @@ type join struct {
 	waiting map[string][]*held // those without a partner, by what a partner has in common with them
 	seen    map[string]bool    // the values of signatures in the log
 	order   []*held            // in which they came
+	refused []ledger.Record    // posts that broke off, without what was signed for them
 	summary Summary
+}
+
+// watch remembers the posts that broke off within the window.
+func (j *join) watch(records iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for r, err := range records {
+			if err == nil && r.State == ledger.StateRefused && r.Event != "" {
+				j.refused = slices.DeleteFunc(j.refused, func(old ledger.Record) bool { return old.Started.Before(r.Started.Add(-3 * j.Window)) })
+				j.refused = append(j.refused, ledger.Record{ID: r.ID, Started: r.Started, Finished: r.Finished})
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// refusedAt returns the id of a post that broke off about a time.
+func (j *join) refusedAt(at time.Time) string {
+	const late = 5 * time.Second // a request that nobody waits for any more is answered nevertheless
+	for _, r := range j.refused {
+		if !at.Before(r.Started) && !at.After(r.Finished.Add(late)) {
+			return r.ID
+		}
+	}
+	return ""
 }
 
 // held is a signature or an artifact.
@@ -140,9 +168,6 @@ func (j *join) common(key, value string) string {
 
 // add looks for the partner of h, the one that has waited longest, and has h wait if there is none.
 func (j *join) add(h *held) error {
-	if err := j.settle(func(old *held) bool { return old.at.Add(j.Window).Before(h.at) }); err != nil {
-		return err
-	}
 	if len(j.order) >= maxHeld {
 		return errWindow
 	}
@@ -169,11 +194,18 @@ func (j *join) leave(h *held) {
 	}
 }
 
-// settle lets go of what is too old to find a partner any more.
-func (j *join) settle(old func(*held) bool) error {
+// settle lets go of what is too old, at a time, to find a partner any more.
+func (j *join) settle(now time.Time) error {
 	n := 0
-	for ; n < len(j.order) && old(j.order[n]); n++ {
-		h := j.order[n]
+	for n < len(j.order) && j.order[n].at.Add(j.Window).Before(now) {
+		n++
+	}
+	return j.release(n)
+}
+
+// release lets go of the first n, and reports those without a partner.
+func (j *join) release(n int) error {
+	for _, h := range j.order[:n] {
 		delete(j.seen, h.value)
 		if h.matched {
 			continue
@@ -183,6 +215,7 @@ func (j *join) settle(old func(*held) bool) error {
 			continue
 		}
 		if h.Only == OnlyVault {
+			h.Refused = j.refusedAt(h.at)
 			j.summary.OnlyVault++
 		} else {
 			j.summary.OnlyRecord++

@@ -20,6 +20,6 @@ func AuditHash(c *api.Client, device string) Hash {
 				return hash, nil
 			}
 		}
-		return "", errors.New("Vault's answer has no hash")
+		return "", errors.New("the answer of Vault has no hash")
 	}
 }

@@ -80,16 +80,19 @@ func vaultSignature(kid, token string) string {
 	return fmt.Sprintf("vault:%s:%s", version, base64.StdEncoding.EncodeToString(sig))
 }
 
-// signedAt returns when a token says that it was signed, or another time if it does not say so.
-func signedAt(token string, otherwise time.Time) time.Time {
+// signedAt returns when a token says that it was signed. A token that does not say so, or names a time that is not about that of its
+// record, counts as signed when the call started: it must not bring the order of time about.
+func signedAt(token string, started time.Time) time.Time {
 	parts := strings.Split(token, ".")
 	var claims struct {
 		IssuedAt int64 `json:"iat"`
 	}
 	if len(parts) == 3 {
-		if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil && json.Unmarshal(raw, &claims) == nil && claims.IssuedAt > 0 {
-			return time.Unix(claims.IssuedAt, 0)
+		if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil && json.Unmarshal(raw, &claims) == nil {
+			if at := time.Unix(claims.IssuedAt, 0); at.Sub(started).Abs() < time.Hour {
+				return at
+			}
 		}
 	}
-	return otherwise
+	return started
 }

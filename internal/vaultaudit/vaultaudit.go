@@ -44,6 +44,9 @@ type Difference struct {
 	Remote   string    `json:"remote,omitempty"`
 	Post     string    `json:"post,omitempty"`
 	Artifact string    `json:"artifact,omitempty"`
+	// Refused is the id of a post that was under way then and has been refused, or failed: the signature may have been made for it. It
+	// shows nothing: whoever uses a key past the mediator can choose such a moment.
+	Refused string `json:"refused,omitempty"`
 }
 
 // OnlyVault and OnlyRecord are the values of [Difference.Only].

@@ -130,6 +130,10 @@ func TestCompare(t *testing.T) {
 			vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.Repeated == 1 && s.Matched == 1 },
 		},
 		{
+			"made again long afterwards", []string{line(at(1), sign, 1) + line(at(300), sign, 1)}, []ledger.Record{record(at(1), 1)},
+			vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil,
+		},
+		{
 			"one artifact in two records", []string{line(at(1), sign, 1)}, []ledger.Record{record(at(1), 1), record(at(2), 1)},
 			vaultaudit.Comparison{}, []string{"record post-[1] artifact-1"}, nil,
 		},
@@ -177,6 +181,25 @@ func TestCompareRefuses(t *testing.T) {
 	_, _, _, err := compare(t, vaultaudit.Comparison{}, []string{whole}, func(yield func(ledger.Record, error) bool) { yield(ledger.Record{}, broken) })
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
+	}
+	// A token that names another time than its record does not keep others from being found.
+	wild := record(at(1), 1, 2)
+	head, rest, _ := strings.Cut(wild.Artifacts[0].Token, ".")
+	_, sig, _ := strings.Cut(rest, ".")
+	wild.Artifacts[0].Token = head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"iat":99999999999}`)) + "." + sig
+	if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
+		t.Errorf("got %v, %v", found, err)
+	}
+	// A post that broke off may be the reason of a signature.
+	refused := record(at(1))
+	refused.State, refused.Event, refused.Finished = ledger.StateRefused, "evt_1", at(2)
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{From: strings.NewReader(line(at(1.5), "transit/sign/k", 1) + line(at(30), "transit/sign/k", 2))}}}
+	var posts []string
+	if _, err := (vaultaudit.Comparison{Until: at(60), Window: time.Second, Found: func(d vaultaudit.Difference) error {
+		posts = append(posts, d.Refused)
+		return nil
+	}}).Run(t.Context(), logs, each(refused)); err != nil || !slices.Equal(posts, []string{refused.ID, ""}) {
+		t.Errorf("got %q, %v", posts, err)
 	}
 	// The last line of a log that is being written.
 	found, _, notes, err := compare(t, vaultaudit.Comparison{}, []string{whole + whole[:100]}, each(record(at(1), 1)))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
 	"sync"
@@ -236,47 +235,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			slices.Reverse(want)
 		}
 	})
-	t.Run("a list of any length is whole, in one order", func(t *testing.T) { wholeLists(t, open(t, t.TempDir())) })
-	t.Run("posts go on while a list is read", func(t *testing.T) {
-		s := open(t, t.TempDir())
-		fillStore(t, s, 600)
-		read := 0
-		for _, err := range s.Records(ctx, ledger.Query{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if read++; read%100 == 1 {
-				p := post(fmt.Sprint("post_meanwhile_", read))
-				p.Started = Now().Add(time.Hour)
-				if err := s.Begin(ctx, p, key("k", p.ID)); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if read != 600 {
-			t.Errorf("%d records are in the list, want those that were there", read)
-		}
-	})
-	t.Run("a list ends with its caller", func(t *testing.T) {
-		s := open(t, t.TempDir())
-		fillStore(t, s, 600)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		var failed error
-		read := 0
-		for _, err := range s.Records(ctx, ledger.Query{}) {
-			if err != nil {
-				failed = err
-				continue
-			}
-			read++
-			cancel()
-		}
-		wantUnavailable(t, failed)
-		if read == 0 || read >= 600 {
-			t.Errorf("%d records were read", read)
-		}
-	})
+	runLists(t, open)
 	t.Run("pruning keeps what could be replayed", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		if err := s.Consume(ctx, key("k", "a")); err != nil {
@@ -420,33 +379,6 @@ func fill(v reflect.Value) {
 	default:
 		v.SetInt(7)
 	}
-}
-
-// List returns what a query finds.
-func List(ctx context.Context, s interface {
-	Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error]
-}, q ledger.Query) (posts []ledger.Record, err error) {
-	for p, err := range s.Records(ctx, q) {
-		if err != nil {
-			return nil, err
-		}
-		posts = append(posts, p)
-	}
-	return posts, nil
-}
-
-// all returns the ids of what a query finds.
-func all(t *testing.T, s ledger.Store, q ledger.Query) []string {
-	t.Helper()
-	posts, err := List(context.Background(), s, q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := make([]string, len(posts))
-	for i, p := range posts {
-		ids[i] = p.ID
-	}
-	return ids
 }
 
 func wantConsumed(t *testing.T, err error, id string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -30,6 +31,52 @@ func fillStore(t *testing.T, s ledger.Store, n int) (ids []string) {
 		t.Fatal(err)
 	}
 	return ids
+}
+
+// runLists runs what holds for long lists.
+func runLists(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+	ctx := context.Background()
+	t.Run("a list of any length is whole, in one order", func(t *testing.T) { wholeLists(t, open(t, t.TempDir())) })
+	t.Run("posts go on while a list is read", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		fillStore(t, s, 600)
+		read := 0
+		for _, err := range s.Records(ctx, ledger.Query{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read++; read%100 == 1 {
+				p := post(fmt.Sprint("post_meanwhile_", read))
+				p.Started = Now().Add(time.Hour)
+				if err := s.Begin(ctx, p, key("k", p.ID)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if read != 600 {
+			t.Errorf("%d records are in the list, want those that were there", read)
+		}
+	})
+	t.Run("a list ends with its caller", func(t *testing.T) {
+		s := open(t, t.TempDir())
+		fillStore(t, s, 600)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var failed error
+		read := 0
+		for _, err := range s.Records(ctx, ledger.Query{}) {
+			if err != nil {
+				failed = err
+				continue
+			}
+			read++
+			cancel()
+		}
+		wantUnavailable(t, failed)
+		if read == 0 || read >= 600 {
+			t.Errorf("%d records were read", read)
+		}
+	})
 }
 
 // wholeLists asks for lists of more records than a store reads at once.
@@ -91,9 +138,50 @@ func wholeLists(t *testing.T, s ledger.Store) {
 			}
 		})
 	}
+	for _, tt := range []struct {
+		q    ledger.Query
+		want []string
+	}{ // the later one of a cursor and a time counts
+		{ledger.Query{Cursor: ids[1000], Until: at(10)}, []string{ids[9], ids[8]}},
+		{ledger.Query{Cursor: ids[10], Until: at(1000)}, []string{ids[9], ids[8]}},
+		{ledger.Query{Cursor: ids[10], Since: at(1000), OldestFirst: true}, []string{ids[1000], ids[1001]}},
+		{ledger.Query{Cursor: ids[1000], Since: at(10), OldestFirst: true}, []string{ids[1001], ids[1002]}},
+	} {
+		tt.q.Limit = 2
+		if got := all(t, s, tt.q); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: got %v", tt.q, got)
+		}
+	}
 	for _, err := range s.Records(context.Background(), ledger.Query{Cursor: "post_absent"}) {
 		if !errors.Is(err, ledger.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 	}
+}
+
+// List returns what a query finds.
+func List(ctx context.Context, s interface {
+	Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error]
+}, q ledger.Query) (posts []ledger.Record, err error) {
+	for p, err := range s.Records(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		posts = append(posts, p)
+	}
+	return posts, nil
+}
+
+// all returns the ids of what a query finds.
+func all(t *testing.T, s ledger.Store, q ledger.Query) []string {
+	t.Helper()
+	posts, err := List(context.Background(), s, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]string, len(posts))
+	for i, p := range posts {
+		ids[i] = p.ID
+	}
+	return ids
 }
