@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -15,6 +16,11 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if err := p.o.Record.Full(); err != nil {
 		return err
 	}
+	if c.r.Header["Upgrade"] != nil { // of a WebSocket, see mayUpgrade
+		if err := p.load.webSocket(c); err != nil {
+			return err
+		}
+	}
 	c.session.Note("egress " + c.r.Method + " " + c.record.Host + c.record.Path)
 	if c.r.Body != http.NoBody {
 		c.body = &agentBody{ReadCloser: c.r.Body}
@@ -23,6 +29,9 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	out := c.outgoing(ctx, cancel, c.r.Body)
+	if c.webSocket {
+		wire.AskWebSocket(out.Header)
+	}
 	credential, err := e.Credential.now(ctx)
 	if err != nil {
 		return err

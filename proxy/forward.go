@@ -68,6 +68,9 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	c.permit.Settle(resp.StatusCode, nil)
 	c.record.State, c.record.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
 	credential.answered(resp)
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return p.relayWebSocket(c, resp)
+	}
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)
 	}

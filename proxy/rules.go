@@ -41,6 +41,8 @@ type Egress struct {
 	Name       string
 	Match      match.Match
 	Credential *Credential
+	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
+	WebSocket bool
 }
 
 // rule is what a match leads to: exactly one of the two.

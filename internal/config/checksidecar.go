@@ -40,6 +40,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	c.Trust.check(&f)
 	c.Agent.check(&f, "admin", c.Admin.UIDs)
 	c.Log.check(&f)
+	f.choice("websocketRefusal", c.WebSocketRefusal, "answer", "close")
 	f.choice("gate.difficulty", c.Gate.Difficulty, "standard", "lite", "gauntlet")
 	c.checkTransparent(&f)
 	c.checkGuard(&f)
@@ -75,6 +76,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 			f = append(f, err)
 		}
 	}
+	c.warn()
 	return c, f.err(path)
 }
 
@@ -179,7 +181,10 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	f.required(key+".name", e.Name)
 	c.checkCredential(key+".credential", e.Credential, f)
-	c.EgressRules = append(c.EgressRules, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f)})
+	if e.WebSocket && !slices.Contains(e.Match.Methods, http.MethodGet) {
+		f.add(key+".websocket", "needs the method GET, by which a WebSocket begins")
+	}
+	c.EgressRules = append(c.EgressRules, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f), WebSocket: e.WebSocket})
 }
 
 // checkCredential checks the credential that a rule injects, if any. A secret in a file is read once for that.

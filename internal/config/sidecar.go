@@ -58,6 +58,9 @@ type Sidecar struct {
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings for hosts that need other than the defaults.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
+	// WebSocketRefusal is what a client gets that asks for a WebSocket where no rule allows one: answer is the status 403 with the reason,
+	// and close ends its connection without an answer, upon which some clients go on without a WebSocket. Default answer.
+	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound what the sidecar takes on. A call over one is refused before anything of it is sent or used up, with Retry-After.
@@ -73,6 +76,8 @@ type Sidecar struct {
 	ActionRules   []proxy.Action  `yaml:"-"`
 	EgressRules   []proxy.Egress  `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
+	// Warnings are no findings: the configuration is used.
+	Warnings []Warning `yaml:"-"`
 }
 
 // Transparent configures the transparent listener. Redirected connections carry no proxy credentials, so they belong to
@@ -251,6 +256,9 @@ type Egress struct {
 	Match Match `yaml:"match"`
 	// Credential is injected in place of whatever the agent sent. Default: the agent's own headers go through.
 	Credential *Credential `yaml:"credential"`
+	// WebSocket admits WebSockets as well; the rule has to name GET. What passes in one is not looked into, so an agent can post by it. It ends
+	// with the session, or when nothing comes for timeouts.websocketIdle. Default false.
+	WebSocket bool `yaml:"websocket"`
 }
 
 // Upstream holds the settings of one host that differ from the defaults.
@@ -274,6 +282,8 @@ type Timeouts struct {
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
+	// WebSocketIdle closes a WebSocket over which nothing has come for so long, from neither side. Default 5m.
+	WebSocketIdle Duration `yaml:"websocketIdle" reload:"yes"`
 	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
 	Shutdown Duration `yaml:"shutdown"`
 }
@@ -291,6 +301,9 @@ type Limits struct {
 	// the connection, TLS or the answer failed or took too long, or the status 502, 503 or 504. Any other status is none, nor is what the
 	// agent or the mediator ends.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
+	// WebSockets is how many may be open at once; further ones are refused at once as overloaded. Each counts as a call in flight too.
+	// Default 256.
+	WebSockets int `yaml:"websockets" reload:"yes"`
 	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
 	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
@@ -329,6 +342,7 @@ func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
+		WebSockets: c.WebSockets,
 	}
 }
 
