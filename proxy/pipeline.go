@@ -101,6 +101,7 @@ type Pipeline struct {
 	o      PipelineOptions
 	load   *load
 	bodies *bodies
+	judges map[string]judge // by the kind of endpoint
 }
 
 // NewPipeline checks o and makes the choke point.
@@ -168,7 +169,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.answerEarly(c, d)
 			return
 		}
-		d.Write(w)
+		c.writeProblem(d)
 	}
 }
 
@@ -183,8 +184,8 @@ const (
 func (p *Pipeline) answerEarly(c *call, d problem.Details) {
 	answer := http.NewResponseController(c.w)
 	_ = answer.EnableFullDuplex() // or net/http would read of the body before it answers; HTTP/2 needs no such leave
-	d.Write(c.w)
-	if c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
+	c.writeProblem(d)
+	if c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
 		return
 	}
 	_ = answer.Flush()
@@ -210,7 +211,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	}
 	d := problem.DetailsOf(err)
 	d.Post = c.record.ID
-	d.Write(c.w)
+	c.writeProblem(d)
 }
 
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
@@ -242,7 +243,7 @@ func (p *Pipeline) handle(c *call) error {
 	if err := match.CheckSpelling(r.URL); err != nil {
 		return err
 	}
-	rule, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath()) // 2
+	to, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath()) // 2
 	c.step("match")
 	if err != nil {
 		return err
@@ -251,6 +252,11 @@ func (p *Pipeline) handle(c *call) error {
 		return err
 	}
 	defer c.permit.Settle(0, nil) // where nothing else has come of it
+	rule, err := p.choose(c, to)
+	defer c.release()
+	if err != nil {
+		return err
+	}
 	if rule.egress != nil {
 		return p.egress(c, rule.egress)
 	}
