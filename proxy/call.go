@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -55,6 +56,12 @@ type call struct {
 	permit upstream.Permit
 	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
 	body *agentBody
+	// held is the body of a call whose message was read to find its rule; nil for any other.
+	held *content
+	// message is what a post does by its message, if its rule is about messages.
+	message *policy.Message
+	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.
+	refusal func(http.ResponseWriter, problem.Details)
 	// connected is set once the call has a connection to its upstream, and made counts those that were made for it. The transport does so, in
 	// a goroutine of its own.
 	connected atomic.Bool

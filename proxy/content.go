@@ -32,35 +32,67 @@ func (p *Pipeline) readPost(ctx context.Context, t *posting) error {
 		}
 		resource += "?" + t.r.URL.RawQuery
 	}
-	// A context does not end a read; a deadline does. Where a connection has none, the server's own limits hold.
-	reading := http.NewResponseController(t.w)
-	_ = reading.SetReadDeadline(p.o.Now().Add(p.o.Timeouts.Step))
-	body, err := p.bodies.readContent(ctx, t.w, t.r, t.action)
-	_ = reading.SetReadDeadline(time.Time{})
-	if err != nil {
-		if t.r.ProtoMajor == 1 {
-			t.w.Header().Set("Connection", "close") // nobody knows how much of the body is still to come
-		}
+	if does := t.message.Does(); does != "" {
+		resource += " " + does
+	}
+	if err := p.readContent(ctx, t); err != nil {
 		return err
 	}
-	t.content = body
-	t.binding = evidence.Binding{Subject: t.action.Subject, Action: t.action.Action, Resource: resource, ContentHash: body.hash}
+	t.binding = evidence.Binding{Subject: t.action.Subject, Action: t.action.Action, Resource: resource, ContentHash: t.content.hash}
 	if err := t.binding.Check(); err != nil { // before the record has it: the resource is the agent's, up to the size of a header
 		return err
 	}
-	t.record.Subject, t.record.Action, t.record.Resource, t.record.ContentHash = t.binding.Subject, t.binding.Action, resource, body.hash
-	t.record.BytesOut = body.size
-	t.session.Note("post " + t.target.Authority() + " " + resource + " " + body.hash)
+	t.record.Subject, t.record.Action, t.record.Resource, t.record.ContentHash = t.binding.Subject, t.binding.Action, resource, t.content.hash
+	t.record.BytesOut = t.content.size
+	t.session.Note("post " + t.target.Authority() + " " + resource + " " + t.content.hash)
 	return nil
 }
 
-// readContent reads, bounds and hashes the body of a post.
-func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http.Request, a *Action) (*content, error) {
+// readContent reads, bounds and hashes the body of a post. That of a message has been read before, to find its rule.
+func (p *Pipeline) readContent(ctx context.Context, t *posting) (err error) {
+	defer func() {
+		if err != nil {
+			t.closeAfter()
+		}
+	}()
+	if t.content = t.held; t.content == nil {
+		if t.content, err = p.readBody(t.call, t.action.MaxBody, t.action.Content); err != nil {
+			return err
+		}
+	}
+	if t.content.size > t.action.MaxBody {
+		return tooLarge(t.action.MaxBody)
+	}
+	if t.action.Content == ContentJSON {
+		t.content.hash, err = p.bodies.hashJSON(ctx, t.content.mem)
+	}
+	return err
+}
+
+// readBody reads the body of a call, which has up to limit bytes, before anything is sent.
+func (p *Pipeline) readBody(c *call, limit int64, kind string) (*content, error) {
+	// A context does not end a read; a deadline does. Where a connection has none, the server's own limits hold.
+	reading := http.NewResponseController(c.w)
+	_ = reading.SetReadDeadline(p.o.Now().Add(p.o.Timeouts.Step))
+	body, err := p.bodies.read(c.w, c.r, limit, kind)
+	_ = reading.SetReadDeadline(time.Time{})
+	return body, err
+}
+
+// closeAfter ends the agent's connection with the answer: nobody knows how much of the body is still to come.
+func (c *call) closeAfter() {
+	if c.r.ProtoMajor == 1 {
+		c.w.Header().Set("Connection", "close")
+	}
+}
+
+// read reads and bounds the body of a request.
+func (b *bodies) read(w http.ResponseWriter, r *http.Request, limit int64, kind string) (*content, error) {
 	if len(r.Trailer) > 0 {
 		return nil, refusal.New("content_trailers", "the request announces trailers, which the content hash would not cover")
 	}
-	limit, inMemory := a.MaxBody, int64(spoolAt)
-	if a.Content == ContentJSON {
+	inMemory := int64(spoolAt)
+	if kind == ContentJSON {
 		if err := wire.CheckJSON(r.Header); err != nil {
 			return nil, err
 		}
@@ -77,12 +109,6 @@ func (b *bodies) readContent(ctx context.Context, w http.ResponseWriter, r *http
 	if len(r.Trailer) > 0 { // unannounced trailers appear only once the body has been read
 		c.Close()
 		return nil, refusal.New("content_trailers", "the request carries trailers, which the content hash would not cover")
-	}
-	if a.Content == ContentJSON {
-		if c.hash, err = b.hashJSON(ctx, c.mem); err != nil {
-			c.Close()
-			return nil, err
-		}
 	}
 	return c, nil
 }

@@ -22,13 +22,20 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 		}
 	}
 	c.session.Note("egress " + c.r.Method + " " + c.record.Host + c.record.Path)
-	if c.r.Body != http.NoBody {
+	var body io.Reader = c.r.Body
+	switch {
+	case c.held != nil:
+		body = c.held.reader()
+	case c.r.Body != http.NoBody:
 		c.body = &agentBody{ReadCloser: c.r.Body}
-		c.r.Body = c.body
+		body = c.body
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	out := c.outgoing(ctx, cancel, c.r.Body)
+	out := c.outgoing(ctx, cancel, body)
+	if c.held != nil {
+		out.ContentLength = c.held.size
+	}
 	if c.webSocket {
 		wire.AskWebSocket(out.Header)
 	}

@@ -104,6 +104,7 @@ type Pipeline struct {
 	o      PipelineOptions
 	load   *load
 	bodies *bodies
+	judges map[string]judge // by the kind of endpoint
 }
 
 // NewPipeline checks o and makes the choke point.
@@ -172,7 +173,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.answerEarly(c, d)
 			return
 		}
-		d.Write(w)
+		c.writeProblem(d)
 	}
 }
 
@@ -187,8 +188,8 @@ const (
 func (p *Pipeline) answerEarly(c *call, d problem.Details) {
 	answer := http.NewResponseController(c.w)
 	_ = answer.EnableFullDuplex() // or net/http would read of the body before it answers; HTTP/2 needs no such leave
-	d.Write(c.w)
-	if c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
+	c.writeProblem(d)
+	if c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
 		return
 	}
 	_ = answer.Flush()
@@ -214,7 +215,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	}
 	d := problem.DetailsOf(err)
 	d.Post = c.record.ID
-	d.Write(c.w)
+	c.writeProblem(d)
 }
 
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
@@ -237,7 +238,7 @@ func (p *Pipeline) handle(c *call) error {
 	if err := p.findSession(c, route.ProxyAuthorization); err != nil { // 1
 		return err
 	}
-	rule, err := p.match(c) // 2
+	to, err := p.match(c) // 2
 	c.step("match")
 	if err != nil {
 		return err
@@ -246,22 +247,27 @@ func (p *Pipeline) handle(c *call) error {
 		return err
 	}
 	defer c.permit.Settle(0, nil) // where nothing else has come of it
+	rule, err := p.choose(c, to)
+	defer c.release()
+	if err != nil {
+		return err
+	}
 	if rule.egress != nil {
 		return p.egress(c, rule.egress)
 	}
 	return p.post(c, rule.action)
 }
 
-// match is step 2: the rule of the call, which has one reading.
-func (p *Pipeline) match(c *call) (rule, error) {
+// match begins step 2: what the call reaches by origin, method and path, which have one reading.
+func (p *Pipeline) match(c *call) (*endpoint, error) {
 	r := c.r
-	rule, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath())
+	to, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath())
 	if len(r.Header["Upgrade"]) > 0 {
-		if err := p.mayUpgrade(c, rule); err != nil {
-			return rule, err
+		if err := p.mayUpgrade(c, to); err != nil {
+			return to, err
 		}
 	}
-	return rule, cmp.Or(checkHeader(r), match.CheckSpelling(r.URL), err)
+	return to, cmp.Or(checkHeader(r), match.CheckSpelling(r.URL), err)
 }
 
 // findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.

@@ -84,7 +84,7 @@ func (p *Pipeline) bounded(ctx context.Context, t *posting, take func(context.Co
 
 func (t *posting) close() {
 	t.stop()
-	if t.content != nil {
+	if t.content != nil && t.content != t.held {
 		t.content.Close()
 	}
 }

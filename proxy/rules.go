@@ -51,19 +51,34 @@ type rule struct {
 	egress *Egress
 }
 
-// Rules finds the rule for a call. It is built once and never changes.
+// kind returns the kind of messages that the rule is about, and is empty for a rule about origin, method and path alone.
+func (r rule) kind() string { return "" }
+
+// endpoint is what a call reaches: one rule, or rules of one kind of which the call's message chooses one.
+type endpoint struct {
+	kind  string
+	rules []rule
+}
+
+// webSocket reports whether a call may ask for a WebSocket.
+func (e *endpoint) webSocket() bool {
+	return e.kind == "" && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
+}
+
+// Rules finds the rules for a call. It is built once and never changes.
 type Rules struct {
-	matches *match.Rules
-	rules   map[*match.Rule]rule
+	matches   *match.Rules
+	endpoints map[*match.Endpoint]*endpoint
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
 func NewRules(actions []Action, egress []Egress) (*Rules, error) {
-	r := &Rules{rules: make(map[*match.Rule]rule)}
 	var matches []*match.Rule
+	rules := make(map[*match.Rule]rule)
 	add := func(m match.Rule, to rule) {
+		m.Kind = to.kind()
 		matches = append(matches, &m)
-		r.rules[&m] = to
+		rules[&m] = to
 	}
 	for i, a := range actions {
 		add(match.Rule{Name: a.Name, Match: a.Match, Post: true}, rule{action: &actions[i]})
@@ -71,17 +86,25 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	for i, e := range egress {
 		add(match.Rule{Name: e.Name, Match: e.Match}, rule{egress: &egress[i]})
 	}
-	var err error
-	if r.matches, err = match.New(matches); err != nil {
+	found, err := match.New(matches)
+	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
+	for _, e := range found.Endpoints() {
+		to := &endpoint{kind: e.Kind}
+		for _, m := range e.Rules {
+			to.rules = append(to.rules, rules[m])
+		}
+		r.endpoints[e] = to
 	}
 	return r, nil
 }
 
-// Find returns the rule for a call to target, or why there is none. escapedPath is the path as it will be sent.
-func (r *Rules) Find(target upstream.Target, method, escapedPath string) (rule, error) {
+// Find returns what a call to target reaches, or why it reaches nothing. escapedPath is the path as it will be sent.
+func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*endpoint, error) {
 	found, err := r.matches.Find(target, method, escapedPath)
-	return r.rules[found], err
+	return r.endpoints[found], err
 }
 
 // Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.

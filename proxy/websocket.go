@@ -14,9 +14,9 @@ import (
 )
 
 // mayUpgrade admits the handshake of a WebSocket where an egress rule allows it. Nothing else may change the protocol.
-func (p *Pipeline) mayUpgrade(c *call, found rule) error {
+func (p *Pipeline) mayUpgrade(c *call, to *endpoint) error {
 	asksWebSocket := wire.NamesWebSocket(c.r.Header)
-	if asksWebSocket && found.egress != nil && found.egress.WebSocket {
+	if asksWebSocket && to != nil && to.webSocket() {
 		return wire.CheckWebSocket(c.r)
 	}
 	c.hangUp = asksWebSocket && p.o.HangUp

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -37,14 +36,31 @@ type Rule struct {
 	Match Match
 	// Post says that the calls of this rule post. No rule for other calls may take a spelling of one of them.
 	Post bool
+	// Kind is empty for a rule about origin, method and path alone. A rule with a kind is about what a call's message says
+	// besides: several such rules may have one URL.
+	Kind string
 }
 
-// check refuses a rule for posts that leaves open what it is for.
+// Endpoint is what a call reaches: one rule, or all rules of one kind with the same origin and path pattern, of which the
+// call's message chooses one.
+type Endpoint struct {
+	Kind  string
+	Rules []*Rule
+}
+
+// guarded reports whether no rule about other calls may take a spelling of a call by this method: where calls post, or are
+// told apart by their messages.
+func (r *Rule) guarded(method string) bool { return r.Post || r.Kind != "" && !isRead(method) }
+
+// check refuses a rule for posts, or about messages, that leaves open what it is for.
 func (r *Rule) check() error {
+	wide := strings.HasPrefix(r.Match.Host, "*.") || strings.HasSuffix(r.Match.Path, "**")
 	switch {
+	case r.Kind != "" && wide:
+		return fmt.Errorf("a rule about messages names its host and its path, without * or **")
 	case !r.Post:
 		return nil
-	case strings.HasPrefix(r.Match.Host, "*.") || strings.HasSuffix(r.Match.Path, "**"):
+	case wide:
 		return fmt.Errorf("an action names its host and its path, without * or **")
 	case len(r.Match.Methods) != 1 || isRead(r.Match.Methods[0]):
 		return fmt.Errorf("an action has exactly one method, and not one that only reads")
@@ -54,8 +70,9 @@ func (r *Rule) check() error {
 
 // Rules finds the rule for a call. It is built once and never changes.
 type Rules struct {
-	exact  map[origin]*methods
-	suffix map[origin]*methods // by the domain after "*."
+	exact     map[origin]*methods
+	suffix    map[origin]*methods // by the domain after "*."
+	endpoints []*Endpoint
 }
 
 type origin struct {
@@ -65,9 +82,17 @@ type origin struct {
 
 type methods struct {
 	trees map[string]*node
-	// posts holds, by method, the path patterns of this origin's actions, and readings the actions by how lenient servers read those.
-	posts    map[string][]string
+	// guarded holds, by method, the guarded endpoints of this origin, and readings the same by how lenient servers read their
+	// paths.
+	guarded  map[string][]guard
 	readings map[string]*node
+	messages map[string]*Endpoint // with a kind, by path pattern
+}
+
+// guard is a guarded endpoint by the rule that brought it.
+type guard struct {
+	rule *Rule
+	to   *Endpoint
 }
 
 func (r *Rule) kind() string {
@@ -77,13 +102,17 @@ func (r *Rule) kind() string {
 	return "egress rule"
 }
 
-// New builds the rules and refuses those that contradict each other or leave a way around a post. It reads the rules for posts first.
+// New builds the rules and refuses those that contradict each other or leave a way around a post or around a message's rules.
 func New(rules []*Rule) (*Rules, error) {
 	rs := &Rules{exact: make(map[origin]*methods), suffix: make(map[origin]*methods)}
 	names := make(map[string]bool, len(rules))
-	for _, posts := range []bool{true, false} {
+	for _, pick := range []func(*Rule) bool{ // what is guarded first
+		func(r *Rule) bool { return r.Post },
+		func(r *Rule) bool { return !r.Post && r.Kind != "" },
+		func(r *Rule) bool { return !r.Post && r.Kind == "" },
+	} {
 		for _, r := range rules {
-			if r.Post != posts {
+			if !pick(r) {
 				continue
 			}
 			if names[r.Name] && r.Name != "" {
@@ -98,11 +127,11 @@ func New(rules []*Rule) (*Rules, error) {
 	return rs, nil
 }
 
-func (r *Rules) add(target *Rule) error {
-	if err := target.check(); err != nil {
+func (r *Rules) add(rule *Rule) error {
+	if err := rule.check(); err != nil {
 		return err
 	}
-	m := target.Match
+	m := rule.Match
 	index, host := r.exact, m.Host
 	if domain, ok := strings.CutPrefix(m.Host, "*."); ok {
 		index, host = r.suffix, domain
@@ -110,40 +139,68 @@ func (r *Rules) add(target *Rule) error {
 	o := origin{m.Scheme, host, m.Port}
 	ms := index[o]
 	if ms == nil {
-		ms = &methods{trees: make(map[string]*node), posts: make(map[string][]string), readings: make(map[string]*node)}
+		ms = &methods{
+			trees: make(map[string]*node), guarded: make(map[string][]guard), readings: make(map[string]*node), messages: make(map[string]*Endpoint),
+		}
 		index[o] = ms
 	}
 	if len(m.Methods) == 0 {
 		return fmt.Errorf("it names no method")
 	}
+	to := r.endpoint(ms, rule)
 	for _, method := range m.Methods {
-		if method == http.MethodTrace || method == http.MethodConnect {
-			return fmt.Errorf("%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
-		}
-		if target.Post {
-			ms.posts[method] = append(ms.posts[method], m.Path)
-			if ms.readings[method] == nil {
-				ms.readings[method] = &node{}
-			}
-			if err := ms.readings[method].add(reading(m.Path), target); err != nil {
-				return err
-			}
-		} else if i := slices.IndexFunc(ms.posts[method], func(post string) bool { return overlap(post, m.Path) }); i >= 0 {
-			// Another spelling of the action's path would get through as a plain write.
-			return fmt.Errorf("%s %s also matches spellings of an action's path %s: name its paths one by one", method, m.Path, ms.posts[method][i])
-		}
-		if ms.trees[method] == nil {
-			ms.trees[method] = &node{}
-		}
-		if err := ms.trees[method].add(m.Path, target); err != nil {
+		if err := ms.add(method, rule, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Find returns the rule for a call to target, or why there is none. escapedPath is the path as it will be sent.
-func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Rule, error) {
+// endpoint returns the endpoint that a rule is for: its own, or for a rule with a kind that of its path pattern.
+func (r *Rules) endpoint(ms *methods, rule *Rule) *Endpoint {
+	to := ms.messages[rule.Match.Path]
+	if rule.Kind == "" || to == nil || to.Kind != rule.Kind {
+		to = &Endpoint{Kind: rule.Kind}
+		r.endpoints = append(r.endpoints, to)
+		if rule.Kind != "" && ms.messages[rule.Match.Path] == nil {
+			ms.messages[rule.Match.Path] = to
+		}
+	}
+	to.Rules = append(to.Rules, rule)
+	return to
+}
+
+func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
+	path := rule.Match.Path
+	if method == http.MethodTrace || method == http.MethodConnect {
+		return fmt.Errorf("%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
+	}
+	for _, g := range ms.guarded[method] {
+		if g.to != to && !rule.Post && overlap(g.rule.Match.Path, path) {
+			// Another spelling of the guarded path would get through as a plain write.
+			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method, path, g.rule.kind(), g.rule.Match.Path)
+		}
+	}
+	if rule.guarded(method) {
+		ms.guarded[method] = append(ms.guarded[method], guard{rule, to})
+		if ms.readings[method] == nil {
+			ms.readings[method] = &node{}
+		}
+		if err := ms.readings[method].add(reading(path), to); err != nil {
+			return err
+		}
+	}
+	if ms.trees[method] == nil {
+		ms.trees[method] = &node{}
+	}
+	return ms.trees[method].add(path, to)
+}
+
+// Endpoints returns all endpoints.
+func (r *Rules) Endpoints() []*Endpoint { return r.endpoints }
+
+// Find returns the endpoint that a call to target reaches, or why there is none. escapedPath is the path as it will be sent.
+func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpoint, error) {
 	if err := checkPath(escapedPath); err != nil {
 		return nil, err
 	}
@@ -151,14 +208,14 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Rule,
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
 		if found := ms.find(method, segments); found != nil {
 			// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
-			if posts := ms.readings[method]; posts != nil {
-				if other := posts.find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
-					return nil, ambiguousPath(escapedPath, "is to some servers a path of the action "+other.Name)
+			if guarded := ms.readings[method]; guarded != nil {
+				if other := guarded.find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
+					return nil, ambiguousPath(escapedPath, "is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
 				}
 			}
 			return found, nil
 		}
-		if len(ms.posts[method]) > 0 {
+		if len(ms.guarded[method]) > 0 {
 			// A wider rule for the whole domain must not take what this host's actions did not.
 			return nil, unmatched(target, method, escapedPath)
 		}
@@ -180,7 +237,9 @@ func unmatched(target upstream.Target, method, path string) error {
 	return refusal.New("action_unmatched", "no action rule names %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
 }
 
-func (m *methods) find(method string, segments []string) *Rule { return m.trees[method].find(segments) }
+func (ms *methods) find(method string, segments []string) *Endpoint {
+	return ms.trees[method].find(segments)
+}
 
 // Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.
 func (r *Rules) Knows(scheme, host string, port uint16) bool {
