@@ -27,13 +27,17 @@ type Bodies struct {
 type bodies struct {
 	dir           string
 	memory, spool budget
+	answers       budget // of MCP servers, while they are read
 	// hashing admits as many normalisations of JSON as there are processors: each takes several times the memory of its text.
 	hashing *semaphore.Weighted
 }
 
+// maxAnswers bounds what is held of answers of MCP servers to be read, in bytes. What does not fit is not read, and goes on all the same.
+const maxAnswers = 64 << 20
+
 func newBodies(l Bodies, dir string) *bodies {
 	return &bodies{
-		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)), spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)),
+		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)), spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)), answers: newBudget("answers", maxAnswers),
 		hashing: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
 	}
 }

@@ -60,6 +60,10 @@ type call struct {
 	held *content
 	// message is what a post does by its message, if its rule is about messages.
 	message *policy.Message
+	// mcp is what is known of a call to an MCP server; nil for any other.
+	mcp *mcpCall
+	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
+	kept bool
 	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.
 	refusal func(http.ResponseWriter, problem.Details)
 	// connected is set once the call has a connection to its upstream, and made counts those that were made for it. The transport does so, in

@@ -49,7 +49,11 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 		failpoint.Reach("connected")
 	}})
 	stripProtocolHeaders(c.r.Header)
-	return forwardRequest(ctx, c.r, c.target, body)
+	out := forwardRequest(ctx, c.r, c.target, body)
+	if c.mcp != nil {
+		c.mcp.prepare(out)
+	}
+	return out
 }
 
 // send sends a call to its upstream, once, and relays the answer. The record says what became of it. cancel cancels out's context.
@@ -71,11 +75,15 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return p.relayWebSocket(c, resp)
 	}
+	if c.mcp != nil {
+		c.mcp.begin(resp)
+	}
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)
 	}
 	c.record.BytesIn, err = relayResponse(c.w, resp)
 	c.step("relay")
+	c.concludeMCP()
 	failpoint.Reach("relayed")
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -89,7 +90,7 @@ type PipelineOptions struct {
 	SpoolDir string
 	Timeouts Timeouts
 	Load     Load
-	// After is the pipeline that this one will succeed, or nil: the calls in flight, the breakers and the rates go on from there.
+	// After is the pipeline that this one will succeed, or nil: the calls in flight, the breakers, the rates and the known tools go on from there.
 	After   *Pipeline
 	Metrics *Metrics
 	Log     *zap.Logger
@@ -105,6 +106,8 @@ type Pipeline struct {
 	load   *load
 	bodies *bodies
 	judges map[string]judge // by the kind of endpoint
+	// definitions are the tools that MCP servers have shown.
+	definitions *mcp.Definitions
 }
 
 // NewPipeline checks o and makes the choke point.
@@ -125,10 +128,11 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir)}
+	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
+	p.judges = map[string]judge{kindMCP: mcpJudge{p}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
-		p.load = newLoad(o.Load, before.load, o.Log, o.Now)
+		p.load, p.definitions = newLoad(o.Load, before.load, o.Log, o.Now), before.definitions
 		if o.Load.Bodies == before.o.Load.Bodies && o.SpoolDir == before.o.SpoolDir {
 			p.bodies = before.bodies
 		}
@@ -153,8 +157,10 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		c.refuse(err)
 	}
-	if rec := p.finish(r.Context(), c); rec != nil && err == nil {
-		err = rec
+	if !p.keepOpen(c) {
+		if rec := p.finish(r.Context(), c); rec != nil && err == nil {
+			err = rec
+		}
 	}
 	if cut {
 		panic(http.ErrAbortHandler) // net/http closes the connection, or resets the stream
@@ -200,6 +206,9 @@ func (p *Pipeline) answerEarly(c *call, d problem.Details) {
 // recovered turns a panic into a recorded refusal, or, of a call that was on its way, into an outcome that nobody knows. An answer that has
 // begun is cut, so that the client sees it is not whole.
 func (p *Pipeline) recovered(c *call, v any) {
+	if c.kept {
+		panic(http.ErrAbortHandler)
+	}
 	err := errors.New("panic")
 	if c.record.State == ledger.StateForwarding {
 		c.record.State = ledger.StateIndeterminate

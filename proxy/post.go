@@ -92,7 +92,7 @@ func (t *posting) close() {
 // deployment refuses while something contradicts the manifest. What was found in this session's own run is no reason here: the session
 // goes on to the receipt that says so, and is refused with it.
 func (p *Pipeline) deployment(_ context.Context, t *posting) error {
-	if len(t.session.Run.Report().Found) > 0 {
+	if len(t.session.Report().Found) > 0 {
 		return nil
 	}
 	return p.o.Deployment()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -29,6 +30,8 @@ type Action struct {
 	Headers []string
 	// Credential is injected in place of whatever the agent sent; nil injects none.
 	Credential *Credential
+	// MCP are the tools of an MCP server that the action is for; nil for an action by origin, method and path alone.
+	MCP *mcp.Rule
 	// Gate issues the challenge and verifies the chain.
 	Gate Gate
 	// AgentSolves leaves the challenge to the agent; otherwise the runtime, which owns the whole autonomous path, solves it.
@@ -43,6 +46,8 @@ type Egress struct {
 	Credential *Credential
 	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
 	WebSocket bool
+	// MCP are the messages to an MCP server that the rule is for; nil for a rule by origin, method and path alone.
+	MCP *mcp.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -52,7 +57,20 @@ type rule struct {
 }
 
 // kind returns the kind of messages that the rule is about, and is empty for a rule about origin, method and path alone.
-func (r rule) kind() string { return "" }
+func (r rule) kind() string {
+	if r.mcp() != nil {
+		return kindMCP
+	}
+	return ""
+}
+
+// mcp returns which messages to an MCP server the rule is for; nil if it is about none.
+func (r rule) mcp() *mcp.Rule {
+	if r.action != nil {
+		return r.action.MCP
+	}
+	return r.egress.MCP
+}
 
 // endpoint is what a call reaches: one rule, or rules of one kind of which the call's message chooses one.
 type endpoint struct {
@@ -63,6 +81,18 @@ type endpoint struct {
 // webSocket reports whether a call may ask for a WebSocket.
 func (e *endpoint) webSocket() bool {
 	return e.kind == "" && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
+}
+
+// check refuses rules of one endpoint that name the same message.
+func (e *endpoint) check() error {
+	if e.kind != kindMCP {
+		return nil
+	}
+	var of []*mcp.Rule
+	for _, r := range e.rules {
+		of = append(of, r.mcp())
+	}
+	return mcp.CheckRules(of)
 }
 
 // Rules finds the rules for a call. It is built once and never changes.
@@ -95,6 +125,9 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {
 			to.rules = append(to.rules, rules[m])
+		}
+		if err := to.check(); err != nil {
+			return nil, fmt.Errorf("proxy: %w", err)
 		}
 		r.endpoints[e] = to
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -16,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -30,6 +32,9 @@ type Session struct {
 	Opened  time.Time
 	// Run is what is seen of the agent's processes; nil where it was not mediator run that started the agent.
 	Run *observe.Run
+
+	memory   mcp.Memory  // what MCP servers have asked and shown
+	prompted atomic.Bool // a human has answered an MCP server
 
 	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
 	ended  chan struct{}     // see Ended
@@ -55,6 +60,21 @@ func (s *Session) Transcript() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.transcript
+}
+
+// Look looks at the session's run now, and returns what was seen of the session so far.
+func (s *Session) Look(ctx context.Context) (observe.Report, error) {
+	_, err := s.Run.Look(ctx)
+	return s.Report(), err
+}
+
+// Report returns what was seen of the session: of its run, and of what went out for it.
+func (s *Session) Report() observe.Report {
+	r := s.Run.Report()
+	if s.prompted.Load() {
+		r.Found = append(r.Found, observe.Finding{Kind: observe.Answer})
+	}
+	return r
 }
 
 // bucketOf returns the session's own bucket of the rate, full at its first call; where the rate has changed, what is in it stays. It goes

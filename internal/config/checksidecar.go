@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -140,7 +141,8 @@ func (c Ledger) dsn(f *findings) string {
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	f.required(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
 	out := proxy.Action{
-		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query, Match: parseMatch(key+".match", a.Match, f),
+		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query, Match: parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
+		MCP: parseMCP(key+".match.mcp", a.Match.MCP, true, f),
 	}
 	c.checkCredential(key+".credential", a.Credential, f)
 	if a.MaxBody < 0 {
@@ -155,7 +157,9 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 			f.add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
 		}
 	}
-	out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw)
+	if out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw); out.MCP != nil && out.Content != proxy.ContentJSON {
+		f.add(key+".content", "messages to an MCP server are JSON")
+	}
 	out.AgentSolves = f.choice(key+".solver", a.Solver, "runtime", "agent") == "agent"
 	switch f.choice(key+".gate", a.Gate, "local", "api") {
 	case "api":
@@ -181,10 +185,13 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	f.required(key+".name", e.Name)
 	c.checkCredential(key+".credential", e.Credential, f)
-	if e.WebSocket && !slices.Contains(e.Match.Methods, http.MethodGet) {
-		f.add(key+".websocket", "needs the method GET, by which a WebSocket begins")
+	if e.WebSocket && (!slices.Contains(e.Match.Methods, http.MethodGet) || e.Match.MCP != nil) {
+		f.add(key+".websocket", "needs the method GET, by which a WebSocket begins, and is for no rule about messages")
 	}
-	c.EgressRules = append(c.EgressRules, proxy.Egress{Name: e.Name, Match: parseMatch(key+".match", e.Match, f), WebSocket: e.WebSocket})
+	c.EgressRules = append(c.EgressRules, proxy.Egress{
+		Name: e.Name, Match: parseMatch(key+".match", e.Match, []string{http.MethodGet, http.MethodPost, http.MethodDelete}, f),
+		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), WebSocket: e.WebSocket,
+	})
 }
 
 // checkCredential checks the credential that a rule injects, if any. A secret in a file is read once for that.
@@ -250,9 +257,32 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	c.UpstreamHosts = append(c.UpstreamHosts, up)
 }
 
-func parseMatch(key string, m Match, f *findings) match.Match {
-	out, err := match.Parse(m.URL, m.Methods)
+// parseMatch reads a match. A rule about messages has the methods by which those are sent.
+func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Match {
+	methods := m.Methods
+	if m.MCP != nil {
+		if len(methods) > 0 {
+			f.add(key+".methods", "messages to an MCP server have their own HTTP methods: leave it out")
+		}
+		methods = ofMessages
+	}
+	out, err := match.Parse(m.URL, methods)
 	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return out
+}
+
+// parseMCP reads which messages a rule names; nil for a rule that is about none.
+func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
+	if m == nil {
+		return nil
+	}
+	if post && (m.Methods != nil || m.Elicitation || m.Sampling) {
+		f.add(key, "an action names tools alone: the rest is for an egress rule with the same URL")
+	}
+	out := &mcp.Rule{Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin, Post: post}
+	if err := out.Check(); err != nil {
 		f.add(key, "%v", err)
 	}
 	return out

@@ -182,8 +182,28 @@ type Match struct {
 	// URL is scheme, host and path pattern in one: https://api.example.com/posts/{id}. A path segment in braces stands for any one
 	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. Required.
 	URL string `yaml:"url"`
-	// Methods are the methods; an action has exactly one. Required.
+	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP), which then have theirs.
 	Methods []string `yaml:"methods"`
+	// MCP makes it a rule about the messages to an MCP server (Streamable HTTP): several rules may name the same URL, and each message is
+	// for the one that names its tool or method. What no rule names is refused. Default: the rule is for all that is sent there.
+	MCP *MCP `yaml:"mcp"`
+}
+
+// MCP names messages of the Model Context Protocol.
+type MCP struct {
+	// Tools are the tools that may be called, by their exact names. Required for an action.
+	Tools []string `yaml:"tools"`
+	// Methods are the other methods that an egress rule lets pass, notifications included. Default: those of a session, of lists and of
+	// reads (initialize, ping, server/discover, completion/complete, logging/setLevel, subscriptions/listen, the methods of prompts and
+	// resources, tools/list, and the client's notifications).
+	Methods []string `yaml:"methods"`
+	// Elicitation lets answers of a human to the server pass; the session makes no posts after one. Only for egress rules. Default false.
+	Elicitation bool `yaml:"elicitation"`
+	// Sampling lets answers of a model to the server pass. Only for egress rules. Default false.
+	Sampling bool `yaml:"sampling"`
+	// Pin holds, by tool, the SHA-256 of its definition, in canonical JSON and lowercase hex: a tool whose definition is another one, or was not
+	// shown in the session, is not called. Default: a change is recorded.
+	Pin map[string]string `yaml:"pin"`
 }
 
 // Credential is a secret that the mediator puts into a call. The agent never holds it.
