@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,12 +282,14 @@ func TestWebSocketEndsInTime(t *testing.T) {
 				upstream, other := newHalves()
 				w := &webSocket{agent: agent, upstream: upstream, idle: time.NewTimer(limit), limit: limit}
 				began := time.Now()
-				go tt.run(theirs, other)
+				var running sync.WaitGroup
+				running.Go(func() { tt.run(theirs, other) })
 				err := w.relay(nil)
 				if took := time.Since(began); took != tt.took || codeOf(err) != "websocket_closed" || !strings.Contains(err.Error(), tt.why) {
 					t.Errorf("ended after %s: %v", took, err)
 				}
 				_ = errors.Join(theirs.Close(), other.Close())
+				running.Wait()
 			})
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -142,7 +143,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	f.required(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
 	out := proxy.Action{
 		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query, Match: parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
-		MCP: parseMCP(key+".match.mcp", a.Match.MCP, true, f),
+		MCP: parseMCP(key+".match.mcp", a.Match.MCP, true, f), GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
 	}
 	c.checkCredential(key+".credential", a.Credential, f)
 	if a.MaxBody < 0 {
@@ -157,8 +158,11 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 			f.add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
 		}
 	}
-	if out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw); out.MCP != nil && out.Content != proxy.ContentJSON {
-		f.add(key+".content", "messages to an MCP server are JSON")
+	if out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw); a.Match.aboutMessages() && out.Content != proxy.ContentJSON {
+		f.add(key+".content", "messages are JSON")
+	}
+	if a.Match.GraphQL != nil && a.Query {
+		f.add(key+".query", "has no meaning for GraphQL, which has no query in the URL of a POST")
 	}
 	out.AgentSolves = f.choice(key+".solver", a.Solver, "runtime", "agent") == "agent"
 	switch f.choice(key+".gate", a.Gate, "local", "api") {
@@ -185,12 +189,16 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	f.required(key+".name", e.Name)
 	c.checkCredential(key+".credential", e.Credential, f)
-	if e.WebSocket && (!slices.Contains(e.Match.Methods, http.MethodGet) || e.Match.MCP != nil) {
+	if e.WebSocket && (!slices.Contains(e.Match.Methods, http.MethodGet) || e.Match.aboutMessages()) {
 		f.add(key+".websocket", "needs the method GET, by which a WebSocket begins, and is for no rule about messages")
 	}
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodDelete}
+	if e.Match.GraphQL != nil {
+		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
+	}
 	c.EgressRules = append(c.EgressRules, proxy.Egress{
-		Name: e.Name, Match: parseMatch(key+".match", e.Match, []string{http.MethodGet, http.MethodPost, http.MethodDelete}, f),
-		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), WebSocket: e.WebSocket,
+		Name: e.Name, Match: parseMatch(key+".match", e.Match, methods, f),
+		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), GraphQL: parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f), WebSocket: e.WebSocket,
 	})
 }
 
@@ -260,14 +268,32 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 // parseMatch reads a match. A rule about messages has the methods by which those are sent.
 func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Match {
 	methods := m.Methods
-	if m.MCP != nil {
+	if m.MCP != nil && m.GraphQL != nil {
+		f.add(key, "is about MCP or about GraphQL, and not about both")
+	}
+	if m.aboutMessages() {
 		if len(methods) > 0 {
-			f.add(key+".methods", "messages to an MCP server have their own HTTP methods: leave it out")
+			f.add(key+".methods", "messages have their own HTTP methods: leave it out")
 		}
 		methods = ofMessages
 	}
 	out, err := match.Parse(m.URL, methods)
 	if err != nil {
+		f.add(key, "%v", err)
+	}
+	return out
+}
+
+// aboutMessages reports whether a rule is about what messages say.
+func (m Match) aboutMessages() bool { return m.MCP != nil || m.GraphQL != nil }
+
+// parseGraphQL reads which operations a rule names; nil for a rule that is about none.
+func parseGraphQL(key string, m *GraphQL, post bool, f *findings) *graphql.Rule {
+	if m == nil {
+		return nil
+	}
+	out := &graphql.Rule{Type: m.Type, Fields: m.Fields}
+	if err := out.Check(post); err != nil {
 		f.add(key, "%v", err)
 	}
 	return out

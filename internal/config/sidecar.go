@@ -182,11 +182,23 @@ type Match struct {
 	// URL is scheme, host and path pattern in one: https://api.example.com/posts/{id}. A path segment in braces stands for any one
 	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. Required.
 	URL string `yaml:"url"`
-	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP), which then have theirs.
+	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP, GraphQL), which then have theirs.
 	Methods []string `yaml:"methods"`
 	// MCP makes it a rule about the messages to an MCP server (Streamable HTTP): several rules may name the same URL, and each message is
 	// for the one that names its tool or method. What no rule names is refused. Default: the rule is for all that is sent there.
 	MCP *MCP `yaml:"mcp"`
+	// GraphQL makes it a rule about the operations of documents: several rules may name the same URL, and each document is for the one that
+	// names all that it could do. What no rule names is refused, by GET as well. Default: the rule is for all that is sent there.
+	GraphQL *GraphQL `yaml:"graphql"`
+}
+
+// GraphQL names operations of GraphQL documents.
+type GraphQL struct {
+	// Type is mutation in an action, and query in an egress rule. Required.
+	Type string `yaml:"type"`
+	// Fields are the fields that may stand at the top of an operation, by their names and not by their aliases, such as addComment; __typename
+	// always may. Required for an action. Default: every field, introspection (__schema) included.
+	Fields []string `yaml:"fields"`
 }
 
 // MCP names messages of the Model Context Protocol.
