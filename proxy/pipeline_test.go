@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -316,6 +317,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		var raw []byte
 		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself
 			raw, _ = io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(raw))
 		}
 		p.mu.Lock()
 		p.sent, p.body = append(p.sent, r), append(p.body, string(raw))

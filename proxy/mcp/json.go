@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"unicode"
@@ -63,7 +64,7 @@ func readObject(text []byte, strict bool, keep int) (object, error) {
 	r := reader{text: text, dec: decoders.Get().(*jsontext.Decoder), strict: strict}
 	defer decoders.Put(r.dec)
 	r.dec.Reset(bytes.NewBuffer(text))
-	defer r.dec.Reset(nil)
+	defer r.dec.Reset(http.NoBody) // which keeps no text in the pool
 	switch r.dec.PeekKind() {
 	case '{':
 	case '[':

@@ -148,10 +148,7 @@ func (m *Message) envelope(o object) (err error) {
 
 // parameters reads those of the parameters that are judged.
 func (m *Message) parameters(params member) error {
-	if params.value == nil {
-		return nil
-	}
-	if params.value.Kind() != '{' {
+	if params.value != nil && params.value.Kind() != '{' {
 		return malformed("the parameters are not an object")
 	}
 	m.params = params.members
