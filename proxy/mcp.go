@@ -32,19 +32,15 @@ type mcpCall struct {
 
 func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	of := make([]*mcp.Rule, len(rules))
-	pins := make(map[string]string)
 	for i, r := range rules {
 		of[i] = r.mcp()
-		for tool, hash := range of[i].Pin {
-			pins[tool] = hash
-		}
 	}
 	memory := &c.session.memory
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
 	budget := &share{budget: j.p.bodies.answers}
 	c.mcp = &mcpCall{watch: mcp.Watch{
-		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Pins: pins,
+		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
 		Take: func(n int) bool { return budget.take(n) == nil }, Free: budget.free,
 		Changed: func(tool, before, now string) { j.changed(c, tool, before, now) },
 	}}

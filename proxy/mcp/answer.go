@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -39,7 +40,7 @@ type Watch struct {
 	Peer   Peer
 	Memory *Memory
 	Shared *Definitions
-	Pins   map[string]string // the pinned hashes of the endpoint's tools
+	Rules  []*Rule // of the endpoint
 	// Take asks for n more bytes of memory. What it does not get it cannot follow.
 	Take func(n int) bool
 	// Free gives back what Take has given.
@@ -265,8 +266,8 @@ func (a *Answer) show(result object) {
 		if elsewhere := a.Shared.show(a.peer.Server, tool, now); before == "" {
 			before = elsewhere
 		}
-		if pin := a.Pins[tool]; pin != "" {
-			before = pin
+		for _, r := range a.Rules {
+			before = cmp.Or(r.Pin[tool], before)
 		}
 		if before != "" && before != now.hash {
 			a.Changed(tool, before, now.hash)

@@ -91,6 +91,9 @@ func (r *reader) object(keep, depth int) (out object, err error) {
 		return nil, broken(err)
 	}
 	var names folded
+	if keep > 0 {
+		out = make(object, 0, 6)
+	}
 	for r.dec.PeekKind() != '}' {
 		token, err := r.dec.ReadToken()
 		if err != nil {
@@ -158,8 +161,9 @@ func broken(err error) error {
 
 // folded are the names of one object, without regard to case.
 type folded struct {
-	few  []string
-	many map[string]bool
+	few  [fewNames]string // the first ones
+	n    int              // how many there are
+	many map[string]bool  // all of them, once they are more
 }
 
 // fewNames is how many names are compared one by one.
@@ -167,20 +171,21 @@ const fewNames = 8
 
 // add adds a name and reports whether another one differs from it only in case.
 func (f *folded) add(name string) bool {
-	if f.many == nil {
-		for _, other := range f.few {
+	if f.n < fewNames {
+		for _, other := range f.few[:f.n] {
 			if sameFold(other, name) {
 				return true
 			}
 		}
-		if f.few = append(f.few, name); len(f.few) <= fewNames {
-			return false
-		}
+		f.few[f.n] = name
+		f.n++
+		return false
+	}
+	if f.many == nil {
 		f.many = make(map[string]bool, 4*fewNames)
 		for _, other := range f.few {
 			f.many[fold(other)] = true
 		}
-		return false
 	}
 	key := fold(name)
 	if f.many[key] {

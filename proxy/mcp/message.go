@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -207,8 +206,6 @@ func spelled(o object, names ...string) error {
 	return nil
 }
 
-var integer = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15})$`)
-
 // maxInteger is the largest integer that all parsers of JSON hold.
 const maxInteger = 1<<53 - 1
 
@@ -221,7 +218,8 @@ func readID(v jsontext.Value) (ID, error) {
 			return ID(quote(text)), nil
 		}
 	case '0':
-		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && integer.Match(v) && n <= maxInteger && n >= -maxInteger {
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		if err == nil && n <= maxInteger && n >= -maxInteger && strconv.FormatInt(n, 10) == string(v) { // and not -0
 			return ID(v), nil
 		}
 	}
