@@ -63,6 +63,7 @@ func (graphQLJudge) read(c *call, rules []rule) (rule, error) {
 			return rule{}, refusal.New("graphql_get_refused", "a mutation is sent by POST, not in a URL")
 		}
 		c.message = &policy.Message{GraphQL: &policy.GraphQL{Type: chosen.action.GraphQL.Type, Fields: graphql.Fields(operations)}}
+		c.record.Message = c.message.Does() // as it is bound
 	}
 	return chosen, nil
 }
