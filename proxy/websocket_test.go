@@ -8,9 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
@@ -229,68 +227,5 @@ func TestUpstreamRefusesTheHandshake(t *testing.T) {
 	}
 	if rec := p.wait(2); rec.Status != http.StatusTeapot || p.pipeline.load.open.Load() != 0 {
 		t.Errorf("recorded was %+v", rec)
-	}
-}
-
-// half is one side of a WebSocket in memory.
-type half struct {
-	*io.PipeReader
-	*io.PipeWriter
-}
-
-func (h half) Close() error      { return errors.Join(h.PipeReader.Close(), h.PipeWriter.Close()) }
-func (h half) CloseWrite() error { return h.PipeWriter.Close() }
-
-// newHalves returns both ends of a connection in memory.
-func newHalves() (ours, theirs half) {
-	in, toIn := io.Pipe()
-	out, toOut := io.Pipe()
-	return half{in, toOut}, half{out, toIn}
-}
-
-func TestWebSocketEndsInTime(t *testing.T) {
-	const limit = time.Minute
-	for _, tt := range []struct {
-		name string
-		run  func(agent, upstream half)
-		took time.Duration
-		why  string
-	}{
-		{"nothing comes", func(half, half) {}, limit, "nothing came"},
-		{"something comes from the upstream", func(agent, upstream half) {
-			go func() { _, _ = io.Copy(io.Discard, agent) }()
-			for range 5 {
-				time.Sleep(limit - 1)
-				_, _ = io.WriteString(upstream, "x")
-			}
-		}, 5*(limit-1) + limit, "nothing came"},
-		{"the upstream does not end", func(agent, _ half) { _ = agent.CloseWrite() }, closing, "one side had ended"},
-		{"the agent does not end, and goes on", func(agent, upstream half) {
-			_ = upstream.CloseWrite()
-			go func() { _, _ = io.Copy(io.Discard, upstream) }()
-			for {
-				if _, err := io.WriteString(agent, "x"); err != nil {
-					return
-				}
-				time.Sleep(time.Second)
-			}
-		}, closing, "one side had ended"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				agent, theirs := newHalves()
-				upstream, other := newHalves()
-				w := &webSocket{agent: agent, upstream: upstream, idle: time.NewTimer(limit), limit: limit}
-				began := time.Now()
-				var running sync.WaitGroup
-				running.Go(func() { tt.run(theirs, other) })
-				err := w.relay(nil)
-				if took := time.Since(began); took != tt.took || codeOf(err) != "websocket_closed" || !strings.Contains(err.Error(), tt.why) {
-					t.Errorf("ended after %s: %v", took, err)
-				}
-				_ = errors.Join(theirs.Close(), other.Close())
-				running.Wait()
-			})
-		})
 	}
 }
