@@ -35,7 +35,7 @@ func exampleRules(t *testing.T, mcp string) string {
 	}
 	rules += "\nupstreams:\n"
 	for host, address := range map[string]string{
-		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM", "mcp.example.com": mcp,
+		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM", "api.githubcopilot.com": mcp,
 	} {
 		rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host, address)
 	}
@@ -168,7 +168,7 @@ func TestSDKs(t *testing.T) {
 	t.Parallel()
 	node := nodeAgent(t)
 	var mcp *nodeServer
-	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "mcp.example.com"}
+	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "api.githubcopilot.com"}
 	r := newRig(t, hosts, func(r *rig) (http.Handler, string) {
 		mcp = startNode(t, r, "mcp-server.mjs")
 		if err := os.Mkdir(filepath.Join(r.Dir, "secrets"), 0o700); err != nil {
@@ -191,7 +191,7 @@ func TestSDKs(t *testing.T) {
 		{"Anthropic is refused another call", "anthropic.mjs", "batch", "403 action_unmatched", "", "refused"},
 		{"Slack posts", "slack.mjs", "message", "ok ", "slack-message", "forwarded"},
 		{"Slack is refused another call", "slack.mjs", "delete", "403 action_unmatched", "", "refused"},
-		{"MCP holds a session", "mcp.mjs", "", "echo echo: hello told", "mcp-server", "forwarded"},
+		{"MCP holds a session", "mcp.mjs", "", "issue_read echo: hello told", "github-tool-reads", "forwarded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.posts.Load()
@@ -215,8 +215,8 @@ func TestSDKs(t *testing.T) {
 		})
 	}
 	for _, method := range []string{"POST", "GET", "DELETE"} {
-		if mcp.seen(method) == 0 {
-			t.Errorf("no %s reached the MCP server", method)
+		if mcp.seen(method+" Bearer secret-github-token") == 0 {
+			t.Errorf("no %s with the injected credential reached the MCP server", method)
 		}
 	}
 }
