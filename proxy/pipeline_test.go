@@ -164,6 +164,7 @@ type fakeRoles struct {
 	done       []string // events whose sessions have ended
 	admitted   func()   // called by Admit, if set
 	asked      gate.AdmitRequest
+	decided    policy.Request // the last that the control plane was asked for
 	// receiptOf and grantOf change the claims before they are signed, if set.
 	receiptOf func(*evidence.TriggerReceipt)
 	grantOf   func(*evidence.ActionGrant)
@@ -202,6 +203,7 @@ func (f *fakeRoles) Done(_ context.Context, id, _ string) (trigger.Event, error)
 }
 
 func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
+	f.decided = r
 	if err := f.fail["decision"]; err != nil {
 		return policy.Decision{}, err
 	}
