@@ -25,6 +25,7 @@
 //	relay.go            the answer
 //
 // Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
+// [github.com/actionproof/mediator/proxy/mcp] reads messages to MCP servers, and their answers. Package
 // [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
 // once.
 package proxy
