@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/proxy"
 )
 
@@ -18,7 +19,7 @@ func TestMCPRules(t *testing.T) {
 		change func(*Action, *Egress)
 		want   string // in what is found
 	}{
-		"in order":                 {func(*Action, *Egress) {}, "[]"},
+		"in order":                 {func(*Action, *Egress) {}, "<nil>"},
 		"methods beside mcp":       {func(a *Action, _ *Egress) { a.Match.Methods = []string{"POST"} }, "messages to an MCP server have their own HTTP methods"},
 		"methods of a read":        {func(_ *Action, e *Egress) { e.Match.Methods = []string{"GET"} }, "messages to an MCP server have their own HTTP methods"},
 		"an action without tools":  {func(a *Action, _ *Egress) { a.Match.MCP = &MCP{} }, "an action names its tools"},
@@ -34,7 +35,7 @@ func TestMCPRules(t *testing.T) {
 		}, "also matches spellings of an action's path"},
 		"a plain rule for reads": {func(_ *Action, e *Egress) {
 			e.Match = Match{URL: "https://api.example.com/**", Methods: []string{"GET"}}
-		}, "[]"},
+		}, "<nil>"},
 		"any path": {func(_ *Action, e *Egress) { e.Match.URL = "https://api.example.com/**" }, "a rule about messages names its host and its path"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,15 +43,15 @@ func TestMCPRules(t *testing.T) {
 			match := *e.Match.MCP
 			e.Match.MCP = &match
 			tt.change(&a, &e)
-			s, f := &Sidecar{}, findings{}
-			s.addAction("actions[0]", a, &f)
-			s.addEgress("egress[0]", e, &f)
-			if len(f) == 0 {
+			s, f := &Sidecar{Actions: []Action{a}, Egress: []Egress{e}}, &findings{File: new(strict.File)}
+			s.addAction("actions[0]", a, f)
+			s.addEgress("egress[0]", e, f)
+			if f.Correct() {
 				if _, err := proxy.NewRules(s.ActionRules, s.EgressRules); err != nil {
-					f = append(f, err)
+					s.addRuleError(err, f)
 				}
 			}
-			if got := fmt.Sprint(f); !strings.Contains(got, tt.want) {
+			if got := fmt.Sprint(f.err()); !strings.Contains(got, tt.want) {
 				t.Errorf("found %s, want %s", got, tt.want)
 			}
 			if name != "in order" {
