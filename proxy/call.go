@@ -114,13 +114,21 @@ func (c *call) artifact(name, token string) {
 	c.record.Artifacts = append(c.record.Artifacts, ledger.Artifact{Name: name, Token: token})
 }
 
-// refuse notes why the call ends here. Once the intent is durable the outcome has been set by the forward itself.
+// refuse notes why the call ends here, for operators. Once the intent is durable the outcome has been set by the forward itself.
 func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
+}
+
+// refuse notes why a call ends here. What an error says that nobody gave a code may be anything, so that only the log has it.
+func (p *Pipeline) refuse(c *call, err error) {
+	if !c.answered && problem.DetailsOf(err).Code == "internal" {
+		p.o.Log.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
+	}
+	c.refuse(err)
 }
 
 // finish stores the one record of a call and says it in the log. It does not depend on the agent still being there.

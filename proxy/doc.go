@@ -26,6 +26,7 @@
 //	relay.go            the answer, and websocket.go that of a WebSocket
 //
 // Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
+// [github.com/actionproof/mediator/proxy/mcp] reads messages to MCP servers, and their answers. Package
 // [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
-// once.
+// once. Package [github.com/actionproof/mediator/proxy/echo] finds the credential where an answer repeats it.
 package proxy

@@ -155,7 +155,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := p.handle(c)
 	cut := err != nil && (c.answered || c.hangUp) // an answer that has begun is not whole
 	if err != nil {
-		c.refuse(err)
+		p.refuse(c, err)
 	}
 	if !p.keepOpen(c) {
 		if rec := p.finish(r.Context(), c); rec != nil && err == nil {
@@ -166,14 +166,10 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http closes the connection, or resets the stream
 	}
 	if err != nil && !c.answered {
-		d := problem.DetailsOf(err)
-		d.Post = c.record.ID
+		d := problem.ForAgent(err, c.record.ID)
 		var withChallenge *challengeRequired
 		if errors.As(err, &withChallenge) {
 			d.Challenge = withChallenge.document
-		}
-		if d.Code == "internal" {
-			p.o.Log.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
 		}
 		if c.entered {
 			p.answerEarly(c, d)
@@ -222,9 +218,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	if c.answered || c.hangUp {
 		panic(http.ErrAbortHandler)
 	}
-	d := problem.DetailsOf(err)
-	d.Post = c.record.ID
-	c.writeProblem(d)
+	c.writeProblem(problem.ForAgent(err, c.record.ID))
 }
 
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).

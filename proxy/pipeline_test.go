@@ -165,6 +165,7 @@ type fakeRoles struct {
 	done       []string // events whose sessions have ended
 	admitted   func()   // called by Admit, if set
 	asked      gate.AdmitRequest
+	decided    policy.Request // the last that the control plane was asked for
 	// receiptOf and grantOf change the claims before they are signed, if set.
 	receiptOf func(*evidence.TriggerReceipt)
 	grantOf   func(*evidence.ActionGrant)
@@ -203,6 +204,7 @@ func (f *fakeRoles) Done(_ context.Context, id, _ string) (trigger.Event, error)
 }
 
 func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
+	f.decided = r
 	if err := f.fail["decision"]; err != nil {
 		return policy.Decision{}, err
 	}
@@ -1085,11 +1087,11 @@ func (r *rotating) Refused(secret string) {
 func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
-			source := &rotating{secrets: []string{"old", "new"}}
+			source := &rotating{secrets: []string{"old-token", "new-token"}}
 			credential, err := NewCredential("Authorization", "Bearer ", source)
 			must(t, err)
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Authorization") == "Bearer old" {
+				if r.Header.Get("Authorization") == "Bearer old-token" {
 					w.WriteHeader(http.StatusUnauthorized)
 				}
 			}, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
@@ -1102,7 +1104,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 			source.fail = refusal.New("credential_unavailable", "not now")
 			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 			source.fail = nil
-			for _, secret := range []string{"", "two\r\nlines", "end\n"} {
+			for _, secret := range []string{"", "seven77", "two\r\nlines", "an end\n"} {
 				source.secrets = []string{secret}
 				p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 			}

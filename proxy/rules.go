@@ -108,15 +108,15 @@ func (e *endpoint) webSocket() bool {
 	return e.kind == "" && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
 }
 
-// check refuses rules of one endpoint that name the same message.
-func (e *endpoint) check() error {
+// check refuses rules of one endpoint that name the same message, and returns the second of the two.
+func (e *endpoint) check() (i int, err error) {
 	switch e.kind {
 	case kindMCP:
 		return mcp.CheckRules(of(e.rules, rule.mcp))
 	case kindGraphQL:
 		return graphql.CheckRules(of(e.rules, rule.graphQL))
 	}
-	return nil
+	return 0, nil
 }
 
 // Rules finds the rules for a call. It is built once and never changes.
@@ -153,8 +153,8 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 				to.rules = append(to.rules, r)
 			}
 		}
-		if err := to.check(); err != nil {
-			return nil, fmt.Errorf("proxy: %w", err)
+		if i, err := to.check(); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: e.Rules[i], Err: err})
 		}
 		r.endpoints[e] = to
 	}

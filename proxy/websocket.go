@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -22,8 +23,8 @@ func (p *Pipeline) mayUpgrade(c *call, to *endpoint) error {
 
 // relayWebSocket brings the answer of a handshake to the agent, and then what either side sends to the other, until both have ended or the
 // session has. What they send is no HTTP and is not looked into.
-func (p *Pipeline) relayWebSocket(c *call, resp *http.Response) error {
-	upstream, ok := resp.Body.(websocket.Conn)
+func (p *Pipeline) relayWebSocket(c *call, resp *http.Response, carrier io.ReadCloser) error {
+	upstream, ok := carrier.(websocket.Conn)
 	if !ok {
 		return refusal.New("upstream_lost", "the connection to the upstream cannot carry a WebSocket")
 	}

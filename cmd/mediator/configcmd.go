@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -35,11 +34,11 @@ var configKinds = []struct {
 		_, err := config.LoadRootKey(path)
 		return nil, err
 	}},
-	{"policy file", "rules:", func(_ string, raw []byte) ([]config.Warning, error) {
-		_, err := policy.ParseRules(raw)
+	{"policy file", "rules:", func(path string, _ []byte) ([]config.Warning, error) {
+		_, err := config.ReadRules(path)
 		return nil, err
 	}},
-	{"deployment manifest", "deploymentId:", func(_ string, raw []byte) ([]config.Warning, error) { return nil, checkManifest(raw) }},
+	{"deployment manifest", "deploymentId:", func(path string, raw []byte) ([]config.Warning, error) { return nil, checkManifest(path, raw) }},
 }
 
 func checkSidecar(path string, _ []byte) ([]config.Warning, error) {
@@ -50,13 +49,15 @@ func checkSidecar(path string, _ []byte) ([]config.Warning, error) {
 	return c.Warnings, nil
 }
 
-func checkManifest(raw []byte) error {
+func checkManifest(path string, raw []byte) error {
 	m, err := policy.ParseManifest(raw)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = m.Strict()
 	}
-	_, err = m.Strict()
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // checkedFile is the result of config check for one file.
@@ -89,7 +90,7 @@ func configCheck() *cobra.Command {
 				switch {
 				case err != nil:
 					failed, file.Error = true, err.Error()
-					fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", path, err)
+					fmt.Fprintln(c.ErrOrStderr(), err)
 				case !asJSON:
 					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
 				}
@@ -121,7 +122,7 @@ func checkConfigFile(path string) (kind string, warnings []config.Warning, err e
 			return k.name, warnings, err
 		}
 	}
-	return "", nil, errors.New("it is no configuration, policy or manifest file: none of their top-level keys is there")
+	return "", nil, fmt.Errorf("%s: it is no configuration, policy or manifest file: none of their top-level keys is there", path)
 }
 
 func configSchema() *cobra.Command {

@@ -196,8 +196,10 @@ func TestRules(t *testing.T) {
 		{[]*graphql.Rule{queries, viewer}, "one of them every field"},
 		{[]*graphql.Rule{viewer, queries}, "one of them every field"},
 	} {
-		if err := graphql.CheckRules(tt.rules); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if i, err := graphql.CheckRules(tt.rules); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %q", err, tt.want)
+		} else if err != nil && i != 1 {
+			t.Errorf("rule %d is the second of the two", i)
 		}
 	}
 	// A list of queries names no others, introspection included.

@@ -54,24 +54,24 @@ func (r *Rule) Check(posts bool) error {
 	return nil
 }
 
-// CheckRules refuses rules of one endpoint of which two name the same operation.
-func CheckRules(rules []*Rule) error {
+// CheckRules refuses rules of one endpoint of which two name the same operation, and returns the second of the two.
+func CheckRules(rules []*Rule) (int, error) {
 	for i, r := range rules {
 		for _, other := range rules[:i] {
 			if r.Type != other.Type {
 				continue
 			}
 			if r.Fields == nil || other.Fields == nil {
-				return fmt.Errorf("two rules of one GraphQL endpoint name a %s, and one of them every field", r.Type)
+				return i, fmt.Errorf("two rules of one GraphQL endpoint name a %s, and one of them every field", r.Type)
 			}
 			for _, f := range r.Fields {
 				if slices.Contains(other.Fields, f) {
-					return fmt.Errorf("two rules of one GraphQL endpoint name the %s %s", r.Type, f)
+					return i, fmt.Errorf("two rules of one GraphQL endpoint name the %s %s", r.Type, f)
 				}
 			}
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // Choose returns which of the rules every operation fits. A rule may be nil: nothing fits it.
