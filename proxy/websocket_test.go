@@ -40,12 +40,13 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no handshake with the credential", http.StatusUnauthorized)
 		return
 	}
+	echoed := r.Header.Get("X-Echo") // the name of a header that the answer repeats
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(err)
 	}
 	defer c.Close()
-	_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\n\r\n")
+	_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\nX-Echoed: "+r.Header.Get(echoed)+"\r\n\r\n")
 	_, _ = io.Copy(c, rw)
 }
 
@@ -128,6 +129,19 @@ func TestWebSocket(t *testing.T) {
 			tt.end(p, c)
 			p.wantEnd(c, tt.code, int64(len(tt.text)))
 		})
+	}
+}
+
+// TestHandshakeThatRepeatsTheCredential: the answer is kept from the agent, and no WebSocket opens.
+func TestHandshakeThatRepeatsTheCredential(t *testing.T) {
+	p := newSocketRig(t, nil)
+	c := p.MustTunnel(at(0, p.upstream))
+	resp := roundTripRaw(t, c, strings.Replace(handshake("/ws", at(0, p.upstream)), "\r\n\r\n", "\r\nX-Echo: Authorization\r\n\r\n", 1))
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), `"credential_echoed"`) || strings.Contains(string(body), secretToken) {
+		t.Errorf("got %d %s", resp.StatusCode, body)
+	}
+	if rec := p.wait(1); rec.Code != "credential_echoed" || rec.Status != http.StatusSwitchingProtocols {
+		t.Errorf("recorded was %+v", rec)
 	}
 }
 
