@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -54,10 +55,10 @@ type call struct {
 	hangUp bool
 	// permit is the call's leave to reach its host.
 	permit upstream.Permit
-	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
-	body *agentBody
+	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.
+	streamed *agentBody
 	// held is the body of a call whose message was read to find its rule; nil for any other.
-	held *content
+	held *body.Body
 	// message is what a post does by its message, if its rule is about messages.
 	message *policy.Message
 	// mcp is what is known of a call to an MCP server; nil for any other.

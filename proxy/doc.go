@@ -17,7 +17,7 @@
 //	message.go          the message of the call chooses among the rules of its endpoint; mcp.go and graphql.go read it
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
-//	content.go      3   the body, read once and hashed; bodies.go holds it
+//	content.go      3   the body, read once and hashed; package body holds it
 //	challenge.go    4   fresh work for exactly this content
 //	decision.go     5   the trigger's evidence, and 6, the control plane's decision
 //	attest.go       7   what the sidecar saw of the run, signed

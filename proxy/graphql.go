@@ -75,7 +75,7 @@ const maxMessage = 1024
 func readGraphQL(c *call) ([]graphql.Operation, error) {
 	switch {
 	case c.r.Method == http.MethodPost && c.held != nil:
-		return graphql.ReadPost(c.r.Header, c.r.URL, c.held.mem)
+		return graphql.ReadPost(c.r.Header, c.r.URL, c.held.Text)
 	case slices.Contains(graphQLReads, c.r.Method) && c.held == nil:
 		return graphql.ReadGet(c.r.URL)
 	}

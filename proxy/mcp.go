@@ -38,10 +38,10 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	memory := &c.session.memory
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
-	budget := &share{budget: j.p.bodies.answers}
+	budget := j.p.bodies.Answers()
 	c.mcp = &mcpCall{watch: mcp.Watch{
 		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
-		Take: func(n int) bool { return budget.take(n) == nil }, Free: budget.free,
+		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Changed: func(tool, before, now string) { j.changed(c, tool, before, now) },
 	}}
 	if c.r.Method != http.MethodPost { // an event stream, or the end of a session
@@ -52,11 +52,11 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 		i := slices.IndexFunc(of, func(r *mcp.Rule) bool { return !r.Post })
 		return rules[max(i, 0)], mcp.CheckStream(c.r.Header)
 	}
-	var body []byte
+	var text []byte
 	if c.held != nil {
-		body = c.held.mem
+		text = c.held.Text
 	}
-	m, err := mcp.Read(body, c.r.Header)
+	m, err := mcp.Read(text, c.r.Header)
 	c.refusal = func(w http.ResponseWriter, d problem.Details) { mcp.WriteProblem(w, d, m) }
 	if m != nil {
 		c.record.Message = m.Does()

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -104,7 +105,7 @@ type PipelineOptions struct {
 type Pipeline struct {
 	o      PipelineOptions
 	load   *load
-	bodies *bodies
+	bodies *body.Store
 	judges map[string]judge // by the kind of endpoint
 	// definitions are the tools that MCP servers have shown.
 	definitions *mcp.Definitions
@@ -128,7 +129,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
+	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
 	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindGraphQL: graphQLJudge{}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
