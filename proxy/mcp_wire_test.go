@@ -141,7 +141,11 @@ func TestMCPOnTheWay(t *testing.T) {
 		if resp, _ := r.send(method, "/mcp", ""); resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", method, resp.Status)
 		}
-		if rec, _ := r.record.last(); rec.Rule != "server" || rec.Flow != flowEgress {
+		var rec ledger.Record
+		for deadline := time.Now().Add(time.Minute); rec.Method != method && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			rec, _ = r.record.last()
+		}
+		if rec.Rule != "server" || rec.Flow != flowEgress {
 			t.Errorf("%s: %+v", method, rec)
 		}
 	}
