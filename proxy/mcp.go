@@ -128,10 +128,14 @@ func (m *mcpCall) begin(resp *http.Response) {
 	resp.Body = &watched{resp.Body, m.answer}
 }
 
-// concludeMCP notes what became of the request that a call was, by the answer that has been relayed.
-func (c *call) concludeMCP() {
+// concludeMCP notes what became of the request that a call was, by the answer that has been relayed. Of a post it reads what the agent did not
+// wait for.
+func (c *call) concludeMCP(rest io.Reader) {
 	if c.mcp == nil || c.mcp.answer == nil {
 		return
+	}
+	if c.begun && c.mcp.answer.Result() == mcp.ResultLost {
+		_, _ = io.Copy(io.Discard, rest) // which ends with the context of the post
 	}
 	c.mcp.answer.Close()
 	c.setResult(c.mcp.answer.Result())
