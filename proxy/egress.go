@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/actionproof/mediator/internal/wire"
@@ -22,7 +23,7 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 			return err
 		}
 	}
-	c.session.Note("egress " + c.r.Method + " " + c.record.Host + c.record.Path)
+	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
 	var sent io.Reader = c.r.Body
 	switch {
 	case c.held != nil:

@@ -87,7 +87,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	}
 	c.record.BytesIn, err = relayResponse(c.w, resp)
 	c.step("relay")
-	c.concludeMCP()
+	c.concludeMCP(resp.Body)
 	failpoint.Reach("relayed")
 	return err
 }

@@ -161,9 +161,9 @@ func broken(err error) error {
 
 // folded are the names of one object, without regard to case.
 type folded struct {
-	few  [fewNames]string // the first ones
-	n    int              // how many there are
-	many map[string]bool  // all of them, once they are more
+	few  [fewNames]foldable // the first ones
+	n    int                // how many there are
+	many map[string]bool    // all of them, once they are more
 }
 
 // fewNames is how many names are compared one by one.
@@ -172,19 +172,20 @@ const fewNames = 8
 // add adds a name and reports whether another one differs from it only in case.
 func (f *folded) add(name string) bool {
 	if f.n < fewNames {
+		added := toFold(name)
 		for _, other := range f.few[:f.n] {
-			if sameFold(other, name) {
+			if added.same(other) {
 				return true
 			}
 		}
-		f.few[f.n] = name
+		f.few[f.n] = added
 		f.n++
 		return false
 	}
 	if f.many == nil {
 		f.many = make(map[string]bool, 4*fewNames)
 		for _, other := range f.few {
-			f.many[fold(other)] = true
+			f.many[fold(other.name)] = true
 		}
 	}
 	key := fold(name)
@@ -195,12 +196,17 @@ func (f *folded) add(name string) bool {
 	return false
 }
 
-// sameFold reports whether two names differ at most in case.
-func sameFold(a, b string) bool {
-	if len(a) != len(b) && isASCII(a) && isASCII(b) {
-		return false
-	}
-	return strings.EqualFold(a, b)
+// foldable is a name that is compared without regard to case.
+type foldable struct {
+	name  string
+	ascii bool // no character outside of ASCII, so that what differs in length differs
+}
+
+func toFold(name string) foldable { return foldable{name, isASCII(name)} }
+
+// same reports whether two names differ at most in case.
+func (f foldable) same(o foldable) bool {
+	return (len(f.name) == len(o.name) || !f.ascii || !o.ascii) && strings.EqualFold(f.name, o.name)
 }
 
 func isASCII(s string) bool {
