@@ -42,7 +42,9 @@ type Record struct {
 	Resource     string     `json:"resource,omitempty"`
 	Method       string     `json:"method,omitempty"`
 	Host         string     `json:"host,omitempty"`
-	Path         string     `json:"path,omitempty"` // without the query
+	Path         string     `json:"path,omitempty"`    // without the query
+	Message      string     `json:"message,omitempty"` // what the call's message does, where its rule is about messages
+	Result       string     `json:"result,omitempty"`  // what became of it, by the server's answer
 	ContentHash  string     `json:"contentHash,omitempty"`
 	BindingHash  string     `json:"bindingHash,omitempty"`
 	CapabilityID string     `json:"capabilityId,omitempty"`

@@ -76,7 +76,11 @@ func (e *Engine) decide(ctx context.Context, r Request) (d Decision, rule string
 	if err != nil {
 		return d, "", err
 	}
-	rule, err = e.rules.decide(&facts{binding: r.Binding, call: r.Call, origin: origin, runtimeID: r.RuntimeID, sessionID: r.SessionID, now: e.o.Now()})
+	args, err := r.Call.arguments()
+	if err != nil {
+		return d, "", err
+	}
+	rule, err = e.rules.decide(&facts{binding: r.Binding, call: r.Call, args: args, origin: origin, runtimeID: r.RuntimeID, sessionID: r.SessionID, now: e.o.Now()})
 	if err != nil {
 		return d, "", err
 	}

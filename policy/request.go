@@ -29,6 +29,8 @@ type Call struct {
 	Rule        string `json:"rule"`        // the action rule that matched
 	ContentKind string `json:"contentKind"` // json or raw
 	Size        int64  `json:"size"`        // of the body, in bytes
+	// Message is what the call does, where its rule is about messages.
+	Message *Message `json:"message,omitempty"`
 }
 
 // maxText bounds every text that a condition may work on, in bytes; the path may be as long as a binding's resource.
@@ -58,8 +60,15 @@ func (r *Request) check() error {
 	if r.Call.Size < 0 {
 		return refusal.New("decision_request_malformed", "call.size is negative")
 	}
-	resource, _, _ := strings.Cut(r.Binding.Resource, "?")
-	if resource != r.Call.Method+" "+r.Call.Path {
+	if err := r.Call.Message.check(); err != nil {
+		return err
+	}
+	resource, whole := r.Binding.Resource, true
+	if does := r.Call.Message.Does(); does != "" {
+		resource, whole = strings.CutSuffix(resource, " "+does)
+	}
+	resource, _, _ = strings.Cut(resource, "?")
+	if !whole || resource != r.Call.Method+" "+r.Call.Path {
 		return refusal.New("call_mismatch", "the call %s %s is not the one that is bound, %s", r.Call.Method, r.Call.Path, r.Binding.Resource)
 	}
 	return nil

@@ -144,7 +144,7 @@ func compileCondition(env *cel.Env, condition string) (cel.Program, error) {
 	if !ast.OutputType().IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("is of type %s; it must be true or false", ast.OutputType())
 	}
-	return env.Program(ast, cel.CostLimit(maxRuleCost), cel.EvalOptions(cel.OptOptimize))
+	return env.Program(ast, cel.CostLimit(maxRuleCost), cel.EvalOptions(cel.OptOptimize), typedComparison())
 }
 
 // decide returns the name of the first rule that allows, or why nothing does: policy_denied or policy_error.

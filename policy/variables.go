@@ -12,6 +12,7 @@ import (
 type facts struct {
 	binding   evidence.Binding
 	call      Call
+	args      map[string]any // of a tool; nil where there are none to judge
 	origin    evidence.TriggerOriginProof
 	runtimeID string
 	sessionID string
@@ -26,7 +27,8 @@ type variable struct {
 }
 
 // variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does not compile.
-// They are scalars, so a condition has nothing to loop over.
+// Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and args has no value there: a
+// condition on an argument that is not there, or is of another type, is an error.
 var variables = []variable{
 	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
 	{"request.scheme", cel.StringType, func(f *facts) any { return f.call.Scheme }},
@@ -45,6 +47,11 @@ var variables = []variable{
 	{"trigger.method", cel.StringType, func(f *facts) any { return f.origin.VerificationMethod }},
 	{"runtime.id", cel.StringType, func(f *facts) any { return f.runtimeID }},
 	{"session.id", cel.StringType, func(f *facts) any { return f.sessionID }},
+	{"mcp.server", cel.StringType, func(f *facts) any { return f.call.mcp().Server }},
+	{"mcp.tool", cel.StringType, func(f *facts) any { return f.call.mcp().Tool }},
+	{"graphql.type", cel.StringType, func(f *facts) any { return f.call.graphQL().Type }},
+	{"graphql.fields", cel.ListType(cel.StringType), func(f *facts) any { return f.call.graphQL().Fields }},
+	{"args", cel.MapType(cel.StringType, cel.DynType), func(f *facts) any { return f.args }},
 	{"now", cel.TimestampType, func(f *facts) any { return f.now }},
 }
 
@@ -57,7 +64,9 @@ var _ cel.Activation = activation{}
 func (a activation) ResolveName(name string) (any, bool) {
 	for i := range variables {
 		if variables[i].name == name {
-			return variables[i].of(a.facts), true
+			v := variables[i].of(a.facts)
+			args, of := v.(map[string]any)
+			return v, !of || args != nil
 		}
 	}
 	return nil, false

@@ -31,7 +31,7 @@ func (p *Pipeline) beginAttest(t *posting) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if run.Seen, err = t.session.Run.Look(ctx); err == nil {
+		if run.Seen, err = t.session.Look(ctx); err == nil {
 			a, err = p.o.Attest.Attest(ctx, run)
 		}
 	}()
@@ -52,7 +52,7 @@ func (p *Pipeline) attest(_ context.Context, t *posting) error {
 	t.envelope.Attestation, t.envelope.SessionReceipt = a.Attestation.Token(), a.SessionReceipt.Token()
 	t.artifact("runtimeAttestation", t.envelope.Attestation)
 	t.artifact("sessionReceipt", t.envelope.SessionReceipt)
-	seen := t.session.Run.Report() // with what was found since the look
+	seen := t.session.Report() // with what was found since the look
 	if !seen.AnyCovered() {
 		return nil
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -48,10 +50,24 @@ type call struct {
 	finished bool
 	// entered is set while the call counts as in flight.
 	entered bool
+	// webSocket is set while the call counts as a WebSocket that is open, or is about to be.
+	webSocket bool
+	// hangUp closes the connection where an answer to a refusal would be.
+	hangUp bool
 	// permit is the call's leave to reach its host.
 	permit upstream.Permit
-	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
-	body *agentBody
+	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.
+	streamed *agentBody
+	// held is the body of a call whose message was read to find its rule; nil for any other.
+	held *body.Body
+	// message is what a post does by its message, if its rule is about messages.
+	message *policy.Message
+	// mcp is what is known of a call to an MCP server; nil for any other.
+	mcp *mcpCall
+	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
+	kept bool
+	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.
+	refusal func(http.ResponseWriter, problem.Details)
 	// connected is set once the call has a connection to its upstream, and made counts those that were made for it. The transport does so, in
 	// a goroutine of its own.
 	connected atomic.Bool

@@ -4,9 +4,12 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/body"
 )
 
 // egress forwards a call that is no post: streamed both ways, without evidence, recorded with its times.
@@ -15,14 +18,29 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if err := p.o.Record.Full(); err != nil {
 		return err
 	}
-	c.session.Note("egress " + c.r.Method + " " + c.record.Host + c.record.Path)
-	if c.r.Body != http.NoBody {
-		c.body = &agentBody{ReadCloser: c.r.Body}
-		c.r.Body = c.body
+	if c.r.Header["Upgrade"] != nil { // of a WebSocket, see mayUpgrade
+		if err := p.load.webSocket(c); err != nil {
+			return err
+		}
+	}
+	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
+	var sent io.Reader = c.r.Body
+	switch {
+	case c.held != nil:
+		sent = c.held.Reader()
+	case c.r.Body != http.NoBody:
+		c.streamed = &agentBody{ReadCloser: c.r.Body}
+		sent = c.streamed
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	out := c.outgoing(ctx, cancel, c.r.Body)
+	out := c.outgoing(ctx, cancel, sent)
+	if c.held != nil {
+		out.ContentLength = c.held.Size
+	}
+	if c.webSocket {
+		wire.AskWebSocket(out.Header)
+	}
 	credential, err := e.Credential.now(ctx)
 	if err != nil {
 		return err
@@ -50,7 +68,7 @@ type agentBody struct {
 func (b *agentBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
-		err = readError(err, 0)
+		err = body.ReadError(err, 0)
 		b.mu.Lock()
 		b.err = err
 		b.mu.Unlock()

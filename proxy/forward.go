@@ -23,8 +23,8 @@ import (
 func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Forward)
 	defer cancel()
-	out := t.outgoing(ctx, cancel, t.content.reader())
-	out.ContentLength = t.content.size
+	out := t.outgoing(ctx, cancel, t.content.Reader())
+	out.ContentLength = t.content.Size
 	t.credential.inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
 	if t.action.Gate.Presents() {
@@ -49,7 +49,11 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 		failpoint.Reach("connected")
 	}})
 	stripProtocolHeaders(c.r.Header)
-	return forwardRequest(ctx, c.r, c.target, body)
+	out := forwardRequest(ctx, c.r, c.target, body)
+	if c.mcp != nil {
+		c.mcp.prepare(out)
+	}
+	return out
 }
 
 // send sends a call to its upstream, once, and relays the answer. The record says what became of it. cancel cancels out's context.
@@ -57,7 +61,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
-		err = upstream.Classify(cmp.Or(c.body.failed(), c.turnedAway(), err))
+		err = upstream.Classify(cmp.Or(c.streamed.failed(), c.turnedAway(), err))
 		c.record.State = c.unanswered(err)
 		c.permit.Settle(0, err)
 		return err
@@ -67,15 +71,23 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	defer cancel() // before Close, which over HTTP/2 otherwise waits until the agent has sent the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
 	c.record.State, c.record.Status = ledger.StateForwarded, resp.StatusCode
+	carrier := resp.Body // of a WebSocket, which is not searched
 	if err := credential.answered(resp); err != nil {
 		return err
 	}
 	c.answered = true
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return p.relayWebSocket(c, resp, carrier)
+	}
+	if c.mcp != nil {
+		c.mcp.begin(resp)
+	}
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)
 	}
 	c.record.BytesIn, err = relayResponse(c.w, resp)
 	c.step("relay")
+	c.concludeMCP(resp.Body)
 	failpoint.Reach("relayed")
 	return err
 }

@@ -71,6 +71,9 @@ func (a *Action) checkHeader(h http.Header) error {
 		return nil
 	}
 	for name := range h {
+		if a.MCP != nil && strings.HasPrefix(name, "Mcp-") { // those say what the message says
+			continue
+		}
 		if !slices.Contains(usualHeaders, name) && !slices.Contains(a.Headers, name) && !a.Credential.in(name) {
 			return refusal.New("header_refused", "the action %s takes no header %.100s", a.Name, name)
 		}

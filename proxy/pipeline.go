@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,8 +19,10 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -57,6 +58,8 @@ type Record interface {
 type Timeouts struct {
 	Step    time.Duration // each of the steps before the forward; of step 3 the time in which the body has to come; default 10 s
 	Forward time.Duration // the whole forward of a post, until its answer has been relayed; default 60 s
+	// WebSocketIdle closes a WebSocket over which nothing has come for so long, from neither side; default 5 min.
+	WebSocketIdle time.Duration
 }
 
 // PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
@@ -82,12 +85,14 @@ type PipelineOptions struct {
 	RuntimeID, EnvironmentHash string
 	// Standing lets an agent without credentials use, and open, the pod's one session.
 	Standing bool
+	// HangUp closes the connection of a client that asks for a WebSocket where no rule allows one. Otherwise it is answered.
+	HangUp bool
 	// CAPEM is the interception CA's certificate, for agents to fetch.
 	CAPEM    []byte
 	SpoolDir string
 	Timeouts Timeouts
 	Load     Load
-	// After is the pipeline that this one will succeed, or nil: the calls in flight, the breakers and the rates go on from there.
+	// After is the pipeline that this one will succeed, or nil: the calls in flight, the breakers, the rates and the known tools go on from there.
 	After   *Pipeline
 	Metrics *Metrics
 	Log     *zap.Logger
@@ -103,7 +108,10 @@ type Pipeline struct {
 	o         PipelineOptions
 	strangers *zap.Logger // for lines of callers whose session is not known
 	load      *load
-	bodies    *bodies
+	bodies    *body.Store
+	judges    map[string]judge // by the kind of endpoint
+	// definitions are the tools that MCP servers have shown.
+	definitions *mcp.Definitions
 }
 
 // NewPipeline checks o and makes the choke point.
@@ -117,16 +125,18 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	}
 	o.Timeouts.Step = cmp.Or(o.Timeouts.Step, 10*time.Second)
 	o.Timeouts.Forward = cmp.Or(o.Timeouts.Forward, time.Minute)
+	o.Timeouts.WebSocketIdle = cmp.Or(o.Timeouts.WebSocketIdle, 5*time.Minute)
 	if o.LogLater == nil {
 		o.LogLater = o.Log
 	}
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Pipeline{o: o, strangers: flood.Logger(o.Log), load: newLoad(o.Load, nil, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir)}
+	p := &Pipeline{o: o, strangers: flood.Logger(o.Log), load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
+	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindGraphQL: graphQLJudge{}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
-		p.load = newLoad(o.Load, before.load, o.Log, o.Now)
+		p.load, p.definitions = newLoad(o.Load, before.load, o.Log, o.Now), before.definitions
 		if o.Load.Bodies == before.o.Load.Bodies && o.SpoolDir == before.o.SpoolDir {
 			p.bodies = before.bodies
 		}
@@ -147,12 +157,14 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err := p.handle(c)
-	cut := err != nil && c.answered // the answer has begun and is not whole
+	cut := err != nil && (c.answered || c.hangUp) // an answer that has begun is not whole
 	if err != nil {
 		p.refuse(c, err)
 	}
-	if rec := p.finish(r.Context(), c); rec != nil && err == nil {
-		err = rec
+	if !p.keepOpen(c) {
+		if rec := p.finish(r.Context(), c); rec != nil && err == nil {
+			err = rec
+		}
 	}
 	if cut {
 		panic(http.ErrAbortHandler) // net/http closes the connection, or resets the stream
@@ -167,7 +179,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.answerEarly(c, d)
 			return
 		}
-		d.Write(w)
+		c.writeProblem(d)
 	}
 }
 
@@ -182,8 +194,8 @@ const (
 func (p *Pipeline) answerEarly(c *call, d problem.Details) {
 	answer := http.NewResponseController(c.w)
 	_ = answer.EnableFullDuplex() // or net/http would read of the body before it answers; HTTP/2 needs no such leave
-	d.Write(c.w)
-	if c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
+	c.writeProblem(d)
+	if c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" { // who expects to be asked for the body sends none
 		return
 	}
 	_ = answer.Flush()
@@ -194,6 +206,9 @@ func (p *Pipeline) answerEarly(c *call, d problem.Details) {
 // recovered turns a panic into a recorded refusal, or, of a call that was on its way, into an outcome that nobody knows. An answer that has
 // begun is cut, so that the client sees it is not whole.
 func (p *Pipeline) recovered(c *call, v any) {
+	if c.kept {
+		panic(http.ErrAbortHandler)
+	}
 	err := errors.New("panic")
 	if c.record.State == ledger.StateForwarding {
 		c.record.State = ledger.StateIndeterminate
@@ -204,10 +219,10 @@ func (p *Pipeline) recovered(c *call, v any) {
 		c.refuse(err)
 	}
 	_ = p.finish(c.r.Context(), c)
-	if c.answered {
+	if c.answered || c.hangUp {
 		panic(http.ErrAbortHandler)
 	}
-	problem.ForAgent(err, c.record.ID).Write(c.w)
+	c.writeProblem(problem.ForAgent(err, c.record.ID))
 }
 
 // logOf returns the logger for what goes wrong with a call.
@@ -238,16 +253,7 @@ func (p *Pipeline) handle(c *call) error {
 	if err := p.findSession(c, route.ProxyAuthorization); err != nil { // 1
 		return err
 	}
-	if to := r.Header.Values("Upgrade"); len(to) > 0 {
-		return refusal.New("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", strings.Join(to, ", "))
-	}
-	if err := checkHeader(r); err != nil {
-		return err
-	}
-	if err := match.CheckSpelling(r.URL); err != nil {
-		return err
-	}
-	rule, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath()) // 2
+	to, err := p.match(c) // 2
 	c.step("match")
 	if err != nil {
 		return err
@@ -256,10 +262,27 @@ func (p *Pipeline) handle(c *call) error {
 		return err
 	}
 	defer c.permit.Settle(0, nil) // where nothing else has come of it
+	rule, err := p.choose(c, to)
+	defer c.release()
+	if err != nil {
+		return err
+	}
 	if rule.egress != nil {
 		return p.egress(c, rule.egress)
 	}
 	return p.post(c, rule.action)
+}
+
+// match begins step 2: what the call reaches by origin, method and path, which have one reading.
+func (p *Pipeline) match(c *call) (*endpoint, error) {
+	r := c.r
+	to, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath())
+	if len(r.Header["Upgrade"]) > 0 {
+		if err := p.mayUpgrade(c, to); err != nil {
+			return to, err
+		}
+	}
+	return to, cmp.Or(checkHeader(r), match.CheckSpelling(r.URL), err)
 }
 
 // findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.

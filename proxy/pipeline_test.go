@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -45,6 +46,7 @@ const secretToken = "the-credential-of-the-upstream"
 type postRig struct {
 	*rig
 	pipeline *Pipeline
+	handler  *Handler // with pipeline in force
 	sessions *Sessions
 	session  *Session
 	client   *http.Client
@@ -163,6 +165,7 @@ type fakeRoles struct {
 	done       []string // events whose sessions have ended
 	admitted   func()   // called by Admit, if set
 	asked      gate.AdmitRequest
+	decided    policy.Request // the last that the control plane was asked for
 	// receiptOf and grantOf change the claims before they are signed, if set.
 	receiptOf func(*evidence.TriggerReceipt)
 	grantOf   func(*evidence.ActionGrant)
@@ -201,6 +204,7 @@ func (f *fakeRoles) Done(_ context.Context, id, _ string) (trigger.Event, error)
 }
 
 func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
+	f.decided = r
 	if err := f.fail["decision"]; err != nil {
 		return policy.Decision{}, err
 	}
@@ -315,6 +319,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		var raw []byte
 		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself
 			raw, _ = io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(raw))
 		}
 		p.mu.Lock()
 		p.sent, p.body = append(p.sent, r), append(p.body, string(raw))
@@ -352,7 +357,8 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		}
 		p.pipeline, err = NewPipeline(o)
 		must(t, err)
-		po.Handler, po.Connect, po.Refuse, po.Refused = p.pipeline, p.pipeline.Connect, p.pipeline.Refuse, p.pipeline.Refused
+		p.handler = NewHandler(p.pipeline)
+		po.Handler, po.Connect, po.Refuse, po.Refused = p.handler, p.handler.Connect, p.handler.Refuse, p.handler.Refused
 	}, p.upstream)
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
 	p.client = p.rig.Client(http1)

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -17,7 +18,7 @@ import (
 type posting struct {
 	*call
 	action  *Action
-	content *content
+	content *body.Body
 	binding evidence.Binding
 
 	envelope evidence.Envelope
@@ -84,7 +85,7 @@ func (p *Pipeline) bounded(ctx context.Context, t *posting, take func(context.Co
 
 func (t *posting) close() {
 	t.stop()
-	if t.content != nil {
+	if t.content != nil && t.content != t.held {
 		t.content.Close()
 	}
 }
@@ -92,7 +93,7 @@ func (t *posting) close() {
 // deployment refuses while something contradicts the manifest. What was found in this session's own run is no reason here: the session
 // goes on to the receipt that says so, and is refused with it.
 func (p *Pipeline) deployment(_ context.Context, t *posting) error {
-	if len(t.session.Run.Report().Found) > 0 {
+	if len(t.session.Report().Found) > 0 {
 		return nil
 	}
 	return p.o.Deployment()

@@ -3,7 +3,9 @@ package proxy
 import (
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -29,6 +31,10 @@ type Action struct {
 	Headers []string
 	// Credential is injected in place of whatever the agent sent; nil injects none.
 	Credential *Credential
+	// MCP are the tools of an MCP server that the action is for, and GraphQL the mutations of a GraphQL endpoint. Both are nil for an action by
+	// origin, method and path alone.
+	MCP     *mcp.Rule
+	GraphQL *graphql.Rule
 	// Gate issues the challenge and verifies the chain.
 	Gate Gate
 	// AgentSolves leaves the challenge to the agent; otherwise the runtime, which owns the whole autonomous path, solves it.
@@ -41,6 +47,12 @@ type Egress struct {
 	Name       string
 	Match      match.Match
 	Credential *Credential
+	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
+	WebSocket bool
+	// MCP are the messages to an MCP server that the rule is for, and GraphQL the queries to a GraphQL endpoint. Both are nil for a rule by
+	// origin, method and path alone.
+	MCP     *mcp.Rule
+	GraphQL *graphql.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -49,37 +61,110 @@ type rule struct {
 	egress *Egress
 }
 
-// Rules finds the rule for a call. It is built once and never changes.
+// kind returns the kind of messages that the rule is about, and is empty for a rule about origin, method and path alone.
+func (r rule) kind() string {
+	switch {
+	case r.mcp() != nil:
+		return kindMCP
+	case r.graphQL() != nil:
+		return kindGraphQL
+	}
+	return ""
+}
+
+// graphQL returns which operations of a GraphQL endpoint the rule is for; nil if it is about none.
+func (r rule) graphQL() *graphql.Rule {
+	if r.action != nil {
+		return r.action.GraphQL
+	}
+	return r.egress.GraphQL
+}
+
+// mcp returns which messages to an MCP server the rule is for; nil if it is about none.
+func (r rule) mcp() *mcp.Rule {
+	if r.action != nil {
+		return r.action.MCP
+	}
+	return r.egress.MCP
+}
+
+// endpoint is what a call reaches: one rule, or rules of one kind of which the call's message chooses one.
+type endpoint struct {
+	kind  string
+	rules []rule
+}
+
+// of returns what each of rules says of messages of one kind.
+func of[T any](rules []rule, say func(rule) *T) []*T {
+	all := make([]*T, len(rules))
+	for i, r := range rules {
+		all[i] = say(r)
+	}
+	return all
+}
+
+// webSocket reports whether a call may ask for a WebSocket.
+func (e *endpoint) webSocket() bool {
+	return e.kind == "" && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
+}
+
+// check refuses rules of one endpoint that name the same message, and returns the second of the two.
+func (e *endpoint) check() (i int, err error) {
+	switch e.kind {
+	case kindMCP:
+		return mcp.CheckRules(of(e.rules, rule.mcp))
+	case kindGraphQL:
+		return graphql.CheckRules(of(e.rules, rule.graphQL))
+	}
+	return 0, nil
+}
+
+// Rules finds the rules for a call. It is built once and never changes.
 type Rules struct {
-	matches *match.Rules
-	rules   map[*match.Rule]rule
+	matches   *match.Rules
+	endpoints map[*match.Endpoint]*endpoint
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
 func NewRules(actions []Action, egress []Egress) (*Rules, error) {
-	r := &Rules{rules: make(map[*match.Rule]rule)}
 	var matches []*match.Rule
+	rules := make(map[*match.Rule]rule)
 	add := func(m match.Rule, to rule) {
+		m.Kind = to.kind()
 		matches = append(matches, &m)
-		r.rules[&m] = to
+		rules[&m] = to
 	}
 	for i, a := range actions {
 		add(match.Rule{Name: a.Name, Match: a.Match, Post: true}, rule{action: &actions[i]})
 	}
 	for i, e := range egress {
-		add(match.Rule{Name: e.Name, Match: e.Match}, rule{egress: &egress[i]})
+		add(match.Rule{Name: e.Name, Match: e.Match, WebSocket: e.WebSocket}, rule{egress: &egress[i]})
 	}
-	var err error
-	if r.matches, err = match.New(matches); err != nil {
+	matches = append(matches, readsByGraphQL(matches)...)
+	found, err := match.New(matches)
+	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
+	for _, e := range found.Endpoints() {
+		to := &endpoint{kind: e.Kind}
+		for _, m := range e.Rules {
+			if r, ok := rules[m]; ok { // readsByGraphQL's are none
+				to.rules = append(to.rules, r)
+			}
+		}
+		if i, err := to.check(); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: e.Rules[i], Err: err})
+		}
+		r.endpoints[e] = to
 	}
 	return r, nil
 }
 
-// Find returns the rule for a call to target, or why there is none. escapedPath is the path as it will be sent.
-func (r *Rules) Find(target upstream.Target, method, escapedPath string) (rule, error) {
+// Find returns what a call to target reaches, or why it reaches nothing. escapedPath is the path as it will be sent.
+func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*endpoint, error) {
 	found, err := r.matches.Find(target, method, escapedPath)
-	return r.rules[found], err
+	return r.endpoints[found], err
 }
 
 // Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.

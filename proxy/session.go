@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -16,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -31,7 +33,11 @@ type Session struct {
 	// Run is what is seen of the agent's processes; nil where it was not mediator run that started the agent.
 	Run *observe.Run
 
+	memory   mcp.Memory  // what MCP servers have asked and shown
+	prompted atomic.Bool // a human has answered an MCP server
+
 	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
+	ended  chan struct{}     // see Ended
 
 	mu         sync.Mutex    // guards all below
 	transcript string        // hash chain over the calls so far, see Note
@@ -46,11 +52,29 @@ func (s *Session) Note(entry string) {
 	s.transcript = evidence.HashBytes([]byte(s.transcript + "\n" + entry))
 }
 
+// Ended is closed once the session has ended.
+func (s *Session) Ended() <-chan struct{} { return s.ended }
+
 // Transcript returns the hash chain over the calls that the session has made so far.
 func (s *Session) Transcript() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.transcript
+}
+
+// Look looks at the session's run now, and returns what was seen of the session so far.
+func (s *Session) Look(ctx context.Context) (observe.Report, error) {
+	_, err := s.Run.Look(ctx)
+	return s.Report(), err
+}
+
+// Report returns what was seen of the session: of its run, and of what went out for it.
+func (s *Session) Report() observe.Report {
+	r := s.Run.Report()
+	if s.prompted.Load() {
+		r.Found = append(r.Found, observe.Finding{Kind: observe.Answer})
+	}
+	return r
 }
 
 // bucketOf returns the session's own bucket of the rate, full at its first call; where the rate has changed, what is in it stays. It goes
@@ -108,7 +132,7 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.standing != nil {
-		delete(s.byID, s.standing.ID)
+		s.remove(s.standing)
 	}
 	s.standing = session
 	s.byID[session.ID] = session
@@ -117,7 +141,7 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 
 func (s *Sessions) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
-	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
+	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now, ended: make(chan struct{})}
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	return session
 }
@@ -128,10 +152,10 @@ func (s *Sessions) Close(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session, ok := s.byID[id]
-	delete(s.byID, id)
 	if !ok {
 		return false
 	}
+	s.remove(session)
 	if session == s.standing {
 		s.standing = nil
 	}
@@ -145,10 +169,16 @@ func (s *Sessions) CloseStanding() *Session {
 	defer s.mu.Unlock()
 	ended := s.standing
 	if ended != nil {
-		delete(s.byID, ended.ID)
+		s.remove(ended)
 		s.standing = nil
 	}
 	return ended
+}
+
+// remove ends an open session. The caller holds s.mu.
+func (s *Sessions) remove(session *Session) {
+	delete(s.byID, session.ID)
+	close(session.ended)
 }
 
 // Standing returns the pod's one open session, or nil if there is none.

@@ -39,11 +39,14 @@ func (a Access) with(seen observe.Report) (Access, []string) {
 		{observe.Debugger, "agentEnvironmentUserAccessible", &a.AgentEnvironmentUserAccessible},
 		{observe.Terminal, "humanOperatorPresent", &a.HumanOperatorPresent},
 		{observe.Stdin, "humanPromptPresent", &a.HumanPromptPresent},
+		{observe.Answer, "humanPromptPresent", &a.HumanPromptPresent},
 		{observe.Stranger, "userShellAccess", &a.UserShellAccess},
 	} {
 		if seen.Has(f.kind) {
 			*f.flag = true
-			flags = append(flags, f.name)
+			if !slices.Contains(flags, f.name) {
+				flags = append(flags, f.name)
+			}
 		}
 	}
 	if !a.UserShellAccess && len(seen.Found) == 0 && seen.Covered(observe.Stranger) && seen.Covered(observe.Terminal) {

@@ -82,13 +82,17 @@ func printPlayed(w io.Writer, all []demo.Result) {
 func demoAgentCommand() *cobra.Command {
 	var call demo.Call
 	var times int
+	var tools []string
 	c := &cobra.Command{
 		Use: "agent METHOD URL", Short: "Make one call as the demo's agent", Hidden: true, Args: exactArgs(2, "a method and a URL"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 15*time.Second)
 			defer cancel()
 			call.Method, call.URL = args[0], args[1]
-			for range times {
+			if len(tools) == 0 {
+				tools = make([]string, times)
+			}
+			for _, call.Tool = range tools {
 				r, err := call.Do(ctx)
 				if err != nil {
 					return err
@@ -101,6 +105,7 @@ func demoAgentCommand() *cobra.Command {
 	c.Flags().StringVar(&call.Body, "body", "", "JSON to send")
 	c.Flags().BoolVar(&call.Solve, "solve", false, "solve the challenge when asked to")
 	c.Flags().IntVar(&times, "times", 1, "how often to make the call")
+	c.Flags().StringSliceVar(&tools, "tool", nil, "call these tools of the MCP server at URL, one after the other")
 	c.Flags().StringVar(&call.Host, "host", "", "name another host inside the tunnel than the CONNECT does")
 	return c
 }

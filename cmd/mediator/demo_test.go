@@ -20,7 +20,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("%v\n%s", err, stderr.String())
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-	if len(lines) < 14 {
+	if len(lines) < 21 {
 		t.Errorf("only %d scenarios were played", len(lines))
 	}
 	for _, line := range lines {

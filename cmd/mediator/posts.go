@@ -66,7 +66,7 @@ func printRecord(w io.Writer, p admin.Record) {
 		fmt.Fprintf(w, "  upstream     answered %d\n", p.Status)
 	}
 	for _, f := range []struct{ name, value string }{
-		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action}, {"resource", p.Resource},
+		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action}, {"resource", p.Resource}, {"message", p.Message}, {"result", p.Result},
 		{"content", p.ContentHash}, {"binding", p.BindingHash}, {"capability", p.CapabilityID},
 	} {
 		if f.value != "" {

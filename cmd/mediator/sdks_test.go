@@ -35,7 +35,7 @@ func exampleRules(t *testing.T, mcp string) string {
 	}
 	rules += "\nupstreams:\n"
 	for host, address := range map[string]string{
-		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM", "mcp.example.com": mcp,
+		"api.openai.com": "UPSTREAM", "api.anthropic.com": "UPSTREAM", "slack.com": "UPSTREAM", "api.github.com": "UPSTREAM", "api.githubcopilot.com": mcp,
 	} {
 		rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host, address)
 	}
@@ -112,25 +112,26 @@ func (v *vendors) stream(w http.ResponseWriter, events ...string) {
 	}
 }
 
-// mcpServer is an MCP server on the MCP SDK, and what it printed.
-type mcpServer struct {
+// nodeServer is a server in Node, and what it printed.
+type nodeServer struct {
 	address string
 
 	mu    sync.Mutex // guards lines
 	lines []string
 }
 
-func startMCP(t *testing.T, r *rig) *mcpServer {
+// startNode starts a server that speaks HTTPS with the certificate of the deployment.
+func startNode(t *testing.T, r *rig, script string) *nodeServer {
 	t.Helper()
-	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/mcp-server.mjs", filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
+	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/"+script, filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err := errors.Join(err, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	m, lines := &mcpServer{}, bufio.NewScanner(out)
+	m, lines := &nodeServer{}, bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatal("the MCP server does not start")
+		t.Fatalf("%s does not start", script)
 	}
 	m.address = "127.0.0.1:" + strings.TrimPrefix(lines.Text(), "listening ")
 	done := make(chan struct{})
@@ -150,7 +151,7 @@ func startMCP(t *testing.T, r *rig) *mcpServer {
 	return m
 }
 
-func (m *mcpServer) seen(line string) int {
+func (m *nodeServer) seen(line string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
@@ -166,10 +167,10 @@ func (m *mcpServer) seen(line string) int {
 func TestSDKs(t *testing.T) {
 	t.Parallel()
 	node := nodeAgent(t)
-	var mcp *mcpServer
-	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "mcp.example.com"}
+	var mcp *nodeServer
+	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "api.githubcopilot.com"}
 	r := newRig(t, hosts, func(r *rig) (http.Handler, string) {
-		mcp = startMCP(t, r)
+		mcp = startNode(t, r, "mcp-server.mjs")
 		if err := os.Mkdir(filepath.Join(r.Dir, "secrets"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +191,7 @@ func TestSDKs(t *testing.T) {
 		{"Anthropic is refused another call", "anthropic.mjs", "batch", "403 action_unmatched", "", "refused"},
 		{"Slack posts", "slack.mjs", "message", "ok ", "slack-message", "forwarded"},
 		{"Slack is refused another call", "slack.mjs", "delete", "403 action_unmatched", "", "refused"},
-		{"MCP holds a session", "mcp.mjs", "", "echo echo: hello told", "mcp-server", "forwarded"},
+		{"MCP holds a session", "mcp.mjs", "", "issue_read echo: hello told", "github-tool-reads", "forwarded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.posts.Load()
@@ -214,8 +215,8 @@ func TestSDKs(t *testing.T) {
 		})
 	}
 	for _, method := range []string{"POST", "GET", "DELETE"} {
-		if mcp.seen(method) == 0 {
-			t.Errorf("no %s reached the MCP server", method)
+		if mcp.seen(method+" Bearer secret-github-token") == 0 {
+			t.Errorf("no %s with the injected credential reached the MCP server", method)
 		}
 	}
 }

@@ -40,12 +40,16 @@ type Call struct {
 	Method, URL, Body string
 	Host              string // if set, the Host inside the tunnel, other than in the CONNECT
 	Solve             bool   // solve the challenge when asked to
+	Tool              string // if set, the tool of the MCP server at URL that is called
 }
 
 // Do makes the call.
 func (c Call) Do(ctx context.Context) (Answer, error) {
-	if c.Host != "" {
+	switch {
+	case c.Host != "":
 		return c.withHost(ctx)
+	case c.Tool != "":
+		return c.callTool(ctx)
 	}
 	return c.send(ctx, nil, c.Solve)
 }

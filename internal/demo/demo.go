@@ -1,6 +1,7 @@
 // Package demo plays every scenario of a post with real processes, and compares what happened with what was expected.
 //
 //	demo.go        the scenarios
+//	tools.go       an MCP server, and the agent that calls its tools
 //	deployment.go  the three processes and the two APIs, and what an agent, an API owner and a thief do with them
 //	agent.go       the demo's agent
 //	api.go         the demo's two APIs
@@ -88,7 +89,7 @@ func playOne(ctx context.Context, s scenario) Result {
 
 // scenarios returns the scenarios in order.
 func (d *Deployment) scenarios() []scenario {
-	aware, plain := "https://"+d.Aware()+"/posts", "https://"+d.Plain()+"/posts"
+	aware, plain, tools := "https://"+d.Aware()+"/posts", "https://"+d.Plain()+"/posts", "https://"+d.Plain()+"/mcp"
 	body := func(text string) string { return `{"title":"Agent update","body":"` + text + `"}` }
 	return []scenario{
 		{"a webhook leads to a post to the API that takes part", "201", func(ctx context.Context) (string, error) {
@@ -166,6 +167,21 @@ func (d *Deployment) scenarios() []scenario {
 		}},
 		{"a post that no rule names", "action_unmatched", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "POST", "https://"+d.Plain()+"/other", "--body", body("x"))
+			return r.Outcome(), err
+		}},
+		{"an agent calls a tool that posts", "200, a post", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "create_note")
+			if r.Post == "" {
+				return r.Outcome(), err
+			}
+			return r.Outcome() + ", a post", err
+		}},
+		{"an agent calls a tool that no rule names", "mcp_tool_refused", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "get_note,delete_notes")
+			return r.Outcome(), err
+		}},
+		{"a human answers a tool, and the agent posts", "session_tainted", func(ctx context.Context) (string, error) {
+			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "ask,create_note")
 			return r.Outcome(), err
 		}},
 		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {

@@ -51,7 +51,15 @@ actions:
     action: create_post
     credential: {prefix: "Bearer ", file: secrets/api-token}
     solver: agent
+  - name: post-tool
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [create_note]}}
+    subject: agent:worker-1
+    action: create_note
+    credential: {prefix: "Bearer ", file: secrets/api-token}
 egress:
+  - name: read-tools
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [get_note, ask], elicitation: true}}
+    credential: {prefix: "Bearer ", file: secrets/api-token}
   - name: read-plain
     match: {url: "https://PLAIN/**", methods: [GET]}
   - name: read-private

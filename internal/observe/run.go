@@ -12,18 +12,25 @@ import (
 // is out of sight.
 const Launcher = "launcher"
 
+// Answer is the kind of the finding that a human has answered a question of a tool. It is seen in a message, and not of a
+// process, so it is none of kinds.
+const Answer = "answer"
+
 // kinds are all kinds of findings, in the order in which they are reported.
 var kinds = []string{Terminal, Stdin, Debugger, Stranger, Launcher}
 
 // Finding is something about a process that an unattended run does not have, such as a terminal.
 type Finding struct {
-	Kind    string // Terminal, Stdin, Debugger, Stranger or Launcher
+	Kind    string // Terminal, Stdin, Debugger, Stranger, Launcher or Answer
 	PID     int
 	Command string // as the process names itself
 }
 
 // String returns the finding as one clause.
 func (f Finding) String() string {
+	if f.Kind == Answer {
+		return "a human has answered a question of a tool"
+	}
 	what := map[string]string{
 		Terminal: "has a controlling terminal", Stdin: "reads a terminal as its standard input", Debugger: "is traced by a debugger",
 		Stranger: "was not started by the agent", Launcher: "was to launch the agent and has ended",

@@ -9,12 +9,12 @@ import (
 type node struct {
 	literal map[string]*node
 	param   *node
-	end     *Rule // a pattern ends here
-	rest    *Rule // a pattern ends here with **
+	end     *Endpoint // a pattern ends here
+	rest    *Endpoint // a pattern ends here with **
 }
 
 // add gives the calls that a pattern matches to target.
-func (n *node) add(pattern string, target *Rule) error {
+func (n *node) add(pattern string, target *Endpoint) error {
 	if !strings.HasPrefix(pattern, "/") {
 		return fmt.Errorf("the path pattern %q does not begin with /", pattern)
 	}
@@ -46,16 +46,16 @@ func (n *node) add(pattern string, target *Rule) error {
 	return set(&n.end, target, pattern)
 }
 
-func set(at **Rule, target *Rule, pattern string) error {
-	if *at != nil {
+func set(at **Endpoint, target *Endpoint, pattern string) error {
+	if *at != nil && *at != target {
 		return fmt.Errorf("another rule has the same path pattern %q", pattern)
 	}
 	*at = target
 	return nil
 }
 
-// find returns the rule with the most literal pattern, or nil.
-func (n *node) find(segments []string) *Rule {
+// find returns the endpoint with the most literal pattern, or nil.
+func (n *node) find(segments []string) *Endpoint {
 	if n == nil {
 		return nil
 	}

@@ -6,11 +6,11 @@
 package match
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -38,14 +38,33 @@ type Rule struct {
 	Match Match
 	// Post says that the calls of this rule post. No rule for other calls may take a spelling of one of them.
 	Post bool
+	// Kind is empty for a rule about origin, method and path alone. A rule with a kind is about what a call's message says
+	// besides: several such rules may have one URL.
+	Kind string
+	// WebSocket says that a call may become what no rule about messages can read.
+	WebSocket bool
 }
 
-// check refuses a rule for posts that leaves open what it is for.
+// Endpoint is what a call reaches: one rule, or all rules of one kind with the same origin and path pattern, of which the
+// call's message chooses one.
+type Endpoint struct {
+	Kind  string
+	Rules []*Rule
+}
+
+// guarded reports whether no rule about other calls may take a spelling of a call by this method: where calls post, or are
+// told apart by their messages.
+func (r *Rule) guarded(method string) bool { return r.Post || r.Kind != "" && !isRead(method) }
+
+// check refuses a rule for posts, or about messages, that leaves open what it is for.
 func (r *Rule) check() error {
+	wide := strings.HasPrefix(r.Match.Host, "*.") || strings.HasSuffix(r.Match.Path, "**")
 	switch {
+	case r.Kind != "" && wide:
+		return fmt.Errorf("a rule about messages names its host and its path, without * or **")
 	case !r.Post:
 		return nil
-	case strings.HasPrefix(r.Match.Host, "*.") || strings.HasSuffix(r.Match.Path, "**"):
+	case wide:
 		return fmt.Errorf("an action names its host and its path, without * or **")
 	case len(r.Match.Methods) != 1 || isRead(r.Match.Methods[0]):
 		return fmt.Errorf("an action has exactly one method, and not one that only reads")
@@ -55,8 +74,9 @@ func (r *Rule) check() error {
 
 // Rules finds the rule for a call. It is built once and never changes.
 type Rules struct {
-	exact  map[origin]*methods
-	suffix map[origin]*methods // by the domain after "*."
+	exact     map[origin]*methods
+	suffix    map[origin]*methods // by the domain after "*."
+	endpoints []*Endpoint
 }
 
 type origin struct {
@@ -66,9 +86,24 @@ type origin struct {
 
 type methods struct {
 	trees map[string]*node
-	// posts holds, by method, the path patterns of this origin's actions, and readings the actions by how lenient servers read those.
-	posts    map[string][]string
+	// guarded holds, by method, the guarded endpoints of this origin, and readings, by how lenient servers read their paths, those
+	// and the other endpoints about messages.
+	guarded  map[string][]guard
 	readings map[string]*node
+	messages map[string]*Endpoint // with a kind, by path pattern
+}
+
+// guard is a guarded endpoint by the rule that brought it.
+type guard struct {
+	rule *Rule
+	to   *Endpoint
+}
+
+func (r *Rule) kind() string {
+	if r.Post {
+		return "action"
+	}
+	return "egress rule"
 }
 
 // RuleError says what is wrong with a rule.
@@ -78,29 +113,30 @@ type RuleError struct {
 }
 
 func (e *RuleError) Error() string {
-	if e.Rule.Post {
-		return fmt.Sprintf("action %s: %v", e.Rule.Name, e.Err)
-	}
-	return fmt.Sprintf("egress rule %s: %v", e.Rule.Name, e.Err)
+	return fmt.Sprintf("%s %s: %v", e.Rule.kind(), e.Rule.Name, e.Err)
 }
 
 // Unwrap returns what is wrong.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// New builds the rules and refuses those that contradict each other or leave a way around a post. It reads the rules for posts first.
+// New builds the rules and refuses those that contradict each other or leave a way around a post or around a message's rules.
 func New(rules []*Rule) (*Rules, error) {
 	rs := &Rules{exact: make(map[origin]*methods), suffix: make(map[origin]*methods)}
 	names := make(map[string]bool, len(rules))
-	for _, posts := range []bool{true, false} {
+	for _, pick := range []func(*Rule) bool{ // what is guarded first
+		func(r *Rule) bool { return r.Post },
+		func(r *Rule) bool { return !r.Post && r.Kind != "" },
+		func(r *Rule) bool { return !r.Post && r.Kind == "" },
+	} {
 		for _, r := range rules {
-			if r.Post != posts {
+			if !pick(r) {
 				continue
 			}
 			if names[r.Name] && r.Name != "" {
 				return nil, &RuleError{r, errors.New("another rule has this name, by which the record and the policy tell them apart")}
 			}
 			names[r.Name] = true
-			if err := rs.add(r); err != nil {
+			if err := cmp.Or(r.checkWebSocket(rules), rs.add(r)); err != nil {
 				return nil, &RuleError{r, err}
 			}
 		}
@@ -108,11 +144,27 @@ func New(rules []*Rule) (*Rules, error) {
 	return rs, nil
 }
 
-func (r *Rules) add(target *Rule) error {
-	if err := target.check(); err != nil {
+// checkWebSocket refuses a rule for WebSockets that takes a spelling of the URL of a rule about messages: what the server understands by POST it
+// may understand in a WebSocket too.
+func (r *Rule) checkWebSocket(rules []*Rule) error {
+	if !r.WebSocket {
+		return nil
+	}
+	for _, other := range rules {
+		a, b := r.Match, other.Match
+		domain, wild := strings.CutPrefix(a.Host, "*")
+		if other.Kind != "" && a.Port == b.Port && (a.Host == b.Host || wild && strings.HasSuffix(b.Host, domain)) && overlap(b.Path, a.Path) {
+			return fmt.Errorf("it allows WebSockets at the URL of the %s %s, which is about messages: name its paths one by one", other.kind(), other.Name)
+		}
+	}
+	return nil
+}
+
+func (r *Rules) add(rule *Rule) error {
+	if err := rule.check(); err != nil {
 		return err
 	}
-	m := target.Match
+	m := rule.Match
 	index, host := r.exact, m.Host
 	if domain, ok := strings.CutPrefix(m.Host, "*."); ok {
 		index, host = r.suffix, domain
@@ -120,57 +172,86 @@ func (r *Rules) add(target *Rule) error {
 	o := origin{m.Scheme, host, m.Port}
 	ms := index[o]
 	if ms == nil {
-		ms = &methods{trees: make(map[string]*node), posts: make(map[string][]string), readings: make(map[string]*node)}
+		ms = &methods{
+			trees: make(map[string]*node), guarded: make(map[string][]guard), readings: make(map[string]*node), messages: make(map[string]*Endpoint),
+		}
 		index[o] = ms
 	}
 	if len(m.Methods) == 0 {
 		return fmt.Errorf("it names no method")
 	}
+	to := r.endpoint(ms, rule)
 	for _, method := range m.Methods {
-		if method == http.MethodTrace || method == http.MethodConnect {
-			return fmt.Errorf("%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
-		}
-		if target.Post {
-			ms.posts[method] = append(ms.posts[method], m.Path)
-			if ms.readings[method] == nil {
-				ms.readings[method] = &node{}
-			}
-			if err := ms.readings[method].add(reading(m.Path), target); err != nil {
-				return err
-			}
-		} else if i := slices.IndexFunc(ms.posts[method], func(post string) bool { return overlap(post, m.Path) }); i >= 0 {
-			// Another spelling of the action's path would get through as a plain write.
-			return fmt.Errorf("%s %s also matches spellings of an action's path %s: name its paths one by one", method, m.Path, ms.posts[method][i])
-		}
-		if ms.trees[method] == nil {
-			ms.trees[method] = &node{}
-		}
-		if err := ms.trees[method].add(m.Path, target); err != nil {
+		if err := ms.add(method, rule, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Find returns the rule for a call to target, or why there is none. escapedPath is the path as it will be sent.
-func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Rule, error) {
+// endpoint returns the endpoint that a rule is for: its own, or for a rule with a kind that of its path pattern.
+func (r *Rules) endpoint(ms *methods, rule *Rule) *Endpoint {
+	to := ms.messages[rule.Match.Path]
+	if rule.Kind == "" || to == nil || to.Kind != rule.Kind {
+		to = &Endpoint{Kind: rule.Kind}
+		r.endpoints = append(r.endpoints, to)
+		if rule.Kind != "" && ms.messages[rule.Match.Path] == nil {
+			ms.messages[rule.Match.Path] = to
+		}
+	}
+	to.Rules = append(to.Rules, rule)
+	return to
+}
+
+func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
+	path := rule.Match.Path
+	if method == http.MethodTrace || method == http.MethodConnect {
+		return fmt.Errorf("%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
+	}
+	for _, g := range ms.guarded[method] {
+		if g.to != to && !rule.Post && overlap(g.rule.Match.Path, path) {
+			// Another spelling of the guarded path would get through as a plain write.
+			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method, path, g.rule.kind(), g.rule.Match.Path)
+		}
+	}
+	if rule.guarded(method) {
+		ms.guarded[method] = append(ms.guarded[method], guard{rule, to})
+	}
+	if rule.Post || rule.Kind != "" {
+		if ms.readings[method] == nil {
+			ms.readings[method] = &node{}
+		}
+		if err := ms.readings[method].add(reading(path), to); err != nil {
+			return err
+		}
+	}
+	if ms.trees[method] == nil {
+		ms.trees[method] = &node{}
+	}
+	return ms.trees[method].add(path, to)
+}
+
+// Endpoints returns all endpoints.
+func (r *Rules) Endpoints() []*Endpoint { return r.endpoints }
+
+// Find returns the endpoint that a call to target reaches, or why there is none. escapedPath is the path as it will be sent.
+func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpoint, error) {
 	if err := checkPath(escapedPath); err != nil {
 		return nil, err
 	}
 	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
-		if found := ms.find(method, segments); found != nil {
-			// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
-			if posts := ms.readings[method]; posts != nil {
-				if other := posts.find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
-					return nil, ambiguousPath(escapedPath, "is to some servers a path of the action "+other.Name)
-				}
-			}
-			return found, nil
-		}
-		if len(ms.posts[method]) > 0 {
+		found := ms.find(method, segments)
+		if found == nil && len(ms.guarded[method]) > 0 {
 			// A wider rule for the whole domain must not take what this host's actions did not.
 			return nil, unmatched(target, method, escapedPath)
+		}
+		// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
+		if other := ms.readings[method].find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
+			return nil, ambiguousPath(escapedPath, "is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
+		}
+		if found != nil {
+			return found, nil
 		}
 	}
 	for domain := range domainsAbove(target.Host) {
@@ -190,7 +271,9 @@ func unmatched(target upstream.Target, method, path string) error {
 	return refusal.New("action_unmatched", "no action rule names %.32s %s://%s%.1024s", method, target.Scheme, target.Authority(), path)
 }
 
-func (m *methods) find(method string, segments []string) *Rule { return m.trees[method].find(segments) }
+func (ms *methods) find(method string, segments []string) *Endpoint {
+	return ms.trees[method].find(segments)
+}
 
 // Knows reports whether any rule could match a call to target: whether a CONNECT to it makes sense.
 func (r *Rules) Knows(scheme, host string, port uint16) bool {

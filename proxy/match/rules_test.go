@@ -111,7 +111,7 @@ func TestFind(t *testing.T) {
 			switch {
 			case err != nil:
 				wantCode(t, err, tt.want)
-			case r.Name != tt.want:
+			case r.Rules[0].Name != tt.want:
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -153,7 +153,7 @@ func TestPathsOfOtherActions(t *testing.T) {
 			switch {
 			case err != nil:
 				wantCode(t, err, tt.want)
-			case r.Name != tt.want:
+			case r.Rules[0].Name != tt.want:
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -208,6 +208,62 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestMessageRules finds the rules of one endpoint, of which a call's message chooses one.
+func TestMessageRules(t *testing.T) {
+	about := func(name, kind, url string, methods ...string) match.Rule {
+		return match.Rule{Name: name, Kind: kind, Match: parse(t, url, methods...)}
+	}
+	const url = "https://api.example.com/mcp"
+	post, other := about("post", "mcp", url, "POST"), about("other post", "mcp", url, "POST")
+	reads, more := about("reads", "mcp", url, "GET", "POST", "DELETE"), about("more reads", "mcp", url, "POST")
+	plain := []match.Rule{about("plain", "", "https://api.example.com/**", "GET")}
+	rules, err := newRules([]match.Rule{post, other}, append(plain, reads, more))
+	must(t, err)
+	for _, tt := range []struct{ method, path, want string }{
+		{"POST", "/mcp", "post, other post, reads, more reads"},
+		{"GET", "/mcp", "post, other post, reads, more reads"},
+		{"GET", "/MCP", "path_ambiguous"}, // to some servers it is the endpoint, whose messages would go unread
+		{"POST", "/MCP", "action_unmatched"},
+		{"PUT", "/mcp", "action_unmatched"},
+	} {
+		to, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, tt.method, tt.path)
+		if err != nil {
+			wantCode(t, err, tt.want)
+			continue
+		}
+		var names []string
+		for _, r := range to.Rules {
+			names = append(names, r.Name)
+		}
+		if got := strings.Join(names, ", "); got != tt.want {
+			t.Errorf("%s %s: got %s, want %s", tt.method, tt.path, got, tt.want)
+		}
+	}
+	for name, tt := range map[string]struct {
+		actions, egress []match.Rule
+		want            string
+	}{
+		"a plain rule over an action":        {[]match.Rule{post}, []match.Rule{about("a", "", url, "POST")}, "spellings of an action's path"},
+		"a plain rule over another spelling": {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/Mcp/", "POST")}, "spellings of an action's path"},
+		"a plain rule over all":              {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/**", "DELETE", "POST")}, "spellings of an action's path"},
+		"a plain rule over message rules":    {nil, []match.Rule{about("a", "", "https://api.example.com/{x}", "POST"), reads}, "spellings of an egress rule's path"},
+		"another kind":                       {[]match.Rule{post}, []match.Rule{about("a", "graphql", url, "POST")}, "spellings of an action's path"},
+		"two kinds of reads":                 {nil, []match.Rule{reads, about("a", "graphql", url, "POST")}, "spellings of an egress rule's path"},
+		"another pattern of the same kind":   {[]match.Rule{post}, []match.Rule{about("a", "mcp", "https://api.example.com/{x}", "POST")}, "spellings of an action's path"},
+		"a plain action":                     {[]match.Rule{post, about("a", "", url, "POST")}, nil, "same path pattern"},
+		"an action of another kind":          {[]match.Rule{post, about("a", "graphql", url, "POST")}, nil, "same path pattern"},
+		"a plain event stream":               {nil, []match.Rule{reads, about("a", "", url, "GET")}, "same path pattern"},
+		"a domain":                           {nil, []match.Rule{about("a", "mcp", "https://*.example.com/mcp", "POST")}, "without * or **"},
+		"any path":                           {nil, []match.Rule{about("a", "mcp", "https://api.example.com/**", "POST")}, "without * or **"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := newRules(tt.actions, tt.egress); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
 func FuzzFind(f *testing.F) {
 	rules, err := newRules([]match.Rule{{Name: "post", Match: parse(f, "https://api.example.com/posts/{id}/x", "POST")}}, nil)
 	must(f, err)
@@ -215,7 +271,7 @@ func FuzzFind(f *testing.F) {
 	f.Add("/posts/%2e/x")
 	f.Fuzz(func(t *testing.T, path string) {
 		r, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, "POST", path)
-		if err == nil && (!r.Post || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
+		if err == nil && (!r.Rules[0].Post || !strings.HasPrefix(path, "/posts/") || !strings.HasSuffix(path, "/x") || strings.Count(path, "/") != 3) {
 			t.Errorf("%q matches", path)
 		}
 	})

@@ -16,7 +16,7 @@ function newSession() {
   const server = new McpServer({ name: "echo", version: "1.0.0" }, { capabilities: { logging: {} } });
   let called;
   const toolCalled = new Promise((resolve) => { called = resolve; });
-  server.registerTool("echo", { inputSchema: { text: z.string() } }, async ({ text }) => {
+  server.registerTool("issue_read", { inputSchema: { text: z.string() } }, async ({ text }) => {
     called();
     return { content: [{ type: "text", text: `echo: ${text}` }] };
   });

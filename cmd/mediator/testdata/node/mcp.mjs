@@ -5,11 +5,11 @@ import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/
 import { LoggingMessageNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 
 const client = new Client({ name: "agent", version: "1.0.0" });
-const transport = new StreamableHTTPClientTransport(new URL("https://mcp.example.com/mcp"));
+const transport = new StreamableHTTPClientTransport(new URL("https://api.githubcopilot.com/mcp/"));
 const told = new Promise((resolve) => client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => resolve(n.params.data)));
 await client.connect(transport);
 const { tools } = await client.listTools();
-const answer = await client.callTool({ name: "echo", arguments: { text: "hello" } });
+const answer = await client.callTool({ name: "issue_read", arguments: { text: "hello" } });
 console.log(tools.map((t) => t.name).join(), answer.content[0].text, await told);
 await transport.terminateSession();
 await client.close();

@@ -1,0 +1,97 @@
+package policy
+
+import (
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/interpreter"
+)
+
+// typedComparison makes a comparison an error where its two sides turn out to be of different types. To CEL such values are only
+// unequal, so that args.repo != "prod" would hold of ["prod"], and a tool that takes both would be called.
+func typedComparison() cel.ProgramOption {
+	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		call, ok := i.(interpreter.InterpretableCall)
+		if !ok || len(call.Args()) != 2 {
+			return i, nil
+		}
+		switch call.Function() {
+		case operators.Equals:
+			return comparison{call, call, sameType, types.Equal}, nil
+		case operators.NotEquals:
+			return comparison{call, call, sameType, unequal}, nil
+		case operators.In:
+			return comparison{call, call, mayHold, contained}, nil
+		}
+		return i, nil
+	})
+}
+
+// comparison is a comparison of two operands that have to be comparable. It does not show that it is a call, or the optimizer would
+// replace it.
+type comparison struct {
+	interpreter.InterpretableV2
+	call       interpreter.InterpretableCall
+	comparable func(left, right ref.Val) bool
+	compare    func(left, right ref.Val) ref.Val
+}
+
+// Exec evaluates the comparison.
+func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	left := c.call.Args()[0].Exec(frame)
+	if types.IsUnknownOrError(left) {
+		return left
+	}
+	right := c.call.Args()[1].Exec(frame)
+	if types.IsUnknownOrError(right) {
+		return right
+	}
+	if !c.comparable(left, right) {
+		return types.NewErr("a %s is compared with a %s", left.Type().TypeName(), right.Type().TypeName())
+	}
+	result := c.compare(left, right)
+	if costs := frame.CostTracker(); costs != nil {
+		costs.EvalBinary(frame, c.ID(), c.call, left, right, result)
+	}
+	return result
+}
+
+// Eval evaluates the comparison.
+func (c comparison) Eval(vars interpreter.Activation) ref.Val {
+	return interpreter.EvalActivation(vars, c.Exec)
+}
+
+func unequal(left, right ref.Val) ref.Val { return types.Bool(types.Equal(left, right) != types.True) }
+
+func contained(value, in ref.Val) ref.Val { return in.(traits.Container).Contains(value) }
+
+// sameType reports whether two values are of one type; all numbers are.
+func sameType(left, right ref.Val) bool { return kindOf(left) == kindOf(right) }
+
+// mayHold reports whether a list or a map can hold a value of this type. An empty one holds nothing of any type.
+func mayHold(value, in ref.Val) bool {
+	if _, ok := in.(traits.Mapper); ok {
+		return value.Type() == types.StringType
+	}
+	list, ok := in.(traits.Lister)
+	if !ok {
+		return false
+	}
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		if !sameType(value, it.Next()) {
+			return false
+		}
+	}
+	return true
+}
+
+func kindOf(v ref.Val) string {
+	switch t := v.Type(); t {
+	case types.IntType, types.UintType, types.DoubleType:
+		return "number"
+	default:
+		return t.TypeName()
+	}
+}

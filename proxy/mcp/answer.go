@@ -1,0 +1,286 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Result is what became of a request, by the server's answer.
+type Result string
+
+// The results.
+const (
+	ResultOK         Result = "ok"
+	ResultToolFailed Result = "tool_failed" // isError: the tool says that it failed
+	ResultError      Result = "error"       // a JSON-RPC error
+	ResultUnfinished Result = "unfinished"  // the server wants more, or goes on by itself
+	ResultLost       Result = "lost"        // the answer broke off before the result
+	ResultUnseen     Result = "unseen"      // the answer could not be followed
+)
+
+// maxAnswer bounds how much of one message of a server is held to be read, in bytes.
+const maxAnswer = 4 << 20
+
+// maxEvents is how many ids of events are kept, of the last ones.
+const maxEvents = 32
+
+// maxEventID bounds the id of an event that is kept, in bytes.
+const maxEventID = 256
+
+// Watch is what an [Answer] is read for.
+type Watch struct {
+	Sent   *Message // nil for an event stream that the client opens
+	Header http.Header
+	Peer   Peer
+	Memory *Memory
+	Shared *Definitions
+	Rules  []*Rule // of the endpoint
+	// Take asks for n more bytes of memory. What it does not get it cannot follow.
+	Take func(n int) bool
+	// Free gives back what Take has given.
+	Free func()
+	// Changed is called for each tool whose definition has another hash than the one that was shown before, in this session or in
+	// another, or than the one that is pinned.
+	Changed func(tool, before, now string)
+}
+
+// Answer reads the answer to one request as it passes: an [io.Writer] that takes what the client gets. It notes in the session's memory what
+// the server asks and shows. It is not safe for concurrent use.
+type Answer struct {
+	Watch
+	peer      Peer   // with the session that the server has given by this answer
+	lastEvent string // by which the client resumes an answer
+
+	json   bool
+	length int // of the answer, as its header says; less than 0 where it does not
+	stream *events
+	held   []byte
+	result Result
+	blind  bool     // some of the answer was not read
+	events []string // ids of the last events
+}
+
+// NewAnswer begins to read an answer by its status and its header.
+func NewAnswer(w Watch, status int, header http.Header) *Answer {
+	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id")}
+	if given := header.Get("Mcp-Session-Id"); given != "" && a.Sent != nil && a.Sent.Method == initialize {
+		a.peer.Session = given
+	}
+	failed := status >= http.StatusBadRequest
+	if failed && a.isRequest() {
+		a.result = ResultError
+	}
+	encoding := header.Get("Content-Encoding")
+	plain := encoding == "" || encoding == "identity"
+	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	switch {
+	case a.Sent != nil && !a.isRequest(), status == http.StatusAccepted, status == http.StatusNoContent: // nothing is answered
+	case kind == "application/json" && plain:
+		a.json = true
+		if n, err := strconv.Atoi(header.Get("Content-Length")); err == nil {
+			a.length = n
+		} else {
+			a.length = -1
+		}
+	case kind == "text/event-stream" && plain:
+		a.stream = &events{most: maxAnswer}
+	case !failed:
+		a.lose()
+	}
+	return a
+}
+
+// isRequest reports whether the answer is to a request, and not a stream that the client has opened.
+func (a *Answer) isRequest() bool { return a.Sent != nil && a.Sent.IsRequest() }
+
+// Close ends the reading, and gives back the memory that it took.
+func (a *Answer) Close() {
+	a.json, a.stream, a.held = false, nil, nil
+	a.Free()
+}
+
+// lose gives up to follow the answer.
+func (a *Answer) lose() {
+	a.json, a.stream, a.held = false, nil, nil
+	a.miss()
+}
+
+// miss says that a message of the answer was not read. A list of tools that was not read leaves none of them known.
+func (a *Answer) miss() {
+	a.blind = true
+	if a.Sent != nil && a.Sent.Method == listTools {
+		a.Memory.forgetTools()
+	}
+}
+
+// Write takes a piece of the answer. It never fails, and never waits.
+func (a *Answer) Write(p []byte) (int, error) {
+	switch {
+	case a.json && len(a.held) == 0 && len(p) == a.length: // nothing has to be held of an answer that comes in one piece
+		a.json = false
+		a.message(p)
+	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
+		a.lose()
+	case a.json:
+		a.held = append(a.held, p...)
+	case a.stream != nil:
+		before := cap(a.stream.line) + cap(a.stream.data)
+		a.stream.write(p, a.event)
+		if after := cap(a.stream.line) + cap(a.stream.data); a.stream.over || after > before && !a.Take(after-before) {
+			a.lose()
+		}
+	}
+	return len(p), nil
+}
+
+// End says how the answer has ended: by [io.EOF] as a whole.
+func (a *Answer) End(err error) {
+	if a.json && errors.Is(err, io.EOF) {
+		a.message(a.held)
+	}
+	a.held = nil
+}
+
+// Result returns what became of the request; it is empty for a message that asks for no answer.
+func (a *Answer) Result() Result {
+	switch {
+	case !a.isRequest():
+		return ""
+	case a.result != "":
+		return a.result
+	case a.blind:
+		return ResultUnseen
+	}
+	return ResultLost
+}
+
+// Followed reports whether all messages of the answer were read until now.
+func (a *Answer) Followed() bool { return !a.blind }
+
+// Resumable reports whether the client can ask for the rest of an answer that broke off.
+func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
+
+func (a *Answer) event(id string, data []byte) {
+	if id != "" && len(id) <= maxEventID {
+		a.events = last(append(a.events, id), maxEvents)
+		if a.Sent == nil && a.lastEvent != "" {
+			a.Memory.follow(a.peer, a.lastEvent, id)
+		}
+	}
+	if len(bytes.TrimSpace(data)) > 0 {
+		a.message(data)
+	}
+}
+
+// message reads one message of the server.
+func (a *Answer) message(text []byte) {
+	o, err := readObject(text, false, 3)
+	if err != nil {
+		a.miss()
+		return
+	}
+	method, isCall := o.get("method").text()
+	id, err := readID(o.get("id").value)
+	switch {
+	case err != nil: // a notification, or an error without an id
+	case isCall:
+		if len(method) > maxMethod {
+			method = method[:maxMethod]
+		}
+		a.Memory.ask(question{a.peer, id, method})
+	case a.Sent == nil:
+		a.show(o.get("result").members)
+		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
+	case id == a.Sent.ID:
+		a.response(o)
+	}
+}
+
+// response reads the result of the request.
+func (a *Answer) response(o object) {
+	a.result = resultOf(o, a.Sent.IsCall())
+	result := o.get("result").members
+	if a.Sent.Method == listTools {
+		a.show(result)
+	}
+	if a.result != ResultUnfinished {
+		return
+	}
+	u := unfinished{server: a.peer.Server, method: a.Sent.Method, name: a.Sent.Name, asks: make(map[string]string)}
+	state, _ := result.get("requestState").text()
+	u.state = stateHash(state)
+	if asks := result.get("inputRequests").value; asks != nil {
+		requests, err := readObject(asks, false, 2)
+		if err != nil || len(requests) > maxInputs {
+			a.miss()
+			return
+		}
+		for _, r := range requests {
+			u.asks[r.name], _ = r.members.get("method").text()
+		}
+	}
+	a.Memory.wantMore(u)
+}
+
+// resultOf reads what became of a request, which may be the call of a tool.
+func resultOf(o object, call bool) Result {
+	result := o.get("result")
+	kind, _ := result.members.get("resultType").text()
+	switch {
+	case o.get("error").value != nil:
+		return ResultError
+	case result.value == nil:
+		return ResultUnseen
+	case kind == "input_required", result.members.get("inputRequests").value != nil, result.members.get("requestState").value != nil,
+		call && result.members.get("task").value != nil:
+		return ResultUnfinished
+	case kind != "" && kind != "complete": // of an extension
+		return ResultUnseen
+	case call && result.members.get("isError").value.Kind() == 't':
+		return ResultToolFailed
+	}
+	return ResultOK
+}
+
+// show notes the definitions of tools in a result.
+func (a *Answer) show(result object) {
+	tools := result.get("tools").value
+	if tools == nil || tools.Kind() != '[' {
+		return
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(tools))
+	if _, err := dec.ReadToken(); err != nil {
+		return
+	}
+	for dec.PeekKind() != ']' {
+		raw, err := dec.ReadValue()
+		if err != nil {
+			a.miss()
+			return
+		}
+		tool, now, err := define(raw)
+		if tool == "" {
+			continue // which no client can call
+		}
+		if err != nil {
+			now = definition{}
+		}
+		before := a.Memory.show(a.peer.Server, tool, now)
+		if elsewhere := a.Shared.show(a.peer.Server, tool, now); before == "" {
+			before = elsewhere
+		}
+		for _, r := range a.Rules {
+			before = cmp.Or(r.Pin[tool], before)
+		}
+		if before != "" && before != now.hash {
+			a.Changed(tool, before, now.hash)
+		}
+	}
+}

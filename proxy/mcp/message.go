@@ -1,0 +1,354 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+)
+
+// Versions are the revisions of the protocol that are read, the latest first.
+var Versions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
+
+// Revisions that differ in what is looked at.
+const (
+	headersMirror = "2026-07-28" // headers repeat the body, and every request says its revision
+	oldTransport  = "2024-11-05" // HTTP with SSE: answers come on another connection
+)
+
+// Methods that are judged by more than their name.
+const (
+	callTool    = "tools/call"
+	listTools   = "tools/list"
+	initialize  = "initialize"
+	elicitation = "elicitation/create"
+	sampling    = "sampling/createMessage"
+)
+
+// Bounds on texts of a message, in bytes.
+const (
+	maxID     = 256
+	maxMethod = 128
+	maxName   = 2048 // of a tool, a prompt or a resource
+	maxState  = 64 << 10
+	maxInputs = 64 // of a retried call
+)
+
+// versionMember is where a message of 2026-07-28 says its revision.
+const versionMember = "io.modelcontextprotocol/protocolVersion"
+
+// ID is a JSON-RPC id as it stands in a message in its shortest spelling; empty for none.
+type ID string
+
+// Message is one JSON-RPC message of a client.
+type Message struct {
+	ID        ID     // empty for a notification
+	Method    string // empty for a response
+	Name      string // of the tool, the prompt or the resource that a request is about
+	Arguments json.RawMessage
+
+	params object
+	inputs []string // the keys of inputResponses
+	state  string   // of a retried call
+}
+
+// Does says what the message is, for a record.
+func (m *Message) Does() string {
+	switch {
+	case m.Method == "":
+		return "response"
+	case m.Method == callTool:
+		return callTool + " " + printable(m.Name)
+	}
+	return printable(m.Method)
+}
+
+// printable returns a name as it stands in a rule, and in quotes and cut what can stand in none.
+func printable(name string) string {
+	if isToolName(name) {
+		return name
+	}
+	return fmt.Sprintf("%.128q", name)
+}
+
+// IsCall reports whether the message calls a tool.
+func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
+
+// IsRequest reports whether the message asks for an answer.
+func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
+
+// IsRetry reports whether the message says to go on with an earlier request.
+func (m *Message) IsRetry() bool { return len(m.inputs) > 0 || m.state != "" }
+
+// BoundedArguments returns the arguments of a tool if they have no more than so many bytes.
+func (m *Message) BoundedArguments(most int) json.RawMessage {
+	switch {
+	case m.Arguments == nil:
+		return json.RawMessage("{}")
+	case len(m.Arguments) > most:
+		return nil
+	}
+	return m.Arguments
+}
+
+// Read reads one message of a client strictly, and holds the headers of its request against it. With an error it still returns what
+// was read until then, such as the id, which the error is answered with; without an id the message is nil.
+func Read(body []byte, header http.Header) (*Message, error) {
+	o, err := readObject(body, true, 3)
+	if err != nil {
+		return nil, err
+	}
+	m := &Message{}
+	if err := m.envelope(o); err != nil {
+		return m.orNil(), err
+	}
+	if err := m.parameters(o.get("params")); err != nil {
+		return m.orNil(), err
+	}
+	return m.orNil(), m.agree(header)
+}
+
+func (m *Message) orNil() *Message {
+	if m.ID == "" && m.Method == "" {
+		return nil
+	}
+	return m
+}
+
+// envelope reads the members of JSON-RPC.
+func (m *Message) envelope(o object) (err error) {
+	if err := spelled(o, "jsonrpc", "id", "method", "params", "result", "error"); err != nil {
+		return err
+	}
+	if id := o.get("id"); id.value != nil {
+		if m.ID, err = readID(id.value); err != nil {
+			return err
+		}
+	}
+	if version, _ := o.get("jsonrpc").text(); version != "2.0" {
+		return malformed("the message is not of JSON-RPC 2.0")
+	}
+	method, result, failure := o.get("method"), o.get("result"), o.get("error")
+	if method.value != nil {
+		text, ok := method.text()
+		switch {
+		case !ok || text == "" || len(text) > maxMethod:
+			return malformed("the method is not a text of 1 to %d bytes", maxMethod)
+		case result.value != nil || failure.value != nil:
+			return malformed("the message is a request and a response")
+		}
+		m.Method = text
+		return nil
+	}
+	if m.ID == "" || (result.value == nil) == (failure.value == nil) || o.get("params").value != nil {
+		return malformed("the message is neither a request nor a notification nor a response")
+	}
+	return nil
+}
+
+// parameters reads those of the parameters that are judged.
+func (m *Message) parameters(params member) error {
+	if params.value != nil && params.value.Kind() != '{' {
+		return malformed("the parameters are not an object")
+	}
+	m.params = params.members
+	if err := spelled(m.params, "_meta", "name", "uri", "arguments", "inputResponses", "requestState", "protocolVersion"); err != nil {
+		return err
+	}
+	if meta := m.params.get("_meta"); meta.value != nil && meta.value.Kind() != '{' {
+		return malformed("_meta is not an object")
+	} else if err := spelled(meta.members, versionMember); err != nil {
+		return err
+	}
+	named := map[string]string{callTool: "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]
+	if named != "" {
+		var ok bool
+		if m.Name, ok = m.params.get(named).text(); !ok || m.Name == "" || len(m.Name) > maxName {
+			return malformed("the member %s of the parameters is not a text of 1 to %d bytes", named, maxName)
+		}
+	}
+	if args := m.params.get("arguments"); args.value != nil && m.Method == callTool {
+		if args.value.Kind() != '{' {
+			return malformed("the arguments are not an object")
+		}
+		m.Arguments = json.RawMessage(args.value)
+	}
+	return m.retry()
+}
+
+// retry reads by what a request goes on with an earlier one (2026-07-28, Multi Round-Trip Requests).
+func (m *Message) retry() error {
+	if responses := m.params.get("inputResponses"); responses.value != nil {
+		if responses.value.Kind() != '{' || len(responses.members) > maxInputs {
+			return malformed("inputResponses is not an object of up to %d members", maxInputs)
+		}
+		for _, r := range responses.members {
+			m.inputs = append(m.inputs, r.name)
+		}
+	}
+	if state := m.params.get("requestState"); state.value != nil {
+		var ok bool
+		if m.state, ok = state.text(); !ok || m.state == "" || len(m.state) > maxState {
+			return malformed("requestState is not a text of 1 to %d bytes", maxState)
+		}
+	}
+	return nil
+}
+
+// spelled refuses an object that has one of names in another case, which some parsers take for it.
+func spelled(o object, names ...string) error {
+	for _, m := range o {
+		own := toFold(m.name)
+		for _, name := range names {
+			if m.name != name && own.same(foldable{name, true}) {
+				return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", m.name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// maxInteger is the largest integer that all parsers of JSON hold.
+const maxInteger = 1<<53 - 1
+
+// readID reads an id: a text, or an integer that all parsers hold.
+func readID(v jsontext.Value) (ID, error) {
+	switch v.Kind() {
+	case '"':
+		text, ok := member{value: v}.text()
+		if ok && len(text) <= maxID {
+			return ID(quote(text)), nil
+		}
+	case '0':
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		if err == nil && n <= maxInteger && n >= -maxInteger && strconv.FormatInt(n, 10) == string(v) { // and not -0
+			return ID(v), nil
+		}
+	}
+	return "", malformed("the id is neither a text of up to %d bytes nor an integer that every parser holds", maxID)
+}
+
+// CheckStream refuses the headers of a request without a message, by which a client opens an event stream or ends a session.
+func CheckStream(header http.Header) error {
+	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
+		if err := atMostOnce(header, name); err != nil {
+			return err
+		}
+	}
+	if version := header.Get("Mcp-Protocol-Version"); version != "" {
+		return known(version)
+	}
+	return nil
+}
+
+// atMostOnce refuses a header of which two readers could take another one.
+func atMostOnce(header http.Header, name string) error {
+	if n := len(header[name]); n > 1 {
+		return mismatch("the header %s stands there %d times", name, n)
+	}
+	return nil
+}
+
+// agree holds the headers of a request against its message. Who routes or judges by them must read what the server reads.
+func (m *Message) agree(header http.Header) error {
+	for name := range header {
+		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
+			return refusal.New("header_refused", "some servers take the header %.60s for %.60s", name, dashed)
+		}
+	}
+	if err := atMostOnce(header, "Mcp-Session-Id"); err != nil {
+		return err
+	}
+	version, err := m.version(header)
+	if err != nil {
+		return err
+	}
+	mirrors := version >= headersMirror && m.IsRequest()
+	if err := m.mirrored(header, "Mcp-Method", m.Method, mirrors); err != nil {
+		return err
+	}
+	if err := m.mirrored(header, "Mcp-Name", m.Name, mirrors && m.Name != ""); err != nil {
+		return err
+	}
+	for name := range header {
+		if param, ok := strings.CutPrefix(name, "Mcp-Param-"); ok {
+			if err := m.hasArgument(name, param, header[name]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// version returns the revision that a message is of: what its header says, and what it says itself if it does.
+func (m *Message) version(header http.Header) (string, error) {
+	if err := atMostOnce(header, "Mcp-Protocol-Version"); err != nil {
+		return "", err
+	}
+	version := Versions[len(Versions)-1] // which had no such header
+	if said := header["Mcp-Protocol-Version"]; len(said) == 1 {
+		version = said[0]
+		if err := known(version); err != nil {
+			return "", err
+		}
+	}
+	if m.Method == initialize {
+		proposed, _ := m.params.get("protocolVersion").text()
+		return version, known(proposed)
+	}
+	inBody := m.params.get("_meta").members.get(versionMember)
+	own, ok := inBody.text()
+	switch {
+	case inBody.value == nil && version < headersMirror, inBody.value == nil && !m.IsRequest():
+	case !ok || own != version:
+		return "", mismatch("the header Mcp-Protocol-Version does not say the revision that _meta says")
+	}
+	return version, nil
+}
+
+func known(version string) error {
+	switch {
+	case slices.Contains(Versions, version):
+		return nil
+	case version == oldTransport:
+		return refusal.New("mcp_transport_unsupported", "revision %s of the protocol has another transport, whose answers come on another connection", oldTransport)
+	}
+	return refusal.New("mcp_version_unsupported", "the revision %.40q of the protocol is none of those that are read: %s", version, strings.Join(Versions, ", "))
+}
+
+func mismatch(format string, args ...any) error {
+	return refusal.New("mcp_header_mismatch", format, args...)
+}
+
+// mirrored holds a header against the text in the body that it repeats. It may be left out unless it is required.
+func (m *Message) mirrored(header http.Header, name, want string, required bool) error {
+	values := header[name]
+	if len(values) == 0 && !required {
+		return nil
+	}
+	if len(values) != 1 {
+		return mismatch("the header %s stands there %d times", name, len(values))
+	}
+	if got, ok := decodeHeader(values[0]); !ok || got != want || want == "" {
+		return mismatch("the header %s does not say what the message says", name)
+	}
+	return nil
+}
+
+// decodeHeader returns the value that a header carries: plain, or in Base64 between =?base64? and ?=.
+func decodeHeader(value string) (string, bool) {
+	encoded, ok := strings.CutPrefix(value, "=?base64?")
+	if !ok || !strings.HasSuffix(encoded, "?=") {
+		return value, true
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(encoded, "?="))
+	return string(raw), err == nil
+}

@@ -1,0 +1,65 @@
+package mcp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/actionproof/mediator/internal/problem"
+)
+
+// JSON-RPC error codes that the protocol gives a meaning. Any other refusal has its HTTP status as its code: the protocol leaves
+// that range to applications.
+var errorCodes = map[string]int{
+	"mcp_header_mismatch": -32020, "mcp_version_unsupported": -32022, "mcp_message_malformed": -32600, "mcp_message_ambiguous": -32600,
+	"mcp_batch_refused": -32600, "mcp_method_refused": -32601,
+}
+
+// WriteProblem answers a message with a refusal as clients of the protocol show it: a JSON-RPC error with the problem document as
+// its data. The official SDKs show the error of an answer 200, whatever else they make of a 4xx; only what the protocol itself
+// answers with 400 is so answered here. Any other message, and what was no message, gets the problem's own status, which is all that its client looks at.
+func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
+	var id ID
+	if m != nil && m.IsRequest() {
+		id = m.ID
+	}
+	status := d.Status
+	if id != "" && status != http.StatusBadRequest {
+		status = http.StatusOK
+	}
+	code, ok := errorCodes[d.Code]
+	if !ok {
+		code = d.Status
+	}
+	type failure struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+		Data    any    `json:"data"`
+	}
+	var data any = d
+	if d.Code == "mcp_version_unsupported" {
+		data = struct {
+			problem.Details
+			Supported []string `json:"supported"`
+		}{d, Versions}
+	}
+	body, err := json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id,omitempty"`
+		Error   failure         `json:"error"`
+	}{"2.0", json.RawMessage(id), failure{code, d.Code + ": " + d.Detail, data}})
+	if err != nil {
+		d.Write(w)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if d.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(d.RetryAfter))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}

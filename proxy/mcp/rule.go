@@ -1,0 +1,204 @@
+package mcp
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Rule names messages that may pass. What no rule of an endpoint names is refused.
+type Rule struct {
+	// Tools are the tools that may be called.
+	Tools []string
+	// Methods are the other methods that may be used; nil for [UsualMethods].
+	Methods []string
+	// Elicitation lets answers pass by which a human answers a server, and Sampling those of a model.
+	Elicitation, Sampling bool
+	// Pin holds, by tool, the hash that its definition must have: the lowercase hex SHA-256 of its canonical JSON.
+	Pin map[string]string
+	// Post says that the calls of the tools post. Then the rule names nothing else.
+	Post bool
+}
+
+// UsualMethods are what a rule lets pass that names no methods: a session, lists and reads, and no call of a tool.
+var UsualMethods = []string{
+	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
+	listTools, "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
+	"subscriptions/listen", "completion/complete", "logging/setLevel",
+}
+
+// methods are those that the rule names, besides the tools.
+func (r *Rule) methods() []string {
+	switch {
+	case r.Post:
+		return nil
+	case r.Methods == nil:
+		return UsualMethods
+	}
+	return r.Methods
+}
+
+// isToolName reports whether a rule may name a tool so: 1 to 128 visible ASCII characters, which stand in a resource as one word.
+func isToolName(name string) bool {
+	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+// Check refuses a rule that names what cannot be, or more than it says.
+func (r *Rule) Check() error {
+	for _, tool := range r.Tools {
+		if !isToolName(tool) || tool == "*" {
+			return fmt.Errorf("%q is not the name of a tool: 1 to 128 visible ASCII characters, without wildcards", tool)
+		}
+	}
+	for tool, hash := range r.Pin {
+		if !slices.Contains(r.Tools, tool) {
+			return fmt.Errorf("it pins the tool %q, which it does not name", tool)
+		}
+		if !evidence.IsHash(hash) {
+			return fmt.Errorf("it pins %q, which is not a lowercase hex SHA-256", hash)
+		}
+	}
+	if slices.Contains(r.Methods, callTool) {
+		return fmt.Errorf("it names the method %s: name the tools", callTool)
+	}
+	if r.Post && len(r.Tools) == 0 {
+		return fmt.Errorf("an action names its tools")
+	}
+	return nil
+}
+
+// CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case. It returns the second of the two.
+func CheckRules(rules []*Rule) (i int, err error) {
+	named := make(map[string]string)
+	for i, r := range rules {
+		for _, tool := range r.Tools {
+			key := fold(tool)
+			if other, taken := named[key]; taken {
+				return i, fmt.Errorf("two rules of one MCP server name the tools %q and %q", other, tool)
+			}
+			named[key] = tool
+		}
+		for _, method := range r.methods() {
+			if _, taken := named["method "+method]; taken {
+				return i, fmt.Errorf("two rules of one MCP server name the method %q; a rule that leaves out methods names the usual ones", method)
+			}
+			named["method "+method] = method
+		}
+	}
+	return 0, nil
+}
+
+// Verdict is what became of a message.
+type Verdict struct {
+	Rule  int  // which of the rules names it
+	Human bool // it carries what a human has said
+}
+
+// Judge returns the rule of a message, or why none lets it pass. What the message answers is no longer asked after that.
+func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Memory) (Verdict, error) {
+	if m.Method == "" {
+		return judgeAnswer(m, rules, peer, memory)
+	}
+	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.names(m) })
+	switch {
+	case i < 0 && m.Method == callTool:
+		return Verdict{}, refusal.New("mcp_tool_refused", "no rule names the tool %.128q", m.Name)
+	case i < 0:
+		return Verdict{}, refusal.New("mcp_method_refused", "no rule names the method %.128q", m.Method)
+	case m.Method == callTool && m.ID == "":
+		return Verdict{}, malformed("the call of a tool has no id, so that nothing would say what became of it")
+	case rules[i].Post && !streams(header):
+		return Verdict{}, refusal.New("mcp_transport_unsupported", "the request does not accept both application/json and text/event-stream: answers of the transport of %s come on another connection", oldTransport)
+	}
+	v := Verdict{Rule: i}
+	if m.Method == callTool {
+		if err := memory.checkTool(m, header, peer, rules[i].Pin[m.Name]); err != nil {
+			return v, err
+		}
+	}
+	if !m.IsRetry() {
+		return v, nil
+	}
+	asked, err := memory.askedBefore(m, peer)
+	if err != nil {
+		return v, err
+	}
+	v.Human, err = mayAnswer(asked, rules)
+	return v, err
+}
+
+func (r *Rule) names(m *Message) bool {
+	if m.Method == callTool {
+		return slices.Contains(r.Tools, m.Name)
+	}
+	return slices.Contains(r.methods(), m.Method)
+}
+
+// judgeAnswer judges the answer to what a server has asked.
+func judgeAnswer(m *Message, rules []*Rule, peer Peer, memory *Memory) (v Verdict, err error) {
+	method, ok := memory.asked(peer, m.ID)
+	if !ok {
+		return v, refusal.New("mcp_answer_unasked", "the server has not asked what this message answers")
+	}
+	if v.Human, err = mayAnswer([]string{method}, rules); err != nil {
+		return v, err
+	}
+	v.Rule = slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(method) })
+	if v.Rule < 0 {
+		return v, refusal.New("mcp_method_refused", "no egress rule lets answers to this server pass")
+	}
+	memory.answered(peer, m.ID)
+	return v, nil
+}
+
+// answers reports whether the rule lets answers to a method of a server pass.
+func (r *Rule) answers(method string) bool {
+	switch method {
+	case elicitation:
+		return r.Elicitation
+	case sampling:
+		return r.Sampling
+	}
+	return !r.Post
+}
+
+// mayAnswer reports whether the answers to what a server has asked may pass, and whether a human gives one.
+func mayAnswer(methods []string, rules []*Rule) (human bool, err error) {
+	for _, method := range methods {
+		allowed := slices.ContainsFunc(rules, func(r *Rule) bool { return r.answers(method) })
+		switch method {
+		case elicitation:
+			if !allowed {
+				return false, refusal.New("mcp_elicitation_refused", "the message answers the server with what a human has said, which no rule allows")
+			}
+			human = true
+		case sampling:
+			if !allowed {
+				return false, refusal.New("mcp_sampling_refused", "the message answers the server with what a model has said, which no rule allows")
+			}
+		case "roots/list", "ping":
+		default:
+			return false, refusal.New("mcp_method_refused", "the message answers a %.128q of the server, which no rule allows", method)
+		}
+	}
+	return human, nil
+}
+
+// streams reports whether a request takes its answer on its own connection in both forms, as Streamable HTTP demands. Clients of the
+// transport before it do not say so.
+func streams(header http.Header) bool {
+	var json, events bool
+	for _, line := range header["Accept"] {
+		for part := range strings.SplitSeq(line, ",") {
+			t, _, err := mime.ParseMediaType(part)
+			json = json || err == nil && t == "application/json"
+			events = events || err == nil && t == "text/event-stream"
+		}
+	}
+	return json && events
+}

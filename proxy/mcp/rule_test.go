@@ -1,0 +1,187 @@
+package mcp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/test/check"
+)
+
+func TestRulesThatAreRefused(t *testing.T) {
+	hash := strings.Repeat("a", 64)
+	for name, tt := range map[string]struct {
+		rules []*mcp.Rule
+		want  string
+	}{
+		"a wildcard":                      {[]*mcp.Rule{{Tools: []string{"*"}}}, "not the name of a tool"},
+		"a name with a space":             {[]*mcp.Rule{{Tools: []string{"create issue"}}}, "not the name of a tool"},
+		"a name that is not ASCII":        {[]*mcp.Rule{{Tools: []string{"сreate_issue"}}}, "not the name of a tool"},
+		"an empty name":                   {[]*mcp.Rule{{Tools: []string{""}}}, "not the name of a tool"},
+		"an action without tools":         {[]*mcp.Rule{{Post: true}}, "an action names its tools"},
+		"tools/call as a method":          {[]*mcp.Rule{{Methods: []string{"tools/call"}}}, "name the tools"},
+		"a pin of another tool":           {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"b": hash}}}, "which it does not name"},
+		"a pin that is no hash":           {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"a": "sha256:" + hash}}}, "not a lowercase hex SHA-256"},
+		"a tool twice":                    {[]*mcp.Rule{{Tools: []string{"a"}, Post: true}, {Tools: []string{"a"}}}, `name the tools "a" and "a"`},
+		"a tool in another case":          {[]*mcp.Rule{{Tools: []string{"create_issue"}, Post: true}, {Tools: []string{"Create_Issue"}}}, "name the tools"},
+		"the usual methods twice":         {[]*mcp.Rule{{Tools: []string{"a"}}, {Tools: []string{"b"}}}, "a rule that leaves out methods names the usual ones"},
+		"a method twice":                  {[]*mcp.Rule{{Methods: []string{"ping"}}, {Methods: []string{"ping"}}}, `name the method "ping"`},
+		"two egress rules and an action":  {[]*mcp.Rule{{Tools: []string{"c"}, Post: true}, {Tools: []string{"a"}}, {Tools: []string{"b"}, Methods: []string{}}}, ""},
+		"a rule about methods alone":      {[]*mcp.Rule{{}}, ""},
+		"a pin":                           {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"a": hash}}}, ""},
+		"a name of all kinds of letters":  {[]*mcp.Rule{{Tools: []string{"a.B-c_d/e:1"}}}, ""},
+		"two actions with tools of their": {[]*mcp.Rule{{Tools: []string{"a"}, Post: true}, {Tools: []string{"b"}, Post: true}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := mcp.CheckRules(tt.rules)
+			for _, r := range tt.rules {
+				if err == nil {
+					err = r.Check()
+				}
+			}
+			if got := fmt.Sprint(err); tt.want == "" && err != nil || !strings.Contains(got, tt.want) {
+				t.Errorf("got %s, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// results are those that open calls got, by their names.
+type results struct {
+	mu  sync.Mutex // guards got
+	got map[string]mcp.Result
+}
+
+func (r *results) of(name string) mcp.Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.got[name]
+}
+
+// keep lets the answer to a call break off after an event, and keeps the call.
+func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, at mcp.Peer, event string) {
+	t.Helper()
+	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)), memory)
+	w.Peer = at
+	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
+	_, _ = io.WriteString(a, "id: "+event+"\ndata: \n\n")
+	if a.End(io.ErrUnexpectedEOF); !a.Resumable() {
+		t.Fatalf("%s cannot be resumed", name)
+	}
+	memory.Keep(a, time.Hour, func(result mcp.Result) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.got[name] = result
+	})
+}
+
+// resume opens an event stream after an event, in which a result comes.
+func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
+	w := watch(nil, memory)
+	w.Peer, w.Header = at, http.Header{"Last-Event-Id": {lastEvent}}
+	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
+	_, _ = io.WriteString(a, stream)
+	a.End(io.EOF)
+}
+
+// TestResumed gives a result to the call whose answer the client resumes, and to no other.
+func TestResumed(t *testing.T) {
+	memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
+	s1, s2 := mcp.Peer{Server: peer.Server, Session: "s1"}, mcp.Peer{Server: peer.Server, Session: "s2"}
+	r.keep(t, memory, "a", 1, s1, "e1")
+	r.keep(t, memory, "b", 2, s1, "e2")
+	const done, failed = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
+	for name, way := range map[string]func(){
+		"another event":              func() { resume(memory, s1, "e2", "data: "+done+"\n\n") },
+		"no event":                   func() { resume(memory, s1, "", "data: "+done+"\n\n") },
+		"another session":            func() { resume(memory, s2, "e1", "data: "+done+"\n\n") },
+		"another server":             func() { resume(memory, mcp.Peer{Server: "https://x/mcp", Session: "s1"}, "e1", "data: "+done+"\n\n") },
+		"the result of another call": func() { resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n") },
+		"half a result":              func() { resume(memory, s1, "e1", "data: "+done) },
+		"a request of the server":    func() { resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n\n") },
+		"another request's id":       func() { memory.Sent(s1, "3") },
+	} {
+		if way(); r.of("a") != "" || r.of("b") != "" {
+			t.Fatalf("%s: %q, %q", name, r.of("a"), r.of("b"))
+		}
+	}
+	resume(memory, s1, "e1", "id: e3\ndata: \n\n") // breaks off once more
+	resume(memory, s1, "e3", "data: "+failed+"\n\n")
+	if r.of("a") != mcp.ResultToolFailed || r.of("b") != "" {
+		t.Errorf("got %q, %q", r.of("a"), r.of("b"))
+	}
+	memory.Sent(s1, "2")
+	if r.of("b") != mcp.ResultLost {
+		t.Errorf("a call whose id is used once more has the result %q", r.of("b"))
+	}
+	resume(memory, s1, "e2", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n")
+	if r.of("b") != mcp.ResultLost {
+		t.Errorf("a result came twice: %q", r.of("b"))
+	}
+	for i := range 17 {
+		r.keep(t, memory, fmt.Sprint(i), 100+i, s1, "e")
+	}
+	for r.of("0") == "" {
+		time.Sleep(time.Millisecond) // another goroutine gives it up
+	}
+	if r.of("0") != mcp.ResultLost || r.of("1") != "" {
+		t.Errorf("of too many calls the first got %q, the second %q", r.of("0"), r.of("1"))
+	}
+	memory.Sent(s1, "100")
+}
+
+// TestBounds keeps the last questions, retries and tools, and no more.
+func TestBounds(t *testing.T) {
+	memory := new(mcp.Memory)
+	for i := range 65 {
+		show(t, memory, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i))
+	}
+	for id, want := range map[int]string{0: "mcp_answer_unasked", 1: "pass reads", 64: "pass reads"} {
+		if got := judge(entry{"body": {fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)}}, memory); got != want {
+			t.Errorf("the answer %d: %s, want %s", id, got, want)
+		}
+	}
+	for i := range 65 {
+		show(t, memory, fmt.Sprintf(`tools/call {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s%d"}}`, i))
+	}
+	for state, want := range map[string]string{"s0": "mcp_answer_unasked", "s1": "pass issues", "s64": "pass issues"} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue","requestState":"` + state + `"}}`
+		if got := judge(entry{"body": {body}}, memory); got != want {
+			t.Errorf("the state %s: %s, want %s", state, got, want)
+		}
+	}
+	refused := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), memory)
+	taken := 0
+	refused.Take = func(n int) bool { taken += n; return taken < 100 }
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		taken = 0
+		a := mcp.NewAnswer(refused, http.StatusOK, http.Header{"Content-Type": {kind}})
+		for range 100 {
+			_, err := io.WriteString(a, "data: 0123456789")
+			check.Must(t, err)
+		}
+		a.End(io.EOF)
+		if a.Result() != mcp.ResultUnseen || a.Followed() {
+			t.Errorf("%s without memory: %s", kind, a.Result())
+		}
+	}
+}
+
+// TestToolsThatWereNotRead forgets the tools of a list that could not be read, so that no pinned tool is called by an older one.
+func TestToolsThatWereNotRead(t *testing.T) {
+	memory := new(mcp.Memory)
+	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"get_issue","inputSchema":{}}]}}`)
+	of := rules("")
+	of[1].Pin = map[string]string{"get_issue": "80d79a1bd8a1a8aa4aec7fb1ccc1f1e6b19dba5c3b7ba5c4b4a6f0ecbd9f3cd1"}
+	m := read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`)
+	_, err := mcp.Judge(m, entry{}.header(), of, peer, memory)
+	check.WantCode(t, err, "mcp_tool_changed")
+	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":`)
+	_, err = mcp.Judge(m, entry{}.header(), of, peer, memory)
+	check.WantCode(t, err, "mcp_tool_unseen")
+}

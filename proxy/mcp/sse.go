@@ -1,0 +1,76 @@
+package mcp
+
+import "bytes"
+
+// events reads a stream of server-sent events (HTML standard, section 9.2.6) as it comes, in pieces of any size.
+type events struct {
+	most int // bytes of one event
+	line []byte
+	data []byte
+	id   string // of the event that is read
+
+	begun   bool // something was read
+	hasData bool
+	cr      bool // the last byte was a CR, whose LF ends no other line
+	over    bool // an event was larger than most: nothing after that is read
+}
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// write reads a piece of the stream, and calls event for each event that ends in it. The data is valid only during the call.
+func (e *events) write(p []byte, event func(id string, data []byte)) {
+	for len(p) > 0 && !e.over {
+		if e.cr && p[0] == '\n' {
+			e.cr, p = false, p[1:]
+			continue
+		}
+		e.cr = false
+		end := bytes.IndexAny(p, "\r\n")
+		if end < 0 {
+			e.add(p)
+			return
+		}
+		e.add(p[:end])
+		e.cr, p = p[end] == '\r', p[end+1:]
+		e.endLine(event)
+	}
+}
+
+func (e *events) add(p []byte) {
+	if len(e.line)+len(e.data)+len(p) > e.most {
+		e.over, e.line, e.data = true, nil, nil
+		return
+	}
+	e.line = append(e.line, p...)
+}
+
+func (e *events) endLine(event func(id string, data []byte)) {
+	if e.over {
+		return
+	}
+	line := e.line
+	if !e.begun {
+		line, e.begun = bytes.TrimPrefix(line, byteOrderMark), true
+	}
+	e.line = e.line[:0]
+	if len(line) == 0 {
+		if e.hasData || e.id != "" {
+			event(e.id, e.data)
+		}
+		e.data, e.hasData, e.id = e.data[:0], false, ""
+		return
+	}
+	field, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(field) {
+	case "data":
+		if e.hasData {
+			e.data = append(e.data, '\n')
+		}
+		e.data, e.hasData = append(e.data, value...), true
+	case "id":
+		if bytes.IndexByte(value, 0) < 0 {
+			e.id = string(value)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// toolRig is a choke point before an MCP server that answers as a test wants.
+func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions)) *mcpRig {
+	t.Helper()
+	r := &mcpRig{}
+	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
+		at := actions[0].Match
+		at.Path = "/mcp"
+		actions[0].Match, actions[0].MCP, actions[0].Headers = at, &mcp.Rule{Tools: []string{"create_issue"}, Post: true}, []string{}
+		at.Methods = []string{"GET", "POST", "DELETE"}
+		var err error
+		o.Rules, err = NewRules(actions[:1], []Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
+		must(t, err)
+		if change != nil {
+			change(o)
+		}
+	})
+	return r
+}
+
+// both are the forms of answers that a client of Streamable HTTP takes.
+var both = []string{"Accept", "application/json, text/event-stream"}
+
+func toolCall(tool string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%q,"arguments":{"title":"a"}}}`, tool)
+}
+
+const toolResult = `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`
+
+func answerWith(contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// TestMCPRefusals answers messages that are refused as JSON-RPC errors, with the status that clients of the protocol look at.
+func TestMCPRefusals(t *testing.T) {
+	r := toolRig(t, answerWith("application/json", toolResult), nil)
+	for _, tt := range []struct {
+		name, body   string
+		header       []string
+		status, code int
+		id, problem  string
+	}{
+		{"a tool", toolCall("delete_repo"), nil, 200, 403, "7", "mcp_tool_refused"},
+		{"a method", `{"jsonrpc":"2.0","id":"a\"b","method":"tasks/get"}`, nil, 200, -32601, `"a\"b"`, "mcp_method_refused"},
+		{"a header", toolCall("create_issue"), []string{"Mcp-Method", "ping"}, 400, -32020, "7", "mcp_header_mismatch"},
+		{"a revision", toolCall("create_issue"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, -32022, "7", "mcp_version_unsupported"},
+		{"the old transport", toolCall("create_issue"), []string{"Accept", "*/*"}, 400, 400, "7", "mcp_transport_unsupported"},
+		{"a batch", "[" + toolCall("get_issue") + "]", nil, 400, -32600, "", "mcp_batch_refused"},
+		{"two readings", strings.Replace(toolCall("get_issue"), "{", `{"ID":8,`, 1), nil, 400, -32600, "", "mcp_message_ambiguous"},
+		{"no message", `{}`, nil, 400, -32600, "", "mcp_message_malformed"},
+		{"a notification", `{"jsonrpc":"2.0","method":"notifications/other"}`, nil, 403, -32601, "", "mcp_method_refused"},
+		{"an answer", `{"jsonrpc":"2.0","id":7,"result":{}}`, nil, 403, 403, "", "mcp_answer_unasked"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			header := both
+			if len(tt.header) > 0 && tt.header[0] == "Accept" {
+				header = nil
+			}
+			sent := len(r.sent)
+			resp, body := r.send("POST", "/mcp", tt.body, append(header[:len(header):len(header)], tt.header...)...)
+			var got struct {
+				Version string          `json:"jsonrpc"`
+				ID      json.RawMessage `json:"id"`
+				Error   struct {
+					Code    int
+					Message string
+					Data    struct {
+						problem.Details
+						Supported []string `json:"supported"`
+					}
+				}
+			}
+			must(t, json.Unmarshal([]byte(body), &got))
+			rec, _ := r.record.last()
+			e := got.Error
+			if resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" || got.Version != "2.0" || string(got.ID) != tt.id ||
+				e.Code != tt.code || e.Data.Code != tt.problem || e.Data.Post != rec.ID || !strings.HasPrefix(e.Message, tt.problem+": ") {
+				t.Errorf("got %s %s", resp.Status, body)
+			}
+			if (len(e.Data.Supported) > 0) != (tt.code == -32022) {
+				t.Errorf("supported are %v", e.Data.Supported)
+			}
+			if rec.Code != tt.problem || rec.State != ledger.StateRefused || len(r.sent) != sent {
+				t.Errorf("the record is %+v, and the upstream saw %d calls", rec, len(r.sent)-sent)
+			}
+		})
+	}
+	r.wantRefused("action_unmatched", "PUT", "/mcp", toolCall("get_issue"))
+	r.wantRefused("content_type", "POST", "/mcp", toolCall("get_issue"), "Content-Type", "text/plain")
+	r.wantRefused("path_ambiguous", "POST", "/%6dcp", toolCall("create_issue"))
+	r.wantRefused("action_unmatched", "POST", "/MCP", toolCall("create_issue"))
+}
+
+// TestMCPOnTheWay sends messages that pass, as they came.
+func TestMCPOnTheWay(t *testing.T) {
+	r := toolRig(t, answerWith("application/json", toolResult), nil)
+	body := " " + toolCall("create_issue")
+	resp, answer := r.send("POST", "/mcp", body, append(both, "Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/call")...)
+	if resp.StatusCode != http.StatusOK || answer != toolResult || resp.Header.Get("Actionproof-Post") == "" {
+		t.Fatalf("got %s %s", resp.Status, answer)
+	}
+	if h := r.sent[0].Header; r.body[0] != body || h.Get("Mcp-Session-Id") != "s1" || h.Get("Mcp-Protocol-Version") != "2025-11-25" || h.Get("Accept-Encoding") != "identity" || h.Get("Authorization") != "Bearer "+secretToken {
+		t.Errorf("the upstream saw %q, %v", r.body[0], h)
+	}
+	want, err := evidence.HashJSON([]byte(body))
+	must(t, err)
+	rec := r.wantRecord(t, "tools/call create_issue", "ok")
+	if rec.ContentHash != want || rec.Resource != "POST /mcp tools/call create_issue" || rec.Rule != "posts" {
+		t.Errorf("%+v", rec)
+	}
+	m := r.roles.decided.Call.Message
+	if m == nil || m.MCP.Tool != "create_issue" || !strings.HasSuffix(m.MCP.Server, "/mcp") || string(m.MCP.Arguments) != `{"title":"a"}` {
+		t.Errorf("the control plane was asked about %+v", m)
+	}
+	r.send("POST", "/mcp", strings.Replace(toolCall("create_issue"), `"a"`, `"`+strings.Repeat("a", policy.MaxArguments)+`"`, 1), both...)
+	if m := r.roles.decided.Call.Message; m == nil || m.MCP.Arguments != nil {
+		t.Errorf("too many arguments went to the control plane: %d bytes", len(m.MCP.Arguments))
+	}
+	for _, method := range []string{"GET", "DELETE"} {
+		if resp, _ := r.send(method, "/mcp", ""); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", method, resp.Status)
+		}
+		var rec ledger.Record
+		for deadline := time.Now().Add(time.Minute); rec.Method != method && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			rec, _ = r.record.last()
+		}
+		if rec.Rule != "server" || rec.Flow != flowEgress {
+			t.Errorf("%s: %+v", method, rec)
+		}
+	}
+}
+
+// TestMCPBrokenAnswers relays answers that break off: what became of the call is not known.
+func TestMCPBrokenAnswers(t *testing.T) {
+	const event = "id: e1\ndata: \n\n"
+	for _, tt := range []struct {
+		name, tool, contentType, body, result string
+		state                                 ledger.State
+	}{
+		{"half a result", "create_issue", "application/json", toolResult[:20], "lost", ledger.StateIndeterminate},
+		{"half a stream", "create_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
+		{"half a stream of a read", "get_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
+		{"a stream that nobody resumes", "get_issue", "text/event-stream", event, "lost", ledger.StateIndeterminate},
+		{"a stream with its result", "create_issue", "text/event-stream", event + "data: " + toolResult + "\n\n", "ok", ledger.StateForwarded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tt.contentType)
+				_, _ = io.WriteString(w, tt.body)
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}, func(o *PipelineOptions) {
+				if tt.name == "a stream that nobody resumes" {
+					o.Timeouts.Forward = time.Millisecond // how long it is waited for; a read has no such bound on its way
+				}
+			})
+			req, err := http.NewRequest("POST", r.base+"/mcp", strings.NewReader(toolCall(tt.tool)))
+			must(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", both[1])
+			resp, err := r.client.Do(req)
+			must(t, err)
+			_, err = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err == nil {
+				t.Error("the client was not told that the answer is not whole")
+			}
+			if rec := r.wantRecord(t, "tools/call "+tt.tool, tt.result); rec.State != tt.state {
+				t.Errorf("%+v", rec)
+			}
+		})
+	}
+}
+
+// TestMCPAgentGone lets the agent go away in the middle of an answer: what became of the post is known all the same.
+func TestMCPAgentGone(t *testing.T) {
+	gone := make(chan struct{})
+	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, piece := range []string{": hello\n\n", ": " + strings.Repeat("x", 1<<20) + "\n\n", "data: " + toolResult + "\n\n"} {
+			_, _ = io.WriteString(w, piece)
+			_ = http.NewResponseController(w).Flush()
+			<-gone
+		}
+	}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "POST", r.base+"/mcp", strings.NewReader(toolCall("create_issue")))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", both[1])
+	resp, err := r.client.Do(req)
+	must(t, err)
+	cancel()
+	_ = resp.Body.Close()
+	close(gone)
+	if rec := r.wantRecord(t, "tools/call create_issue", "ok"); rec.State != ledger.StateForwarded {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// TestMCPAnswersThatAreNotRead relays what cannot be read as it came, and says so.
+func TestMCPAnswersThatAreNotRead(t *testing.T) {
+	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = io.WriteString(w, "not really")
+	}, nil)
+	if _, answer := r.send("POST", "/mcp", toolCall("get_issue"), append(both, "Accept-Encoding", "gzip")...); answer != "not really" {
+		t.Fatalf("got %q", answer)
+	}
+	rec := r.wantRecord(t, "tools/call get_issue", "unseen")
+	if rec.State != ledger.StateForwarded || len(rec.Checks) != 1 || rec.Checks[0].Code != "mcp_answer_unread" {
+		t.Errorf("%+v", rec)
+	}
+}
+
+// TestMCPSessions keeps what a server asks one session from another one.
+func TestMCPSessions(t *testing.T) {
+	question := `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}` + "\n\n"
+	r := toolRig(t, answerWith("text/event-stream", question), nil)
+	if _, got := r.send("GET", "/mcp", ""); got != question {
+		t.Fatalf("got %q", got)
+	}
+	asked := r.session
+	other := r.sessions.OpenStanding(trigger.Event{ID: "evt_2", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
+	const answer = `{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`
+	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("another session may answer: %s", resp.Status)
+	}
+	if asked.prompted.Load() || other.prompted.Load() {
+		t.Error("a session is tainted by an answer that was refused")
+	}
+	r.send("GET", "/mcp", "")
+	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusOK || asked.prompted.Load() || !other.prompted.Load() {
+		t.Errorf("the session that was asked: %s", resp.Status)
+	}
+	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a question is answered twice: %s", resp.Status)
+	}
+	next, err := NewPipeline(func() PipelineOptions { o := r.pipeline.o; o.After = r.pipeline; return o }())
+	must(t, err)
+	if next.definitions != r.pipeline.definitions {
+		t.Error("a reload forgets the definitions of tools")
+	}
+}

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy/body"
+)
+
+// judge reads the messages that go to endpoints of one kind, and chooses the rule of each.
+type judge interface {
+	// read reads a call, whose body is held, and returns the one of rules that it is for. It notes with the call what the way from
+	// there needs of its message.
+	read(c *call, rules []rule) (rule, error)
+}
+
+// choose ends step 2: it returns the one rule of an endpoint that a call is for. Where its message chooses, it reads that first.
+func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
+	if to.kind == "" {
+		return to.rules[0], nil
+	}
+	if c.r.Body != http.NoBody {
+		if c.held, err = p.readBody(c, body.MaxJSON, ContentJSON); err != nil {
+			c.closeAfter()
+			return rule{}, err
+		}
+	}
+	r, err = p.judges[to.kind].read(c, to.rules)
+	c.step("message")
+	return r, err
+}
+
+// release frees the body that was held.
+func (c *call) release() {
+	if c.held != nil {
+		c.held.Close()
+	}
+}
+
+// writeProblem answers with a refusal, as the clients of the call's endpoint show it.
+func (c *call) writeProblem(d problem.Details) {
+	if c.refusal != nil {
+		c.refusal(c.w, d)
+		return
+	}
+	d.Write(c.w)
+}
