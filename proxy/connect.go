@@ -42,7 +42,7 @@ func (p *Pipeline) connect(c *call) error {
 		return nil
 	}
 	route, _ := intercept.RouteFrom(r.Context())
-	if err := p.findSession(c, route.ProxyAuthorization); err != nil { // as for each call in the tunnel
+	if err := p.findSession(c, route); err != nil { // as for each call in the tunnel
 		return err
 	}
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -27,7 +28,7 @@ func documentOf(s *Session) eventDocument {
 }
 
 // serveInternal answers a call to the mediator itself. Nothing is forwarded.
-func (p *Pipeline) serveInternal(c *call, proxyAuthorization string) error {
+func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 	c.record.Flow = flowInternal
 	w, r := c.w, c.r
 	var (
@@ -36,9 +37,9 @@ func (p *Pipeline) serveInternal(c *call, proxyAuthorization string) error {
 	)
 	switch r.Method + " " + r.URL.Path {
 	case "GET /v1/event":
-		body, err = p.currentEvent(proxyAuthorization)
+		body, err = p.currentEvent(route)
 	case "GET /v1/event/next":
-		body, err = p.nextEvent(r, proxyAuthorization)
+		body, err = p.nextEvent(r, route)
 	case "GET /v1/ca.pem":
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		c.answered, c.record.State, c.record.Status = true, ledger.StateForwarded, http.StatusOK
@@ -56,8 +57,8 @@ func (p *Pipeline) serveInternal(c *call, proxyAuthorization string) error {
 	return json.NewEncoder(w).Encode(body)
 }
 
-func (p *Pipeline) currentEvent(proxyAuthorization string) (any, error) {
-	s, err := p.o.Sessions.Find(proxyAuthorization)
+func (p *Pipeline) currentEvent(route intercept.Route) (any, error) {
+	s, err := p.o.Sessions.Of(route)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +66,9 @@ func (p *Pipeline) currentEvent(proxyAuthorization string) (any, error) {
 }
 
 // nextEvent ends the pod's session, waits for the next event, and opens the session for it. An agent that was started for one
-// event has credentials for that one alone.
-func (p *Pipeline) nextEvent(r *http.Request, proxyAuthorization string) (any, error) {
-	if !p.o.Standing || proxyAuthorization != "" {
+// event has a listener or credentials for that one alone.
+func (p *Pipeline) nextEvent(r *http.Request, route intercept.Route) (any, error) {
+	if !p.o.Standing || route.ProxyAuthorization != "" || route.Session != "" {
 		return nil, refusal.New("session_single_event", "this agent was started for one event; only a pod's standing session waits for the next")
 	}
 	wait := 30 * time.Second

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -41,7 +42,7 @@ func TestNextEventTogether(t *testing.T) {
 		type answer struct{ event, code string }
 		answers := make(chan answer, 8)
 		next := func(ctx context.Context, wait string) {
-			document, err := p.nextEvent(httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/event/next?wait="+wait, nil), "")
+			document, err := p.nextEvent(httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/event/next?wait="+wait, nil), intercept.Route{})
 			if err != nil {
 				answers <- answer{code: codeOf(err)}
 				return

@@ -248,9 +248,9 @@ func (p *Pipeline) handle(c *call) error {
 		return err
 	}
 	if c.target.Host == InternalHost {
-		return p.serveInternal(c, route.ProxyAuthorization)
+		return p.serveInternal(c, route)
 	}
-	if err := p.findSession(c, route.ProxyAuthorization); err != nil { // 1
+	if err := p.findSession(c, route); err != nil { // 1
 		return err
 	}
 	to, err := p.match(c) // 2
@@ -286,9 +286,9 @@ func (p *Pipeline) match(c *call) (*endpoint, error) {
 }
 
 // findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.
-func (p *Pipeline) findSession(c *call, proxyAuthorization string) error {
+func (p *Pipeline) findSession(c *call, route intercept.Route) error {
 	defer c.step("session")
-	s, err := p.o.Sessions.Find(proxyAuthorization)
+	s, err := p.o.Sessions.Of(route)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -36,8 +37,9 @@ type Session struct {
 	memory   mcp.Memory  // what MCP servers have asked and shown
 	prompted atomic.Bool // a human has answered an MCP server
 
-	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
-	ended  chan struct{}     // see Ended
+	secret [sha256.Size]byte // hash of the proxy password, which is not kept; zero where connections name the session
+	life   context.Context   //nolint:containedctx // done at the end of the session
+	end    context.CancelFunc
 
 	mu         sync.Mutex    // guards all below
 	transcript string        // hash chain over the calls so far, see Note
@@ -45,15 +47,15 @@ type Session struct {
 	rate       Rate          // of bucket
 }
 
+// Life returns a context that is done when the session ends.
+func (s *Session) Life() context.Context { return s.life }
+
 // Note appends one call to the session's transcript: a hash chain, so that a receipt can name all that went before it.
 func (s *Session) Note(entry string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transcript = evidence.HashBytes([]byte(s.transcript + "\n" + entry))
 }
-
-// Ended is closed once the session has ended.
-func (s *Session) Ended() <-chan struct{} { return s.ended }
 
 // Transcript returns the hash chain over the calls that the session has made so far.
 func (s *Session) Transcript() string {
@@ -114,16 +116,26 @@ func NewSessions(now func() time.Time) *Sessions {
 // with the session.
 func (s *Sessions) Open(event trigger.Event, runtime string, run *observe.Run) (*Session, string, error) {
 	password := evidence.NewID() + evidence.NewID()
+	session, err := s.open(event, runtime, run, sha256.Sum256([]byte(password)))
+	return session, password, err
+}
+
+// OpenListening opens a session as Open does, but without a password: the session has a listener of its own, and each connection
+// there belongs to it ([intercept.Proxy.ServeSession]).
+func (s *Sessions) OpenListening(event trigger.Event, runtime string, run *observe.Run) (*Session, error) {
+	return s.open(event, runtime, run, [sha256.Size]byte{})
+}
+
+func (s *Sessions) open(event trigger.Event, runtime string, run *observe.Run, secret [sha256.Size]byte) (*Session, error) {
 	session := s.make(event, runtime)
-	session.Run = run
-	session.secret = sha256.Sum256([]byte(password))
+	session.Run, session.secret = run, secret
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= maxSessions {
-		return nil, "", refusal.New("sessions_exhausted", "%d sessions are open already", maxSessions)
+		return nil, refusal.New("sessions_exhausted", "%d sessions are open already", maxSessions)
 	}
 	s.byID[session.ID] = session
-	return session, password, nil
+	return session, nil
 }
 
 // OpenStanding makes event's session the pod's one open session, in place of the one before.
@@ -141,7 +153,8 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 
 func (s *Sessions) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
-	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now, ended: make(chan struct{})}
+	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
+	session.life, session.end = context.WithCancel(context.Background())
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	return session
 }
@@ -152,15 +165,20 @@ func (s *Sessions) Close(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session, ok := s.byID[id]
-	if !ok {
-		return false
+	if ok {
+		s.remove(session)
 	}
-	s.remove(session)
+	return ok
+}
+
+// remove ends a session. The caller holds s.mu.
+func (s *Sessions) remove(session *Session) {
+	delete(s.byID, session.ID)
 	if session == s.standing {
 		s.standing = nil
 	}
 	session.Run.End()
-	return true
+	session.end()
 }
 
 // CloseStanding ends the pod's one open session and returns it, or nil if there is none.
@@ -170,15 +188,8 @@ func (s *Sessions) CloseStanding() *Session {
 	ended := s.standing
 	if ended != nil {
 		s.remove(ended)
-		s.standing = nil
 	}
 	return ended
-}
-
-// remove ends an open session. The caller holds s.mu.
-func (s *Sessions) remove(session *Session) {
-	delete(s.byID, session.ID)
-	close(session.ended)
 }
 
 // Standing returns the pod's one open session, or nil if there is none.
@@ -220,6 +231,19 @@ func (s *Sessions) Get(id string) (*Session, bool) {
 	return session, ok
 }
 
+// Of returns the session that a call belongs to: that of the listener that its connection came to, or else by its credentials, as
+// Find does.
+func (s *Sessions) Of(route intercept.Route) (*Session, error) {
+	if route.Session == "" {
+		return s.Find(route.ProxyAuthorization)
+	}
+	session, open := s.Get(route.Session)
+	if !open {
+		return nil, refusal.New("session_required", "the session of this connection has ended")
+	}
+	return session, nil
+}
+
 // Find returns the session that a call belongs to: by its proxy credentials, or, where the call has none, the pod's one open
 // session. Wrong credentials never fall back to the open session.
 func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
@@ -237,7 +261,7 @@ func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
 	}
 	session, open := s.Get(id)
 	got := sha256.Sum256(password)
-	var want [sha256.Size]byte
+	var want [sha256.Size]byte // of no password
 	if open {
 		want = session.secret
 	}

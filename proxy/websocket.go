@@ -40,7 +40,7 @@ func (p *Pipeline) relayWebSocket(c *call, resp *http.Response, carrier io.ReadC
 	if err := writeSwitch(hijacked, resp); err != nil {
 		return refusal.New("client_gone", "the client went away before it had the answer")
 	}
-	c.record.BytesIn, c.record.BytesOut, err = websocket.Relay(agent, upstream, p.o.Timeouts.WebSocketIdle, c.session.Ended())
+	c.record.BytesIn, c.record.BytesOut, err = websocket.Relay(agent, upstream, p.o.Timeouts.WebSocketIdle, c.session.Life().Done())
 	c.step("relay")
 	return err
 }

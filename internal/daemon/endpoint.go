@@ -90,6 +90,9 @@ func (l *peerListener) Accept() (net.Conn, error) {
 // peerOfConn returns the process that made a connection, as the kernel names it (SO_PEERCRED). The pid is 0 for a
 // process that the pid namespace of this process does not contain.
 func peerOfConn(c net.Conn) (unix.Ucred, error) {
+	if d, ok := c.(*descriptorConn); ok {
+		c = d.UnixConn
+	}
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return unix.Ucred{}, errors.New("not a unix connection")
@@ -146,6 +149,11 @@ func RequireToken(e config.Endpoint, next http.Handler) http.Handler {
 
 // Client returns an HTTP client for the endpoint and the base of its URLs.
 func Client(e config.Endpoint) (*http.Client, string) {
+	return client(e, func(c net.Conn) net.Conn { return c })
+}
+
+// client makes a client that gives each connection to a unix socket through wrap.
+func client(e config.Endpoint, wrap func(net.Conn) net.Conn) (*http.Client, string) {
 	t := &http.Transport{
 		MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
 		ResponseHeaderTimeout: 90 * time.Second, // longer than any long poll
@@ -155,7 +163,11 @@ func Client(e config.Endpoint) (*http.Client, string) {
 		base = "http://mediator" // the name is not resolved
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "unix", e.Unix)
+			c, err := d.DialContext(ctx, "unix", e.Unix)
+			if err != nil {
+				return nil, err
+			}
+			return wrap(c), nil
 		}
 	}
 	var rt http.RoundTripper = t

@@ -165,14 +165,15 @@ func restartRequired(keys []string) error {
 // client, because the token has been checked. A client whose user is unknown is refused: its uid reads as 0, which is
 // root.
 func mayReload(r *http.Request) bool {
-	switch c := r.Context().Value(connKey{}).(type) {
-	case *net.UnixConn:
-		peer, err := peerOfConn(c)
-		return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
-	case *net.TCPConn:
+	c, known := r.Context().Value(connKey{}).(net.Conn)
+	if !known {
+		return false
+	}
+	if _, tcp := c.LocalAddr().(*net.TCPAddr); tcp {
 		return true
 	}
-	return false
+	peer, err := peerOfConn(c)
+	return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
 }
 
 // Handle answers POST /v1/reload, for root and the user of this process, and /healthz and /readyz.

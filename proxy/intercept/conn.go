@@ -26,6 +26,7 @@ type conn struct {
 	http1    http1Reader               // judges HTTP/1 before net/http reads it
 	bodyOf   int32                     // the last request whose body did not come with its head, as in http1.unfinished
 	ended    atomic.Bool               // nothing that comes is read any more, see idle
+	session  string                    // of the listener; empty if sessions share it
 	bodyBy   atomic.Pointer[time.Time] // until when a body has to come once its request has been handled; a transport may still read that body
 
 	// All below are of a tunnel, and zero before there is one.

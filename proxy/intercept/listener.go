@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"context"
 	"net"
 	"sync"
 )
@@ -8,30 +9,54 @@ import (
 // limitListener accepts at most so many connections at once; further ones wait in the kernel's queue.
 type limitListener struct {
 	net.Listener
-	p      *Proxy
-	slots  chan struct{}
-	closed chan struct{}
-	once   sync.Once
+	p       *Proxy
+	session string          // of all its connections; empty if sessions share the listener
+	life    context.Context //nolint:containedctx // of its connections; nil if they do not end with the listener
+	slots   []chan struct{} // a connection takes one of each
+	closed  chan struct{}
+	once    sync.Once
 }
 
 func newLimitListener(l net.Listener, p *Proxy) *limitListener {
-	slots := make(chan struct{}, p.o.Limits.Connections)
-	return &limitListener{Listener: l, p: p, slots: slots, closed: make(chan struct{})}
+	return &limitListener{Listener: l, p: p, slots: []chan struct{}{make(chan struct{}, p.o.Limits.Connections)}, closed: make(chan struct{})}
+}
+
+// shareOfSession is the part of Limits.Connections that the listener of one session can have.
+const shareOfSession = 16
+
+// newSessionListener makes a listener of one session. The listeners of all sessions have Limits.Connections together.
+func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session string) *limitListener {
+	own := make(chan struct{}, max(1, p.o.Limits.Connections/shareOfSession))
+	return &limitListener{Listener: l, p: p, session: session, life: ctx, slots: []chan struct{}{own, p.ofSessions}, closed: make(chan struct{})}
 }
 
 // Accept returns a *conn.
 func (l *limitListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
+	for i, s := range l.slots {
+		select {
+		case s <- struct{}{}:
+		case <-l.closed:
+			free(l.slots[:i])
+			return nil, net.ErrClosed
+		}
 	}
 	accepted, err := l.Listener.Accept()
 	if err != nil {
-		<-l.slots
+		free(l.slots)
 		return nil, err
 	}
-	return newConn(l.p, accepted, func() { <-l.slots }), nil
+	c := newConn(l.p, accepted, func() { free(l.slots) })
+	if c.session = l.session; l.life != nil {
+		stop := context.AfterFunc(l.life, func() { _ = c.socket.Close() })
+		c.socket.release = func() { stop(); free(l.slots) }
+	}
+	return c, nil
+}
+
+func free(slots []chan struct{}) {
+	for _, s := range slots {
+		<-s
+	}
 }
 
 func (l *limitListener) Close() error {

@@ -43,7 +43,11 @@ func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 
 // routeOf returns the route of a request to the proxy.
 func routeOf(r *http.Request, t upstream.Target) Route {
-	return Route{Target: t, ProxyAuthorization: r.Header.Get("Proxy-Authorization"), RemoteAddr: r.RemoteAddr}
+	route := Route{Target: t, RemoteAddr: r.RemoteAddr, Session: connOf(r.Context()).session}
+	if route.Session == "" {
+		route.ProxyAuthorization = r.Header.Get("Proxy-Authorization")
+	}
+	return route
 }
 
 // handle gives a request to the Handler in one form, however it came.

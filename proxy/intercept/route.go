@@ -16,6 +16,9 @@ type Route struct {
 	Target upstream.Target
 	// Intercepted is true for a request that was decrypted from TLS inside a tunnel.
 	Intercepted bool
+	// Session is the session of the listener that the connection came to; empty for a listener that sessions share. Where
+	// it is set, ProxyAuthorization says nothing.
+	Session string
 	// ProxyAuthorization is the header of this name: the CONNECT's for every request inside its tunnel, the request's own
 	// otherwise. It is a secret; a Route does not print it.
 	ProxyAuthorization string `json:"-"`

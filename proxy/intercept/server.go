@@ -59,7 +59,7 @@ type Limits struct {
 	IdleTimeout      time.Duration // for a connection from one request to the next header; 5 min if 0
 	WriteTimeout     time.Duration // for a client that takes nothing of what is written to it; 5 min if 0
 	HeaderBytes      int           // of a request's header, with 32 more for each line; 64 KiB if 0
-	Connections      int           // open at once; further ones wait to be accepted; 4096 if 0
+	Connections      int           // open at once, at each listener and at those of all sessions together; further ones wait to be accepted; 4096 if 0
 	Tunnels          int           // open at once; further CONNECTs are refused (too_many_tunnels); 2048 if 0
 	Streams          int           // HTTP/2 streams of one tunnel at once; 250 if 0
 }
@@ -75,7 +75,7 @@ func (l Limits) Check() error {
 // Files is how many files the agents' connections take.
 func (l Limits) Files() uint64 {
 	l.setDefaults()
-	return uint64(l.Connections)
+	return 2 * uint64(l.Connections) // at the shared listener, and at those of sessions
 }
 
 func (l *Limits) setDefaults() {
@@ -97,6 +97,8 @@ type Proxy struct {
 	tunnels  *tunnelListener
 	tls      *tls.Config // of all tunnels
 	begin    sync.Once   // serving tunnels
+	// ofSessions holds the connections to the listeners that sessions have of their own.
+	ofSessions chan struct{}
 
 	// stopping is done once Shutdown has begun: tunnels that do not carry requests yet are cut, and other protocols.
 	stopping context.Context
@@ -129,7 +131,7 @@ func New(o Options) (*Proxy, error) {
 	if o.Original == nil {
 		o.Original = originalDestination
 	}
-	p := &Proxy{o: o, tunnels: newTunnelListener()}
+	p := &Proxy{o: o, tunnels: newTunnelListener(), ofSessions: make(chan struct{}, o.Limits.Connections)}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.dispatch = p.newDispatch()
 	p.tls = p.newTLS()
@@ -179,6 +181,19 @@ func (p *Proxy) Serve(l net.Listener) error {
 		return fmt.Errorf("intercept: %w", err)
 	}
 	return nil
+}
+
+// ServeSession takes connections from l as Serve does, until ctx ends too. All of them belong to one session, which the
+// Route of each request names. When ctx ends, l and its connections are closed.
+func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string) error {
+	p.begin.Do(p.serveTunnels)
+	own := newSessionListener(ctx, l, p, session)
+	defer context.AfterFunc(ctx, func() { _ = own.Close() })()
+	err := p.server.Serve(own)
+	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("intercept: %w", err)
 }
 
 // serveTunnels serves what is inside the tunnels, unless a shutdown has come before.
