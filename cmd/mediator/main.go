@@ -80,7 +80,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), devCommand(), demoCommand(), runCommand(),
+		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), insideCommand(), devCommand(), demoCommand(), runCommand(),
 		keysCommand(), deploymentCommand(), challengeCommand(), capabilityCommand(), hashPayloadCommand(), evidenceCommand(),
 		postsCommand(), ledgerCommand(), eventsCommand(), doctorCommand(), reloadCommand(), guardCommand(), caCommand(), vaultCommand(), configCommand(), versionCommand(),
 	)

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/controld"
+	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/sidecar"
 	"github.com/actionproof/mediator/internal/triggerd"
 )
@@ -38,11 +39,19 @@ func controlCommand() *cobra.Command {
 	return c
 }
 
-// lookerCommand returns the command of the sidecar's child that reads where the standard input of processes leads.
+// lookerCommand returns the command of the sidecar's child that looks at the agents' processes.
 func lookerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "looker", Short: "Answer the sidecar's questions about standard inputs", Hidden: true, Args: noArgs,
+		Use: "looker", Short: "Answer the sidecar's questions about the agents' processes", Hidden: true, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return sidecar.ServeLooker(c.InOrStdin(), c.OutOrStdout()) },
+	}
+}
+
+// insideCommand returns the command of the first process in the namespaces of an isolated agent.
+func insideCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: isolate.Command, Short: "Start the agent that mediator run isolates", Hidden: true, Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return isolate.Inside() },
 	}
 }
 

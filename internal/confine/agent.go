@@ -1,0 +1,104 @@
+package confine
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+)
+
+// RestrictAgent takes from every program that this process executes from now on what an isolated agent must not have:
+// privileges by executing a program, capabilities, and the system calls by which it would reach something that no
+// namespace separates. The process itself keeps its capabilities.
+//
+// Unlike the lists of [ServiceSyscalls] this list names what is forbidden: an agent runs any program, of any language.
+func RestrictAgent() error {
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"get no privileges by executing a program", noNewPrivileges},
+		{"get no capabilities by executing a program", noInheritedCapabilities},
+		{"be held to its system calls by seccomp", agentSyscalls},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("the agent cannot %s: %w", s.what, err)
+		}
+	}
+	return nil
+}
+
+// noInheritedCapabilities empties the sets from which a program that is executed gets capabilities.
+func noInheritedCapabilities() error {
+	own := cap.GetProc()
+	if err := cap.ResetAmbient(); err != nil {
+		return err
+	}
+	for v := range cap.MaxBits() {
+		if err := cap.DropBound(v); err != nil {
+			return err
+		}
+	}
+	if err := own.ClearFlag(cap.Inheritable); err != nil {
+		return err
+	}
+	return own.SetProc()
+}
+
+// agentSyscalls loads the filter of agents.
+func agentSyscalls() error {
+	instructions, err := agentFilter()
+	if err != nil {
+		return err
+	}
+	program, err := bpf.Assemble(instructions)
+	if err != nil {
+		return err
+	}
+	filters := make([]unix.SockFilter, len(program))
+	for i, p := range program {
+		filters[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
+	}
+	load := unix.SockFprog{Len: uint16(len(filters)), Filter: &filters[0]} //nolint:gosec // some thirty instructions
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&load)))
+	runtime.KeepAlive(filters)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// agentFilter makes the filter of agents. A network namespace separates unix, IP and netlink sockets; others, such as
+// those of virtual machines (AF_VSOCK), lead out of it. io_uring makes sockets that no filter sees. Keyrings are
+// inherited from the launcher.
+func agentFilter() ([]bpf.Instruction, error) {
+	other := func(call string) seccomp.NameWithConditions {
+		return only(call, isNot(0, unix.AF_UNIX), isNot(0, unix.AF_INET), isNot(0, unix.AF_INET6), isNot(0, unix.AF_NETLINK))
+	}
+	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
+		{Names: []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "add_key", "request_key", "keyctl"}, Action: seccomp.ActionErrno},
+		{NamesWithCondtions: []seccomp.NameWithConditions{other("socket"), other("socketpair")}, Action: seccomp.ActionErrno | seccomp.Action(unix.EAFNOSUPPORT)},
+	}}
+	judged, err := policy.Assemble()
+	if err != nil {
+		return nil, err
+	}
+	native, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
+	}
+	// The policy would allow all calls of another architecture: on x86-64 a program can make those of 32-bit programs,
+	// which have other numbers. They are refused first.
+	const architecture = 4 // its offset in struct seccomp_data
+	return append([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: architecture, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(native.ID), SkipTrue: 1},
+		bpf.RetConstant{Val: uint32(seccomp.ActionErrno) | uint32(unix.EPERM)},
+	}, judged...), nil
+}

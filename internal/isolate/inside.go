@@ -1,0 +1,169 @@
+package isolate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/confine"
+)
+
+// controlFD is the descriptor of the connection to the launcher.
+const controlFD = 3
+
+// Inside is what the first process in the namespaces does. It returns only if it has not been started by [Start].
+func Inside() error {
+	file := os.NewFile(controlFD, "control")
+	c, err := net.FileConn(file)
+	if err != nil || os.Getpid() != 1 {
+		return errors.New("this command is for mediator run alone")
+	}
+	_ = file.Close()
+	control := c.(*net.UnixConn)
+	orders := json.NewDecoder(control)
+	var s setup
+	if err := orders.Decode(&s); err != nil {
+		unix.Exit(1)
+	}
+	listener, dir, err := s.apply()
+	if err := answer(control, listener, err); err != nil {
+		unix.Exit(1)
+	}
+	var a Agent
+	if err := orders.Decode(&a); err != nil { // the launcher has ended, or has no session
+		unix.Exit(1)
+	}
+	status, err := s.run(a, dir, control)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "mediator: the agent cannot be started: %v\n", err)
+		status = 1
+	}
+	unix.Exit(status)
+	return nil
+}
+
+// answer tells the launcher how the setup ended. The listener is the launcher's alone from then on.
+func answer(control *net.UnixConn, listener *os.File, err error) error {
+	var r ready
+	var program *ProgramError
+	var rights []byte
+	switch {
+	case errors.As(err, &program):
+		r.Program = program.Reason
+	case err != nil:
+		r.Cause = err.Error()
+	case listener != nil:
+		rights = unix.UnixRights(int(listener.Fd()))
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, _, err = control.WriteMsgUnix(text, rights, nil)
+	if listener != nil {
+		err = errors.Join(err, listener.Close())
+	}
+	return err
+}
+
+// apply sets the namespaces up, and takes from this process and all that it starts what the agent must not have. It
+// returns the listener, and the folder to start in.
+func (s *setup) apply() (listener *os.File, dir string, err error) {
+	defer unix.Umask(unix.Umask(0o022))
+	if err := CloseOnExec(); err != nil {
+		return nil, "", err
+	}
+	if !s.ShareNetwork {
+		if listener, err = listen(); err != nil {
+			return nil, "", err
+		}
+	}
+	program, err := keep(s.Program)
+	if err == nil {
+		err = unix.Faccessat(unix.AT_FDCWD, program.path, unix.X_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return nil, "", &ProgramError{fmt.Sprintf("the agent's user cannot execute %s: %v", s.Program, err)}
+	}
+	all := []kept{program}
+	dir = Home
+	if k, err := keep(s.Dir); err == nil && k.dir {
+		all, dir = append(all, k), k.path
+	} else {
+		fmt.Fprintf(os.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", s.Dir, Home)
+	}
+	for _, name := range devices {
+		k, err := keep(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		all = append(all, k)
+	}
+	if isHidden(s.Program) {
+		s.Program = program.path // s.Program can be a link that is hidden
+	}
+	if err := hide(all); err != nil {
+		return nil, "", err
+	}
+	for _, k := range all {
+		_ = k.file.Close()
+	}
+	if err := errors.Join(os.Mkdir(filepath.Dir(Home), 0o755), os.Mkdir(Home, 0o700), os.Chown(Home, s.UID, s.GID)); err != nil {
+		return nil, "", err
+	}
+	if err := confine.RestrictAgent(); err != nil {
+		return nil, "", err
+	}
+	return listener, dir, nil
+}
+
+// run starts the agent, and waits until it has ended. Meanwhile it passes on the launcher's request to end, and collects
+// the exit status of processes whose parents have ended.
+func (s *setup) run(a Agent, dir string, control io.Reader) (status int, err error) {
+	if err := os.WriteFile(CAFile, a.CA, 0o644); err != nil { //nolint:gosec // a certificate, which the agent reads
+		return 0, err
+	}
+	sys := &syscall.SysProcAttr{Setsid: true}
+	if s.UID != os.Getuid() {
+		sys.Credential = &syscall.Credential{Uid: uint32(s.UID), Gid: uint32(s.GID)} //nolint:gosec // ids
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM)
+	agent, err := syscall.ForkExec(s.Program, a.Args, &syscall.ProcAttr{Dir: dir, Env: a.Env, Files: []uintptr{0, 1, 2}, Sys: sys})
+	if err != nil {
+		return 0, err
+	}
+	go func() {
+		for range end {
+			_ = unix.Kill(agent, unix.SIGTERM)
+		}
+	}()
+	go func() {
+		_, _ = io.Copy(io.Discard, control) // ends with the launcher
+		unix.Exit(1)
+	}()
+	for {
+		var state unix.WaitStatus
+		pid, err := unix.Wait4(-1, &state, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR) || err == nil && pid != agent:
+		case err != nil:
+			return 0, err
+		case state.Signaled():
+			return 128 + int(state.Signal()), nil
+		default:
+			return state.ExitStatus(), nil
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// Package isolate runs an agent in namespaces of its own, so that other users of the machine cannot reach it and it
+// reaches nobody but through one listener. The package has two sides, which are two processes of one program:
+//
+//	isolate.go      the launcher: makes the namespaces, hands the agent over, waits for its end
+//	inside.go       the first process in the namespaces (pid 1): sets them up, starts the agent, ends with it
+//	mounts.go       the files of the namespaces: what is hidden, and what is kept
+//	network.go      the network of the namespaces: loopback, and the listener
+//	users.go        the users of the namespaces
+//	descriptors.go  no descriptor is inherited
+//
+// The launcher and pid 1 talk over a pair of sockets: the launcher says what to set up, pid 1 answers with the listener
+// or with an error, the launcher says which agent to start. When the agent ends, pid 1 ends, and the kernel kills
+// whatever else is in the namespaces. When the launcher ends, the kernel kills pid 1.
+package isolate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is the hidden command of this program that runs [Inside].
+const Command = "inside"
+
+// Home is the private home folder of an isolated agent, and Temp its private folder for temporary files.
+const (
+	Home = "/run/agent/home"
+	Temp = "/tmp"
+)
+
+// CAFile is where an isolated agent finds the certificate of the interception CA.
+const CAFile = "/run/agent/ca.pem"
+
+// Options say how to isolate which agent.
+type Options struct {
+	Users        Users
+	ShareNetwork bool   // keep the network of the launcher, and make no listener
+	Program      string // the agent's program, an absolute path
+	Dir          string // the folder to start in, if the agent's user can enter it; an absolute path
+	// Stdout and Stderr get what the agent writes. The agent itself writes to pipes: a terminal as its output would
+	// reach the agent, which could read from it.
+	Stdout, Stderr io.Writer
+}
+
+// Agent is the agent to start.
+type Agent struct {
+	Args []string `json:"args"`
+	Env  []string `json:"env"`
+	CA   []byte   `json:"ca"` // the content of CAFile
+}
+
+// Place is a set of namespaces that waits for its agent.
+type Place struct {
+	// Init is the pid of its first process.
+	Init int
+	// Listener is the one way out of its network, bound to ListenAddress. It is nil if the network is shared. The agent
+	// does not have it: whoever accepts its connections knows that they come from this place.
+	Listener *os.File
+
+	cmd     *exec.Cmd
+	control *net.UnixConn
+}
+
+// ProgramError is the error for a program that the agent's user cannot execute.
+type ProgramError struct{ Reason string }
+
+func (e *ProgramError) Error() string { return e.Reason }
+
+// setup is the first message of the launcher.
+type setup struct {
+	ShareNetwork bool   `json:"shareNetwork"`
+	Program      string `json:"program"`
+	Dir          string `json:"dir"`
+	UID          int    `json:"uid"` // of the agent, as numbered in its user namespace
+	GID          int    `json:"gid"`
+}
+
+// ready is the answer of pid 1. The listener comes with it. Exactly one of the errors may be set.
+type ready struct {
+	Cause   string `json:"cause,omitempty"`   // why the namespaces cannot be used
+	Program string `json:"program,omitempty"` // why the program cannot be executed
+}
+
+const (
+	answerTimeout = 20 * time.Second // for pid 1 to set the namespaces up
+	answerSize    = 16 << 10
+	killDelay     = 5 * time.Second // between a request to end and the kill
+)
+
+// Start makes a place. The error is a [ProgramError], or says why no place can be made here. When ctx ends, the agent
+// gets SIGTERM, and SIGKILL five seconds later.
+func Start(ctx context.Context, o Options) (*Place, error) {
+	attributes, inner, err := o.Users.attributes()
+	if err != nil {
+		return nil, err
+	}
+	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if !o.ShareNetwork {
+		attributes.Cloneflags |= unix.CLONE_NEWNET
+	}
+	attributes.Setsid, attributes.Pdeathsig = true, syscall.SIGKILL
+	control, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args, cmd.Env, cmd.Dir = []string{"mediator", Command}, []string{}, "/"
+	cmd.Stdout, cmd.Stderr = pipe{o.Stdout}, pipe{o.Stderr}
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.SysProcAttr = attributes
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = killDelay
+	if err := cmd.Start(); err != nil {
+		_ = control.Close()
+		return nil, startCause(err)
+	}
+	p := &Place{Init: cmd.Process.Pid, cmd: cmd, control: control}
+	if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Program, o.Dir, inner.UID, inner.GID}); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// pipe keeps os/exec from handing a file to the agent as it is.
+type pipe struct{ io.Writer }
+
+// startCause says why the first process cannot be started, if it is known.
+func startCause(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return errors.New("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, or because the users of this container are too few")
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return errors.New("no more user namespaces can be made: see sysctl user.max_user_namespaces")
+	case errors.Is(err, unix.EACCES):
+		return errors.New("the agent's user cannot execute the mediator's own program")
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		return fmt.Errorf("this kernel cannot make the namespaces: %w", err)
+	}
+	return fmt.Errorf("the namespaces cannot be made: %w", err)
+}
+
+// prepare has pid 1 set the namespaces up, and returns its listener.
+func (p *Place) prepare(s setup) (*os.File, error) {
+	if err := p.control.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return nil, err
+	}
+	if err := json.NewEncoder(p.control).Encode(s); err != nil {
+		return nil, fmt.Errorf("the first process in the namespaces does not listen: %w", err)
+	}
+	text, rights := make([]byte, answerSize), make([]byte, unix.CmsgSpace(4))
+	n, rightsN, _, _, err := p.control.ReadMsgUnix(text, rights)
+	if err != nil || n == 0 {
+		return nil, errors.New("the first process in the namespaces has ended before it answered")
+	}
+	listener, err := descriptorOf(rights[:rightsN])
+	if err != nil {
+		return nil, err
+	}
+	var r ready
+	switch err := json.Unmarshal(text[:n], &r); {
+	case err != nil:
+		return nil, err
+	case r.Cause != "":
+		return nil, errors.New(r.Cause)
+	case r.Program != "":
+		return nil, &ProgramError{r.Program}
+	case listener == nil && !s.ShareNetwork:
+		return nil, errors.New("the first process in the namespaces has made no listener")
+	}
+	return listener, p.control.SetDeadline(time.Time{})
+}
+
+// Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError], whose status is the
+// agent's, or 128 plus the number of the signal that ended the agent.
+func (p *Place) Run(a Agent) error {
+	if err := json.NewEncoder(p.control).Encode(a); err != nil {
+		p.Close()
+		return fmt.Errorf("the first process in the namespaces has ended: %w", err)
+	}
+	err := p.cmd.Wait()
+	_ = p.control.Close()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // the agent has ended, and another process still has its pipes
+	}
+	return err
+}
+
+// Close ends a place whose agent has not been started.
+func (p *Place) Close() {
+	if p.Listener != nil {
+		_ = p.Listener.Close()
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	_ = p.control.Close()
+}
+
+// socketPair returns the launcher's end of a pair of sockets as a connection, and the other end as a file.
+func socketPair() (*net.UnixConn, *os.File, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours := os.NewFile(uintptr(pair[0]), "control")
+	defer ours.Close()
+	theirs := os.NewFile(uintptr(pair[1]), "control")
+	c, err := net.FileConn(ours)
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return c.(*net.UnixConn), theirs, nil
+}
+
+// descriptorOf returns the descriptor of a control message, or nil if there is none.
+func descriptorOf(rights []byte) (*os.File, error) {
+	if len(rights) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) == 0 {
+		return nil, err
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) == 0 {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "listener"), nil
+}

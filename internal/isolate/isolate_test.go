@@ -1,0 +1,165 @@
+package isolate_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/isolate"
+	"github.com/actionproof/mediator/test/full"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == isolate.Command {
+		if err := isolate.Inside(); err != nil {
+			os.Stderr.WriteString(err.Error())
+		}
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.Buffer, error) {
+	t.Helper()
+	full.Only(t, "root")
+	var out bytes.Buffer
+	o := isolate.Options{Users: isolate.Users{Own: true}, Program: "/bin/sh", Dir: "/", Stdout: &out, Stderr: &out}
+	if change != nil {
+		change(&o)
+	}
+	p, err := isolate.Start(t.Context(), o)
+	return p, &out, err
+}
+
+// TestPlace shows an agent the place that it is in.
+func TestPlace(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*isolate.Options)
+		script string
+		want   string
+		status int
+	}{
+		{"its user", nil, `id -u; id -g; id -G; cat /proc/self/uid_map | wc -l`, "1000\n1000\n1000\n1\n", 0},
+		{"a user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 60570, GID: 60570} }, `id -u; id -G`, "60570\n60570\n", 0},
+		{"no privileges", nil, `grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; grep NoNewPrivs /proc/self/status`, "0\nNoNewPrivs:\t1\n", 0},
+		{"no privileges of the user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 0, GID: 0} },
+			`grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; mount -t tmpfs x /tmp 2>/dev/null || echo refused`, "0\nrefused\n", 0},
+		{"its processes", nil, `ls /proc | grep -c '^[0-9]'; kill -0 1 2>/dev/null || echo not 1`, "4\nnot 1\n", 0},
+		{"its network", nil, `cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | wc -l`, "    lo\n1\n", 0},
+		{"its terminals", nil, `ls /dev/pts; script -qc 'test -t 0 && echo terminal' /dev/null`, "ptmx\nterminal\r\n", 0},
+		{"its devices", nil, `ls /dev | tr '\n' ' '; echo x >/dev/null; head -c 3 /dev/zero | wc -c`, "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n", 0},
+		{"what it cannot undo", nil, `unshare -Urm sh -c 'umount /tmp || umount -l /run || umount /dev || umount /proc' 2>/dev/null || ls /tmp /run`, "/run:\nagent\n\n/tmp:\n", 0},
+		{"its end", nil, `exit 3`, "", 3},
+		{"its end by a signal", nil, `kill -TERM $$`, "", 128 + 15},
+		{"its daemons end with it", nil, `(setsid sh -c 'trap "" TERM; echo begun; >/tmp/begun; while :; do sleep 1000; done' &); while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, out, err := start(t, tt.change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Listener.Close()
+			status := 0
+			var exit *exec.ExitError
+			if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", tt.script}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
+				status = exit.ExitCode()
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if status != tt.status || out.String() != tt.want {
+				t.Errorf("status %d, %q, want %d, %q", status, out, tt.status, tt.want)
+			}
+			if syscall.Kill(p.Init, 0) == nil {
+				t.Error("the place outlives its agent")
+			}
+		})
+	}
+}
+
+// TestListener connects from inside to the listener that the launcher has.
+func TestListener(t *testing.T) {
+	p, out, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.FileListener(p.Listener)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Listener.Close()
+	defer l.Close()
+	if l.Addr().String() != isolate.ListenAddress {
+		t.Errorf("it listens on %s", l.Addr())
+	}
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = io.WriteString(c, "the mediator")
+			c.Close()
+		}
+	}()
+	if err := p.Run(isolate.Agent{Args: []string{"bash", "-c", "exec bash -c 'cat </dev/tcp/127.0.0.1/8181'"}, Env: []string{"PATH=/usr/bin:/bin"}}); err != nil || out.String() != "the mediator" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestPrograms starts programs that the agent's user can execute, wherever they are, and refuses others before anything is used up.
+func TestPrograms(t *testing.T) {
+	dir, err := os.MkdirTemp("", "programs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program := func(name string, mode, folder os.FileMode) string {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(at, 0o755), os.WriteFile(filepath.Join(at, "p"), []byte("#!/bin/sh\necho started in $(pwd)\n"), 0o644),
+			os.Chmod(filepath.Join(at, "p"), mode), os.Chmod(at, folder)); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(at, "p")
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(program("linked", 0o755, 0o755), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ program, refused string }{
+		{program("open", 0o755, 0o755), ""},
+		{link, ""},
+		{program("closed", 0o700, 0o755), "permission denied"},
+		{program("hidden", 0o755, 0o700), "permission denied"},
+		{filepath.Join(dir, "absent"), "no such file"},
+	} {
+		p, out, err := start(t, func(o *isolate.Options) { o.Program, o.Dir = tt.program, "/root/no/such/folder" })
+		var refused *isolate.ProgramError
+		if tt.refused != "" {
+			if !errors.As(err, &refused) || !strings.Contains(refused.Reason, tt.refused) {
+				t.Errorf("%s: %v", tt.program, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.program, err)
+			continue
+		}
+		p.Listener.Close()
+		err = p.Run(isolate.Agent{Args: []string{"p"}, Env: []string{"PATH=/usr/bin:/bin"}})
+		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") || !strings.Contains(out.String(), "cannot enter /root/no/such/folder") {
+			t.Errorf("%s: %v %s", tt.program, err, out)
+		}
+	}
+}
+
+// TestCommandByHand is refused: it is the first process in namespaces, or none.
+func TestCommandByHand(t *testing.T) {
+	out, err := exec.Command("/proc/self/exe", isolate.Command).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "for mediator run alone") {
+		t.Errorf("%v %s", err, out)
+	}
+}

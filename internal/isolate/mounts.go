@@ -1,0 +1,122 @@
+package isolate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hidden returns the folders that the place has for itself. In them the machine's services have their sockets, and its
+// users meet.
+func hidden() []string {
+	dirs := []string{"/dev", "/run", "/tmp", "/var/tmp"}
+	if at, err := filepath.EvalSymlinks("/var/run"); err == nil && !slices.ContainsFunc(dirs, func(d string) bool { return below(at, d) }) {
+		dirs = append(dirs, at)
+	}
+	return dirs
+}
+
+// isHidden reports whether a path stands below a hidden folder.
+func isHidden(path string) bool {
+	return slices.ContainsFunc(hidden(), func(dir string) bool { return path != dir && below(path, dir) })
+}
+
+// below reports whether path is dir or stands below it.
+func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// devices are the devices that the agent has.
+var devices = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
+
+// kept is a file or folder below a hidden folder that the place still has. It is opened before the folder is hidden,
+// with the rights of the agent, so a bind mount shows nothing that the agent's user could not have opened by its path.
+type kept struct {
+	path string
+	file *os.File
+	dir  bool
+}
+
+// keep opens a path by which a file or folder is reached, to be kept.
+func keep(path string) (kept, error) {
+	at, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return kept{}, err
+	}
+	info, err := os.Stat(at)
+	if err != nil {
+		return kept{}, err
+	}
+	name := at
+	if info.IsDir() {
+		name += "/." // which only a user finds who may enter the folder
+	}
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return kept{}, &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	return kept{at, os.NewFile(uintptr(fd), at), info.IsDir()}, nil
+}
+
+// mount binds what is kept to its path, where there is an empty folder above it now.
+func (k kept) mount() error {
+	if err := os.MkdirAll(filepath.Dir(k.path), 0o755); err != nil {
+		return err
+	}
+	var err error
+	if k.dir {
+		err = os.MkdirAll(k.path, 0o755)
+	} else {
+		err = os.WriteFile(k.path, nil, 0o644) //nolint:gosec // empty
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", k.file.Fd()), k.path, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+// hide gives the place its own /proc and its own folders in place of the hidden ones, with the paths of keep in them.
+func hide(keep []kept) error {
+	const bare = unix.MS_NOSUID | unix.MS_NODEV
+	bound := slices.DeleteFunc(slices.Clone(keep), func(k kept) bool { return !isHidden(k.path) })
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("the mounts cannot be made private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", bare|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("/proc cannot be mounted, because this container shows its own only in part: %w", err)
+	}
+	for _, dir := range hidden() {
+		mode := "mode=0755"
+		if strings.HasSuffix(dir, "/tmp") {
+			mode = "mode=1777"
+		}
+		if err := unix.Mount("tmpfs", dir, "tmpfs", bare, mode); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s cannot be hidden: %w", dir, err)
+		}
+	}
+	for _, k := range bound {
+		if err := k.mount(); err != nil {
+			return fmt.Errorf("%s cannot be mounted: %w", k.path, err)
+		}
+	}
+	return terminals()
+}
+
+// terminals gives the place terminals of its own.
+func terminals() error {
+	if err := os.Mkdir("/dev/pts", 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+		return fmt.Errorf("/dev/pts cannot be mounted: %w", err)
+	}
+	for name, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+		if err := os.Symlink(to, "/dev/"+name); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.Mkdir("/dev/shm", 0o777), os.Chmod("/dev/shm", 0o777|os.ModeSticky))
+}

@@ -1,0 +1,153 @@
+package isolate
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"kernel.org/pub/linux/libs/security/libcap/cap"
+)
+
+// Users says as which user the agent runs.
+type Users struct {
+	// Own gives the agent users and groups that nobody else on this machine has. It takes root.
+	Own bool
+	// UID and GID are the agent's user and group if it has none of its own.
+	UID, GID int
+}
+
+// inner is the user and group of an agent with users of its own, as numbered in its user namespace. The number is not
+// that of nobody, as which the kernel shows every user from outside.
+const inner = 1000
+
+// ownIDs is how many user ids and group ids a user namespace of its own has.
+const ownIDs = 1 << 16
+
+// setupCapabilities are what pid 1 needs to set the namespaces up. They reach no further than these namespaces.
+var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP), uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN)}
+
+// attributes returns the attributes of pid 1, with its user namespace, and the agent's user as numbered there.
+func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
+	if !u.Own {
+		a := &syscall.SysProcAttr{
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: u.UID, HostID: u.UID, Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: u.GID, HostID: u.GID, Size: 1}},
+			AmbientCaps: setupCapabilities,
+		}
+		if os.Geteuid() == 0 { // another user can neither change its user nor leave its groups
+			a.Credential = &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
+			a.GidMappingsEnableSetgroups = true
+		}
+		return a, u, nil
+	}
+	first, err := freeIDs()
+	if err != nil {
+		return nil, u, err
+	}
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: first, Size: ownIDs}}
+	return &syscall.SysProcAttr{
+		UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true, Credential: &syscall.Credential{},
+	}, Users{UID: inner, GID: inner}, nil
+}
+
+// The ids above these are given out to no user by any system, service or container runtime that follows
+// https://systemd.io/UIDS-GIDS.
+const (
+	firstOwn = 0xC000_0000
+	ownSlots = 0x2FFF // of ownIDs each
+)
+
+// freeIDs returns the first of ownIDs ids that no user or group of this machine and no running process has.
+func freeIDs() (int, error) {
+	taken, err := takenIDs()
+	if err != nil {
+		return 0, err
+	}
+	const tries = 64
+	for range tries {
+		first := firstOwn + rand.IntN(ownSlots)*ownIDs //nolint:gosec // so that two runs rarely want the same; nobody has to be kept from guessing it
+		if !taken.overlap(first, first+ownIDs) {
+			return first, nil
+		}
+	}
+	return 0, errors.New("no block of 65,536 user ids is free")
+}
+
+// ranges are ranges of ids, from the first to before the second.
+type ranges [][2]int
+
+func (r ranges) overlap(from, to int) bool {
+	for _, x := range r {
+		if from < x[1] && x[0] < to {
+			return true
+		}
+	}
+	return false
+}
+
+// takenIDs returns the ids of users, of groups and of running processes, and those that users may hand out further.
+func takenIDs() (ranges, error) {
+	var out ranges
+	for _, f := range []struct {
+		name string
+		id   int // the field with an id, or with the first of many
+		size int // the field with their number; 0 if there is one
+	}{{"/etc/passwd", 2, 0}, {"/etc/group", 2, 0}, {"/etc/subuid", 1, 2}, {"/etc/subgid", 1, 2}} {
+		err := lines(f.name, func(line string) {
+			fields := strings.Split(line, ":")
+			if len(fields) <= max(f.id, f.size) {
+				return
+			}
+			id, err := strconv.Atoi(fields[f.id])
+			size := 1
+			if f.size > 0 && err == nil {
+				size, err = strconv.Atoi(fields[f.size])
+			}
+			if err == nil {
+				out = append(out, [2]int{id, id + size})
+			}
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil || len(processes) == 0 {
+		return nil, fmt.Errorf("/proc shows no process: %w", err)
+	}
+	for _, name := range processes {
+		_ = lines(name, func(line string) { // fails for a process that has ended
+			name, ids, _ := strings.Cut(line, ":")
+			if name != "Uid" && name != "Gid" && name != "Groups" {
+				return
+			}
+			for _, field := range strings.Fields(ids) {
+				if id, err := strconv.Atoi(field); err == nil {
+					out = append(out, [2]int{id, id + 1})
+				}
+			}
+		})
+	}
+	return out, nil
+}
+
+// lines calls do for each line of a file.
+func lines(name string, do func(line string)) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		do(s.Text())
+	}
+	return s.Err()
+}
