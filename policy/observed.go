@@ -34,7 +34,7 @@ func mintLooks(purpose string) []string { return []string{observe.Keys, observe.
 
 // looks names, for each control that can be looked at, all the looks that bear it out together. Of the others nothing that a process
 // could look at would show that they hold: who reaches a key from elsewhere, what an API does with a token, who prompts an agent. That
-// users have no shell is borne out for the sessions that are open: none has one.
+// users have no shell is borne out for the sessions that are open: in none can anybody but root have one.
 var looks = map[string][]string{
 	"proofRequiredForPost":                        {observe.Gate},
 	"deploymentCertificateRequired":               {observe.Gate},
@@ -48,7 +48,7 @@ var looks = map[string][]string{
 	"consumeCapability":                           {observe.Gate},
 	"atomicConsumptionWithPost":                   {observe.Gate},
 
-	"agentSessionAllowsUserShellAccess": {observe.Terminal, observe.Stranger},
+	"agentSessionAllowsUserShellAccess": {observe.Stranger},
 
 	"triggerAcceptsHumanInitiatedEvents": {observe.Human},
 	"originProofAcceptsManualEvents":     {observe.Human},
@@ -87,11 +87,12 @@ func refuted(seen []observe.Observation) []string {
 	return out
 }
 
-// only names, for each control that nothing could bear out, the looks one of which is enough against it: that no human stands behind a
-// run cannot be seen, but that one does can.
-var only = map[string][]string{
+// against names looks that never bear a control out, and one of which is enough against it: that no human stands behind a run cannot be
+// seen, but that one does can.
+var against = map[string][]string{
 	"agentSessionAcceptsHumanPrompts":   {observe.Stdin},
 	"agentSessionAllowsHumanOperators":  {observe.Terminal},
+	"agentSessionAllowsUserShellAccess": {observe.Terminal},
 	"agentEnvironmentAccessibleToUsers": {observe.Debugger, observe.Stranger},
 }
 
@@ -103,12 +104,9 @@ func (m *Manifest) Observe(seen []observe.Observation) []ObservedControl {
 	for _, c := range m.Controls.table() {
 		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
 		var result observe.Result
-		result, o.Evidence, o.Against = judge(slices.Concat(looks[c.name], only[c.name]), seen)
-		if against := refuted(seen); c.name == certified && len(against) > 0 {
-			result, o.Evidence, o.Against = observe.Contradicts, append(o.Evidence, against...), against[0]
-		}
-		if len(only[c.name]) > 0 && result == observe.Holds {
-			result = observe.NotObserved
+		result, o.Evidence, o.Against = judge(looks[c.name], against[c.name], seen)
+		if refuted := refuted(seen); c.name == certified && len(refuted) > 0 {
+			result, o.Evidence, o.Against = observe.Contradicts, append(o.Evidence, refuted...), refuted[0]
 		}
 		// All looks together bear out the strict value; one is enough for the other value.
 		switch value := c.want == (result == observe.Holds); {
@@ -123,19 +121,20 @@ func (m *Manifest) Observe(seen []observe.Observation) []ObservedControl {
 	return out
 }
 
-// judge takes the looks with these ids together: what they come to, the sentence of each, and the one that is against it.
-func judge(ids []string, seen []observe.Observation) (result observe.Result, evidence []string, against string) {
+// judge takes the looks with these ids together: what they come to, the sentence of each, and the one that is against it. Those of
+// doubts can only be against it.
+func judge(ids, doubts []string, seen []observe.Observation) (result observe.Result, evidence []string, against string) {
 	evidence = []string{}
 	holds := len(ids) > 0
-	for _, id := range ids {
-		found := false
+	for i, id := range slices.Concat(ids, doubts) {
+		found := i >= len(ids)
 		for _, l := range seen {
 			if l.ID() != id {
 				continue
 			}
 			found = true
 			evidence = append(evidence, l.Seen)
-			holds = holds && l.Result == observe.Holds
+			holds = holds && (i >= len(ids) || l.Result == observe.Holds)
 			if l.Result == observe.Contradicts {
 				result, against = observe.Contradicts, l.Seen
 			}
@@ -150,13 +149,13 @@ func judge(ids []string, seen []observe.Observation) (result observe.Result, evi
 
 // OutOfReach says whether the key of the role purpose was seen to be out of the agent's reach, and what is against it.
 func OutOfReach(purpose string, seen []observe.Observation) (result observe.Result, against string) {
-	result, _, against = judge(keyLooks(purpose), seen)
+	result, _, against = judge(keyLooks(purpose), nil, seen)
 	return result, against
 }
 
 // Apart says whether the holder of the key of the role purpose was seen to be able to use no other, and what is against it.
 func Apart(purpose string, seen []observe.Observation) (result observe.Result, against string) {
-	result, _, against = judge([]string{observe.Apart + ":" + purpose}, seen)
+	result, _, against = judge([]string{observe.Apart + ":" + purpose}, nil, seen)
 	return result, against
 }
 

@@ -119,7 +119,7 @@ func TestControlsRestOn(t *testing.T) {
 			"policyDecisionCanBeMintedByTriggerSigner policyDecisionCanBeMintedByGrantSigner",
 		"apart:runtime_attestation": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner triggerCanBeMintedByRuntimeSigner " +
 			"originProofCanBeMintedByRuntimeSigner policyDecisionCanBeMintedByRuntimeSigner",
-		"terminal": "agentSessionAllowsUserShellAccess", "stranger": "agentSessionAllowsUserShellAccess",
+		"stranger":              "agentSessionAllowsUserShellAccess",
 		"apart:action_grant":    "requestProofCanBeMintedByGrantSigner policyDecisionCanBeMintedByGrantSigner",
 		"apart:policy_decision": "requestProofCanBeMintedByPolicyDecisionSigner",
 		"apart:trigger_receipt": "originProofCanBeMintedByTriggerSigner policyDecisionCanBeMintedByTriggerSigner",

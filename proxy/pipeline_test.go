@@ -475,13 +475,13 @@ func TestTaintedSession(t *testing.T) {
 	launcher := exec.Command("sleep", "1000")
 	must(t, launcher.Start())
 	t.Cleanup(func() { _ = launcher.Process.Kill() })
-	p.session.Run = watch.Begin("evt_1", launcher.Process.Pid, 0)
+	p.session.Run = watch.Begin("evt_1", observe.Launch{PID: launcher.Process.Pid})
 	if resp, _ := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated {
 		t.Fatalf("a session that is not tainted is refused: %d", resp.StatusCode)
 	}
 	rec, _ := p.record.last()
-	if i := slices.IndexFunc(rec.Checks, func(k ledger.Check) bool { return k.Name == CheckUnattended && k.OK }); i < 0 {
-		t.Errorf("the record does not say that the run was looked at: %+v", rec.Checks)
+	if i := slices.IndexFunc(rec.Checks, func(k ledger.Check) bool { return k.Name == CheckUnattended }); i >= 0 {
+		t.Errorf("the record says of a run that is not isolated that it is unattended: %+v", rec.Checks)
 	}
 	must(t, launcher.Process.Kill())
 	_ = launcher.Wait()
@@ -1064,6 +1064,34 @@ func TestSessions(t *testing.T) {
 	}
 	_, err = s.Find(basic(session.ID, password))
 	wantCode(t, err, "session_credentials")
+	if session.Life().Err() == nil {
+		t.Error("the life of a closed session has not ended")
+	}
+}
+
+// TestSessionOfAListener is found by the listener alone, and has no password.
+func TestSessionOfAListener(t *testing.T) {
+	s := NewSessions(time.Now)
+	session, err := s.OpenListening(trigger.Event{ID: "evt_1"}, "worker-1", nil)
+	must(t, err)
+	other, password, err := s.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
+	must(t, err)
+	basic := func(user, password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
+	for _, header := range []string{"", basic(other.ID, password), "Bearer x"} {
+		if got, err := s.Of(intercept.Route{Session: session.ID, ProxyAuthorization: header}); err != nil || got != session {
+			t.Errorf("%q: %v, %v", header, got, err)
+		}
+	}
+	for _, header := range []string{basic(session.ID, ""), basic(session.ID, password), basic(session.ID, strings.Repeat("\x00", 32))} {
+		_, err := s.Of(intercept.Route{ProxyAuthorization: header})
+		wantCode(t, err, "session_credentials")
+	}
+	s.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1")
+	s.Close(session.ID)
+	_, err = s.Of(intercept.Route{Session: session.ID})
+	wantCode(t, err, "session_required")
 }
 
 // faulty is a transport with a fault.

@@ -28,8 +28,8 @@ type Access struct {
 }
 
 // with returns what is declared together with what was seen of a run, and the flags that were seen. A terminal, a debugger or a
-// stranger shows that somebody can reach the run. That nobody does shows of a shell alone, where no process could be one: a human who
-// prompts or operates the run needs no terminal for it.
+// stranger shows that somebody can reach the run. That nobody does shows of a shell alone, where nobody can put a process into the run: a
+// human who prompts or operates the run needs no terminal for it.
 func (a Access) with(seen observe.Report) (Access, []string) {
 	var flags []string
 	for _, f := range []struct {
@@ -49,7 +49,7 @@ func (a Access) with(seen observe.Report) (Access, []string) {
 			}
 		}
 	}
-	if !a.UserShellAccess && len(seen.Found) == 0 && seen.Covered(observe.Stranger) && seen.Covered(observe.Terminal) {
+	if !a.UserShellAccess && len(seen.Found) == 0 && seen.Covered(observe.Stranger) {
 		flags = append(flags, "userShellAccess")
 	}
 	return a, flags

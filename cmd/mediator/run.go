@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/spf13/cobra"
@@ -14,11 +13,16 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [--event ID] [flags] -- CMD [ARG ...]",
 		Short: "Start an agent in a session of its own, opened by one event",
-		Long: `Opens a session for the event, starts CMD with the proxy environment, without a terminal and with an empty standard input,
-and ends the session when CMD ends, and whatever CMD has left behind. The exit status is CMD's, or 128 and the number of the signal that
-ended it. The sidecar looks at CMD's processes as long as the session is open, where it can see them.
+		Long: `Opens a session for the event, starts CMD in it, and ends the session when CMD ends, and whatever CMD has left behind. The exit
+status is CMD's, or 128 and the number of the signal that ended it.
 
-Started by root, CMD runs as an unprivileged user (see --uid), so that the mediator's sockets and files are out of its reach.`,
+CMD runs isolated: in namespaces of its own, where it has its own processes, terminals, /tmp, /run and /dev, and a network whose only way
+out is the mediator. Started by root, it has a user that nobody else on the machine has. It gets no terminal, an empty standard input, no
+other open file, and of the environment PATH, LANG, LANGUAGE, LC_*, TZ, TERM and what --env names. It starts in the current folder if
+its user can enter it.
+
+Where no namespaces can be made, CMD runs without them, as agent.uid or an unprivileged user if root starts it, and mediator run says why.
+Who can reach such a run is only declared, and so it is with --uid and --share-network. --require-isolation refuses it instead.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("mediator run needs the command to start, after --")
@@ -31,6 +35,11 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 			// The lower 32 bits of a larger number could be root's. The last 32-bit number is no user (setuid(2)).
 			case o.UID < launch.SameUser || o.UID >= math.MaxUint32:
 				return usagef("mediator run --uid %d: that is no user", o.UID)
+			case o.RequireIsolation:
+				return usagef("mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of its own")
+			}
+			if o.ShareNetwork && o.RequireIsolation {
+				return usagef("mediator run --share-network and --require-isolation exclude each other")
 			}
 			o.Args, o.Stdout, o.Stderr = args, c.OutOrStdout(), c.ErrOrStderr()
 			return launch.Run(c.Context(), o)
@@ -38,7 +47,10 @@ Started by root, CMD runs as an unprivileged user (see --uid), so that the media
 	}
 	adminFlag(c, &o.Admin)
 	c.Flags().StringVar(&o.Event, "event", "", "the event that opens the session; empty takes the next one that waits")
-	c.Flags().IntVar(&o.UID, "uid", launch.SessionUser, "the user to run CMD as, -1 for this one; default when started by root the configuration's agent.uid, or "+fmt.Sprint(launch.DefaultUID)+", else this one")
+	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser, "the user to run CMD as, -1 for this one; it shares this user's files and, if root starts it, that makes who can reach it only declared")
 	c.Flags().Lookup("uid").DefValue = "0" // prints no number
+	c.Flags().BoolVar(&o.ShareNetwork, "share-network", false, "keep this network: CMD finds the proxy by its environment, and can go around it unless mediator guard stops it")
+	c.Flags().BoolVar(&o.RequireIsolation, "require-isolation", false, "start CMD only if it can be isolated, with a user of its own")
+	c.Flags().StringArrayVar(&o.Env, "env", nil, "a variable for CMD, NAME=VALUE, or NAME with the value that it has here; may be repeated")
 	return c
 }

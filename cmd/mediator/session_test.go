@@ -38,8 +38,8 @@ type obedient struct {
 	errs  *bytes.Buffer // what it writes to standard error; to be read once it has ended
 }
 
-// startObedient starts it as the configuration's agent.uid.
-func (r *rig) startObedient(t *testing.T) *obedient {
+// startObedient starts it, isolated unless flags of mediator run say otherwise.
+func (r *rig) startObedient(t *testing.T, flags ...string) *obedient {
 	t.Helper()
 	event, err := r.DeliverRelease(t.Context())
 	if err != nil {
@@ -51,12 +51,13 @@ func (r *rig) startObedient(t *testing.T) *obedient {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	a := &obedient{t: t, tells: filepath.Join(dir, "tells")}
-	if err := errors.Join(os.Chmod(dir, 0o755), unix.Mkfifo(a.tells, 0o600), os.Chown(a.tells, demo.User(), 0)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), unix.Mkfifo(a.tells, 0o600), os.Chmod(a.tells, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	post := `post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' https://` + r.Plain() + `/repos/acme/site/issues/7/comments | tr -d '\n'; echo; }`
-	a.run = exec.Command("/proc/self/exe", "run", "--admin", r.Stack.Admin(), "--event", event, "--",
-		"sh", "-c", post+`; echo ready; while :; do read -r line <"$0" && eval "$line"; done`, a.tells) // the end of the line before may be all that there is
+	a.run = exec.Command("/proc/self/exe", append(append([]string{"run", "--admin", r.Stack.Admin(), "--event", event}, flags...), "--",
+		"sh", "-c", post+`; echo ready; while :; do read -r line <"$0" && eval "$line"; done`, a.tells)...) // the end of the line before may be all that there is
+	a.run.Dir = dir // which the agent has, although it has a /tmp of its own
 	a.run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	a.errs = new(bytes.Buffer)
 	a.run.Stderr = a.errs
@@ -105,6 +106,19 @@ func (a *obedient) tell(line string) {
 		a.t.Error(err)
 	}
 	_ = pipe.Close()
+}
+
+// pid returns the pid of a process of the run by the pid that it has in its own namespace.
+func (a *obedient) pid(own string) int {
+	a.t.Helper()
+	for _, pid := range descendants(a.run.Process.Pid) {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if _, pids, _ := strings.Cut(string(raw), "\nNSpid:"); strings.HasSuffix(strings.SplitN(pids, "\n", 2)[0], "\t"+own) {
+			return pid
+		}
+	}
+	a.t.Fatalf("no process of the run is %s in it", own)
+	return 0
 }
 
 // beside starts a command that ends with the test, and returns it with its first line.
@@ -204,7 +218,7 @@ func TestQuietRun(t *testing.T) {
 	}
 	a := r.startObedient(t)
 	a.tell(`(setsid sh -c 'echo $$; exec sleep 1000' &)`)
-	daemon := a.hear("")
+	daemon := a.pid(a.hear(""))
 	a.tell("post")
 	a.hear(" 201")
 	_, text, controls := r.doctor(t)
@@ -216,7 +230,7 @@ func TestQuietRun(t *testing.T) {
 		t.Errorf("%s, receipt %+v", post.State, c)
 	}
 	a.end()
-	if _, err := os.Stat("/proc/" + daemon); !os.IsNotExist(err) {
+	if _, err := os.Stat("/proc/" + strconv.Itoa(daemon)); !os.IsNotExist(err) {
 		t.Errorf("the agent's daemon outlives its session: %v", err)
 	}
 }
@@ -249,34 +263,50 @@ func TestTaintedRun(t *testing.T) {
 	r := newSessionRig(t)
 	for _, tt := range []struct {
 		name   string
+		shared bool // the agent shares its user
 		taint  func(t *testing.T, a *obedient) (end func())
 		kinds  string // of the sentence
 		claims evidence.SessionReceipt
 		false  string // a control that is observed false
 	}{
-		{"a terminal", func(t *testing.T, a *obedient) func() {
+		{"a terminal", true, func(t *testing.T, a *obedient) func() {
 			a.tell(`script -qc 'exec </dev/null; echo ready; sleep 1000' /dev/null &`)
 			a.hear("ready")
 			return func() { a.tell(`kill -9 $!; wait; echo ended`); a.hear("ended") }
 		}, "has a controlling terminal", evidence.SessionReceipt{HumanOperatorPresent: true}, operatorControl},
-		{"a debugger", func(t *testing.T, a *obedient) func() {
+		{"a debugger", true, func(t *testing.T, a *obedient) func() {
 			a.tell(`sh -c 'echo $$; sleep 1000; :' &`) // a program that is not about to execute another
-			pid := a.hear("")
+			pid := strconv.Itoa(a.pid(a.hear("")))
 			gdb, _ := beside(t, 0, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
 			check.AwaitTracer(t, pid)
 			return func() { endBeside(gdb) }
 		}, "is traced by a debugger", evidence.SessionReceipt{AgentEnvironmentUserAccessible: true}, "agentEnvironmentAccessibleToUsers"},
-		{"an exec by another process", func(t *testing.T, _ *obedient) func() {
+		{"an exec by another process", true, func(t *testing.T, _ *obedient) func() {
 			cmd, _ := beside(t, demo.User(), "sh", "-c", "echo ready; exec sleep 1000")
 			return func() { endBeside(cmd) }
 		}, "was not started by the agent", evidence.SessionReceipt{UserShellAccess: true}, shellControl},
-		{"an interactive exec", func(t *testing.T, _ *obedient) func() {
+		{"an interactive exec", true, func(t *testing.T, _ *obedient) func() {
 			cmd, _ := beside(t, demo.User(), "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
 			return func() { endBeside(cmd) }
 		}, "reads a terminal as its standard input", evidence.SessionReceipt{HumanOperatorPresent: true, HumanPromptPresent: true, UserShellAccess: true}, shellControl},
+		{"a debugger of root at an isolated agent", false, func(t *testing.T, a *obedient) func() {
+			a.tell(`sh -c 'echo $$; sleep 1000; :' &`)
+			pid := strconv.Itoa(a.pid(a.hear("")))
+			gdb, _ := beside(t, 0, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
+			check.AwaitTracer(t, pid)
+			return func() { endBeside(gdb) }
+		}, "is traced by a debugger", evidence.SessionReceipt{AgentEnvironmentUserAccessible: true}, "agentEnvironmentAccessibleToUsers"},
+		{"a shell of root in an isolated run", false, func(t *testing.T, a *obedient) func() {
+			cmd, _ := beside(t, 0, "script", "-qc", fmt.Sprintf("nsenter --target %d --all sh -c 'echo ready; exec sleep 1000'", a.pid("1")), "/dev/null")
+			return func() { endBeside(cmd) }
+		}, "was not started by the agent", evidence.SessionReceipt{HumanPromptPresent: true, UserShellAccess: true}, shellControl},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := r.startObedient(t)
+			var flags []string
+			if tt.shared {
+				flags = []string{"--uid", strconv.Itoa(demo.User())}
+			}
+			a := r.startObedient(t, flags...)
 			a.tell("post")
 			a.hear(" 201")
 			before := r.posts.Load()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
@@ -26,7 +27,17 @@ func Get(ctx context.Context, at, path string, answer any) error {
 // Call sends a request with a method and, unless ask is nil, a JSON body. If the process refuses the request, the error
 // has the code of the refusal.
 func Call(ctx context.Context, at, method, path string, ask, answer any) error {
-	resp, done, err := send(ctx, at, method, path, ask)
+	return call(ctx, at, method, path, ask, nil, answer)
+}
+
+// OpenSession asks for a session. If listener is not nil, the sidecar gets it with the request: every connection to it
+// belongs to the session.
+func OpenSession(ctx context.Context, at string, ask SessionRequest, listener *os.File, answer *Session) error {
+	return call(ctx, at, http.MethodPost, "/v1/sessions", ask, listener, answer)
+}
+
+func call(ctx context.Context, at, method, path string, ask any, with *os.File, answer any) error {
+	resp, done, err := send(ctx, at, method, path, ask, with)
 	if err != nil {
 		return err
 	}
@@ -37,13 +48,14 @@ func Call(ctx context.Context, at, method, path string, ask, answer any) error {
 	return json.NewDecoder(resp.Body).Decode(answer)
 }
 
-// send sends a request, as Call does, and returns the response. Unless it fails, done has to be called.
-func send(ctx context.Context, at, method, path string, ask any) (resp *http.Response, done func(), err error) {
+// send sends a request, as Call does, with a descriptor unless that is nil, and returns the response. Unless it fails,
+// done has to be called.
+func send(ctx context.Context, at, method, path string, ask any, with *os.File) (resp *http.Response, done func(), err error) {
 	e, err := daemon.ParseEndpoint(at)
 	if err != nil {
 		return nil, nil, err
 	}
-	client, base := daemon.Client(e)
+	client, base := daemon.ClientSending(e, with)
 	defer func() {
 		if err != nil {
 			client.CloseIdleConnections()

@@ -2,6 +2,7 @@
 // to reach it.
 //
 //	server.go     the sidecar's API
+//	listener.go   listeners that sessions have of their own
 //	records.go    records as the API shows them
 //	selection.go  which records an operator asks for
 //	stream.go     lists of records of any length, written and read
@@ -15,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/observe"
@@ -24,6 +27,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -48,27 +52,35 @@ type Server struct {
 	Peers      []Peer  // the trigger service and the control plane
 	Ready      atomic.Bool
 
-	deployment atomic.Pointer[Deployment] // nil until the first snapshot is in force
+	deployment atomic.Pointer[Deployment]      // nil until the first snapshot is in force
+	proxy      atomic.Pointer[intercept.Proxy] // nil until the proxy port is open
+	listeners  listeners
 }
+
+// SetProxy sets the proxy that serves the listeners of sessions.
+func (s *Server) SetProxy(p *intercept.Proxy) { s.proxy.Store(p) }
 
 // SetDeployment sets the deployment that the API reports. The sidecar calls it for each new configuration.
 func (s *Server) SetDeployment(d Deployment) { s.deployment.Store(&d) }
 
-// SessionRequest asks the sidecar to open a session.
+// SessionRequest asks the sidecar to open a session. A listener can come with the request ([OpenSession]): then each
+// connection to it belongs to the session, and the session has no password.
 type SessionRequest struct {
 	Event string `json:"event"` // empty: the next waiting event
-	// Launcher says that the calling process starts the agent as its child, and is a subreaper for the agent's
-	// processes. The sidecar then observes these processes. The kernel says which process calls.
+	// Launcher says that the agent and all its processes descend from the calling process. The sidecar then observes
+	// these processes. The kernel says which process calls.
 	Launcher bool `json:"launcher,omitempty"`
+	// Init is the first process of the agent's own namespaces, if it has any.
+	Init int `json:"init,omitempty"`
 }
 
 // Session describes an open session to mediator run.
 type Session struct {
 	Session  string `json:"session"`
 	Event    string `json:"event"`
-	ProxyURL string `json:"proxyUrl"` // with the session's credentials
+	ProxyURL string `json:"proxyUrl"` // with the session's credentials, if it has no listener
 	CAFile   string `json:"caFile"`
-	// Agent is the user to run the agent as; nil if the configuration names none.
+	// Agent is the user to run an agent as that has no user of its own; nil if the configuration names none.
 	Agent *uint32 `json:"agent,omitempty"`
 }
 
@@ -117,33 +129,65 @@ func (s *Server) confinement(w http.ResponseWriter, r *http.Request) {
 
 // openSession claims an event and opens a session for it. If the request names no event, it claims the next one.
 func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
+	passed := daemon.DescriptorOf(r)
 	var ask SessionRequest
 	if err := wire.Read(w, r, &ask); err != nil {
+		_ = passed.Close()
 		problem.Write(w, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
-	defer cancel()
-	event, err := s.Triggers.Claim(ctx, trigger.Claim{EventID: ask.Event, Runtime: s.Runtime})
+	listener, err := s.listeners.take(passed, s.proxy.Load() != nil)
 	if err != nil {
 		problem.Write(w, err)
 		return
 	}
+	answer, err := s.open(r, ask, listener)
+	if err != nil {
+		listener.Close()
+		problem.Write(w, err)
+		return
+	}
+	wire.Write(w, answer, nil)
+}
+
+// open opens a session, with a listener or, if that is nil, with a password.
+func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	event, err := s.Triggers.Claim(ctx, trigger.Claim{EventID: ask.Event, Runtime: s.Runtime})
+	if err != nil {
+		return Session{}, err
+	}
 	var run *observe.Run
 	if ask.Launcher {
 		peer := daemon.PeerOf(r)
-		run = s.Watch.Begin(event.ID, int(peer.Pid), peer.Uid)
+		run = s.Watch.Begin(event.ID, observe.Launch{PID: int(peer.Pid), UID: peer.Uid, Init: ask.Init, Listener: l.socket()})
 	}
-	opened, password, err := s.Sessions.Open(event, s.Runtime, run)
+	var opened *proxy.Session
+	var password string
+	if l == nil {
+		opened, password, err = s.Sessions.Open(event, s.Runtime, run)
+	} else {
+		opened, err = s.Sessions.OpenListening(event, s.Runtime, run)
+	}
 	if err != nil {
 		run.End()
 		if _, back := s.Triggers.Release(ctx, event.ID, s.Runtime); back != nil {
 			err = errors.Join(err, back)
 		}
-		problem.Write(w, err)
-		return
+		return Session{}, err
 	}
-	wire.Write(w, Session{Session: opened.ID, Event: event.ID, ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}, nil)
+	answer := Session{Session: opened.ID, Event: event.ID, ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}
+	if l != nil {
+		answer.ProxyURL = "http://" + l.Addr().String()
+		go func() {
+			defer l.Close()
+			if err := s.proxy.Load().ServeSession(opened.Life(), l, opened.ID); err != nil {
+				s.Log.Error("the listener of a session has failed", zap.String("session", opened.ID), zap.Error(err))
+			}
+		}()
+	}
+	return answer, nil
 }
 
 // closeSession closes a session. From then on its event cannot be the reason of a post.

@@ -64,7 +64,7 @@ func (p patient) Write(part []byte) (int, error) {
 func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }
-		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil)
+		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
 		if err != nil {
 			fail(err)
 			return

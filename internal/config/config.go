@@ -25,10 +25,10 @@ import (
 // Agent names the user that the agent runs as. A process that knows this user checks whether the user can reach the
 // process's memory or files. While it can, the process does not start and forwards no post.
 type Agent struct {
-	// UID is the agent's user, who runs nothing but agents that mediator run starts: in the sidecar any other process of this user taints
-	// the sessions. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
+	// UID is the user of an agent that has no user of its own, as an isolated one has, and who runs nothing but agents that mediator run
+	// starts: in the sidecar any other process of this user taints the sessions of agents that are not isolated. Default: the process does not look, and what the manifest says of the agent's reach is only declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups besides the one with its user's number, which mediator run gives it. Default none.
+	// GIDs are the agent's groups besides the one with its user's number. Default none: mediator run gives it no others.
 	GIDs []uint32 `yaml:"gids"`
 }
 

@@ -158,8 +158,8 @@ type Gate struct {
 // Session configures agents' sessions.
 type Session struct {
 	// Standing gives the pod one session that an agent uses without proxy credentials, and in which it waits for its next event at
-	// http://mediator.internal/v1/event/next; calls that wait there together get the same one. Default false: an agent needs the credentials
-	// that mediator run gives it.
+	// http://mediator.internal/v1/event/next; calls that wait there together get the same one. Default false: an agent needs the listener
+	// or the credentials that mediator run gives it.
 	Standing bool `yaml:"standing"`
 	// Access declares who can reach the agent's run. Receipts repeat it, with what was seen of the run besides, and strict policy refuses
 	// any true.
@@ -343,7 +343,8 @@ type Limits struct {
 	// UnknownCallers is how many calls a minute, of callers without a session, leave a record and a line in the log. Further ones are
 	// refused just the same and only counted (mediator_records_left_out_total). Default 10.
 	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
-	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
+	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Agents with a listener of
+	// their own have as many again together, and a sixteenth of it each. Each needs a descriptor.
 	// Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels is how many of them may be tunnels; a further CONNECT is refused (too_many_tunnels). Default 2048.

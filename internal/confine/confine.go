@@ -26,7 +26,7 @@ const (
 
 // Limits are what a process keeps. The zero value leaves it no file, no port and no capability.
 type Limits struct {
-	// Syscalls are the system calls; see [ServiceSyscalls] and [StdinSyscalls].
+	// Syscalls are the system calls; see [ServiceSyscalls] and [LookerSyscalls].
 	Syscalls Calls
 	// Capabilities are kept if the process has them.
 	Capabilities []cap.Value

@@ -58,7 +58,7 @@ func child(told string) {
 	if o.Confine != nil {
 		o.Confine.Syscalls = confine.ServiceSyscalls()
 		if o.Looker {
-			o.Confine.Syscalls = confine.StdinSyscalls()
+			o.Confine.Syscalls = confine.LookerSyscalls()
 		}
 		c, err := confine.Apply(*o.Confine)
 		if err != nil {

@@ -87,8 +87,9 @@ func ServiceSyscalls() Calls {
 	return Calls{names: slices.Concat(running, files, sockets), some: slices.Concat(itself(), families)}
 }
 
-// StdinSyscalls returns the system calls of a process that answers questions about /proc by reading links. It opens nothing.
-func StdinSyscalls() Calls { return Calls{names: slices.Concat(running, links), some: itself()} }
+// LookerSyscalls returns the system calls of a process that answers questions about /proc by reading links and the
+// owners of files. It opens nothing.
+func LookerSyscalls() Calls { return Calls{names: slices.Concat(running, links), some: itself()} }
 
 // running are the calls by which Go's runtime and the C library run threads, allocate memory and tell the time.
 var running = []string{
@@ -103,8 +104,8 @@ var running = []string{
 	"capget", "wait4", "waitid",
 }
 
-// links are the calls that read a link.
-var links = []string{"readlink", "readlinkat"}
+// links are the calls that read a link, and those that say of which kind and whose a file is.
+var links = []string{"readlink", "readlinkat", "newfstatat", "stat"}
 
 // files are the calls that work with files.
 var files = []string{

@@ -31,6 +31,11 @@ func judge(t *testing.T, as uint32, number int, args ...uint64) uint32 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return judgeBy(t, instructions, as, number, args...)
+}
+
+func judgeBy(t *testing.T, instructions []bpf.Instruction, as uint32, number int, args ...uint64) uint32 {
+	t.Helper()
 	vm, err := bpf.NewVM(instructions)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +126,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, calls := range []Calls{ServiceSyscalls(), StdinSyscalls()} {
+	for _, calls := range []Calls{ServiceSyscalls(), LookerSyscalls()} {
 		for i, name := range calls.names {
 			if _, ok := amd64.SyscallNames[name]; !ok {
 				t.Errorf("%s is no system call", name)
@@ -129,6 +134,49 @@ func TestNames(t *testing.T) {
 			if slices.Contains(calls.names[:i], name) {
 				t.Errorf("%s stands twice", name)
 			}
+		}
+	}
+}
+
+// TestAgentFilter runs the filter of agents on calls by which they would reach what no namespace separates, and on others.
+func TestAgentFilter(t *testing.T) {
+	const x86, x32 = 0x40000003, 0x40000000
+	noFamily := unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
+	instructions, err := agentFilter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := arch.GetInfo(runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(name string, args ...uint64) uint32 {
+		return judgeBy(t, instructions, uint32(info.ID), info.SyscallNames[name], args...)
+	}
+	for what, got := range map[string][2]uint32{
+		"a unix socket":             {call("socket", unix.AF_UNIX), allow},
+		"an IPv4 socket":            {call("socket", unix.AF_INET), allow},
+		"an IPv6 socket":            {call("socket", unix.AF_INET6), allow},
+		"a netlink socket":          {call("socket", unix.AF_NETLINK), allow},
+		"a socket of the machine":   {call("socket", unix.AF_VSOCK), noFamily},
+		"a packet socket":           {call("socket", unix.AF_PACKET), noFamily},
+		"a kernel cipher":           {call("socket", unix.AF_ALG), noFamily},
+		"a family of the future":    {call("socket", 100), noFamily},
+		"a family with high bits":   {call("socket", 1<<32|unix.AF_VSOCK), noFamily},
+		"a pair of unix sockets":    {call("socketpair", unix.AF_UNIX), allow},
+		"a pair of others":          {call("socketpair", unix.AF_TIPC), noFamily},
+		"io_uring":                  {call("io_uring_setup"), deny},
+		"entering io_uring":         {call("io_uring_enter"), deny},
+		"registering with io_uring": {call("io_uring_register"), deny},
+		"the keyring":               {call("keyctl"), deny},
+		"a program":                 {call("execve"), allow},
+		"a debugger":                {call("ptrace"), allow},
+		"a namespace":               {call("unshare", unix.CLONE_NEWUSER), allow},
+		"a call of 32 bits":         {judgeBy(t, instructions, x86, 3), deny},
+		"an x32 call":               {judgeBy(t, instructions, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32), map[string]uint32{"amd64": nosys, "arm64": deny}[runtime.GOARCH]},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: %#x, want %#x", what, got[0], got[1])
 		}
 	}
 }

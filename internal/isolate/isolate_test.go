@@ -129,14 +129,15 @@ func TestPrograms(t *testing.T) {
 	if err := os.Symlink(program("linked", 0o755, 0o755), link); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct{ program, refused string }{
-		{program("open", 0o755, 0o755), ""},
-		{link, ""},
-		{program("closed", 0o700, 0o755), "permission denied"},
-		{program("hidden", 0o755, 0o700), "permission denied"},
-		{filepath.Join(dir, "absent"), "no such file"},
+	hidden := program("hidden", 0o755, 0o700)
+	for _, tt := range []struct{ program, dir, refused string }{
+		{program("open", 0o755, 0o755), "/no/such/folder", ""},
+		{link, filepath.Dir(hidden), ""},
+		{program("closed", 0o700, 0o755), "/", "permission denied"},
+		{hidden, "/", "permission denied"},
+		{filepath.Join(dir, "absent"), "/", "no such file"},
 	} {
-		p, out, err := start(t, func(o *isolate.Options) { o.Program, o.Dir = tt.program, "/root/no/such/folder" })
+		p, out, err := start(t, func(o *isolate.Options) { o.Program, o.Dir = tt.program, tt.dir })
 		var refused *isolate.ProgramError
 		if tt.refused != "" {
 			if !errors.As(err, &refused) || !strings.Contains(refused.Reason, tt.refused) {
@@ -150,7 +151,7 @@ func TestPrograms(t *testing.T) {
 		}
 		p.Listener.Close()
 		err = p.Run(isolate.Agent{Args: []string{"p"}, Env: []string{"PATH=/usr/bin:/bin"}})
-		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") || !strings.Contains(out.String(), "cannot enter /root/no/such/folder") {
+		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") || !strings.Contains(out.String(), "cannot enter "+tt.dir) {
 			t.Errorf("%s: %v %s", tt.program, err, out)
 		}
 	}

@@ -1,7 +1,11 @@
 // Package launch starts an agent in a session of its own: mediator run.
 //
-//	launch.go     opens the session, starts the agent, closes the session
-//	processes.go  keeps the agent's processes below this one, and kills those that the agent leaves behind
+//	launch.go       opens the session, starts the agent, closes the session
+//	environment.go  the environment of the agent
+//	shared.go       starts an agent that shares its namespaces with others
+//	processes.go    keeps the processes of such an agent below this one, and kills those that the agent leaves behind
+//
+// Package isolate starts an agent in namespaces of its own, which is the rule.
 package launch
 
 import (
@@ -13,29 +17,35 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"strings"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/isolate"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// DefaultUID is the user that root runs an agent as if neither the command line nor the configuration names a user.
+// DefaultUID is the user that root runs an agent as if the agent can have no user of its own, and neither the command
+// line nor the configuration names one.
 const DefaultUID = 65534
 
 // Values of Options.UID that are not user ids.
 const (
-	SameUser    = -1 // the user of this process
-	SessionUser = -2 // the user that the sidecar's configuration names, if root starts the agent
+	SameUser = -1 // the user of this process
+	OwnUser  = -2 // a user that nobody else has, if root starts the agent and namespaces can be made
 )
 
 // Options say which agent to start, and for which event.
 type Options struct {
-	Admin          string // the sidecar's admin endpoint, unix:PATH
-	Event          string // empty: the next waiting event
-	UID            int    // a user id, SameUser or SessionUser
-	Args           []string
-	Stdout, Stderr io.Writer
+	Admin            string   // the sidecar's admin endpoint, unix:PATH
+	Event            string   // empty: the next waiting event
+	UID              int      // a user id, SameUser or OwnUser
+	ShareNetwork     bool     // the agent keeps the network of this process
+	RequireIsolation bool     // start no agent that is not isolated
+	Env              []string // variables that the agent gets besides: NAME=VALUE, or NAME for the value in this process
+	Args             []string
+	Stdout, Stderr   io.Writer
 }
 
 // ExitStatus is the exit status of an agent that did not end with 0: its own status, or 128 plus the number of the
@@ -44,14 +54,39 @@ type ExitStatus int
 
 func (s ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
+// place is where an agent runs: namespaces of its own, or those of this process.
+type place interface {
+	run(s admin.Session, env []string) error
+	close() // if it has not run
+}
+
 // Run opens a session, runs the agent in it, and closes the session when the agent ends. If the agent fails, Run fails
 // with an [ExitStatus].
 func Run(ctx context.Context, o Options) error {
-	if _, err := exec.LookPath(o.Args[0]); err != nil {
-		return fmt.Errorf("the agent cannot be started, and its event still waits: %w", err)
+	program, err := exec.LookPath(o.Args[0])
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
+	if err != nil {
+		return notStarted(err)
+	}
+	env, err := named(o.Env)
+	if err != nil {
+		return notStarted(err)
+	}
+	if err := isolate.CloseOnExec(); err != nil {
+		return notStarted(err)
+	}
+	ask := admin.SessionRequest{Event: o.Event, Launcher: true}
+	where, listener, err := o.place(ctx, program, &ask)
+	if err != nil {
+		return err
 	}
 	var s admin.Session
-	if err := admin.Call(ctx, o.Admin, http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: o.Event, Launcher: true}, &s); err != nil {
+	err = admin.OpenSession(ctx, o.Admin, ask, listener, &s)
+	_ = listener.Close() // the sidecar alone has it, so it ends with the session; nil if there is none
+	if err != nil {
+		where.close()
 		return fmt.Errorf("open a session: %w", err)
 	}
 	defer func() {
@@ -61,13 +96,76 @@ func Run(ctx context.Context, o Options) error {
 			fmt.Fprintf(o.Stderr, "mediator: end the session: %v\n", err)
 		}
 	}()
-	uid := o.user(s)
-	if uid < 0 {
-		fmt.Fprintln(o.Stderr, "mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as root, or as a user of its own")
+	return status(where.run(s, env))
+}
+
+func notStarted(err error) error {
+	return fmt.Errorf("the agent cannot be started, and its event still waits: %w", err)
+}
+
+// place makes the place of the agent. If it has a listener, the sidecar takes the agent's connections there.
+func (o Options) place(ctx context.Context, program string, ask *admin.SessionRequest) (place, *os.File, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, nil, notStarted(err)
 	}
-	cmd := command(ctx, o.Args, uid)
-	cmd.Env = Environment(os.Environ(), s.ProxyURL, s.CAFile)
-	err := runProcess(cmd, o.Stdout, o.Stderr)
+	if o.RequireIsolation && !o.isolated() {
+		return nil, nil, refusal.New("isolation_unavailable", "only root can give an agent a user of its own, and the event still waits")
+	}
+	made, err := isolate.Start(ctx, isolate.Options{
+		Users: o.users(), ShareNetwork: o.ShareNetwork, Program: program, Dir: dir, Stdout: o.Stdout, Stderr: o.Stderr,
+	})
+	var unfit *isolate.ProgramError
+	switch {
+	case err == nil:
+		ask.Init = made.Init
+		if !o.isolated() {
+			fmt.Fprintln(o.Stderr, "mediator: the agent shares its user or its network with others; who can reach its run is only declared")
+		}
+		return isolated{o, made}, made.Listener, nil
+	case errors.As(err, &unfit):
+		return nil, nil, notStarted(err)
+	case o.RequireIsolation:
+		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v", err)
+	}
+	fmt.Fprintf(o.Stderr, "mediator: the agent is not isolated, so who can reach its run is only declared: %v\n", err)
+	return &shared{Options: o, ctx: ctx, program: program, dir: dir}, nil, nil
+}
+
+// isolated reports whether the agent has a user and a network of its own, if namespaces can be made.
+func (o Options) isolated() bool { return o.users().Own && !o.ShareNetwork }
+
+// users returns the users of an agent in namespaces of its own.
+func (o Options) users() isolate.Users {
+	switch root := os.Geteuid() == 0; {
+	case root && o.UID == OwnUser:
+		return isolate.Users{Own: true}
+	case o.UID >= 0:
+		return isolate.Users{UID: o.UID, GID: o.UID}
+	}
+	return isolate.Users{UID: os.Geteuid(), GID: os.Getegid()}
+}
+
+// isolated is an agent in namespaces of its own.
+type isolated struct {
+	Options
+	*isolate.Place
+}
+
+func (p isolated) run(s admin.Session, env []string) error {
+	ca, err := os.ReadFile(s.CAFile)
+	if err != nil {
+		p.Close()
+		return err
+	}
+	own := []string{"HOME=" + isolate.Home, "TMPDIR=" + isolate.Temp}
+	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca})
+}
+
+func (p isolated) close() { p.Close() }
+
+// status returns how the agent has ended.
+func status(err error) error {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -79,61 +177,4 @@ func Run(ctx context.Context, o Options) error {
 		return ExitStatus(128 + int(status.Signal())) // as shells report a signal
 	}
 	return ExitStatus(exit.ExitCode())
-}
-
-// user returns the user to run the agent as, or -1 to keep the user.
-func (o Options) user(s admin.Session) int {
-	switch {
-	case o.UID != SessionUser:
-		return o.UID
-	case os.Geteuid() != 0:
-		return SameUser
-	case s.Agent != nil:
-		return int(*s.Agent)
-	}
-	return DefaultUID
-}
-
-// command makes the command of an agent. The agent runs in a process session of its own without a terminal, and its
-// standard input is empty. It runs as the user uid and in the group of the same number alone; -1 keeps user and groups.
-func command(ctx context.Context, args []string, uid int) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // running the operator's command is what run is for
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
-	if uid >= 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
-	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
-	return cmd
-}
-
-// ProxyVariables are the variables from which the usual clients read the proxy.
-var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
-
-// CAVariables are the variables from which the usual clients read the CAs that they trust.
-var CAVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "npm_config_cafile"}
-
-// Environment returns env with the proxy and the CA set for the usual clients. It removes variables that exempt hosts
-// from the proxy or name another proxy.
-func Environment(env []string, proxyURL, caFile string) []string {
-	set := make(map[string]string)
-	for _, name := range ProxyVariables {
-		set[name] = proxyURL
-	}
-	for _, name := range CAVariables {
-		set[name] = caFile
-	}
-	set["NODE_USE_ENV_PROXY"] = "1" // Node 24 and later follow the proxy variables only when told to
-	drop := map[string]bool{"NO_PROXY": true, "no_proxy": true, "ALL_PROXY": true, "all_proxy": true}
-	var out []string
-	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		if _, ours := set[name]; !ours && !drop[name] {
-			out = append(out, kv)
-		}
-	}
-	for name, value := range set {
-		out = append(out, name+"="+value)
-	}
-	return out
 }

@@ -9,9 +9,9 @@ import (
 
 // BenchmarkLook is one look on a machine with the processes that this one has.
 func BenchmarkLook(b *testing.B) {
-	launcher, _ := launched(b, nil, "sh", "-c", waits)
+	l, _ := isolated(b, "sh", "-c", waits)
 	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
-	run := w.Begin("evt_1", launcher.Process.Pid, 0)
+	run := w.Begin("evt_1", l)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := run.Look(b.Context()); err != nil {

@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 )
 
 // Flags of a process (include/linux/sched.h).
@@ -25,7 +24,8 @@ const (
 type processes struct {
 	fs     procfs.FS
 	path   string
-	looker *StdinClient // reads standard inputs; if nil, this process reads them itself
+	self   int           // the pid of this process
+	looker *LookerClient // looks where this process has no right to; if nil, this process looks itself
 }
 
 // openProcesses reads from path, usually /proc. It fails if path does not show every process of this namespace.
@@ -46,7 +46,7 @@ func openProcesses(path string) (*processes, error) {
 			return nil, fmt.Errorf("%s is mounted with hidepid=%s", path, hide)
 		}
 	}
-	return &processes{fs: proc, path: path}, nil
+	return &processes{fs: proc, path: path, self: os.Getpid()}, nil
 }
 
 // id identifies one process for good. A pid alone may belong to another process by now.
@@ -59,30 +59,76 @@ type id struct {
 type process struct {
 	id
 	parent, session int
+	threads         int  // those that have not ended; the first one counts also if it has ended
 	forked          bool // it has not yet executed a program of its own
-	terminal        bool // it has a controlling terminal
+	terminal        int  // the device number of its controlling terminal; 0 if it has none
 	kernel          bool // it is a thread of the kernel
-	ended           bool // its parent has not read its exit status yet
+	headless        bool // its first thread has ended, and others live
+	ended           bool // all its threads have ended, and its parent has not read its exit status yet
 	command         string
 }
 
 // errGone is the error for a process that has ended.
 var errGone = errors.New("the process has ended")
 
+// file reads a file of a process. Its calls are fewer than those of os.ReadFile, of which a look would need thousands.
+func (p *processes) file(id int, name string) (string, error) {
+	fd, err := unix.Open(p.path+"/"+strconv.Itoa(id)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", orGone(err)
+	}
+	defer unix.Close(fd)
+	var out []byte
+	for b := make([]byte, 4<<10); ; {
+		n, err := unix.Read(fd, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return "", orGone(err)
+		case n == 0:
+			return string(out), nil
+		default:
+			out = append(out, b[:n]...)
+		}
+	}
+}
+
+// Fields of /proc/PID/stat behind the command, in parentheses (proc_pid_stat(5)).
+const (
+	statState   = 0
+	statParent  = 1
+	statSession = 3
+	statTTY     = 4
+	statFlags   = 6
+	statThreads = 17
+	statStart   = 19
+)
+
 // read reads one process.
 func (p *processes) read(pid int) (process, error) {
-	proc, err := p.fs.Proc(pid)
+	stat, err := p.file(pid, "stat")
 	if err != nil {
-		return process{}, orGone(err)
+		return process{}, err
 	}
-	s, err := proc.Stat()
-	if err != nil {
-		return process{}, orGone(err)
+	begin, end := strings.Index(stat, "("), strings.LastIndex(stat, ")") // a command can hold both
+	fields := strings.Fields(stat[max(end, 0)+min(1, len(stat)):])
+	if begin < 0 || end < begin || len(fields) <= statStart {
+		return process{}, fmt.Errorf("%s/%d/stat is not whole", p.path, pid)
 	}
-	return process{
-		id: id{pid, s.Starttime}, parent: s.PPID, session: s.Session, forked: s.Flags&forkNoExec != 0, terminal: s.TTY != 0,
-		kernel: s.Flags&kernelThread != 0, ended: s.State == "Z" || s.State == "X", command: printable(s.Comm),
-	}, nil
+	number := func(field int) int {
+		n, bad := strconv.Atoi(fields[field])
+		err = errors.Join(err, bad)
+		return n
+	}
+	flags := number(statFlags)
+	q := process{
+		id: id{pid, uint64(number(statStart))}, parent: number(statParent), session: number(statSession), threads: number(statThreads), //nolint:gosec // a time since boot
+		terminal: number(statTTY), forked: flags&forkNoExec != 0, kernel: flags&kernelThread != 0, command: printable(stat[begin+1 : end]),
+	}
+	// The state is that of the first thread. While others live, the process does too.
+	first := fields[statState] == "Z" || fields[statState] == "X"
+	q.headless, q.ended = first && q.threads > 1, first && q.threads <= 1
+	return q, err
 }
 
 // readAll reads every process and returns them by pid. It skips processes that end meanwhile.
@@ -105,62 +151,82 @@ func (p *processes) readAll() (map[int]process, error) {
 	return all, nil
 }
 
-// status is what the status file of a process says about its users (real, effective, saved, of the file system) and
-// whether it is traced.
+// status is what the status file of a thread says.
 type status struct {
-	users  []string
-	traced bool
+	tid    int
+	tgid   int      // of its process
+	tracer int      // the thread that traces it; 0 if none does
+	users  []uint32 // real, effective, saved, of the file system
+	pids   []int    // its own in each process namespace, from that of this process down
 }
 
-// status reads a status file: of a process, by its pid, or of a thread, by PID/task/TID.
-func (p *processes) status(of string) (status, error) {
-	var s status
-	raw, err := os.ReadFile(filepath.Join(p.path, of, "status"))
+// status reads the status file of a thread.
+func (p *processes) status(tid int) (status, error) {
+	s := status{tid: tid}
+	raw, err := p.file(tid, "status")
 	if err != nil {
-		return s, orGone(err)
+		return s, err
 	}
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	for lines.Scan() {
-		switch name, value, _ := strings.Cut(lines.Text(), ":"); name {
+	for line := range strings.Lines(raw) {
+		name, value, _ := strings.Cut(line, ":")
+		var err error
+		switch name {
+		case "Tgid":
+			s.tgid, err = strconv.Atoi(strings.TrimSpace(value))
 		case "TracerPid":
-			s.traced = strings.TrimSpace(value) != "0"
-		case "Uid": // it follows TracerPid
-			s.users = strings.Fields(value)
-			return s, nil
+			s.tracer, err = strconv.Atoi(strings.TrimSpace(value))
+		case "Uid":
+			for _, f := range strings.Fields(value) {
+				id, bad := strconv.ParseUint(f, 10, 32)
+				s.users, err = append(s.users, uint32(id)), errors.Join(err, bad)
+			}
+		case "NSpid": // after all others
+			for _, f := range strings.Fields(value) {
+				id, bad := strconv.Atoi(f)
+				s.pids, err = append(s.pids, id), errors.Join(err, bad)
+			}
+			return s, err
+		}
+		if err != nil {
+			return s, err
 		}
 	}
-	return s, fmt.Errorf("%s/%s/status lacks its users", p.path, of)
+	return s, fmt.Errorf("%s/%d/status is not whole", p.path, tid)
 }
 
-// traced reports whether any thread of a process is traced.
-func (p *processes) traced(q process) (bool, error) {
-	dir := filepath.Join(strconv.Itoa(q.pid), "task")
-	threads, err := os.ReadDir(filepath.Join(p.path, dir))
-	if err != nil {
-		return false, orGone(err)
-	}
-	for _, t := range threads {
-		s, err := p.status(filepath.Join(dir, t.Name()))
-		if err != nil && !errors.Is(err, errGone) {
-			return false, err
+// statuses reads the status file of each thread of a process that has not ended. The first thread can have ended: what
+// its files say is not what the others do.
+func (p *processes) statuses(q process) ([]status, error) {
+	tids := []int{q.pid}
+	if q.threads > 1 {
+		entries, err := os.ReadDir(filepath.Join(p.path, strconv.Itoa(q.pid), "task"))
+		if err != nil {
+			return nil, orGone(err)
 		}
-		if s.traced {
-			return true, nil
+		tids = tids[:0]
+		for _, e := range entries {
+			tid, err := strconv.Atoi(e.Name())
+			if err != nil {
+				return nil, err
+			}
+			tids = append(tids, tid)
 		}
 	}
-	return false, nil
-}
-
-// readsTerminal reports whether a process's standard input is a terminal.
-func (p *processes) readsTerminal(q process) (bool, error) {
-	if p.looker != nil {
-		return p.looker.ReadsTerminal(q.pid)
+	var out []status
+	for _, tid := range tids {
+		s, err := p.status(tid)
+		if errors.Is(err, errGone) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
 	}
-	terminal, err := stdinIsTerminal(p.path, q.pid)
-	return terminal, orGone(err) // gone also stands for a closed standard input
+	return out, nil
 }
 
-// roots maps the launchers of runs to their runs.
+// roots maps the processes from which all others of a run descend to their runs.
 type roots map[id][]*Run
 
 // of finds the runs that a process belongs to. It calls parent for each process above it. whole reports whether the

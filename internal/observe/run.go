@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -43,8 +44,11 @@ func (f Finding) String() string {
 type Run struct {
 	Name  string // id of the event that caused it
 	watch *Watcher
-	root  process     // the launcher
+	root  process     // all processes of the run descend from it: the first of its namespaces, or the launcher
 	first map[id]bool // processes without a parent when the run began: the first of each container
+	own   *isolation  // nil for a run that is not isolated
+
+	launcher process
 
 	looked time.Time // the last observation, or the beginning; guarded by Watch.looking
 
@@ -93,28 +97,29 @@ func (r *Run) Look(ctx context.Context) (Report, error) {
 
 // Report returns what has been observed since the run began.
 func (r *Run) Report() Report {
-	out := Report{unseen: make(map[string]string)}
 	if r == nil {
-		out.blind(noLauncher)
-		return out
+		unseen := make(map[string]string)
+		for _, kind := range kinds {
+			unseen[kind] = noLauncher
+		}
+		return NewReport(nil, unseen)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var found []Finding
 	for _, kind := range kinds {
 		if f, ok := r.found[kind]; ok {
-			out.Found = append(out.Found, f)
-		}
-		if why, ok := r.unseen[kind]; ok {
-			out.unseen[kind] = why
+			found = append(found, f)
 		}
 	}
-	return out
+	return NewReport(found, r.unseen)
 }
 
-func (r *Report) blind(why string) {
-	for _, kind := range kinds {
-		r.unseen[kind] = why
-	}
+// NewReport returns a report of findings. unseen says, by kind, why an observation could not be made each time.
+func NewReport(found []Finding, unseen map[string]string) Report {
+	out := Report{Found: found, unseen: make(map[string]string)}
+	maps.Copy(out.unseen, unseen)
+	return out
 }
 
 // Has reports whether there is a finding of this kind.
@@ -156,11 +161,14 @@ func (r *Run) miss(why string, kinds ...string) {
 
 // none completes, for each kind, the sentence that begins with "no process".
 var none = map[string]string{
-	Terminal: "had a controlling terminal", Stdin: "read a terminal as its standard input", Debugger: "was traced", Stranger: "was put in from outside",
+	Terminal: "had a controlling terminal", Stdin: "read a terminal as its standard input", Debugger: "was traced from outside", Stranger: "was put in from outside",
 }
 
+// whoEnters names those whom no observation of a run can exclude.
+const whoEnters = "Root and the container runtime can; that they do not is only declared"
+
 // OfRuns returns what was observed of the runs of all open sessions. A nil run stands for a session that was not
-// observed. A finding in one run contradicts; otherwise one run that could not be observed leaves the result unseen.
+// observed. A finding in one run contradicts; otherwise one run that is not isolated leaves the result unseen.
 func OfRuns(runs []*Run) []Observation {
 	var out []Observation
 	for _, kind := range []string{Terminal, Stdin, Debugger, Stranger} {
@@ -173,7 +181,7 @@ func lookAt(kind string, runs []*Run) Observation {
 	if len(runs) == 0 {
 		return look(kind, NotObserved, "No session is open whose processes could be looked at.")
 	}
-	result := look(kind, Holds, "In %d open sessions, looked at every %s, no process %s.", len(runs), Period, none[kind])
+	result := look(kind, Holds, "Each of %d open sessions has namespaces and users of its own, which nobody else can enter, and no process %s. %s.", len(runs), none[kind], whoEnters)
 	for _, r := range runs {
 		report := r.Report()
 		for _, f := range report.Found {
@@ -182,7 +190,7 @@ func lookAt(kind string, runs []*Run) Observation {
 			}
 		}
 		if why, blind := report.unseen[kind]; blind {
-			result = look(kind, NotObserved, "Whether a process %s is not seen in each open session: %s.", none[kind], why)
+			result = look(kind, NotObserved, "That no process %s is not observed in each open session: %s.", none[kind], why)
 		}
 	}
 	return result

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -39,16 +38,16 @@ type Watcher struct {
 // batch is one observation that several callers wait for.
 type batch struct{ done chan struct{} }
 
-// NewWatcher makes a Watcher on /proc. user is the agent's user, who runs nothing but what launchers start; without it, the
-// Watch cannot tell which processes are strangers. now is the clock. The Watch calls found once for each finding of a
-// run.
+// NewWatcher makes a Watcher on /proc. user is the agent's user, who runs nothing but what launchers start: in a run that
+// is not isolated, another process of this user is a stranger. now is the clock. The Watcher calls found once for each
+// finding of a run.
 func NewWatcher(user *uint32, now func() time.Time, found func(*Run, Finding)) *Watcher {
 	return newWatch("/proc", user, now, found)
 }
 
-// UseStdinClient makes the watch use the looker process to read standard inputs, so this process needs no ptrace right. Call it
-// before the first Begin.
-func (w *Watcher) UseStdinClient(l *StdinClient) {
+// UseLooker makes the Watcher ask the looker process, so this process needs no right to trace others. Call it before the
+// first Begin.
+func (w *Watcher) UseLooker(l *LookerClient) {
 	if w.proc != nil {
 		w.proc.looker = l
 	}
@@ -60,18 +59,14 @@ func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, 
 	return w
 }
 
-// Begin begins the run of a launcher, which must still be running. The agent will be the launcher's child. What the
-// agent leaves behind becomes the launcher's child too, because the launcher is a child subreaper
-// (PR_SET_CHILD_SUBREAPER). The pid and the user come from the kernel (SO_PEERCRED). If the launcher cannot be
-// observed, neither can the run.
-func (w *Watcher) Begin(name string, pid int, uid uint32) *Run {
+// Begin begins the run of a launcher, which must still be running. The agent and everything that it starts descend from
+// the launcher. If the run is isolated, nobody but root can put a process into it; if it is not, what is found in it is
+// reported, and that nothing is found shows nothing.
+func (w *Watcher) Begin(name string, l Launch) *Run {
 	r := &Run{Name: name, watch: w, found: make(map[string]Finding), unseen: make(map[string]string)}
-	if err := w.begin(r, pid, uid); err != nil {
+	if err := w.begin(r, l); err != nil {
 		r.miss(err.Error(), kinds...)
 		return r
-	}
-	if w.user == nil {
-		r.miss("the agent's user is not configured (agent.uid)", Stranger)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,13 +74,13 @@ func (w *Watcher) Begin(name string, pid int, uid uint32) *Run {
 	return r
 }
 
-func (w *Watcher) begin(r *Run, pid int, uid uint32) error {
+func (w *Watcher) begin(r *Run, l Launch) error {
 	switch {
 	case w.blind != nil:
 		return w.blind
-	case pid <= 0:
+	case l.PID <= 0:
 		return errors.New("its launcher is in another process namespace")
-	case w.user != nil && uid == *w.user:
+	case w.user != nil && l.UID == *w.user:
 		return errors.New("its launcher runs as the agent's own user")
 	}
 	r.looked = w.now()
@@ -93,16 +88,23 @@ func (w *Watcher) begin(r *Run, pid int, uid uint32) error {
 	if err != nil {
 		return err
 	}
-	launcher, ok := all[pid]
+	launcher, ok := all[l.PID]
 	if !ok {
 		return errors.New("its launcher cannot be seen")
 	}
-	r.root, r.first = launcher, make(map[id]bool)
+	r.launcher, r.root, r.first = launcher, launcher, make(map[id]bool)
 	for _, q := range all {
 		if q.parent == 0 {
 			r.first[q.id] = true
 		}
 	}
+	if r.own, err = w.proc.isolated(l, launcher, all); err != nil {
+		r.own = nil
+		r.miss(err.Error(), kinds...)
+		return nil
+	}
+	r.root = all[l.Init]
+	r.miss("a process of it can be handed a terminal from outside over a socket", Terminal, Stdin)
 	return nil
 }
 
@@ -165,9 +167,9 @@ func (w *Watcher) look() {
 		w.miss(runs, err, kinds...)
 		return
 	}
-	launchers := make(roots)
+	first := make(roots)
 	for _, r := range runs {
-		launchers[r.root.id] = append(launchers[r.root.id], r)
+		first[r.root.id] = append(first[r.root.id], r)
 	}
 	parent := func(pid int) (process, error) {
 		if p, ok := all[pid]; ok {
@@ -180,10 +182,21 @@ func (w *Watcher) look() {
 		if q.ended || q.kernel {
 			continue
 		}
-		if own, _ := launchers.of(q, parent); own != nil {
-			w.lookAt(q, own)
-		} else if reached := w.reached(q, runs); len(reached) > 0 {
-			w.lookAtOther(q, launchers, reached)
+		if own, _ := first.of(q, parent); own != nil {
+			threads, err := w.proc.statuses(q)
+			w.miss(own, err, Debugger, Stranger)
+			w.lookAt(q, threads, own)
+			continue
+		}
+		// Of a process outside the first thread is enough, if there is one: only a process with rights over several users
+		// has threads of different ones.
+		if !q.headless {
+			q.threads = 1
+		}
+		threads, err := w.proc.statuses(q)
+		w.miss(runs, err, Stranger)
+		if reached := w.reached(q, threads, runs); len(reached) > 0 {
+			w.lookAtOther(q, threads, first, reached)
 		}
 	}
 }
@@ -193,13 +206,13 @@ func (w *Watcher) launched() []*Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs = slices.DeleteFunc(w.runs, func(r *Run) bool {
-		q, err := w.proc.read(r.root.pid)
+		q, err := w.proc.read(r.launcher.pid)
 		w.miss([]*Run{r}, err, kinds...)
-		if err != nil && !errors.Is(err, errGone) || err == nil && q.id == r.root.id && !q.ended {
+		if err != nil && !errors.Is(err, errGone) || err == nil && q.id == r.launcher.id && !q.ended {
 			return false
 		}
 		if !r.over() {
-			w.find([]*Run{r}, Launcher, r.root)
+			w.find([]*Run{r}, Launcher, r.launcher)
 		}
 		return true
 	})
@@ -207,76 +220,93 @@ func (w *Watcher) launched() []*Run {
 }
 
 // lookAt observes one process of runs.
-func (w *Watcher) lookAt(q process, own []*Run) {
-	w.lookForDebugger(q, own)
-	launcher := own[0].root
-	if q.id == launcher.id || q.forked && q.parent == launcher.pid && q.session == launcher.session {
+func (w *Watcher) lookAt(q process, threads []status, own []*Run) {
+	w.lookForDebugger(q, threads, own)
+	root := own[0].root
+	if q.id == root.id || q.forked && q.parent == root.pid && q.session == root.session {
 		return // the launcher, or its child before it executes the agent: they have the operator's terminal
 	}
-	w.lookForTerminal(q, own)
-	if w.user == nil || q.forked && q.parent == launcher.pid { // the child will change its user before it executes the agent
-		return
-	}
-	users, err := w.users(q)
-	if err == nil && slices.ContainsFunc(users, func(u string) bool { return u != w.agent() }) {
-		err = errors.New("a process of it runs as another user than agent.uid")
-	}
-	w.miss(own, err, Stranger)
+	w.lookForTerminal(q, threads, own)
 }
 
-// reached returns the runs that a process can reach although no launcher has started it. A process of the agent's user
-// reaches all runs, because they share the user. A process that entered this process namespace reaches the runs that
-// had begun before.
-func (w *Watcher) reached(q process, runs []*Run) []*Run {
-	if w.user != nil {
-		users, err := w.users(q)
-		w.miss(runs, err, Stranger)
-		if slices.Contains(users, w.agent()) {
-			return runs
+// reached returns the runs that a process can reach although no launcher has started it. An isolated run is reached by
+// what has entered it. Any other run is reached by a process of the agent's user, because they share the user, and by a
+// process that entered this process namespace after the run had begun.
+func (w *Watcher) reached(q process, threads []status, runs []*Run) []*Run {
+	agents := slices.ContainsFunc(threads, func(s status) bool { return w.user != nil && slices.Contains(s.users, *w.user) })
+	return slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
+		if r.own == nil {
+			return !agents && (q.parent != 0 || r.first[q.id])
 		}
-	}
-	if q.parent != 0 {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.first[q.id] })
+		entered, err := r.own.entered(w.proc, q, threads)
+		w.miss([]*Run{r}, err, Stranger)
+		return !entered
+	})
 }
 
 // lookAtOther observes a process that can reach runs, and finds a stranger if it belongs to none.
-func (w *Watcher) lookAtOther(q process, launchers roots, runs []*Run) {
-	own, err := launchers.read(w.proc, q)
+func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*Run) {
+	own, err := first.read(w.proc, q)
 	w.miss(runs, err, Stranger)
 	if err != nil || own != nil {
 		return
 	}
 	w.find(runs, Stranger, q)
-	w.lookForTerminal(q, runs)
-	w.lookForDebugger(q, runs)
+	w.lookForTerminal(q, threads, runs)
+	w.lookForDebugger(q, threads, runs)
 }
 
-func (w *Watcher) users(q process) ([]string, error) {
-	s, err := w.proc.status(strconv.Itoa(q.pid))
-	return s.users, err
+// lookForTerminal finds terminals. An isolated run has terminals of its own, at which nobody from outside is.
+func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
+	const firstPTY, lastPTY = 136, 143 // the major device numbers of /dev/pts
+	major := q.terminal >> 8 & 0xfff
+	for _, r := range runs {
+		if q.terminal != 0 && (r.own == nil || major < firstPTY || major > lastPTY) {
+			w.find([]*Run{r}, Terminal, q)
+		}
+	}
+	for _, s := range threads {
+		owner, is, err := w.proc.terminal(s.tid)
+		w.miss(runs, err, Stdin)
+		for _, r := range runs {
+			if is && (r.own == nil || !r.own.ids.has(owner)) {
+				w.find([]*Run{r}, Stdin, q)
+			}
+		}
+	}
 }
 
-func (w *Watcher) agent() string { return strconv.FormatUint(uint64(*w.user), 10) }
-
-func (w *Watcher) lookForTerminal(q process, runs []*Run) {
-	if q.terminal {
-		w.find(runs, Terminal, q)
-	}
-	reads, err := w.proc.readsTerminal(q)
-	w.miss(runs, err, Stdin)
-	if reads {
-		w.find(runs, Stdin, q)
+// lookForDebugger finds tracers. In an isolated run the agent can trace what it has started.
+func (w *Watcher) lookForDebugger(q process, threads []status, runs []*Run) {
+	for _, s := range threads {
+		if s.tracer == 0 {
+			continue
+		}
+		for _, r := range runs {
+			inside, err := w.inside(s.tracer, r)
+			w.miss([]*Run{r}, err, Debugger)
+			if err == nil && !inside {
+				w.find([]*Run{r}, Debugger, q)
+			}
+		}
 	}
 }
 
-func (w *Watcher) lookForDebugger(q process, runs []*Run) {
-	traced, err := w.proc.traced(q)
-	w.miss(runs, err, Debugger)
-	if traced {
-		w.find(runs, Debugger, q)
+// inside reports whether a thread is one of an isolated run.
+func (w *Watcher) inside(tid int, r *Run) (bool, error) {
+	if r.own == nil {
+		return false, nil
 	}
+	s, err := w.proc.status(tid)
+	if err != nil {
+		return false, err
+	}
+	q, err := w.proc.read(s.tgid)
+	if err != nil {
+		return false, err
+	}
+	own, err := roots{r.root.id: {r}}.read(w.proc, q)
+	return own != nil, err
 }
 
 func (w *Watcher) find(runs []*Run, kind string, q process) {

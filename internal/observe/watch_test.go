@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
@@ -32,8 +33,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "launch" {
 		os.Exit(launch(os.Args[2], os.Args[3:]))
 	}
-	if len(os.Args) == 4 && os.Args[1] == "look" {
-		os.Exit(lookAt(os.Args[2], os.Args[3]))
+	if len(os.Args) == 3 && os.Args[1] == "look" {
+		os.Exit(lookAt(os.Args[2]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == isolate.Command {
+		_ = isolate.Inside()
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -54,15 +59,13 @@ func launch(user string, args []string) int {
 	select {}
 }
 
-// lookAt prints what a look at a launcher's run shows to the user that this process has.
-func lookAt(user, pid string) int {
-	uid, err := strconv.ParseUint(user, 10, 32)
-	launcher, err2 := strconv.Atoi(pid)
-	if errors.Join(err, err2) != nil {
+// lookAt prints what a look at a run shows to the user that this process has.
+func lookAt(launch string) int {
+	var l observe.Launch
+	if json.Unmarshal([]byte(launch), &l) != nil {
 		return 1
 	}
-	of := uint32(uid)
-	run := observe.NewWatcher(&of, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+	run := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", l)
 	if _, err := run.Look(context.Background()); err != nil {
 		return 1
 	}
@@ -70,6 +73,41 @@ func lookAt(user, pid string) int {
 		return 1
 	}
 	return 0
+}
+
+// of is the launch of a launcher that isolates nothing.
+func of(launcher *exec.Cmd) observe.Launch { return observe.Launch{PID: launcher.Process.Pid} }
+
+// isolated starts an isolated agent, whose launcher is this process, and returns its launch and what it said first.
+func isolated(t testing.TB, args ...string) (observe.Launch, string) {
+	t.Helper()
+	full.Only(t, "root")
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, says := io.Pipe()
+	p, err := isolate.Start(context.WithoutCancel(t.Context()), isolate.Options{Users: isolate.Users{Own: true}, Program: program, Dir: "/", Stdout: says, Stderr: os.Stderr})
+	if err != nil {
+		t.Fatalf("%v (the tests need root, and namespaces)", err)
+	}
+	var listener unix.Stat_t
+	if err := unix.Fstat(int(p.Listener.Fd()), &listener); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(isolate.Agent{Args: args, Env: []string{"PATH=" + os.Getenv("PATH")}}) }()
+	t.Cleanup(func() {
+		_ = unix.Kill(p.Init, unix.SIGKILL)
+		<-ended
+		p.Listener.Close()
+	})
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+	return observe.Launch{PID: os.Getpid(), Init: p.Init, Listener: listener.Ino}, strings.TrimSpace(line)
 }
 
 // start starts a command and waits until it has said something.
@@ -141,6 +179,7 @@ func kindsOf(r observe.Report) []string {
 
 var all = []string{observe.Terminal, observe.Stdin, observe.Debugger, observe.Stranger}
 
+// TestWatch looks at runs that are not isolated: what is found counts, and that nothing is found shows nothing.
 func TestWatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -190,6 +229,21 @@ func TestWatch(t *testing.T) {
 			start(t, asAgent, "script", "-qc", waits, "/dev/null")
 			return l
 		}, []string{observe.Terminal, observe.Stdin, observe.Stranger}},
+		{"with an exec whose first thread has ended", func(t *testing.T) *exec.Cmd {
+			l, _ := launched(t, nil, "sh", "-c", waits)
+			start(t, asAgent, "/usr/bin/python3", "-c", headless)
+			return l
+		}, []string{observe.Stranger}},
+		{"with a debugger at a process whose first thread has ended", func(t *testing.T) *exec.Cmd {
+			l, pid := launched(t, nil, "/usr/bin/python3", "-c", headless)
+			debug(t, thread(t, pid))
+			return l
+		}, []string{observe.Debugger}},
+		{"with a terminal to read from, in a process whose first thread has ended", func(t *testing.T) *exec.Cmd {
+			stdin := terminal(t)
+			l, _ := launched(t, func(c *exec.Cmd) { c.Stdin = stdin }, "/usr/bin/python3", "-c", headless)
+			return l
+		}, []string{observe.Stdin}},
 		{"beside other users' processes", func(t *testing.T) *exec.Cmd {
 			l, _ := launched(t, nil, "sh", "-c", waits)
 			start(t, nil, "script", "-qc", waits, "/dev/null")
@@ -200,14 +254,14 @@ func TestWatch(t *testing.T) {
 			launcher := tt.begin(t)
 			var told []string
 			w := observe.NewWatcher(&agent, time.Now, func(r *observe.Run, f observe.Finding) { told = append(told, r.Name+" "+f.Kind) })
-			run := w.Begin("evt_1", launcher.Process.Pid, 0)
+			run := w.Begin("evt_1", of(launcher))
 			for range 3 { // what was found is told once
 				report, err := run.Look(t.Context())
 				if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.want...)) {
 					t.Fatalf("found %v, want %v, %v", report.Found, tt.want, err)
 				}
 				for _, kind := range all {
-					if report.Has(kind) != slices.Contains(tt.want, kind) || !report.Covered(kind) {
+					if report.Has(kind) != slices.Contains(tt.want, kind) || report.Covered(kind) {
 						t.Errorf("%s: %+v", kind, report)
 					}
 				}
@@ -221,7 +275,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("told %q, want one of each of %q", told, tt.want)
 			}
 			for _, l := range observe.OfRuns([]*observe.Run{run}) {
-				want := observe.Holds
+				want := observe.NotObserved // it is not isolated
 				if slices.Contains(tt.want, l.Name) {
 					want = observe.Contradicts
 				}
@@ -231,6 +285,26 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// headless is a program in Python whose first thread ends, which the kernel then shows as the state of the process.
+const headless = `
+import ctypes, os, threading, time
+def stay():
+    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.01)
+    print(os.getpid(), flush=True)
+    time.sleep(1000)
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)`
+
+// thread returns a thread of a process that is not its first one.
+func thread(t *testing.T, pid string) string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/" + pid + "/task")
+	if err != nil || len(entries) < 2 {
+		t.Fatalf("%d threads, %v", len(entries), err)
+	}
+	return entries[1].Name()
 }
 
 // debug attaches gdb to a process, and returns once it is traced.
@@ -253,21 +327,19 @@ func terminal(t *testing.T) *os.File {
 }
 
 // TestStartOfARun looks at a launcher's child that is yet to become the agent: it has the launcher's terminal until it has a session of its own,
-// and the launcher's user until it executes the agent. It is neither tainted by the one nor out of sight for the other. What only resembles
-// it is looked at.
+// and the launcher's user until it executes the agent. It is not tainted by that. What only resembles it is looked at.
 func TestStartOfARun(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		child  string // what the launcher's child does, in Python
-		found  []string
-		unseen []string
+		name  string
+		child string // what the launcher's child does, in Python
+		found []string
 	}{
-		{"in the launcher's session", "stay()", nil, nil},
-		{"in a session of its own", "os.setsid(); stay()", nil, nil},
-		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])", []string{observe.Terminal}, []string{observe.Stranger}},
-		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{observe.Terminal}, []string{observe.Stranger}},
-		{"a child of the child in a session of its own", "os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil, []string{observe.Stranger}},
-		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()", []string{observe.Terminal}, nil},
+		{"in the launcher's session", "stay()", nil},
+		{"in a session of its own", "os.setsid(); stay()", nil},
+		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])", []string{observe.Terminal}},
+		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{observe.Terminal}},
+		{"a child of the child in a session of its own", "os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil},
+		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()", []string{observe.Terminal}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fork := `exec python3 -c "
@@ -284,13 +356,13 @@ os.wait()" </dev/null`
 			if err != nil {
 				t.Fatalf("%q: %v", said, err)
 			}
-			run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher, 0)
+			run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", observe.Launch{PID: launcher})
 			report, err := run.Look(t.Context())
 			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
 				t.Errorf("%+v, %v", report, err)
 			}
 			for _, kind := range all {
-				if report.Covered(kind) == slices.Contains(tt.unseen, kind) {
+				if report.Covered(kind) {
 					t.Errorf("%s: %+v", kind, report)
 				}
 			}
@@ -300,11 +372,17 @@ os.wait()" </dev/null`
 
 // TestShortLives looks while parents end, whose children are no strangers for that.
 func TestShortLives(t *testing.T) {
-	launcher, _ := launched(t, nil, "sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000")
-	run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	script := []string{"sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000"}
+	launcher, _ := launched(t, nil, script...)
+	alone, _ := isolated(t, script...)
+	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+	shared, own := w.Begin("evt_1", of(launcher)), w.Begin("evt_2", alone)
 	for range 20 {
-		if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 || !report.Covered(observe.Stranger) {
+		if report, err := shared.Look(t.Context()); err != nil || len(report.Found) > 0 {
 			t.Fatalf("%+v, %v", report, err)
+		}
+		if report := own.Report(); len(report.Found) > 0 || !report.Covered(observe.Stranger) {
+			t.Fatalf("%+v", report)
 		}
 	}
 }
@@ -312,7 +390,7 @@ func TestShortLives(t *testing.T) {
 // TestLookThatNobodyWaitsFor ends when its context does: the caller must not take what it has not seen for nothing.
 func TestLookThatNobodyWaitsFor(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", launcher.Process.Pid, 0)
+	run := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {}).Begin("evt_1", of(launcher))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := run.Look(ctx); !errors.Is(err, context.Canceled) {
@@ -324,7 +402,7 @@ func TestLookThatNobodyWaitsFor(t *testing.T) {
 func TestFindingsStay(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
 	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
-	before, later := w.Begin("evt_1", launcher.Process.Pid, 0), (*observe.Run)(nil)
+	before, later := w.Begin("evt_1", of(launcher)), (*observe.Run)(nil)
 	exec, _ := start(t, asAgent, "sh", "-c", waits)
 	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) {
 		t.Fatalf("%+v, %v", before.Report(), err)
@@ -332,7 +410,7 @@ func TestFindingsStay(t *testing.T) {
 	if err := errors.Join(exec.Process.Kill(), ignore(exec.Wait())); err != nil {
 		t.Fatal(err)
 	}
-	later = w.Begin("evt_2", launcher.Process.Pid, 0)
+	later = w.Begin("evt_2", of(launcher))
 	if err := w.Look(t.Context()); err != nil || !before.Report().Has(observe.Stranger) || len(later.Report().Found) > 0 {
 		t.Errorf("%+v, %+v, %v", before.Report(), later.Report(), err)
 	}
@@ -345,8 +423,8 @@ func TestLauncherEnds(t *testing.T) {
 	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
 		launcher, _ := launched(t, nil, "sh", "-c", waits)
 		w := observe.NewWatcher(nil, time.Now, func(*observe.Run, observe.Finding) {})
-		run := w.Begin("evt_1", launcher.Process.Pid, 0)
-		other := w.Begin("evt_2", os.Getpid(), 0)
+		run := w.Begin("evt_1", of(launcher))
+		other := w.Begin("evt_2", observe.Launch{PID: os.Getpid()})
 		if tt.over {
 			run.End()
 		}
@@ -391,12 +469,12 @@ func TestUnseen(t *testing.T) {
 		{"a launcher in another process namespace", "/proc", &agent, 0, 0, all, "another process namespace"},
 		{"a launcher that is not there", "/proc", &agent, 1 << 22, 0, all, "cannot be seen"},
 		{"a launcher of the agent's own user", "/proc", &agent, pid, agent, all, "the agent's own user"},
-		{"no configured user", "/proc", nil, pid, 0, []string{observe.Stranger}, "agent.uid"},
-		{"an agent of another user", "/proc", &other, pid, 0, []string{observe.Stranger}, "another user than agent.uid"},
+		{"no configured user", "/proc", nil, pid, 0, all, "no namespaces of its own"},
+		{"an agent of another user", "/proc", &other, pid, 0, all, "no namespaces of its own"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := observe.NewWatchOn(tt.proc, tt.user, time.Now, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
-			run := w.Begin("evt_1", tt.pid, tt.uid)
+			run := w.Begin("evt_1", observe.Launch{PID: tt.pid, UID: tt.uid})
 			if _, err := run.Look(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -404,14 +482,19 @@ func TestUnseen(t *testing.T) {
 		})
 	}
 	t.Run("a sidecar without rights", func(t *testing.T) {
-		_, said := start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other} }, self(t), "look", itoa(int(agent)), itoa(pid))
+		l, _ := isolated(t, "sh", "-c", waits)
+		raw, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, said := start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other} }, self(t), "look", string(raw))
 		var looks []observe.Observation
 		if err := json.Unmarshal([]byte(said), &looks); err != nil || len(looks) != len(all) {
 			t.Fatalf("%s %v", said, err)
 		}
 		for _, l := range looks {
-			if want := map[bool]observe.Result{true: observe.NotObserved, false: observe.Holds}[l.Name == observe.Stdin]; l.Result != want {
-				t.Errorf("%+v, want %q", l, want)
+			if l.Result != observe.NotObserved || !strings.Contains(l.Seen, "permission denied") {
+				t.Errorf("%+v", l)
 			}
 		}
 	})
@@ -437,29 +520,32 @@ func TestUnseen(t *testing.T) {
 
 // TestGap: what nobody looked at for long is not said to have been seen, of the runs that there were by then.
 func TestGap(t *testing.T) {
-	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	l, _ := isolated(t, "sh", "-c", waits)
 	now := time.Unix(1_800_000_000, 0)
 	w := observe.NewWatcher(&agent, func() time.Time { return now }, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) })
 	saw := func(run *observe.Run, want bool) {
 		t.Helper()
 		report, err := run.Look(t.Context())
-		if err != nil || report.Covered(observe.Stranger) != want || report.Covered(observe.Terminal) != want {
+		if err != nil || report.Covered(observe.Stranger) != want || report.Covered(observe.Debugger) != want {
 			t.Errorf("%+v, %v, want seen %t", report, err, want)
 		}
 	}
-	first := w.Begin("evt_1", launcher.Process.Pid, 0)
+	first := w.Begin("evt_1", l)
 	for range 3 {
 		now = now.Add(10 * observe.Period)
 		saw(first, true)
 	}
 	now = now.Add(10*observe.Period + 1)
-	second := w.Begin("evt_2", launcher.Process.Pid, 0)
+	second := w.Begin("evt_2", l)
 	saw(first, false)
 	saw(second, true)
 	now = now.Add(observe.Period)
 	saw(first, false) // for good
 	saw(second, true)
-	wantUnseen(t, first, all, "nobody looked for 5s")
+	wantUnseen(t, first, all, "")
+	if l := observe.OfRuns([]*observe.Run{first})[3]; !strings.Contains(l.Seen, "nobody looked for 5s") {
+		t.Error(l.Seen)
+	}
 }
 
 // self puts this program where another user can start it.
@@ -520,7 +606,7 @@ func TestEntered(t *testing.T) {
 	}
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
 	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
-	run := w.Begin("evt_1", launcher.Process.Pid, 0)
+	run := w.Begin("evt_1", of(launcher))
 	if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 {
 		t.Fatalf("%+v, %v", report, err)
 	}

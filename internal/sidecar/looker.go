@@ -14,24 +14,24 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ServeLooker answers the sidecar's questions about where the standard input of processes leads. It runs in a child of
-// the sidecar: mediator looker. Only this child keeps the capabilities that this takes. It can do nothing with them but
-// read links: it opens no file, has no socket and starts nothing.
+// ServeLooker answers the sidecar's questions about where the standard input of processes leads, and in which namespaces
+// they are. It runs in a child of the sidecar: mediator looker. Only this child keeps the capabilities that this takes.
+// It can do nothing with them but look at links and files: it opens no file, has no socket and starts nothing.
 func ServeLooker(questions io.Reader, answers io.Writer) error {
 	_, err := confine.Apply(confine.Limits{
-		Syscalls:     confine.StdinSyscalls(),
+		Syscalls:     confine.LookerSyscalls(),
 		Capabilities: []cap.Value{cap.SYS_PTRACE, cap.DAC_READ_SEARCH},
 		Landlock:     confine.Off, // Landlock would deny it every process that it has not started
 	})
 	if err != nil {
-		return refusal.New("not_confined", "nothing looks at standard inputs: %v", err)
+		return refusal.New("not_confined", "nothing looks at the agents' processes: %v", err)
 	}
-	return observe.ServeStdin(questions, answers)
+	return observe.ServeLooker(questions, answers)
 }
 
 // looker is the child. The child ends when its pipes are closed, and so at the latest when this process ends.
 type looker struct {
-	*observe.StdinClient
+	*observe.LookerClient
 	pipes []io.Closer
 	ended chan struct{}
 }
@@ -54,12 +54,12 @@ func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, questions.Close(), answers.Close())
 	}
-	l := &looker{StdinClient: observe.NewStdinClient(questions, answers), pipes: []io.Closer{questions, answers}, ended: make(chan struct{})}
+	l := &looker{LookerClient: observe.NewLookerClient(questions, answers), pipes: []io.Closer{questions, answers}, ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
 		state, err := cmd.Process.Wait() // cmd.Wait would close the pipes during a question
 		if err != nil || !state.Success() {
-			log.Error("the process that looks at standard inputs has ended: they are not seen any more", zap.Stringer("state", state), zap.Error(err))
+			log.Error("the process that looks at the agents' processes has ended: their standard inputs and namespaces are not seen any more", zap.Stringer("state", state), zap.Error(err))
 		}
 	}()
 	return l, nil

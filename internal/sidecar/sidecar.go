@@ -136,7 +136,7 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 		return err
 	}
 	defer looker.Close()
-	p.watch.UseStdinClient(looker.StdinClient)
+	p.watch.UseLooker(looker.LookerClient)
 	needs, err := Resources(c, first.observer)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	group.Go(func() error { p.watch.Run(ctx); return nil })
 	group.Go(func() error { p.Reloader.Watch(ctx); return nil })
 	group.Go(func() error {
-		return daemon.Serve(ctx, listener, daemon.RequireToken(c.Admin, p.admin.Handler()), daemon.Limits{}, p.grace(), p.Log)
+		return daemon.Serve(ctx, daemon.TakeDescriptors(listener), daemon.RequireToken(c.Admin, p.admin.Handler()), daemon.Limits{}, p.grace(), p.Log)
 	})
 	group.Go(func() error { return p.start(ctx, group, first, listener) })
 	return group.Wait()
@@ -299,6 +299,7 @@ func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redi
 	if p.guard != nil {
 		group.Go(func() error { p.guard.watch(ctx); return nil })
 	}
+	p.admin.SetProxy(server)
 	p.admin.Ready.Store(true)
 	p.Log.Info("ready", zap.String("proxy", l.Addr().String()))
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/proxy/intercept"
 )
@@ -66,7 +67,8 @@ func TestServeSession(t *testing.T) {
 		t.Errorf("at its end: %v", err)
 	}
 	for _, c := range []net.Conn{tunnel, third} {
-		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil || isTimeout(err) {
 			t.Error("a connection outlives its session")
 		}
 	}

@@ -17,8 +17,8 @@ func TestLooker(t *testing.T) {
 	questions, asked := io.Pipe()
 	answered, answers := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- observe.ServeStdin(questions, answers) }()
-	l := observe.NewStdinClient(asked, answered)
+	go func() { ended <- observe.ServeLooker(questions, answers) }()
+	l := observe.NewLookerClient(asked, answered)
 
 	plain := exec.Command("sleep", "60")
 	if err := plain.Start(); err != nil {

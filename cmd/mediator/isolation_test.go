@@ -1,0 +1,390 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/isolate"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/policy"
+)
+
+// startRun runs mediator run with flags and a shell script for a new event. change alters the command before it starts.
+func (r *rig) startRun(t *testing.T, change func(*exec.Cmd), flags []string, script string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	event, err := r.DeliverRelease(t.Context())
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	all := append(append([]string{"run", "--admin", r.Stack.Admin(), "--event", event}, flags...), "--", "sh", "-c", script)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append(all, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if change != nil {
+		change(cmd)
+	}
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// withoutNamespaces starts a command where no namespace can be made, as in a container that forbids it.
+func withoutNamespaces(t *testing.T) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		self, err := os.Executable()
+		must(t, err)
+		cmd.Path = need(t, "sh")
+		cmd.Args = append([]string{"sh", "-c", `echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" "$@"`, self}, cmd.Args[1:]...)
+		same := []syscall.SysProcIDMap{{Size: 1 << 16}} // the limit is that of a user namespace
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.GidMappingsEnableSetgroups = same, same, true
+	}
+}
+
+// ways in which an agent runs.
+var runs = []struct {
+	name  string
+	flags []string
+	none  bool // no namespaces can be made
+}{
+	{"isolated", nil, false},
+	{"with a shared user", []string{"--uid", strconv.Itoa(demo.User())}, false},
+	{"with a shared network", []string{"--share-network"}, false},
+	{"without namespaces", nil, true},
+}
+
+// TestRunInheritsNothing starts mediator run with what an operator's shell may have: an open key file, a terminal, a secret in the
+// environment, and a folder that the agent's user could not enter.
+func TestRunInheritsNothing(t *testing.T) {
+	r := newSessionRig(t)
+	secret := filepath.Join(t.TempDir(), "closed", "open") // below a folder of mode 0700
+	must(t, os.MkdirAll(secret, 0o755))
+	must(t, os.Chmod(filepath.Dir(secret), 0o700))
+	must(t, os.WriteFile(filepath.Join(secret, "secret"), []byte("hidden text"), 0o644))
+	key := filepath.Join(secret, "key")
+	must(t, os.WriteFile(key, []byte("key text"), 0o600))
+	t.Setenv("VAULT_TOKEN", "vault text")
+	t.Setenv("PASSED_ON", "passed text")
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	must(t, err)
+	defer terminal.Close()
+	for _, tt := range runs {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout, stderr, err := r.startRun(t, func(cmd *exec.Cmd) {
+				file, err := os.Open(key)
+				must(t, err)
+				t.Cleanup(func() { file.Close() })
+				cmd.ExtraFiles = []*os.File{3: nil, 4: file, 6: terminal}
+				cmd.ExtraFiles[0], cmd.ExtraFiles[1], cmd.ExtraFiles[2], cmd.ExtraFiles[3], cmd.ExtraFiles[5] = file, file, file, file, file
+				cmd.Dir = secret
+				if tt.none {
+					withoutNamespaces(t)(cmd)
+				}
+			}, append(slices.Clone(tt.flags), "--env", "PASSED_ON", "--env", "GIVEN=given text", "--env", "NO_PROXY=*", "--env", "HTTPS_PROXY=http://elsewhere"),
+				`for fd in 3 4 5 6 7 8 9 10 11 12; do (eval "timeout 2 cat <&$fd") 2>/dev/null; done; readlink /proc/self/fd/* | grep -v -e '^pipe:' -e '^/dev/null' -e '^/proc'; cat secret ./secret 2>&1
+env; echo "in $(pwd)"; echo "read $(cat | wc -c) bytes"; touch "$HOME/file" "$TMPDIR/file" && echo "at home"`)
+			if err != nil {
+				t.Fatalf("%v\n%s%s", err, stdout, stderr)
+			}
+			for _, not := range []string{"key text", "hidden text", "vault text", "/dev/pts", "in " + secret, "NO_PROXY", "elsewhere"} {
+				if strings.Contains(stdout, not) {
+					t.Errorf("the agent has %q:\n%s", not, stdout)
+				}
+			}
+			for _, want := range []string{"PASSED_ON=passed text\n", "GIVEN=given text\n", "read 0 bytes\n", "at home\n", "PATH=" + os.Getenv("PATH") + "\n"} {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("the agent lacks %q:\n%s", want, stdout)
+				}
+			}
+			if !strings.Contains(stderr, "cannot enter "+secret) {
+				t.Errorf("nobody is told that the agent starts elsewhere: %s", stderr)
+			}
+		})
+	}
+	for _, env := range []string{"NOT_SET_ANYWHERE", "=x"} {
+		if _, stderr, err := r.startRun(t, nil, []string{"--env", env}, "true"); err == nil || !strings.Contains(stderr, "its event still waits") {
+			t.Errorf("--env %s: %v %s", env, err, stderr)
+		}
+	}
+}
+
+// TestRunKeepsItsFolder starts an agent in a folder below /tmp, which it has, although the rest of /tmp is another one.
+func TestRunKeepsItsFolder(t *testing.T) {
+	r := newSessionRig(t)
+	dir, err := os.MkdirTemp("", "folder-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, "file"), []byte("what is there"), 0o644)))
+	stdout, stderr, err := r.startRun(t, func(cmd *exec.Cmd) { cmd.Dir = dir }, nil, `cat file; pwd; ls /tmp; ls /tmp | wc -l; id -u; ls /run /run/agent`)
+	if want := "what is there" + dir + "\n" + filepath.Base(dir) + "\n1\n1000\n/run:\nagent\n\n/run/agent:\nca.pem\nhome\n"; err != nil || stdout != want {
+		t.Errorf("got %q, want %q: %v %s", stdout, want, err, stderr)
+	}
+}
+
+// TestNoWayOutOfARun has an isolated agent try what would lead past the mediator, without any rules of mediator guard. Each way is
+// open outside the run.
+func TestNoWayOutOfARun(t *testing.T) {
+	r := newSessionRig(t)
+	listen := func(network, address string) string {
+		l, err := net.Listen(network, address)
+		must(t, err)
+		t.Cleanup(func() { l.Close() })
+		return l.Addr().String()
+	}
+	dir, err := os.MkdirTemp("", "sockets-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o755))
+	datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	defer datagrams.Close()
+	ways := strings.Join([]string{
+		"tcp " + listen("tcp", "127.0.0.1:0"), "tcp " + listen("tcp", "[::1]:0"), "tcp " + r.Hooks, "tcp " + r.PlainAddr, "tcp 169.254.169.254:80", "tcp 1.1.1.1:443",
+		"udp " + datagrams.LocalAddr().String(), "udp 169.254.169.254:53", "udp 1.1.1.1:53",
+		"unix " + listen("unix", "@mediator-test-"+strconv.Itoa(os.Getpid())), "unix " + listen("unix", filepath.Join(dir, "socket")), "unix " + r.Stack.Socket("serve"),
+		"socket 40", "socket 17", "socket 38", "uring 0", "key 0",
+	}, "\n")
+	const try = `
+import ctypes, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for line in sys.argv[1].split("\n"):
+    kind, to = line.split(" ", 1)
+    try:
+        if kind == "socket": socket.socket(int(to), socket.SOCK_DGRAM if to == "40" else socket.SOCK_SEQPACKET)
+        elif kind == "uring":
+            if libc.syscall(425, 1, ctypes.create_string_buffer(120)) < 0: raise OSError(ctypes.get_errno(), "io_uring")
+        elif kind == "key":
+            if libc.syscall({"x86_64": 250}.get(__import__("os").uname().machine, 219), 0, -3, 0, 0, 0) < 0: raise OSError(ctypes.get_errno(), "keyctl")
+        elif kind == "unix":
+            socket.socket(socket.AF_UNIX).connect(to.replace("@", "\0"))
+        else:
+            host, port = to.rsplit(":", 1)
+            s = socket.socket(socket.AF_INET6 if "[" in host else socket.AF_INET, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+            s.settimeout(5)
+            s.connect((host.strip("[]"), int(port)))
+            if kind == "udp":
+                s.send(b"a secret")
+                s.send(b"a secret") # a refusal of the first is told with the second
+        print("OPEN", line)
+    except OSError as e:
+        print("closed", line, e)`
+	stdout, stderr, err := r.startRun(t, nil, nil, `/usr/bin/python3 -c "$0" "$1"; curl -sS -o /dev/null -w '%{http_code}\n' "https://$2/repos/acme/site"`, try, ways, r.Plain())
+	if err != nil || strings.Contains(stdout, "OPEN") || strings.Count(stdout, "closed ") != strings.Count(ways, "\n")+1 || !strings.HasSuffix(stdout, "\n200\n") {
+		t.Errorf("%v\n%s%s", err, stdout, stderr)
+	}
+	outside, err := exec.Command("/usr/bin/python3", "-c", try, ways).Output()
+	must(t, err)
+	for _, way := range []string{"tcp 127.0.0.1:", "tcp [::1]:", "tcp " + r.Hooks, "udp 127.0.0.1:", "unix @mediator-test-", "unix " + dir, "key 0"} {
+		if !strings.Contains(string(outside), "OPEN "+way) {
+			t.Errorf("%s is closed outside too, so this test shows nothing:\n%s", way, outside)
+		}
+	}
+}
+
+// hiddenShell is a shell whose first thread has ended: it looks for credentials of a session in the environment of all processes, and
+// posts with what it finds, or without.
+const hiddenShell = `
+import ctypes, glob, os, re, subprocess, sys, threading, time
+def work():
+    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.01)
+    proxies = set()
+    for name in glob.glob("/proc/[0-9]*/environ"):
+        try: proxies |= set(re.findall(r"HTTPS_PROXY=(http://ses_[^\0]+)", open(name).read()))
+        except OSError: pass
+    for proxy in list(proxies) + [sys.argv[1]]:
+        print(len(proxies), subprocess.run(["curl", "-sS", "-k", "-x", proxy, "-w", " %{http_code}", "-H", "Content-Type: application/json", "-d", '{"body":"typed"}', sys.argv[2]],
+            capture_output=True, text=True), flush=True)
+    print("done", flush=True)
+    time.sleep(1000)
+threading.Thread(target=work).start()
+ctypes.CDLL(None).pthread_exit(None)`
+
+// TestHiddenShell has a user with the agent's configured uid hide a shell from looks at processes, and post what is typed. An isolated
+// agent has another user and nothing worth reading. The session of an agent that shares its user is tainted.
+func TestHiddenShell(t *testing.T) {
+	r := newSessionRig(t)
+	comments := "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"
+	shell := func(t *testing.T) (end func(), said string) {
+		t.Helper()
+		cmd, line := beside(t, demo.User(), "/usr/bin/python3", "-c", hiddenShell, "http://"+r.Listen, comments)
+		return func() { endBeside(cmd) }, line
+	}
+	t.Run("isolated", func(t *testing.T) {
+		a := r.startObedient(t)
+		before := r.posts.Load()
+		end, said := shell(t)
+		defer end()
+		if !strings.HasPrefix(said, "0 ") || r.posts.Load() != before {
+			t.Errorf("the shell found credentials, or posted: %s", said)
+		}
+		a.tell("post")
+		a.hear(" 201")
+		if _, c := r.receipt(t); c.UserShellAccess || !slices.Contains(c.Observed, "userShellAccess") {
+			t.Errorf("%+v", c)
+		}
+		if _, text, controls := r.doctor(t); !slices.Contains(controls[policy.ObservedTrue], shellControl) || !strings.Contains(text, "Root and the container runtime can") {
+			t.Errorf("%s", text)
+		}
+		a.tell(`tr '\0' '\n' </proc/self/environ | grep -c -e ses_ -e @; echo`)
+		a.hear("0")
+		a.hear("")
+	})
+	t.Run("with a shared user", func(t *testing.T) {
+		a := r.startObedient(t, "--uid", strconv.Itoa(demo.User()))
+		a.tell("post")
+		a.hear(" 201")
+		if _, c := r.receipt(t); slices.Contains(c.Observed, "userShellAccess") {
+			t.Errorf("what is only declared is said to be observed: %+v", c)
+		}
+		if _, text, controls := r.doctor(t); !slices.Contains(controls[policy.DeclaredOnly], shellControl) {
+			t.Errorf("%s", text)
+		}
+		end, _ := shell(t)
+		defer end()
+		a.tell("post")
+		a.hear(`"code":"session_tainted"`)
+	})
+}
+
+// TestRunNotIsolated falls back and says why, claims nothing, and refuses where isolation is required.
+func TestRunNotIsolated(t *testing.T) {
+	r := newSessionRig(t)
+	post := `curl -sS -w ' %{http_code}\n' -H 'Content-Type: application/json' -d '{"body":"x"}' "https://$0/repos/acme/site/issues/7/comments"`
+	for _, tt := range runs[1:] {
+		t.Run(tt.name, func(t *testing.T) {
+			change := func(*exec.Cmd) {}
+			if tt.none {
+				change = withoutNamespaces(t)
+			}
+			stdout, stderr, err := r.startRun(t, change, tt.flags, post, r.Plain())
+			if err != nil || !strings.HasSuffix(stdout, " 201\n") || !strings.Contains(stderr, "only declared") || tt.none != strings.Contains(stderr, "max_user_namespaces") {
+				t.Errorf("%v %s %s", err, stdout, stderr)
+			}
+			if _, c := r.receipt(t); slices.Contains(c.Observed, "userShellAccess") {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+	event, err := r.DeliverRelease(t.Context())
+	must(t, err)
+	start := func(change func(*exec.Cmd), flags ...string) (string, int) {
+		cmd := exec.Command("/proc/self/exe", append(append([]string{"run", "--admin", r.Stack.Admin(), "--event", event}, flags...), "--", "true")...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		change(cmd)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, status := start(withoutNamespaces(t), "--require-isolation"); status != exitRefused || !strings.Contains(out, "isolation_unavailable") {
+		t.Errorf("%d %s", status, out)
+	}
+	if out, status := start(func(*exec.Cmd) {}, "--require-isolation"); status != exitDone { // the event still waits
+		t.Errorf("%d %s", status, out)
+	}
+}
+
+// TestRunLeavesNothing ends an agent that leaves processes behind, and a launcher that is killed.
+func TestRunLeavesNothing(t *testing.T) {
+	r := newSessionRig(t)
+	for _, signal := range []syscall.Signal{0, syscall.SIGKILL} {
+		a := r.startObedient(t)
+		a.tell(`(setsid sh -c 'trap "" TERM HUP; echo $$; while :; do sleep 1000; done' &)`)
+		left := a.pid(a.hear(""))
+		if signal == 0 {
+			a.tell("exit 7")
+		} else {
+			must(t, a.run.Process.Signal(signal))
+		}
+		_ = a.run.Wait()
+		if signal == 0 && a.run.ProcessState.ExitCode() != 7 {
+			t.Errorf("the launcher ends with %d", a.run.ProcessState.ExitCode())
+		}
+		if !eventually(func() bool { return syscall.Kill(left, 0) != nil }) {
+			t.Errorf("after %s, process %d is still there", a.run.ProcessState, left)
+		}
+	}
+}
+
+// TestListenerOfASession passes listeners with requests for sessions. One is good for one session, and as long as that is open.
+func TestListenerOfASession(t *testing.T) {
+	r := newSessionRig(t)
+	p, err := isolate.Start(t.Context(), isolate.Options{Users: isolate.Users{Own: true}, Program: need(t, "sleep"), Dir: "/", Stdout: os.Stdout, Stderr: os.Stderr})
+	must(t, err)
+	defer p.Close()
+	open := func(file *os.File) (admin.Session, string) {
+		t.Helper()
+		event, err := r.DeliverRelease(t.Context())
+		must(t, err)
+		var s admin.Session
+		err = admin.OpenSession(t.Context(), r.Stack.Admin(), admin.SessionRequest{Event: event, Launcher: true, Init: p.Init}, file, &s)
+		var refused *problem.Error
+		if err != nil && !errors.As(err, &refused) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			return s, refused.Code()
+		}
+		return s, ""
+	}
+	here, err := net.Listen("tcp4", "127.0.0.1:0")
+	must(t, err)
+	defer here.Close()
+	ours, err := here.(*net.TCPListener).File()
+	must(t, err)
+	null, err := os.Open(os.DevNull)
+	must(t, err)
+	for name, file := range map[string]*os.File{"a listener in the network of the sidecar": ours, "no socket": null} {
+		if _, code := open(file); code != "listener_refused" {
+			t.Errorf("%s: %q", name, code)
+		}
+	}
+	first, code := open(p.Listener)
+	if code != "" || first.ProxyURL != "http://"+isolate.ListenAddress {
+		t.Fatalf("%q, %+v", code, first)
+	}
+	if _, code := open(p.Listener); code != "listener_refused" {
+		t.Errorf("the listener of one session is taken for another: %q", code)
+	}
+	get := func(args ...string) string {
+		t.Helper()
+		args = append([]string{"--target", strconv.Itoa(p.Init), "--net", "curl", "-sS", "-w", " %{http_code}"}, args...)
+		out, _ := exec.Command("nsenter", args...).CombinedOutput()
+		return string(out)
+	}
+	event := "http://mediator.internal/v1/event"
+	if out := get("-x", first.ProxyURL, event); !strings.Contains(out, first.Session) {
+		t.Errorf("a connection to the listener: %s", out)
+	}
+	if out := get("-x", "http://x:y@"+isolate.ListenAddress, event); !strings.Contains(out, first.Session) {
+		t.Errorf("a connection to the listener, with other credentials: %s", out)
+	}
+	if out, _ := exec.Command("curl", "-sS", "-x", "http://"+first.Session+":@"+r.Listen, event).CombinedOutput(); !strings.Contains(string(out), "session_credentials") {
+		t.Errorf("the session by its id, at the shared port: %s", out)
+	}
+	must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+first.Session, nil, nil))
+	second, code := open(p.Listener) // it is free again, and the first session is over
+	if code != "" {
+		t.Fatalf("a listener whose session has ended is refused: %s", code)
+	}
+	if out := get("-x", second.ProxyURL, event); !strings.Contains(out, second.Session) {
+		t.Errorf("a connection to the listener of the second session: %s", out)
+	}
+	must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+second.Session, nil, nil))
+	must(t, p.Listener.Close())
+	if out := get("-x", second.ProxyURL, event); !strings.HasSuffix(strings.TrimSpace(out), "000") {
+		t.Errorf("the listener outlives its sessions: %s", out)
+	}
+}

@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// listeners are the listeners that open sessions have of their own.
+type listeners struct {
+	mu   sync.Mutex
+	open map[uint64]bool // by the number that the kernel gives a socket for good (SO_COOKIE)
+}
+
+// listener is the listener of one session. Closing it more than once does no harm, and nil can be closed.
+type listener struct {
+	*net.TCPListener
+	all    *listeners
+	cookie uint64
+	inode  uint64
+	once   sync.Once
+}
+
+// take makes a listener of a descriptor that came with a request, and closes the descriptor. It returns nil if file is
+// nil. It refuses what is no listener, one in the network of the sidecar, where everybody could reach it, and one of
+// another session.
+func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
+	if file == nil {
+		return nil, nil
+	}
+	defer file.Close()
+	if !ready {
+		return nil, refusal.New("not_ready", "the sidecar does not serve agents yet")
+	}
+	inherited, err := net.FileListener(file)
+	if err != nil {
+		return nil, refusal.New("listener_refused", "the descriptor that came with the request is no listener")
+	}
+	tcp, ok := inherited.(*net.TCPListener)
+	if !ok || !tcp.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		_ = inherited.Close()
+		return nil, refusal.New("listener_refused", "the listener that came with the request is not one for TCP on loopback")
+	}
+	l := &listener{TCPListener: tcp, all: a}
+	if err := l.check(file); err != nil {
+		_ = tcp.Close()
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open[l.cookie] {
+		_ = tcp.Close()
+		return nil, refusal.New("listener_refused", "the listener that came with the request is that of another session")
+	}
+	if a.open == nil {
+		a.open = make(map[uint64]bool)
+	}
+	a.open[l.cookie] = true
+	return l, nil
+}
+
+// check reads what the kernel says of the socket.
+func (l *listener) check(file *os.File) error {
+	fd := int(file.Fd())
+	own, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(own)
+	accepts, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil || accepts == 0 {
+		return refusal.New("listener_refused", "the socket that came with the request does not listen")
+	}
+	network, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	ownNetwork, err2 := unix.GetsockoptUint64(own, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil || err2 != nil || network == ownNetwork {
+		return refusal.New("listener_refused", "the listener that came with the request is not known to be in a network of its own")
+	}
+	if l.cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE); err != nil {
+		return err
+	}
+	var s unix.Stat_t
+	if err := unix.Fstat(fd, &s); err != nil {
+		return err
+	}
+	l.inode = s.Ino
+	return nil
+}
+
+// socket returns the inode of the socket, or 0 for nil.
+func (l *listener) socket() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.inode
+}
+
+// Close closes the listener. Its socket may be taken for another session from then on.
+func (l *listener) Close() (err error) {
+	if l == nil {
+		return nil
+	}
+	l.once.Do(func() {
+		err = l.TCPListener.Close()
+		l.all.mu.Lock()
+		defer l.all.mu.Unlock()
+		delete(l.all.open, l.cookie)
+	})
+	return err
+}

@@ -1,0 +1,98 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/admin"
+)
+
+// shared is an agent that shares the namespaces of this process, because none can be made.
+type shared struct {
+	Options
+	ctx          context.Context //nolint:containedctx // of the one run
+	program, dir string
+}
+
+func (p *shared) close() {}
+
+func (p *shared) run(s admin.Session, env []string) error {
+	uid := p.user(s)
+	if uid < 0 {
+		fmt.Fprintln(p.Stderr, "mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as root, or as a user of its own")
+	}
+	home, err := os.MkdirTemp("", "mediator-run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(home)
+	if uid >= 0 {
+		if err := os.Chown(home, uid, uid); err != nil {
+			return err
+		}
+		if !canEnter(p.dir, uid) {
+			fmt.Fprintf(p.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", p.dir, home)
+			p.dir = home
+		}
+	}
+	cmd := command(p.ctx, p.program, p.Args, uid)
+	cmd.Dir = p.dir
+	cmd.Env = environment([]string{"HOME=" + home, "TMPDIR=" + home}, env, s.ProxyURL, s.CAFile)
+	return runProcess(cmd, p.Stdout, p.Stderr)
+}
+
+// user returns the user to run the agent as, or -1 to keep the user.
+func (p *shared) user(s admin.Session) int {
+	switch {
+	case p.UID != OwnUser:
+		return p.UID
+	case os.Geteuid() != 0:
+		return SameUser
+	case s.Agent != nil:
+		return int(*s.Agent)
+	}
+	return DefaultUID
+}
+
+// canEnter reports whether a user, in the group of the same number alone, can enter a folder by its path. A thread that
+// has become this user tries it, and ends.
+func canEnter(dir string, uid int) bool {
+	can := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: Go ends the thread with the goroutine
+		_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0)
+		err := errors.Join(unix.Setfsgid(uid), unix.Setfsuid(uid))
+		if errno != 0 || err != nil {
+			can <- false
+			return
+		}
+		fd, err := unix.Open(dir+"/.", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		can <- err == nil
+	}()
+	return <-can
+}
+
+// command makes the command of an agent. The agent runs in a process session of its own without a terminal, and its
+// standard input is empty. It runs as the user uid and in the group of the same number alone; -1 keeps user and groups.
+func command(ctx context.Context, program string, args []string, uid int) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program) //nolint:gosec // running the operator's command is what run is for
+	cmd.Args = args
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
+	if uid >= 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}

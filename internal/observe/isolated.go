@@ -1,0 +1,132 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Launch is what is known of the start of a run.
+type Launch struct {
+	PID int    // of the launcher, as the kernel names it (SO_PEERCRED)
+	UID uint32 // of the launcher, likewise
+	// Init is the first process in the namespaces of the run, by the word of the launcher; 0 if it has none.
+	Init int
+	// Listener is the inode of the socket that the run's connections come to; 0 if its network is not its own.
+	Listener uint64
+}
+
+// isolation is what a run has for itself alone.
+type isolation struct {
+	ids   idRange // of its users and groups
+	pidNS int64
+}
+
+// idRange is a range of user ids.
+type idRange struct{ first, size uint64 }
+
+func (r idRange) has(id uint32) bool { return uint64(id) >= r.first && uint64(id) < r.first+r.size }
+
+// isolated verifies that a run is isolated: that the first process in its namespaces is the child of a launcher of
+// root, that its namespaces are not those of this process, that nobody outside has one of its users, and that its
+// connections come from its own network. All of it is the kernel's word. Nobody but root can then enter the run. The
+// error says why not.
+func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*isolation, error) {
+	switch {
+	case l.Init == 0:
+		return nil, errors.New("its agent has no namespaces of its own")
+	case l.UID != 0:
+		return nil, errors.New("its launcher is not root, so everybody with the launcher's user can enter it")
+	case l.Listener == 0:
+		return nil, errors.New("it shares the network of its launcher")
+	}
+	first, ok := all[l.Init]
+	if !ok || first.parent != launcher.pid || first.ended {
+		return nil, errors.New("the first process in its namespaces is not to be seen below its launcher")
+	}
+	s, err := p.status(l.Init)
+	if err != nil {
+		return nil, err
+	}
+	if own, err := p.status(p.self); err != nil || len(s.pids) != len(own.pids)+1 || s.pids[len(s.pids)-1] != 1 {
+		return nil, errors.New("its processes are not in a process namespace below that of the sidecar")
+	}
+	i := &isolation{}
+	if i.ids, err = p.ownIDs(l.Init); err != nil {
+		return nil, err
+	}
+	for what, name := range namespaces {
+		its, err := p.ask(int32(what), l.Init) //nolint:gosec // an index
+		if err != nil {
+			return nil, fmt.Errorf("its namespaces cannot be looked at: %w", err)
+		}
+		own, err := question{int32(what), int32(p.self)}.look("/proc") //nolint:gosec // a pid
+		if err != nil || own == its {
+			return nil, fmt.Errorf("its %s namespace is that of the sidecar", name)
+		}
+		if what == pidNamespace {
+			i.pidNS = its
+		}
+	}
+	return i, p.listensIn(l)
+}
+
+// ownIDs returns the user ids of a process's user namespace. Its users and groups have to be one block each, of the same
+// numbers, that is no single user of the machine.
+func (p *processes) ownIDs(pid int) (idRange, error) {
+	shared := errors.New("its users are not its own")
+	var found []idRange
+	for _, name := range []string{"uid_map", "gid_map"} {
+		raw, err := p.file(pid, name)
+		if err != nil {
+			return idRange{}, err
+		}
+		fields := strings.Fields(raw) // of one line: the first inside, the first outside, how many
+		if len(fields) != 3 || fields[0] != "0" {
+			return idRange{}, shared
+		}
+		first, err := strconv.ParseUint(fields[1], 10, 32)
+		size, bad := strconv.ParseUint(fields[2], 10, 32)
+		if err != nil || bad != nil || first == 0 || size == 1 {
+			return idRange{}, shared
+		}
+		found = append(found, idRange{first, size})
+	}
+	if found[0] != found[1] {
+		return idRange{}, shared
+	}
+	return found[0], nil
+}
+
+// listensIn checks that the launch's listener is a socket that listens in the network of its first process.
+func (p *processes) listensIn(l Launch) error {
+	raw, err := p.file(l.Init, "net/tcp")
+	if err != nil {
+		return err
+	}
+	const listening, state, inode = "0A", 3, 9
+	for line := range strings.Lines(raw) {
+		fields := strings.Fields(line)
+		if len(fields) > inode && fields[state] == listening && fields[inode] == strconv.FormatUint(l.Listener, 10) {
+			return nil
+		}
+	}
+	return errors.New("its connections come from another network than its own")
+}
+
+// entered reports whether a process that does not descend from the first one of the run is in the run nevertheless: by one of
+// its users, or in its process namespace.
+func (i *isolation) entered(p *processes, q process, s []status) (bool, error) {
+	for _, thread := range s {
+		if slices.ContainsFunc(thread.users, i.ids.has) {
+			return true, nil
+		}
+	}
+	if len(s) == 0 || len(s[0].pids) < 2 {
+		return false, nil
+	}
+	its, err := p.ask(pidNamespace, q.pid)
+	return err == nil && its == i.pidNS, err
+}

@@ -1,0 +1,155 @@
+package observe_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/observe"
+)
+
+// firstOwn returns the first user id of an isolated run, as this process sees it.
+func firstOwn(t *testing.T, l observe.Launch) uint32 {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/" + itoa(l.Init) + "/uid_map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := strconv.ParseUint(strings.Fields(string(raw))[1], 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(first)
+}
+
+// TestIsolated looks at isolated runs: what the agent does among its own processes is no finding, what root puts there is.
+func TestIsolated(t *testing.T) {
+	enter := func(t *testing.T, l observe.Launch, args ...string) {
+		t.Helper()
+		start(t, nil, append([]string{"nsenter", "--target", itoa(l.Init)}, args...)...)
+	}
+	for _, tt := range []struct {
+		name    string
+		agent   []string
+		outside func(t *testing.T, l observe.Launch, said string)
+		want    []string
+	}{
+		{"a quiet run", []string{"sh", "-c", waits}, nil, nil},
+		{"a daemon", []string{"sh", "-c", "(setsid sh -c '" + waits + "' &); exec sleep 1000"}, nil, nil},
+		{"a process whose first thread has ended", []string{"/usr/bin/python3", "-c", headless}, nil, nil},
+		{"a terminal of its own", []string{"script", "-qc", waits, "/dev/null"}, nil, nil},
+		{"a debugger of its own", []string{"gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set startup-with-shell off", "-ex", "starti", "-ex", `printf "\nattached\n"`, "-ex", "shell sleep 1000", "/bin/true"}, nil, nil},
+		{"namespaces of its own below", []string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "sh", "-c", waits}, nil, nil},
+		{"a process of agent.uid beside it", []string{"sh", "-c", waits}, func(t *testing.T, _ observe.Launch, _ string) { start(t, asAgent, "sh", "-c", waits) }, nil},
+		{"a process that entered all its namespaces", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
+			enter(t, l, "--all", "sh", "-c", waits)
+		}, []string{observe.Stranger}},
+		{"a process that entered its process namespace alone", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
+			enter(t, l, "--pid", "sh", "-c", waits)
+		}, []string{observe.Stranger}},
+		{"a shell on a terminal that entered it", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
+			start(t, nil, "script", "-qc", "nsenter --target "+itoa(l.Init)+" --all sh -c '"+waits+"'", "/dev/null")
+		}, []string{observe.Stdin, observe.Stranger}},
+		{"a process outside with one of its users, whose first thread has ended", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
+			own := firstOwn(t, l) + 7
+			start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: own, Gid: own} }, "/usr/bin/python3", "-c", headless)
+		}, []string{observe.Stranger}},
+		{"a debugger from outside", []string{"sh", "-c", "echo $$; sleep 1000; :"}, func(t *testing.T, l observe.Launch, _ string) {
+			children, err := os.ReadFile("/proc/" + itoa(l.Init) + "/task/" + itoa(l.Init) + "/children")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(children) == 0 { // another thread has started it
+				all, _ := filepath.Glob("/proc/" + itoa(l.Init) + "/task/*/children")
+				for _, name := range all {
+					more, _ := os.ReadFile(name)
+					children = append(children, more...)
+				}
+			}
+			debug(t, strings.Fields(string(children))[0])
+		}, []string{observe.Debugger}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, said := isolated(t, tt.agent...)
+			w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, observe.Finding) {})
+			run := w.Begin("evt_1", l)
+			if tt.outside != nil {
+				tt.outside(t, l, said)
+			}
+			report, err := run.Look(t.Context())
+			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.want...)) {
+				t.Fatalf("found %v, want %v, %v", report.Found, tt.want, err)
+			}
+			for _, o := range observe.OfRuns([]*observe.Run{run}) {
+				byConstruction := o.Name == observe.Stranger || o.Name == observe.Debugger
+				want := observe.NotObserved // who hands a terminal to a process of the run is not seen
+				switch {
+				case slices.Contains(tt.want, o.Name):
+					want = observe.Contradicts
+				case byConstruction:
+					want = observe.Holds
+				}
+				if o.Result != want || report.Covered(o.Name) != byConstruction || want == observe.Holds && !strings.Contains(o.Seen, "Root and the container runtime can") {
+					t.Errorf("%+v, want %q", o, want)
+				}
+			}
+		})
+	}
+}
+
+// TestNotIsolated is of runs of which the launcher says more than is so. Nothing is said to have been observed of them.
+func TestNotIsolated(t *testing.T) {
+	l, _ := isolated(t, "sh", "-c", waits)
+	other, _ := isolated(t, "sh", "-c", waits)
+	for _, tt := range []struct {
+		name, sentence string
+		change         func(*observe.Launch)
+	}{
+		{"no namespaces", "no namespaces of its own", func(l *observe.Launch) { l.Init = 0 }},
+		{"a launcher that is not root", "not root", func(l *observe.Launch) { l.UID = 1000 }},
+		{"a shared network", "shares the network", func(l *observe.Launch) { l.Listener = 0 }},
+		{"a process of another launcher", "not to be seen below its launcher", func(l *observe.Launch) { l.Init = 1 }},
+		{"a child of the launcher in no namespace", "process namespace", func(l *observe.Launch) {
+			cmd, _ := start(t, nil, "sh", "-c", waits)
+			l.Init = cmd.Process.Pid
+		}},
+		{"a process namespace alone", "users are not its own", func(l *observe.Launch) {
+			cmd, _ := start(t, func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID }, "sh", "-c", waits)
+			l.Init = cmd.Process.Pid
+		}},
+		{"users that the launcher has", "users are not its own", func(l *observe.Launch) {
+			cmd, _ := start(t, func(c *exec.Cmd) {
+				c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWUSER
+				c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{Size: 1 << 16}}
+				c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{Size: 1 << 16}}
+			}, "sh", "-c", waits)
+			l.Init = cmd.Process.Pid
+		}},
+		{"the mounts of the sidecar", "mnt namespace is that of the sidecar", func(l *observe.Launch) {
+			ids := []syscall.SysProcIDMap{{HostID: 3 << 30, Size: 1 << 16}}
+			cmd, _ := start(t, func(c *exec.Cmd) {
+				c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWUSER
+				c.SysProcAttr.UidMappings, c.SysProcAttr.GidMappings = ids, ids
+				c.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true}
+			}, "sh", "-c", waits)
+			l.Init = cmd.Process.Pid
+		}},
+		{"the listener of another run", "another network than its own", func(l *observe.Launch) { l.Listener = other.Listener }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			changed := l
+			tt.change(&changed)
+			run := observe.NewWatcher(nil, time.Now, func(_ *observe.Run, f observe.Finding) { t.Errorf("found %s", f) }).Begin("evt_1", changed)
+			if _, err := run.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantUnseen(t, run, all, tt.sentence)
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package observe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// A process that wants to see where another process's standard input leads, or in which namespaces it is, needs the
+// right to trace it. A process that faces the network should not have this right, and loses it under Landlock. It asks
+// a looker, which is a process that does nothing else. A question is two int32 and an answer an int64, all in
+// little-endian order, so that neither holds anything that a process chooses.
+type question struct{ What, ID int32 }
+
+// What a question asks. The other values are the indexes of namespaces.
+const askStdin int32 = -1
+
+// namespaces are the namespaces of an isolated run, as named in /proc/PID/ns.
+var namespaces = []string{"user", "pid", "mnt", "ipc", "net"}
+
+const pidNamespace = 1 // its index
+
+// The answers. A question about the standard input of a thread is answered with noTerminal, or with ownedBy plus the
+// user who owns the terminal. A question about a namespace of a process is answered with its number. Each can be
+// answered with a negative error number.
+const (
+	noTerminal int64 = 0
+	ownedBy    int64 = 1
+)
+
+// ServeLooker answers questions until questions ends.
+func ServeLooker(questions io.Reader, answers io.Writer) error {
+	for {
+		var q question
+		if err := binary.Read(questions, binary.LittleEndian, &q); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("observe: read a question: %w", err)
+		}
+		if err := binary.Write(answers, binary.LittleEndian, q.answer("/proc")); err != nil {
+			return fmt.Errorf("observe: write an answer: %w", err)
+		}
+	}
+}
+
+func (q question) answer(proc string) int64 {
+	got, err := q.look(proc)
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		return -int64(errno)
+	case err != nil:
+		return -int64(syscall.EIO)
+	}
+	return got
+}
+
+func (q question) look(proc string) (int64, error) {
+	dir := proc + "/" + strconv.Itoa(int(q.ID))
+	if q.What >= 0 && int(q.What) < len(namespaces) {
+		link, err := os.Readlink(dir + "/ns/" + namespaces[q.What])
+		if err != nil {
+			return 0, err
+		}
+		_, number, _ := strings.Cut(strings.TrimSuffix(link, "]"), ":[")
+		return strconv.ParseInt(number, 10, 64)
+	}
+	stdin, err := os.Readlink(dir + "/fd/0")
+	if err != nil || !strings.HasPrefix(stdin, "/dev/pts/") && !strings.HasPrefix(stdin, "/dev/tty") && stdin != "/dev/console" {
+		return noTerminal, err
+	}
+	var s syscall.Stat_t
+	if err := syscall.Stat(dir+"/fd/0", &s); err != nil {
+		return 0, err
+	}
+	return ownedBy + int64(s.Uid), nil
+}
+
+// LookerClient asks the process that runs [ServeLooker]. It is safe for concurrent use.
+type LookerClient struct {
+	mu        sync.Mutex // held from a question to its answer
+	questions io.Writer
+	answers   io.Reader
+	gone      error // after a question without an answer, all others fail too
+}
+
+// NewLookerClient returns a client that writes to questions and reads from answers.
+func NewLookerClient(questions io.Writer, answers io.Reader) *LookerClient {
+	return &LookerClient{questions: questions, answers: answers}
+}
+
+// ask asks one question.
+func (l *LookerClient) ask(q question) (got int64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone == nil {
+		err := binary.Write(l.questions, binary.LittleEndian, q)
+		if err == nil {
+			err = binary.Read(l.answers, binary.LittleEndian, &got)
+		}
+		if err != nil {
+			l.gone = fmt.Errorf("the process that looks at other processes does not answer: %w", err)
+		}
+	}
+	return got, l.gone
+}
+
+// ask asks the looker, or this process itself if there is none. A process that has ended is errGone.
+func (p *processes) ask(what int32, id int) (got int64, err error) {
+	q := question{what, int32(id)} //nolint:gosec // a pid is at most 2^22
+	if p.looker != nil {
+		got, err = p.looker.ask(q)
+	} else {
+		got = q.answer(p.path)
+	}
+	if err == nil && got < 0 {
+		of := "fd/0"
+		if what >= 0 {
+			of = "ns/" + namespaces[what]
+		}
+		err = &os.PathError{Op: "readlink", Path: fmt.Sprintf("/proc/%d/%s", id, of), Err: syscall.Errno(-got)}
+	}
+	return got, orGone(err)
+}
+
+// terminal returns the owner of the terminal that a thread has as its standard input. A closed standard input is
+// errGone, as a thread that has ended is.
+func (p *processes) terminal(tid int) (owner uint32, is bool, err error) {
+	got, err := p.ask(askStdin, tid)
+	return uint32(got - ownedBy), err == nil && got != noTerminal, err //nolint:gosec // a user
+}
