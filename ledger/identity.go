@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -38,10 +39,18 @@ type Identified interface {
 // NewID makes the id of a ledger.
 func NewID() string { return rand.Text() }
 
-// Follows reports whether i can be what has become of a ledger that was seen as last: the same ledger, no older, or one that an
-// operator has accepted since.
-func (i Identity) Follows(last Identity) bool {
-	return i.Accepted > last.Accepted || i.Accepted == last.Accepted && i.ID == last.ID && i.Mark >= last.Mark
+// Follows reports whether s can be what has become of a ledger that was seen as last: the same ledger, no older, or one that an operator
+// has since accepted in its place. now is the identity of s.
+func Follows(ctx context.Context, s Identified, now, last Identity) (bool, error) {
+	same := now.ID == last.ID
+	switch {
+	case same && now.Accepted == last.Accepted:
+		return now.Mark >= last.Mark, nil
+	case now.Accepted == 0 || same && now.Accepted < last.Accepted:
+		return false, nil
+	}
+	all, err := s.Acceptances(ctx)
+	return slices.ContainsFunc(all, func(a Acceptance) bool { return a.Was.ID == last.ID && a.Was.Accepted >= last.Accepted }), err
 }
 
 // ScanIdentity reads an identity: id, mark, and how often it was accepted.

@@ -69,15 +69,17 @@ func Note(path string, i Identity) error {
 // howToAccept ends the sentence of a refused ledger.
 const howToAccept = "Put the ledger back; if this one is meant, accept it with mediator ledger accept"
 
-// compare refuses a ledger that cannot be what has become of the one that was seen last.
-func compare(now, last Identity) error {
-	switch {
-	case now.Follows(last):
+// compare refuses a ledger that cannot be what has become of the one that was seen last. now is the identity of s.
+func compare(ctx context.Context, s Identified, now, last Identity) error {
+	switch follows, err := Follows(ctx, s, now, last); {
+	case err != nil:
+		return err
+	case follows:
 		return nil
 	case now.ID != last.ID:
 		return &ReplacedError{fmt.Sprintf("the ledger is another one (%s) than before (%s): which keys are consumed, and the records, are lost. %s", now.ID, last.ID, howToAccept)}
 	default:
-		return &ReplacedError{fmt.Sprintf("the ledger %s is an older copy: its mark is %d, and was %d. What was consumed since could be used again. %s", now.ID, now.Mark, last.Mark, howToAccept)}
+		return &ReplacedError{fmt.Sprintf("the ledger %s is an older copy: its mark is %d, and was %d; it was accepted %d times, and %d before. What was consumed since could be used again. %s", now.ID, now.Mark, last.Mark, now.Accepted, last.Accepted, howToAccept)}
 	}
 }
 
@@ -90,7 +92,7 @@ func Watch(ctx context.Context, s Identified, path string, note func(error)) (*W
 	}
 	now, err := s.Identity(ctx)
 	if err == nil && seen {
-		err = compare(now, last)
+		err = compare(ctx, s, now, last)
 	}
 	if err == nil {
 		err = Note(path, now)
@@ -131,10 +133,12 @@ func (w *Watched) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var replaced *ReplacedError
-	if errors.As(compare(now, w.last), &replaced) {
-		w.replaced.Store(replaced)
-		return replaced
+	if err := compare(ctx, w.Identified, now, w.last); err != nil {
+		var replaced *ReplacedError
+		if errors.As(err, &replaced) {
+			w.replaced.Store(replaced)
+		}
+		return err
 	}
 	if err := Note(w.path, now); err != nil {
 		return err

@@ -94,8 +94,13 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 	if err != nil {
 		return a, err
 	}
-	if seen && found.Follows(last) {
-		return a, refusal.New("ledger_not_replaced", "the ledger is the one that the sidecar used last, so there is nothing to accept")
+	if seen {
+		switch follows, err := ledger.Follows(ctx, s, found, last); {
+		case err != nil:
+			return a, err
+		case follows:
+			return a, refusal.New("ledger_not_replaced", "the ledger is the one that the sidecar used last, so there is nothing to accept")
+		}
 	}
 	now := time.Now().UTC()
 	a = AcceptedLedger{ledger.Acceptance{At: now, Was: last, Found: found, Reason: reason}, now.Add(forgetfulness)}

@@ -39,6 +39,7 @@ func (f Finding) Error() string {
 type File struct {
 	root  yaml.Node
 	found []Finding
+	more  int // findings beyond maxFindings, which are not kept
 }
 
 // Options say how a file is read.
@@ -91,6 +92,10 @@ func (f *File) Add(key, format string, args ...any) {
 }
 
 func (f *File) addAt(n *yaml.Node, key, format string, args ...any) {
+	if len(f.found) == maxFindings {
+		f.more++
+		return
+	}
 	f.found = append(f.found, Finding{n.Line, n.Column, key, fmt.Sprintf(format, args...)})
 }
 
@@ -103,12 +108,11 @@ func (f *File) Err(prefix string) error {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	var errs []error
-	for i, found := range f.found {
-		if i == maxFindings {
-			errs = append(errs, fmt.Errorf("%sand %d more", prefix, len(f.found)-i))
-			break
-		}
+	for _, found := range f.found {
 		errs = append(errs, fmt.Errorf("%s%w", prefix, found))
+	}
+	if f.more > 0 {
+		errs = append(errs, fmt.Errorf("%sand %d more", prefix, f.more))
 	}
 	return errors.Join(errs...)
 }

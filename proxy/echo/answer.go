@@ -28,7 +28,7 @@ func (s *Secret) Guard(resp *http.Response) error {
 	}
 	for _, name := range encodings {
 		for _, coding := range resp.Header[name] {
-			if coding != "" && !strings.EqualFold(coding, "identity") {
+			if compresses(coding) && !empty(resp) {
 				return refusal.New("answer_encoded", "the answer has the %s %.40q, although identity was asked for: it cannot be searched for the credential", name, coding)
 			}
 		}
@@ -37,8 +37,22 @@ func (s *Secret) Guard(resp *http.Response) error {
 	return nil
 }
 
+// compresses reports whether a coding hides a text. Some servers name one that is none, or the charset.
+func compresses(coding string) bool {
+	return !slices.Contains([]string{"", "identity", "none", "utf-8"}, strings.ToLower(coding))
+}
+
+// empty reports whether an answer has no body (RFC 9110 section 6.4.1).
+func empty(resp *http.Response) bool {
+	head := resp.Request != nil && resp.Request.Method == http.MethodHead
+	return head || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+}
+
 func (s *Secret) inHeader(h http.Header) bool {
-	for _, values := range h {
+	for name, values := range h {
+		if s.In([]byte(strings.ToLower(name))) || s.In([]byte(name)) {
+			return true
+		}
 		for _, v := range values {
 			if s.In([]byte(v)) {
 				return true

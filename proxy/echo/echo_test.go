@@ -367,3 +367,70 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// TestEscapedTwice finds the secret in texts that were escaped once more on their way, also where they come byte by byte.
+func TestEscapedTwice(t *testing.T) {
+	secret := "Q7v0Zk2mR9+xLwE4/tY8sBnm+Q=="
+	s, err := echo.New("Bearer ", secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := func(text, format string) string {
+		var b strings.Builder
+		for _, c := range []byte(text) {
+			fmt.Fprintf(&b, format, c)
+		}
+		return b.String()
+	}
+	for name, text := range map[string]string{
+		"percent twice":        "next=%2Fcb%3Ft%3D" + url.QueryEscape(url.QueryEscape(secret)),
+		"HTML twice":           strings.NewReplacer("+", "&amp;#43;", "/", "&amp;#47;", "=", "&amp;#61;").Replace(secret),
+		"JSON in JSON":         each(secret, `\\u%04x`),
+		"hex in JSON":          each(hex.EncodeToString([]byte(secret)), `\u%04x`),
+		"UTF-16 in JSON":       each(secret, `\u%04x\u0000`),
+		"long HTML":            each(secret, `&#%05d;`),
+		"hex in JSON in JSON":  each(hex.EncodeToString([]byte(secret)), `\\u%04x`),
+		"long HTML as in JSON": strings.ReplaceAll(each(secret, `&#%05d;`), "&", `\u0026`),
+	} {
+		if !s.In([]byte(text)) {
+			t.Errorf("%s: not found as a whole", name)
+		}
+		out, err := io.ReadAll(s.Reader(iotest.OneByteReader(strings.NewReader(text + `" and more`))))
+		if err == nil || len(out) > len(text)-8 {
+			t.Errorf("%s: byte by byte %d of %d bytes came through, %v", name, len(out), len(text), err)
+		}
+	}
+}
+
+// TestEmptyAnswers: an answer without a body cannot hide anything in it, nor one whose coding is none.
+func TestEmptyAnswers(t *testing.T) {
+	s, err := echo.New("Bearer ", "0123456789abcdef")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		status         int
+		method, coding string
+		refused        bool
+	}{
+		"compressed": {200, "GET", "gzip", true}, "two codings": {200, "GET", "identity, gzip", true}, "not modified": {304, "GET", "gzip", false}, "no content": {204, "DELETE", "br", false},
+		"HEAD": {200, "HEAD", "gzip", false}, "a charset": {200, "GET", "UTF-8", false}, "none": {200, "GET", "none", false},
+	} {
+		resp := &http.Response{StatusCode: tt.status, Header: http.Header{"Content-Encoding": {tt.coding}}, Body: http.NoBody, Request: &http.Request{Method: tt.method}}
+		if err := s.Guard(resp); (err != nil) != tt.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	resp := &http.Response{StatusCode: 200, Header: http.Header{"X-0123456789abcdef": {"1"}}, Body: http.NoBody}
+	if s.Guard(resp) == nil {
+		t.Error("a header's name that holds the secret was passed on")
+	}
+}
+
+// TestPlaceholders: where the password says that the user is the token, the user is the secret.
+func TestPlaceholders(t *testing.T) {
+	s, err := echo.New("Basic ", base64.StdEncoding.EncodeToString([]byte("ghp_0123456789:x-oauth-basic")))
+	if err != nil || !s.In([]byte(`{"token":"ghp_0123456789"}`)) || s.In([]byte(`{"user":"x-oauth-basic"}`)) {
+		t.Errorf("the wrong half is searched for: %v", err)
+	}
+}

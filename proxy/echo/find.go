@@ -34,9 +34,7 @@ func (s *Secret) In(text []byte) bool {
 
 // inRun reports whether a text holds the secret that consists of bytes that a form can have.
 func (s *Secret) inRun(run []byte) bool {
-	if bytes.IndexByte(run, 0) >= 0 {
-		run = bytes.ReplaceAll(run, []byte{0}, nil) // UTF-16 and UTF-32 have them beside each letter
-	}
+	run = withoutZeros(run)
 	if s.inPlain(run) {
 		return true
 	}
@@ -46,7 +44,7 @@ func (s *Secret) inRun(run []byte) bool {
 			if bytes.IndexByte(text, e.lead) < 0 {
 				continue
 			}
-			plain := e.decode(text)
+			plain := withoutZeros(e.decode(text))
 			if slices.ContainsFunc(texts, func(t []byte) bool { return bytes.Equal(t, plain) }) {
 				continue
 			}
@@ -57,6 +55,14 @@ func (s *Secret) inRun(run []byte) bool {
 		}
 	}
 	return false
+}
+
+// withoutZeros takes out the zeros that UTF-16 and UTF-32 have beside each letter.
+func withoutZeros(text []byte) []byte {
+	if bytes.IndexByte(text, 0) < 0 {
+		return text
+	}
+	return bytes.ReplaceAll(text, []byte{0}, nil)
 }
 
 // The hash of a window is that of Rabin and Karp. Its upper bits depend on all bytes.
@@ -101,10 +107,14 @@ var escapes = []struct {
 	decode func([]byte) []byte
 }{
 	{'\\', unescapeJSON},
-	{'&', func(text []byte) []byte { return []byte(html.UnescapeString(string(text))) }},
+	{'&', unescapeHTML},
+	{'&', unescapeHTML},
 	{'\\', unescapeJSON},
 	{'%', unescapePercent},
+	{'%', unescapePercent},
 }
+
+func unescapeHTML(text []byte) []byte { return []byte(html.UnescapeString(string(text))) }
 
 // unescapeJSON takes off the escapes of JSON, and \x00 of JavaScript. A backslash before another letter or a digit stays.
 func unescapeJSON(text []byte) []byte {

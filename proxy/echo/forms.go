@@ -21,8 +21,9 @@ type Secret struct {
 	held   int                 // no form is longer, escaped or not: so much is held back at most
 }
 
-// longestEscape is the most that servers write for one byte of a secret, as in \u0000. No form has more for each byte.
-const longestEscape = 6
+// longestEscape is the most bytes that are searched for one byte of a secret: two hexadecimal digits, each as \\u0041, or a letter of
+// UTF-16 as \u0041\u0000, or an HTML escape within JSON.
+const longestEscape = 16
 
 // punctuation is what the forms of any secret can have besides letters and digits: that of base64 and that of escapes,
 // and the zeros of UTF-16.
@@ -30,7 +31,7 @@ const punctuation = "+/-_=" + `\%&#;` + "\x00"
 
 // New returns the secret that a header carries whose value is prefix followed by secret. The scheme of authentication
 // ("Bearer") is no part of it. Of Basic it also finds the password, or the user where the password is shorter than
-// [MinLength].
+// [MinLength] or says that the user is the token.
 func New(prefix, secret string) (*Secret, error) {
 	parts, err := split(prefix, secret)
 	if err != nil {
@@ -67,6 +68,9 @@ func (*Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) 
 
 func byLength(a, b []byte) int { return len(a) - len(b) }
 
+// placeholders are passwords that say that the user is the token: GitHub's and Toggl's.
+var placeholders = []string{"x-oauth-basic", "api_token"}
+
 // split returns what is secret in the value of a header.
 func split(prefix, secret string) ([]string, error) {
 	scheme, token, _ := strings.Cut(prefix+secret, " ")
@@ -84,6 +88,9 @@ func split(prefix, secret string) ([]string, error) {
 		return []string{token}, nil // no Basic that a server could read
 	}
 	user, password, _ := strings.Cut(string(pair), ":")
+	if slices.Contains(placeholders, password) {
+		password = ""
+	}
 	for _, part := range []string{password, user, string(pair)} {
 		if len(part) >= MinLength {
 			return []string{token, part}, nil
