@@ -5,7 +5,7 @@
 //
 // Package [github.com/actionproof/mediator/proxy/intercept] takes the agent's connection, terminates TLS in it, and
 // gives each request with its Route to the [Handler], which gives it to the [Pipeline] in force. Whatever becomes of a
-// request, it leaves one record.
+// request, it leaves one record. Callers without a session have a quota of records; the rest is counted.
 //
 //	handler.go      the pipeline in force; a reload puts another in its place
 //	connect.go      decides a CONNECT, and records what was refused before there was a request

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
@@ -25,6 +26,9 @@ type Load struct {
 	Host    Rate             // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
 	Breaker upstream.Breaker // of each host and port (upstream_suspended)
 	Bodies  body.Limits      // of posts, held while they are verified and sent (overloaded)
+	// Unknown is how many calls a minute, of callers whose session is not known, leave a record and a line in the log; 10 if 0. The
+	// others are counted.
+	Unknown int
 }
 
 // Rate is that of a token bucket.
@@ -35,7 +39,7 @@ type Rate struct {
 
 // Check says what makes no sense.
 func (l Load) Check() error {
-	if l.Calls < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 {
+	if l.Calls < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 || l.Unknown < 0 {
 		return errors.New("a limit is negative")
 	}
 	for _, r := range []Rate{l.Session, l.Host} {
@@ -61,6 +65,7 @@ func (l *Load) setDefaults() {
 	l.Host.setDefaults(2000)
 	l.Breaker.Failures = cmp.Or(l.Breaker.Failures, 10)
 	l.Breaker.Pause = cmp.Or(l.Breaker.Pause, 15*time.Second)
+	l.Unknown = cmp.Or(l.Unknown, 10)
 }
 
 func (r *Rate) setDefaults(perSecond float64) {
@@ -92,8 +97,10 @@ type load struct {
 	Load
 	calls *atomic.Int64 // in flight, of every pipeline that this one has succeeded too
 	hosts *hosts
-	log   *zap.Logger
-	now   func() time.Time
+	// unknown is the quota of records of callers whose session is not known.
+	unknown *flood.Quota
+	log     *zap.Logger
+	now     func() time.Time
 }
 
 // host is what is known of one host and port.
@@ -113,8 +120,14 @@ type hosts struct {
 func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
 	n := &load{Load: l, calls: new(atomic.Int64), hosts: &hosts{known: lru.New[address, *host](hostCapacity)}, log: log, now: now}
+	n.unknown = flood.NewQuota(l.Unknown, func(leftOut int) {
+		log.Warn("calls of unknown callers left no record", zap.Int("calls", leftOut))
+	})
 	if before != nil {
 		n.calls = before.calls
+		if l.Unknown == before.Unknown {
+			n.unknown = before.unknown
+		}
 		if l.Host == before.Host && l.Breaker == before.Breaker {
 			n.hosts = before.hosts
 		}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -98,12 +99,14 @@ type PipelineOptions struct {
 }
 
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it makes
-// exactly one record. It never changes: another configuration is another pipeline, see [Handler].
+// exactly one record. Only calls of unknown callers beyond their quota leave none, see [Load]. A Pipeline never changes: another
+// configuration is another pipeline, see [Handler].
 type Pipeline struct {
-	o      PipelineOptions
-	load   *load
-	bodies *body.Store
-	judges map[string]judge // by the kind of endpoint
+	o         PipelineOptions
+	strangers *zap.Logger // for lines of callers whose session is not known
+	load      *load
+	bodies    *body.Store
+	judges    map[string]judge // by the kind of endpoint
 	// definitions are the tools that MCP servers have shown.
 	definitions *mcp.Definitions
 }
@@ -125,7 +128,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
+	p := &Pipeline{o: o, strangers: flood.Logger(o.Log), load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
 	p.judges = map[string]judge{kindMCP: mcpJudge{p}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
@@ -208,14 +211,22 @@ func (p *Pipeline) recovered(c *call, v any) {
 		err = refusal.New("indeterminate", "a fault in the mediator ended the call while it was sent")
 	}
 	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
-		p.o.Log.Error("panic in a call", zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		p.logOf(c).Error("panic in a call", zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 		c.refuse(err)
 	}
-	_ = p.finish(context.Background(), c)
+	_ = p.finish(c.r.Context(), c)
 	if c.answered {
 		panic(http.ErrAbortHandler)
 	}
 	c.writeProblem(problem.ForAgent(err, c.record.ID))
+}
+
+// logOf returns the logger for what goes wrong with a call.
+func (p *Pipeline) logOf(c *call) *zap.Logger {
+	if c.session == nil {
+		return p.strangers
+	}
+	return p.o.Log
 }
 
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
@@ -274,7 +285,6 @@ func (p *Pipeline) findSession(c *call, proxyAuthorization string) error {
 	if err != nil {
 		return err
 	}
-	c.session = s
-	c.record.Session, c.record.Event = s.ID, s.Event.ID
+	c.of(s)
 	return p.load.session(s)
 }

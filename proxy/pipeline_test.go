@@ -506,6 +506,14 @@ func TestEachStepFailsClosed(t *testing.T) {
 			p := newPostRig(t, created, nil)
 			p.roles.fail[step] = refusal
 			p.wantRefused("policy_denied", "POST", "/posts", "{}")
+			if rec, _ := p.record.last(); step == "decision" {
+				// What was signed meanwhile is accounted for.
+				for _, name := range []string{"runtimeAttestation", "sessionReceipt"} {
+					if !slices.ContainsFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == name }) {
+						t.Errorf("the record lacks the %s", name)
+					}
+				}
+			}
 			delete(p.roles.fail, step)
 			if resp, _ := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated {
 				t.Errorf("the valid post is refused too: %d", resp.StatusCode)

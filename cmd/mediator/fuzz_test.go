@@ -34,7 +34,7 @@ func FuzzConfig(f *testing.F) {
 
 // FuzzShow draws any record: no panic, and nothing that steers a terminal.
 func FuzzShow(f *testing.F) {
-	raw, err := json.Marshal(madePost(f, gatetest.New(f)))
+	raw, err := json.Marshal(gatetest.New(f).Post(f))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -28,8 +28,8 @@ type Sidecar struct {
 	State string `yaml:"state" is:"path"`
 	// Ledger says where consumed keys and the records of posts are kept. Default: in a file in State, for this process alone.
 	Ledger Ledger `yaml:"ledger"`
-	// Retention is how long the record of a post is kept; 0s keeps it for ever. Default 0s.
-	Retention Duration `yaml:"retention"`
+	// Retention is how long the record of a call is kept, with its evidence; 0s keeps it for ever. Default 2160h, 90 days.
+	Retention *Duration `yaml:"retention"`
 	// CA is the interception CA.
 	CA CA `yaml:"ca"`
 	// Custody says where the sidecar's three signing keys are.
@@ -315,6 +315,9 @@ type Limits struct {
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
+	// UnknownCallers is how many calls a minute, of callers without a session, leave a record and a line in the log. Further ones are
+	// refused just the same and only counted (mediator_records_left_out_total). Default 10.
+	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
 	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
 	// Default 4096.
 	Connections int `yaml:"connections"`
@@ -351,6 +354,7 @@ func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: body.Limits(c.Bodies),
+		Unknown: c.UnknownCallers,
 	}
 }
 
