@@ -50,6 +50,10 @@ type call struct {
 	finished bool
 	// entered is set while the call counts as in flight.
 	entered bool
+	// webSocket is set while the call counts as a WebSocket that is open, or is about to be.
+	webSocket bool
+	// hangUp closes the connection where an answer to a refusal would be.
+	hangUp bool
 	// permit is the call's leave to reach its host.
 	permit upstream.Permit
 	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.

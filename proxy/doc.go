@@ -14,6 +14,7 @@
 //	load.go         bounds the calls in flight and the rates
 //	session.go      1   whose call it is
 //	rules.go        2   which rule the call matches; header.go refuses what has two readings
+//	message.go          the message of the call chooses among the rules of its endpoint; mcp.go and graphql.go read it
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
 //	content.go      3   the body, read once and hashed; package body holds it
@@ -22,7 +23,7 @@
 //	attest.go       7   what the sidecar saw of the run, signed
 //	authorize.go    8   the gate, and 9, the request proof; everything that is good once is consumed
 //	forward.go      10  the request, written anew, with the credential of credential.go
-//	relay.go            the answer
+//	relay.go            the answer, and websocket.go that of a WebSocket
 //
 // Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
 // [github.com/actionproof/mediator/proxy/mcp] reads messages to MCP servers, and their answers. Package

@@ -71,10 +71,14 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	defer cancel() // before Close, which over HTTP/2 otherwise waits until the agent has sent the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
 	c.record.State, c.record.Status = ledger.StateForwarded, resp.StatusCode
+	carrier := resp.Body // of a WebSocket, which is not searched
 	if err := credential.answered(resp); err != nil {
 		return err
 	}
 	c.answered = true
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return p.relayWebSocket(c, resp, carrier)
+	}
 	if c.mcp != nil {
 		c.mcp.begin(resp)
 	}

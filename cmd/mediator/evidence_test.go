@@ -91,6 +91,12 @@ func TestEvidenceOfARealPost(t *testing.T) {
 	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
+	r.verifyRecord(t, posts[0].ID)
+}
+
+// verifyRecord has the commands show the evidence of a post, and verify it with public keys alone.
+func (r *rig) verifyRecord(t *testing.T, id string) {
+	t.Helper()
 	program := func(args ...string) string {
 		t.Helper()
 		var stdout, stderr strings.Builder
@@ -100,7 +106,7 @@ func TestEvidenceOfARealPost(t *testing.T) {
 		return stdout.String()
 	}
 	record := filepath.Join(t.TempDir(), "record.json")
-	shown := program("posts", "show", posts[0].ID, "--json", "--admin", r.Stack.Admin())
+	shown := program("posts", "show", id, "--json", "--admin", r.Stack.Admin())
 	if err := os.WriteFile(record, []byte(shown), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,9 @@ type Sidecar struct {
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings for hosts that need other than the defaults.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
+	// WebSocketRefusal is what a client gets that asks for a WebSocket where no rule allows one: answer is the status 403 with the reason,
+	// and close ends its connection without an answer, upon which some clients go on without a WebSocket. Default answer.
+	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound what the sidecar takes on. A call over one is refused before anything of it is sent or used up, with Retry-After.
@@ -74,6 +77,8 @@ type Sidecar struct {
 	ActionRules   []proxy.Action  `yaml:"-"`
 	EgressRules   []proxy.Egress  `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
+	// Warnings are no findings: the configuration is used.
+	Warnings []Warning `yaml:"-"`
 }
 
 // Transparent configures the transparent listener. Redirected connections carry no proxy credentials, so they belong to
@@ -178,11 +183,23 @@ type Match struct {
 	// URL is scheme, host and path pattern in one: https://api.example.com/posts/{id}. A path segment in braces stands for any one
 	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. Required.
 	URL string `yaml:"url"`
-	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP), which then have theirs.
+	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP, GraphQL), which then have theirs.
 	Methods []string `yaml:"methods"`
 	// MCP makes it a rule about the messages to an MCP server (Streamable HTTP): several rules may name the same URL, and each message is
 	// for the one that names its tool or method. What no rule names is refused. Default: the rule is for all that is sent there.
 	MCP *MCP `yaml:"mcp"`
+	// GraphQL makes it a rule about the operations of documents: several rules may name the same URL, and each document is for the one that
+	// names all that it could do. What no rule names is refused, by GET as well. Default: the rule is for all that is sent there.
+	GraphQL *GraphQL `yaml:"graphql"`
+}
+
+// GraphQL names operations of GraphQL documents.
+type GraphQL struct {
+	// Type is mutation in an action, and query in an egress rule. Required.
+	Type string `yaml:"type"`
+	// Fields are the fields that may stand at the top of an operation, by their names and not by their aliases, such as addComment; __typename
+	// always may. Required for an action. Default: every field, introspection (__schema) included.
+	Fields []string `yaml:"fields"`
 }
 
 // MCP names messages of the Model Context Protocol.
@@ -273,6 +290,9 @@ type Egress struct {
 	Match Match `yaml:"match"`
 	// Credential is injected in place of whatever the agent sent. Default: the agent's own headers go through.
 	Credential *Credential `yaml:"credential"`
+	// WebSocket admits WebSockets as well; the rule has to name GET. What passes in one is not looked into, so an agent can post by it. It ends
+	// with the session, or when nothing comes for timeouts.websocketIdle. Default false.
+	WebSocket bool `yaml:"websocket"`
 }
 
 // Upstream holds the settings of one host that differ from the defaults.
@@ -296,6 +316,8 @@ type Timeouts struct {
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
+	// WebSocketIdle closes a WebSocket over which nothing has come for so long, from neither side. Default 5m.
+	WebSocketIdle Duration `yaml:"websocketIdle" reload:"yes"`
 	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
 	Shutdown Duration `yaml:"shutdown"`
 }
@@ -313,6 +335,9 @@ type Limits struct {
 	// the connection, TLS or the answer failed or took too long, or the status 502, 503 or 504. Any other status is none, nor is what the
 	// agent or the mediator ends.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
+	// WebSockets is how many may be open at once; further ones are refused at once as overloaded. Each counts as a call in flight too.
+	// Default 256.
+	WebSockets int `yaml:"websockets" reload:"yes"`
 	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
 	// UnknownCallers is how many calls a minute, of callers without a session, leave a record and a line in the log. Further ones are
@@ -354,7 +379,7 @@ func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: body.Limits(c.Bodies),
-		Unknown: c.UnknownCallers,
+		WebSockets: c.WebSockets, Unknown: c.UnknownCallers,
 	}
 }
 
