@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -63,7 +64,7 @@ type call struct {
 	// message is what a post does by its message, if its rule is about messages.
 	message *policy.Message
 	// mcp is what is known of a call to an MCP server; nil for any other.
-	mcp *mcpCall
+	mcp *mcp.Call
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
 	kept bool
 	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.

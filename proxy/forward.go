@@ -51,7 +51,7 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	stripProtocolHeaders(c.r.Header)
 	out := forwardRequest(ctx, c.r, c.target, body)
 	if c.mcp != nil {
-		c.mcp.prepare(out)
+		c.mcp.Prepare(out)
 	}
 	return out
 }
@@ -80,7 +80,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 		return p.relayWebSocket(c, resp, carrier)
 	}
 	if c.mcp != nil {
-		c.mcp.begin(resp)
+		c.mcp.Begin(resp)
 	}
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)

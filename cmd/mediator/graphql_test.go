@@ -87,7 +87,7 @@ func TestGraphQLClients(t *testing.T) {
 		{"gh comments", gh, []string{"issue", "comment", "7", "-R", "acme/site", "--body", "released"}, "issuecomment-", 1, ""},
 		{"gh closes an issue", gh, []string{"issue", "close", "7", "-R", "acme/site"}, "graphql_unmatched: no rule names the mutation closeIssue", 0, "graphql_unmatched"},
 		{"gh sends a mutation", gh, []string{"api", "graphql", "-f", "query=mutation { deleteIssue(input: {}) { clientMutationId } }"}, "graphql_unmatched", 0, "graphql_unmatched"},
-		{"gh sends a document by GET, in the body", gh, []string{"api", "-X", "GET", "graphql", "-f", "query=mutation { addComment(input: {}) { clientMutationId } }"}, "(HTTP 400)", 0, "graphql_malformed"},
+		{"gh sends a mutation by GET, in the URL", gh, []string{"api", "-X", "GET", "graphql", "-f", "query=mutation { addComment(input: {}) { clientMutationId } }"}, "(HTTP 403)", 0, "graphql_get_refused"},
 		{"Octokit asks by an alias", octokit, []string{"viewer"}, `"me":{"login":"octocat"}`, 0, ""},
 		{"Octokit comments", octokit, []string{"comment"}, "issuecomment-", 1, ""},
 		{"Octokit comments by a fragment and an alias", octokit, []string{"fragment"}, "issuecomment-", 1, ""},
