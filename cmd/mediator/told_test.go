@@ -17,7 +17,7 @@ import (
 
 // inside matches names of the deployment that no refusal may tell an agent: keys, and what Vault, the operating system and the databases
 // say of them.
-var inside = regexp.MustCompile(`(?i):v\d|vault\b|transit|approle|kv/|auth/|secret.id|\.(token|sock|db|json|jwk|pem)\b|/run/|/tmp/|\b\d+\.\d+\.\d+\.\d+\b|unix|sql|insert|database|x509|dial|errno|no such file|connection refused|permission`)
+var inside = regexp.MustCompile(`(?i):v\d|vault\b|transit|approle|kv/|auth/|secret.id|\.(token|sock|db|json|jwk|pem)\b|/run/|/tmp/|\b\d+\.\d+\.\d+\.\d+\b|unix|\bsql|insert|database|x509|\bdial\b|errno|no such file|connection refused|permission`)
 
 // wantNothingTold looks for names of the deployment in what an agent got.
 func wantNothingTold(t *testing.T, answer string) {
