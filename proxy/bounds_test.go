@@ -7,19 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/actionproof/mediator/trigger"
 )
-
-func TestSessionsAreBounded(t *testing.T) {
-	s := NewSessions(time.Now)
-	for range maxSessions {
-		_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1", nil)
-		must(t, err)
-	}
-	_, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1", nil)
-	wantCode(t, err, "sessions_exhausted")
-}
 
 // TestBodiesThatTheHashWouldNotCover sends, byte by byte, what no HTTP client would.
 func TestBodiesThatTheHashWouldNotCover(t *testing.T) {

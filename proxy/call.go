@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -39,7 +40,7 @@ type call struct {
 	w       http.ResponseWriter // nil for a CONNECT, and for what ended before there was a request
 	r       *http.Request       // nil for what ended before there was a request
 	target  upstream.Target
-	session *Session // nil until step 1
+	session *session.Session // nil until step 1
 
 	record ledger.Record
 	begun  bool // the intent is durable; from here on there is an outcome, not a refusal
@@ -185,7 +186,7 @@ func (p *Pipeline) identify(ctx context.Context, c *call) {
 }
 
 // of notes whose call it is.
-func (c *call) of(s *Session) {
+func (c *call) of(s *session.Session) {
 	c.session = s
 	c.record.Session, c.record.Event = s.ID, s.Event.ID
 }

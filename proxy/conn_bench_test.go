@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -62,18 +63,18 @@ func benchmarkKeepAlive(b *testing.B, call func(*http.Client, string) (*http.Res
 func BenchmarkSession(b *testing.B) {
 	event := trigger.Event{ID: evidence.NewID(), Kind: evidence.TriggerSourceEvent, Source: "github"}
 	var before, after runtime.MemStats
-	var all []*Sessions
+	var all []*session.Set
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	open := 0
 	for b.Loop() {
-		if open%maxSessions == 0 {
-			all = append(all, NewSessions(time.Now))
+		if open%4096 == 0 {
+			all = append(all, session.NewSet(time.Now))
 		}
 		open++
 		s, _, err := all[len(all)-1].Open(event, "worker-1", nil)
 		must(b, err)
-		s.bucketOf(Rate{PerSecond: 1, Burst: 1}, time.Now())
+		s.Bucket(1, 1, time.Now())
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

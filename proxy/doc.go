@@ -12,7 +12,7 @@
 //	pipeline.go     the way of a call, from its first step to its answer
 //	call.go         the call on its way, and its record
 //	load.go         bounds the calls in flight and the rates
-//	session.go      1   whose call it is
+//	session/        1   whose call it is
 //	rules.go        2   which rule the call matches; header.go refuses what has two readings
 //	message.go          the message of the call chooses among the rules of its endpoint; mcp.go and graphql.go read it
 //	egress.go           a call that needs no evidence goes to step 10 from here

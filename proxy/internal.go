@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -23,7 +24,7 @@ type eventDocument struct {
 	Event   trigger.Event `json:"event"`
 }
 
-func documentOf(s *Session) eventDocument {
+func documentOf(s *session.Session) eventDocument {
 	return eventDocument{Session: s.ID, Runtime: s.Runtime, Event: s.Event}
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -38,7 +39,7 @@ func (s *slowTriggers) Done(_ context.Context, id, _ string) (trigger.Event, err
 func TestNextEventTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		triggers := &slowTriggers{}
-		p := &Pipeline{o: PipelineOptions{Standing: true, RuntimeID: "worker-1", Sessions: NewSessions(time.Now), Triggers: triggers, Now: time.Now, Log: zap.NewNop()}}
+		p := &Pipeline{o: PipelineOptions{Standing: true, RuntimeID: "worker-1", Sessions: session.NewSet(time.Now), Triggers: triggers, Now: time.Now, Log: zap.NewNop()}}
 		type answer struct{ event, code string }
 		answers := make(chan answer, 8)
 		next := func(ctx context.Context, wait string) {

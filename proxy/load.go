@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -172,9 +173,9 @@ func (l *load) webSocket(c *call) error {
 }
 
 // session counts one call of s.
-func (l *load) session(s *Session) error {
+func (l *load) session(s *session.Session) error {
 	now := l.now()
-	return l.Session.take(s.bucketOf(l.Session, now), now, "the session")
+	return l.Session.take(s.Bucket(rate.Limit(l.Session.PerSecond), l.Session.Burst, now), now, "the session")
 }
 
 // host counts a call to its host, and asks the host's breaker for leave.

@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -30,7 +31,7 @@ import (
 type loadRig struct {
 	t        testing.TB
 	pipeline *Pipeline
-	sessions *Sessions
+	sessions *session.Set
 	record   *memoryRecord
 	roles    *fakeRoles
 	answer   func(*http.Request) (int, error) // what the upstream does
@@ -39,7 +40,7 @@ type loadRig struct {
 
 func newLoadRig(t testing.TB, load Load) *loadRig {
 	t.Helper()
-	l := &loadRig{t: t, sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
+	l := &loadRig{t: t, sessions: session.NewSet(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
 	var o PipelineOptions
 	l.roles, o = newRoles(t, l.sessions, l.record)
@@ -380,7 +381,7 @@ func TestLoadThatMakesNoSense(t *testing.T) {
 		{Calls: -1}, {Session: Rate{PerSecond: -1}}, {Session: Rate{Burst: -1}}, {Host: Rate{PerSecond: math.NaN()}}, {Host: Rate{PerSecond: math.Inf(1)}},
 		{Host: Rate{PerSecond: minRate / 2}}, {Session: Rate{PerSecond: maxRate + 1}}, {Host: Rate{Burst: -1}}, {Breaker: upstream.Breaker{Failures: -1}}, {Breaker: upstream.Breaker{Pause: -1}}, {Unknown: -1},
 	} {
-		_, o := newRoles(t, NewSessions(time.Now), &memoryRecord{t: t})
+		_, o := newRoles(t, session.NewSet(time.Now), &memoryRecord{t: t})
 		o.Rules, o.Transport, o.Load = new(Rules), new(upstream.Transport), load
 		if _, err := NewPipeline(o); err == nil || load.Check() == nil {
 			t.Errorf("%+v: got %v", load, err)

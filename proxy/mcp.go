@@ -27,7 +27,7 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	for i, r := range rules {
 		of[i] = r.mcp()
 	}
-	memory := &c.session.memory
+	memory := &c.session.Memory
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
 	budget := j.p.bodies.Answers()
@@ -61,7 +61,7 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 		return rule{}, err
 	}
 	if verdict.Human {
-		c.session.prompted.Store(true)
+		c.session.Prompted()
 		j.p.o.Log.Warn("a human has answered an MCP server: the session makes no posts any more", zap.String("session", c.session.ID), zap.String("server", server))
 	}
 	c.mcp.Sent = m
@@ -116,7 +116,7 @@ func (p *Pipeline) keepOpen(c *call) bool {
 		return false
 	}
 	c.kept = true
-	c.session.memory.Keep(c.mcp.Answer, p.o.Timeouts.Forward, func(r mcp.Result) {
+	c.session.Memory.Keep(c.mcp.Answer, p.o.Timeouts.Forward, func(r mcp.Result) {
 		if r != mcp.ResultLost {
 			c.record.State, c.record.Code, c.record.Step, c.record.Reason = ledger.StateForwarded, "", "", ""
 		}

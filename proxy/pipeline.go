@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -65,7 +66,7 @@ type Timeouts struct {
 // PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
-	Sessions *Sessions
+	Sessions *session.Set
 	Triggers Triggers
 	Control  Control
 	Record   Record

@@ -34,6 +34,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -47,8 +48,8 @@ type postRig struct {
 	*rig
 	pipeline *Pipeline
 	handler  *Handler // with pipeline in force
-	sessions *Sessions
-	session  *Session
+	sessions *session.Set
+	session  *session.Session
 	client   *http.Client
 	record   *memoryRecord
 	roles    *fakeRoles
@@ -276,7 +277,7 @@ func newIssuer[C any](t testing.TB, registry *custody.Memory, certificates *[]st
 }
 
 // newRoles makes roles that sign with real keys, and the options of a choke point that works with them. It lacks rules and a transport.
-func newRoles(t testing.TB, sessions *Sessions, record *memoryRecord) (*fakeRoles, PipelineOptions) {
+func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeRoles, PipelineOptions) {
 	t.Helper()
 	registry, err := custody.NewMemory("registry")
 	must(t, err)
@@ -314,7 +315,7 @@ func newRoles(t testing.TB, sessions *Sessions, record *memoryRecord) (*fakeRole
 
 func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
 	t.Helper()
-	p := &postRig{sessions: NewSessions(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
+	p := &postRig{sessions: session.NewSet(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var raw []byte
 		if r.Header.Get("X-Unread") == "" { // an answer that reads the request itself
@@ -1028,7 +1029,7 @@ func TestInternalPages(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
-	s := NewSessions(time.Now)
+	s := session.NewSet(time.Now)
 	session, password, err := s.Open(trigger.Event{ID: "evt_1"}, "worker-1", nil)
 	must(t, err)
 	basic := func(user, password string) string {
@@ -1071,7 +1072,7 @@ func TestSessions(t *testing.T) {
 
 // TestSessionOfAListener is found by the listener alone, and has no password.
 func TestSessionOfAListener(t *testing.T) {
-	s := NewSessions(time.Now)
+	s := session.NewSet(time.Now)
 	session, err := s.OpenListening(trigger.Event{ID: "evt_1"}, "worker-1", nil)
 	must(t, err)
 	other, password, err := s.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)

@@ -24,7 +24,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/session"
 )
 
 // serveRecords serves the API for operators over a store, and returns its endpoint.
@@ -34,7 +34,7 @@ func serveRecords(t *testing.T, store ledger.Store) string {
 	var err error
 	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
 	must(t, err)
-	a := &admin.Server{Process: p, Sessions: proxy.NewSessions(time.Now), Ledger: store}
+	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: store}
 	path := filepath.Join(t.TempDir(), "admin.sock")
 	l, err := net.Listen("unix", path)
 	must(t, err)

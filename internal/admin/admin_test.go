@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/session"
 )
 
 // TestAdminRefusals asks the admin endpoint, over a TCP endpoint with a token, for what it does not have.
@@ -31,7 +31,7 @@ func TestAdminRefusals(t *testing.T) {
 	if p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics); err != nil {
 		t.Fatal(err)
 	}
-	a := &admin.Server{Process: p, Sessions: proxy.NewSessions(time.Now), Ledger: record}
+	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: record}
 	const token = "a-token-of-at-least-thirty-two-bytes"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -39,7 +39,7 @@ type Deployment interface {
 // Server is the sidecar's API for operators. Every field except Agent is required.
 type Server struct {
 	*daemon.Process
-	Sessions *proxy.Sessions
+	Sessions *session.Set
 	Ledger   ledger.Store
 	// Identified is the ledger below the queue.
 	Identified ledger.Identified
@@ -163,7 +163,7 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 		peer := daemon.PeerOf(r)
 		run = s.Watch.Begin(event.ID, observe.Launch{PID: int(peer.Pid), UID: peer.Uid, Init: ask.Init, Listener: l.socket()})
 	}
-	var opened *proxy.Session
+	var opened *session.Session
 	var password string
 	if l == nil {
 		opened, password, err = s.Sessions.Open(event, s.Runtime, run)

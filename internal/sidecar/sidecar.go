@@ -38,6 +38,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -58,7 +59,7 @@ type process struct {
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
 	record       *ledger.Queue
-	sessions     *proxy.Sessions
+	sessions     *session.Set
 	watch        *observe.Watcher
 	triggers     *trigger.Client
 	control      *policy.Client
@@ -179,7 +180,7 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 // connect makes the clients of the other processes, and the API for operators.
 func (p *process) connect() {
 	c := p.config
-	p.sessions = proxy.NewSessions(time.Now)
+	p.sessions = session.NewSet(time.Now)
 	p.watch = observe.NewWatcher(c.Agent.UID, time.Now, func(r *observe.Run, f observe.Finding) {
 		p.Log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
 	})

@@ -1,4 +1,5 @@
-package proxy
+// Package session holds the sessions of agents: each is one run, opened by one event.
+package session
 
 import (
 	"bytes"
@@ -34,7 +35,9 @@ type Session struct {
 	// Run is what is seen of the agent's processes; nil where it was not mediator run that started the agent.
 	Run *observe.Run
 
-	memory   mcp.Memory  // what MCP servers have asked and shown
+	// Memory is what MCP servers have asked and shown.
+	Memory mcp.Memory
+
 	prompted atomic.Bool // a human has answered an MCP server
 
 	secret [sha256.Size]byte // hash of the proxy password, which is not kept; zero where connections name the session
@@ -43,8 +46,7 @@ type Session struct {
 
 	mu         sync.Mutex    // guards all below
 	transcript string        // hash chain over the calls so far, see Note
-	bucket     *rate.Limiter // see bucketOf
-	rate       Rate          // of bucket
+	bucket     *rate.Limiter // see Bucket
 }
 
 // Life returns a context that is done when the session ends.
@@ -79,25 +81,27 @@ func (s *Session) Report() observe.Report {
 	return r
 }
 
-// bucketOf returns the session's own bucket of the rate, full at its first call; where the rate has changed, what is in it stays. It goes
+// Prompted notes that a human has answered an MCP server: the session makes no posts any more.
+func (s *Session) Prompted() { s.prompted.Store(true) }
+
+// Bucket returns the session's own bucket of a rate, full at its first call; where the rate has changed, what is in it stays. It goes
 // with the session, so there are no more of them than sessions.
-func (s *Session) bucketOf(r Rate, now time.Time) *rate.Limiter {
+func (s *Session) Bucket(perSecond rate.Limit, burst int, now time.Time) *rate.Limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.bucket == nil:
-		s.bucket, s.rate = r.bucket(), r
-	case s.rate != r:
-		s.bucket.SetLimitAt(now, rate.Limit(r.PerSecond))
-		s.bucket.SetBurstAt(now, r.Burst)
-		s.rate = r
+		s.bucket = rate.NewLimiter(perSecond, burst)
+	case s.bucket.Limit() != perSecond || s.bucket.Burst() != burst:
+		s.bucket.SetLimitAt(now, perSecond)
+		s.bucket.SetBurstAt(now, burst)
 	}
 	return s.bucket
 }
 
-// Sessions holds the sessions that are open. They live in memory alone: after a restart every agent has to be started again,
+// Set holds the sessions that are open. They live in memory alone: after a restart every agent has to be started again,
 // which is the safe side. It is safe for concurrent use.
-type Sessions struct {
+type Set struct {
 	now  func() time.Time
 	turn *semaphore.Weighted // of 1, held while somebody waits for the event of the pod's next session
 
@@ -106,15 +110,15 @@ type Sessions struct {
 	standing *Session // the pod's one open session, found without credentials
 }
 
-// NewSessions makes an empty set.
-func NewSessions(now func() time.Time) *Sessions {
-	return &Sessions{now: now, turn: semaphore.NewWeighted(1), byID: make(map[string]*Session)}
+// NewSet makes an empty set.
+func NewSet(now func() time.Time) *Set {
+	return &Set{now: now, turn: semaphore.NewWeighted(1), byID: make(map[string]*Session)}
 }
 
 // Open opens a session for one event and returns it with the password of its proxy credentials; the user name is the
 // session's id. The password is not kept and cannot be asked for again. run is the agent's run as far as it is seen, or nil; it ends
 // with the session.
-func (s *Sessions) Open(event trigger.Event, runtime string, run *observe.Run) (*Session, string, error) {
+func (s *Set) Open(event trigger.Event, runtime string, run *observe.Run) (*Session, string, error) {
 	password := evidence.NewID() + evidence.NewID()
 	session, err := s.open(event, runtime, run, sha256.Sum256([]byte(password)))
 	return session, password, err
@@ -122,11 +126,11 @@ func (s *Sessions) Open(event trigger.Event, runtime string, run *observe.Run) (
 
 // OpenListening opens a session as Open does, but without a password: the session has a listener of its own, and each connection
 // there belongs to it ([intercept.Proxy.ServeSession]).
-func (s *Sessions) OpenListening(event trigger.Event, runtime string, run *observe.Run) (*Session, error) {
+func (s *Set) OpenListening(event trigger.Event, runtime string, run *observe.Run) (*Session, error) {
 	return s.open(event, runtime, run, [sha256.Size]byte{})
 }
 
-func (s *Sessions) open(event trigger.Event, runtime string, run *observe.Run, secret [sha256.Size]byte) (*Session, error) {
+func (s *Set) open(event trigger.Event, runtime string, run *observe.Run, secret [sha256.Size]byte) (*Session, error) {
 	session := s.make(event, runtime)
 	session.Run, session.secret = run, secret
 	s.mu.Lock()
@@ -139,7 +143,7 @@ func (s *Sessions) open(event trigger.Event, runtime string, run *observe.Run, s
 }
 
 // OpenStanding makes event's session the pod's one open session, in place of the one before.
-func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
+func (s *Set) OpenStanding(event trigger.Event, runtime string) *Session {
 	session := s.make(event, runtime)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +155,7 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 	return session
 }
 
-func (s *Sessions) make(event trigger.Event, runtime string) *Session {
+func (s *Set) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
 	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
 	session.life, session.end = context.WithCancel(context.Background())
@@ -161,7 +165,7 @@ func (s *Sessions) make(event trigger.Event, runtime string) *Session {
 
 // Close ends a session; its credentials are worthless from now on, also in tunnels that are open. It reports whether the
 // session was open.
-func (s *Sessions) Close(id string) bool {
+func (s *Set) Close(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session, ok := s.byID[id]
@@ -172,7 +176,7 @@ func (s *Sessions) Close(id string) bool {
 }
 
 // remove ends a session. The caller holds s.mu.
-func (s *Sessions) remove(session *Session) {
+func (s *Set) remove(session *Session) {
 	delete(s.byID, session.ID)
 	if session == s.standing {
 		s.standing = nil
@@ -182,7 +186,7 @@ func (s *Sessions) remove(session *Session) {
 }
 
 // CloseStanding ends the pod's one open session and returns it, or nil if there is none.
-func (s *Sessions) CloseStanding() *Session {
+func (s *Set) CloseStanding() *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ended := s.standing
@@ -193,7 +197,7 @@ func (s *Sessions) CloseStanding() *Session {
 }
 
 // Standing returns the pod's one open session, or nil if there is none.
-func (s *Sessions) Standing() *Session {
+func (s *Set) Standing() *Session {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.standing
@@ -201,7 +205,7 @@ func (s *Sessions) Standing() *Session {
 
 // Turn waits, for so long at most, until nobody else is about to replace the pod's one open session. The caller may then do so, until it
 // calls done.
-func (s *Sessions) Turn(ctx context.Context, wait time.Duration) (done func(), ok bool) {
+func (s *Set) Turn(ctx context.Context, wait time.Duration) (done func(), ok bool) {
 	if !s.turn.TryAcquire(1) { // which Acquire would not try after no time at all
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
@@ -213,7 +217,7 @@ func (s *Sessions) Turn(ctx context.Context, wait time.Duration) (done func(), o
 }
 
 // Runs returns the run of each open session, nil for one that nothing is seen of.
-func (s *Sessions) Runs() []*observe.Run {
+func (s *Set) Runs() []*observe.Run {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	runs := make([]*observe.Run, 0, len(s.byID))
@@ -224,7 +228,7 @@ func (s *Sessions) Runs() []*observe.Run {
 }
 
 // Get returns the open session with this id.
-func (s *Sessions) Get(id string) (*Session, bool) {
+func (s *Set) Get(id string) (*Session, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	session, ok := s.byID[id]
@@ -233,7 +237,7 @@ func (s *Sessions) Get(id string) (*Session, bool) {
 
 // Of returns the session that a call belongs to: that of the listener that its connection came to, or else by its credentials, as
 // Find does.
-func (s *Sessions) Of(route intercept.Route) (*Session, error) {
+func (s *Set) Of(route intercept.Route) (*Session, error) {
 	if route.Session == "" {
 		return s.Find(route.ProxyAuthorization)
 	}
@@ -246,7 +250,7 @@ func (s *Sessions) Of(route intercept.Route) (*Session, error) {
 
 // Find returns the session that a call belongs to: by its proxy credentials, or, where the call has none, the pod's one open
 // session. Wrong credentials never fall back to the open session.
-func (s *Sessions) Find(proxyAuthorization string) (*Session, error) {
+func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	if proxyAuthorization == "" {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
