@@ -31,7 +31,7 @@ var errWindow = errors.New("too many signatures lie within the window of time: c
 // both what lies within the window, and no more.
 func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger.Record, error]) (Summary, error) {
 	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool), summary: Summary{Since: c.Since, Until: c.Until}}
-	nextSignature, stop := iter.Pull2(c.near(log.Signatures()))
+	nextSignature, stop := iter.Pull2(j.shown(c.near(log.Signatures())))
 	defer stop()
 	s, err, moreSignatures := nextSignature()
 	if err != nil {
@@ -109,6 +109,31 @@ func (j *join) watch(records iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.R
 	}
 }
 
+// shown reports what the log hides at once, since nothing in the record can be its partner, and leaves the rest.
+func (j *join) shown(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature, error] {
+	return func(yield func(Signature, error) bool) {
+		for s, err := range signatures {
+			if err == nil && s.Hidden != "" {
+				if err = j.hidden(s); err == nil {
+					continue
+				}
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+func (j *join) hidden(s Signature) error {
+	if !j.inRange(s.Time) {
+		return nil
+	}
+	j.summary.Signatures++
+	j.summary.OnlyVault++
+	return j.Found(onlyVault(s))
+}
+
 // refusedAt returns the id of a post that broke off about a time.
 func (j *join) refusedAt(at time.Time) string {
 	const late = 5 * time.Second // a request that nobody waits for any more is answered nevertheless
@@ -144,9 +169,11 @@ func (j *join) signature(s Signature) error {
 	if j.inRange(s.Time) {
 		j.summary.Signatures++
 	}
-	return j.add(&held{at: s.Time, common: j.common(s.Key, s.Value), value: s.Value, Difference: Difference{
-		Only: OnlyVault, Time: s.Time, Key: s.Key, Request: s.Request, Item: s.Item, By: s.By, Remote: s.Remote,
-	}})
+	return j.add(&held{at: s.Time, common: j.common(s.Key, s.Value), value: s.Value, Difference: onlyVault(s)})
+}
+
+func onlyVault(s Signature) Difference {
+	return Difference{Only: OnlyVault, Time: s.Time, Key: s.Key, Hidden: s.Hidden, Request: s.Request, Item: s.Item, By: s.By, Remote: s.Remote}
 }
 
 func (j *join) artifact(a Artifact) error {

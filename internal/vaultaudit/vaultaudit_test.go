@@ -144,7 +144,7 @@ func TestCompare(t *testing.T) {
 		},
 		{
 			"other keys, other mounts and other requests", []string{
-				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") + strings.Replace(line(at(1), sign, 10), "response", "request", 1),
+				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") + strings.Replace(line(at(1), sign, 10), `"type":"response"`, `"type":"request"`, 1),
 			}, nil, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.OtherKeys == 1 && s.Signatures == 0 },
 		},
 		{"with a hash algorithm in the path", []string{line(at(1), sign+"/sha2-512", 1)}, nil, vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil},
@@ -208,6 +208,73 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
+// differences returns what differs, whole.
+func differences(t *testing.T, log string, records ...ledger.Record) (found []vaultaudit.Difference, s vaultaudit.Summary) {
+	t.Helper()
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
+	s, err := (vaultaudit.Comparison{Until: noon.Add(time.Hour), Window: time.Second, Found: func(d vaultaudit.Difference) error {
+		found = append(found, d)
+		return nil
+	}}).Run(t.Context(), logs, each(records...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found, s
+}
+
+// TestHidden reports answers that may have given signatures which the log does not show.
+func TestHidden(t *testing.T) {
+	const wrap = `"wrap_info":{"token":"hmac-sha256:1","ttl":60,"creation_path":"transit/sign/k"}`
+	for _, tt := range []struct{ name, path, rest, want string }{
+		{"wrapped", "k", `"response":{` + wrap + `}`, "wrapped"},
+		{"wrapped, with a hash algorithm", "k/sha2-512", `"response":{` + wrap + `}`, "wrapped"},
+		{"wrapped, with empty data", "k", `"response":{"data":{},` + wrap + `}`, "wrapped"},
+		{"wrapped, with what looks like an error", "k", `"response":{"data":{"error":"hmac-sha256:1"},` + wrap + `}`, "wrapped"},
+		{"no response", "k", `"none":{}`, "left out"},
+		{"no data", "k", `"response":{"mount_type":"transit"}`, "left out"},
+		{"no signature", "k", `"response":{"data":{"key_version":1}}`, "left out"},
+		{"an empty batch", "k", `"response":{"data":{"batch_results":[]}}`, "left out"},
+		{"an error", "k", `"error":"1 error occurred","response":{"mount_type":"transit"}`, ""},
+		{"an error in the data", "k", `"response":{"data":{"error":"hmac-sha256:1"}}`, ""},
+		{"a batch of which none was signed", "k", `"response":{"data":{"batch_results":[{"signature":"","key_version":0,"error":"hmac-sha256:1"}]}}`, ""},
+		{"another key", "registry", `"response":{` + wrap + `}`, ""},
+	} {
+		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `","auth":{"display_name":"approle"},"request":{"id":"r","path":"transit/sign/` + tt.path + `","remote_address":"10.0.0.1"},` + tt.rest + "}\n"
+		// Beside it are a signature that is in the record, and a post that was refused: the first is compared as ever, and the second not
+		// named, since the mediator asks for no such answer.
+		refused := record(at(1))
+		refused.Flow, refused.State, refused.Event, refused.Finished = "post", ledger.StateRefused, "evt_1", at(2)
+		found, s := differences(t, text+line(at(1), "transit/sign/k", 1), refused, record(at(1), 1))
+		var want []vaultaudit.Difference
+		if tt.want != "" {
+			want = []vaultaudit.Difference{{Only: vaultaudit.OnlyVault, Time: at(1), Key: "k", Request: "r", By: "approle", Remote: "10.0.0.1", Hidden: tt.want}}
+		}
+		if !slices.Equal(found, want) || !s.Exact || s.Matched != 1 || s.OnlyVault != len(want) || s.Signatures != 1+len(want) {
+			t.Errorf("%s: got %+v, %+v", tt.name, found, s)
+		}
+	}
+	c := vaultaudit.Comparison{Since: at(100), Until: at(200)}
+	early := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `","request":{"path":"transit/sign/k"},"response":{` + wrap + "}}\n"
+	if found, s, _, err := compare(t, c, []string{early + strings.ReplaceAll(early, "12:00:01", "12:03:25")}, each()); err != nil || len(found) != 0 || s.Differ() {
+		t.Errorf("beside the range: got %q, %+v, %v", found, s, err)
+	}
+}
+
+// TestOtherLines passes over whatever stands in lines that are no answers to requests for signatures.
+func TestOtherLines(t *testing.T) {
+	for _, rest := range []string{
+		`"request":{"path":"transit/verify/k"},"response":{"data":{"batch_results":"hmac-sha256:1"}}`,
+		`"request":{"path":"secret/app"},"response":{"data":{"signature":["hmac-sha256:1"],"key_version":"3"}}`,
+		`"request":{"path":"secret/app","id":7},"auth":"none","error":{"a":1},"response":[]`,
+		`"request":{"path":"secret/app"},"response":{"wrap_info":"hmac-sha256:1","data":"hmac-sha256:1"}`,
+	} {
+		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `",` + rest + "}\n"
+		if found, s := differences(t, text+line(at(1), "transit/sign/k", 1), record(at(1), 1)); len(found) != 0 || s.Matched != 1 {
+			t.Errorf("%s: got %+v, %+v", rest, found, s)
+		}
+	}
+}
+
 // TestCompareHoldsTheWindow compares more than may be in memory: only what lies within the window is.
 func TestCompareHoldsTheWindow(t *testing.T) {
 	const n = 30_000
@@ -246,15 +313,18 @@ func TestCompareHoldsTheWindow(t *testing.T) {
 	}
 }
 
-// FuzzLog reads any text as a log: it ends, and whatever it finds has a key and a time.
+// FuzzLog reads any text as a log: it ends, and whatever it finds has a key, a time, and a value or the reason why there is none.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte(line(at(1), "transit/sign/k", 1, -1, 2)))
 	f.Add([]byte(line(at(1), "transit/sign/k", 1) + "{"))
 	f.Add([]byte(`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"data":{"signature":"hmac-sha256:00","key_version":3}}}`))
+	f.Add([]byte(`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"wrap_info":{"ttl":60}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(string) {}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(string(raw))}}}
 		for s, err := range logs.Signatures() {
-			if err == nil && (!strings.HasPrefix(s.Key, "k:v") || s.Time.IsZero() || s.Value == "") {
+			shown := s.Hidden == "" && strings.HasPrefix(s.Key, "k:v") && s.Value != ""
+			hidden := s.Hidden != "" && s.Key == "k" && s.Value == ""
+			if err == nil && (!shown && !hidden || s.Time.IsZero()) {
 				t.Errorf("got %+v", s)
 			}
 		}
