@@ -4,7 +4,7 @@
 //
 //	vaultaudit.go  what is compared, and how it went
 //	log.go         signatures, from the lines of an audit log
-//	record.go      artifacts, from records
+//	record.go      artifacts, from records, in the order of time
 //	hash.go        how a device hashes, asked of Vault
 //	compare.go     the comparison of the two, in the order of time
 package vaultaudit
@@ -27,7 +27,7 @@ type Signature struct {
 
 // Artifact is a signed artifact of a record.
 type Artifact struct {
-	Time  time.Time // when it was signed, to the second
+	Time  time.Time // when it was signed, to the second, and not before the start of its record
 	Key   string    // the kid
 	Value string    // of the signature, as the log would have it; empty if that cannot be known
 	Post  string    // the id of the record
@@ -48,8 +48,8 @@ type Difference struct {
 	// Hidden is why the log does not show what an answer gave, which may be several signatures: [HiddenWrapped] or [HiddenLeftOut]. It is
 	// empty where the log shows the signature. The mediator never asks for such an answer. Key has no version then.
 	Hidden string `json:"hidden,omitempty"`
-	// Refused is the id of a post that was under way then and has been refused, or failed: the signature may have been made for it. It
-	// shows nothing: whoever uses a key past the mediator can choose such a moment.
+	// Refused is the id of a post that was under way then, or had just ended, and was refused: the signature may have been made for it.
+	// It shows nothing: whoever uses a key past the mediator can choose such a moment.
 	Refused string `json:"refused,omitempty"`
 }
 

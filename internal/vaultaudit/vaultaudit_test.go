@@ -182,24 +182,15 @@ func TestCompareRefuses(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	// A token that names another time than its record does not keep others from being found.
-	wild := record(at(1), 1, 2)
-	head, rest, _ := strings.Cut(wild.Artifacts[0].Token, ".")
-	_, sig, _ := strings.Cut(rest, ".")
-	wild.Artifacts[0].Token = head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"iat":99999999999}`)) + "." + sig
-	if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
-		t.Errorf("got %v, %v", found, err)
-	}
-	// A post that broke off may be the reason of a signature.
-	refused := record(at(1))
-	refused.State, refused.Event, refused.Finished = ledger.StateRefused, "evt_1", at(2)
-	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{From: strings.NewReader(line(at(1.5), "transit/sign/k", 1) + line(at(30), "transit/sign/k", 2))}}}
-	var posts []string
-	if _, err := (vaultaudit.Comparison{Until: at(60), Window: time.Second, Found: func(d vaultaudit.Difference) error {
-		posts = append(posts, d.Refused)
-		return nil
-	}}).Run(t.Context(), logs, each(refused)); err != nil || !slices.Equal(posts, []string{refused.ID, ""}) {
-		t.Errorf("got %q, %v", posts, err)
+	// A token that names a time outside its call, such as that of a slow clock, does not keep anything from being found.
+	for _, named := range []int64{99999999999, at(-30).Unix(), at(7200).Unix()} {
+		wild := record(at(1), 1, 2)
+		parts := strings.Split(wild.Artifacts[0].Token, ".")
+		parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, named))
+		wild.Artifacts[0].Token = strings.Join(parts, ".")
+		if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
+			t.Errorf("%d: got %v, %v", named, found, err)
+		}
 	}
 	// The last line of a log that is being written.
 	found, _, notes, err := compare(t, vaultaudit.Comparison{}, []string{whole + whole[:100]}, each(record(at(1), 1)))
@@ -220,6 +211,37 @@ func differences(t *testing.T, log string, records ...ledger.Record) (found []va
 		t.Fatal(err)
 	}
 	return found, s
+}
+
+// TestRefusedBeside names a refused post beside a signature that was made while it was under way, and no other call.
+func TestRefusedBeside(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		signed float64
+		change func(r *ledger.Record)
+		named  bool
+	}{
+		{"under way", 1.5, func(*ledger.Record) {}, true},
+		{"just ended", 6, func(*ledger.Record) {}, true},
+		{"long over", 30, func(*ledger.Record) {}, false},
+		{"not begun", 0.5, func(*ledger.Record) {}, false},
+		{"a read", 1.5, func(r *ledger.Record) { r.Flow = "egress" }, false},
+		{"a post that failed", 1.5, func(r *ledger.Record) { r.State = ledger.StateFailed }, false},
+		{"a post without an event", 1.5, func(r *ledger.Record) { r.Event = "" }, false},
+	} {
+		r := record(at(1))
+		r.Flow, r.State, r.Event, r.Finished = "post", ledger.StateRefused, "evt_1", at(2)
+		tt.change(&r)
+		want := ""
+		if tt.named {
+			want = r.ID
+		}
+		// Another record, long afterwards, is read before the signature is reported.
+		found, _ := differences(t, line(at(tt.signed), "transit/sign/k", 1)+line(at(1000), "transit/sign/k", 2), r, record(at(1000), 2))
+		if len(found) != 1 || found[0].Refused != want {
+			t.Errorf("%s: got %+v, want %q", tt.name, found, want)
+		}
+	}
 }
 
 // TestHidden reports answers that may have given signatures which the log does not show.
@@ -272,6 +294,39 @@ func TestOtherLines(t *testing.T) {
 		if found, s := differences(t, text+line(at(1), "transit/sign/k", 1), record(at(1), 1)); len(found) != 0 || s.Matched != 1 {
 			t.Errorf("%s: got %+v, %+v", rest, found, s)
 		}
+	}
+}
+
+// TestSlowPost compares a post that took long to be judged: its artifacts are younger than those of posts that started after it.
+func TestSlowPost(t *testing.T) {
+	slow := record(at(0), 1, 2)
+	for i, signed := range []float64{0, 65} {
+		parts := strings.Split(slow.Artifacts[i].Token, ".")
+		parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, at(signed).Unix()))
+		slow.Artifacts[i].Token = strings.Join(parts, ".")
+	}
+	records := []ledger.Record{slow}
+	log := line(at(0), "transit/sign/k", 1)
+	for i := 3; i < 60; i += 3 {
+		records = append(records, record(at(float64(i)), i))
+		log += line(at(float64(i)), "transit/sign/k", i)
+	}
+	log += line(at(65), "transit/sign/k", 2)
+	hashed := strings.ReplaceAll(log, "vault:v1:", "hmac-sha256:") // so that numbers are compared
+	for _, window := range []time.Duration{time.Second, time.Minute} {
+		for _, log := range []string{log, hashed} {
+			if found, s, _, err := compare(t, vaultaudit.Comparison{Window: window}, []string{log}, each(records...)); err != nil || len(found) != 0 || s.Matched != len(records)+1 {
+				t.Errorf("window %s: got %q, %+v, %v", window, found, s, err)
+			}
+		}
+	}
+	// The records that are asked for begin early enough.
+	c := vaultaudit.Comparison{Since: at(60), Until: at(70), Window: time.Second}
+	if q := c.Records(); q.Since.After(slow.Started) {
+		t.Errorf("got the records since %s", q.Since)
+	}
+	if found, s, _, err := compare(t, c, []string{log}, each(slow)); err != nil || len(found) != 0 || s.Matched != 1 {
+		t.Errorf("in a range: got %q, %+v, %v", found, s, err)
 	}
 }
 
