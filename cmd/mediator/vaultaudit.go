@@ -40,7 +40,8 @@ func vaultAudit() *cobra.Command {
 			return nil
 		},
 		Long: `Reads the files of Vault's audit log (JSON, of every Vault server that signs) and the record, and shows each signature of a role's key that no
-record has, and each artifact of the record that Vault has not signed. It ends with status 1 if there is any.
+record has, and each artifact of the record that Vault has not signed. It ends with status 1 if there is any. A request for signatures whose
+answer the log does not show, above all a wrapped one, is shown as well: the mediator makes none.
 Vault hashes what it logs. With --address, --token-file and --device, the signatures themselves are compared: Vault is asked for the hash
 of each one in the record (a token with update on sys/audit-hash/DEVICE). So they are if the device logs them as they are. Otherwise
 only their keys, times and number are compared: that misses a signature that was made for somebody else while one of the record is missing
@@ -175,6 +176,9 @@ func (t *differenceTable) add(d vaultaudit.Difference) error {
 	what := fmt.Sprintf("%s of %s", d.Artifact, d.Post)
 	if d.Only == vaultaudit.OnlyVault {
 		what = fmt.Sprintf("signature %d of the request %s, by %s from %s", d.Item+1, d.Request, orDash(d.By), orDash(d.Remote))
+		if d.Hidden != "" {
+			what = fmt.Sprintf("what the log does not show (%s) of the request %s, by %s from %s", d.Hidden, d.Request, orDash(d.By), orDash(d.Remote))
+		}
 		if d.Refused != "" {
 			what += "; perhaps for " + d.Refused + ", which was refused then"
 		}

@@ -176,6 +176,33 @@ func TestVaultAudit(t *testing.T) {
 	if status != exitRefused || !got.Summary.Exact || got.Summary.OnlyVault != 1 || got.Differences[0].Key != "runtime-key:v1" {
 		t.Errorf("status %d, %+v, %s", status, got, said)
 	}
+
+	// A wrapped answer gives a signature that no log shows. A request that fails gives none.
+	c := v.vault.Client(t)
+	for _, wrong := range []map[string]any{{"input": "no Base64"}, {"input": foreign, "key_version": 7}, {"batch_input": []any{}}, {"batch_input": []any{map[string]any{"input": "no Base64"}}}} {
+		if answer, err := c.Logical().Write("transit/sign/runtime-key", wrong); err == nil && answer.Data["batch_results"] == nil {
+			t.Errorf("signed %v: %v", wrong, answer.Data)
+		}
+	}
+	c.SetWrappingLookupFunc(func(string, string) string { return "60s" })
+	wrapped, err := c.Logical().Write("transit/sign/runtime-key", map[string]any{"input": foreign})
+	must(t, err)
+	c.SetWrappingLookupFunc(nil)
+	answer, err := c.Logical().Unwrap(wrapped.WrapInfo.Token)
+	must(t, err)
+	if sig, ok := answer.Data["signature"].(string); !ok || !strings.HasPrefix(sig, "vault:v1:") {
+		t.Fatalf("got %v", answer.Data)
+	}
+	for _, path := range []string{plain, log} {
+		got, status, said := audit(path, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys", "runtime-key,session-key")
+		hidden := slices.IndexFunc(got.Differences, func(d vaultaudit.Difference) bool { return d.Hidden == vaultaudit.HiddenWrapped })
+		if status != exitRefused || got.Summary.OnlyVault != 2 || hidden < 0 || got.Differences[hidden].Key != "runtime-key" || got.Differences[hidden].By != "root" || got.Differences[hidden].Request == "" {
+			t.Errorf("%s: status %d, %+v, %s", path, status, got, said)
+		}
+	}
+	if _, out, _ := invoke(t, "vault", "audit", plain, "--until", "2100-01-01", "--admin", v.Stack.Admin()); !strings.Contains(out, "what the log does not show (wrapped) of the request ") {
+		t.Errorf("got %s", out)
+	}
 }
 
 func read(t *testing.T, path string) []byte {

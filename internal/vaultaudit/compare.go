@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
@@ -28,10 +27,10 @@ const maxHeld = 1 << 19
 var errWindow = errors.New("too many signatures lie within the window of time: choose a smaller one")
 
 // Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds of
-// both what lies within the window, and no more.
+// both what lies within the window, and the artifacts that calls under way had signed later than others started.
 func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger.Record, error]) (Summary, error) {
 	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool), summary: Summary{Since: c.Since, Until: c.Until}}
-	nextSignature, stop := iter.Pull2(c.near(log.Signatures()))
+	nextSignature, stop := iter.Pull2(j.shown(c.near(log.Signatures())))
 	defer stop()
 	s, err, moreSignatures := nextSignature()
 	if err != nil {
@@ -41,7 +40,7 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 		j.Hash = plain
 	}
 	j.summary.Exact = j.Hash != nil
-	nextArtifact, stop2 := iter.Pull2(artifacts(ctx, j.watch(records), log.Keys, j.Hash))
+	nextArtifact, stop2 := iter.Pull2(recorded(ctx, records, log.Keys, j.Hash))
 	defer stop2()
 	a, err, moreArtifacts := nextArtifact()
 	for err == nil && (moreSignatures || moreArtifacts) {
@@ -49,7 +48,7 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 			if err = errors.Join(j.settle(s.Time), j.signature(s)); err == nil {
 				s, err, moreSignatures = nextSignature()
 			}
-		} else if err = errors.Join(j.settle(a.Time), j.artifact(a)); err == nil {
+		} else if err = errors.Join(j.settle(a.Time), j.recorded(a)); err == nil {
 			a, err, moreArtifacts = nextArtifact()
 		}
 	}
@@ -79,7 +78,7 @@ func (c Comparison) near(signatures iter.Seq2[Signature, error]) iter.Seq2[Signa
 func (c Comparison) Records() ledger.Query {
 	q := ledger.Query{Until: c.Until.Add(2 * c.Window), OldestFirst: true}
 	if !c.Since.IsZero() {
-		q.Since = c.Since.Add(-2 * c.Window)
+		q.Since = c.Since.Add(-2*c.Window - maxCall)
 	}
 	return q
 }
@@ -90,31 +89,40 @@ type join struct {
 	waiting map[string][]*held // those without a partner, by what a partner has in common with them
 	seen    map[string]bool    // the values of signatures in the log
 	order   []*held            // in which they came
-	refused []ledger.Record    // posts that broke off, without what was signed for them
+	refused []*refusedPost     // in the order of their start
 	summary Summary
 }
 
-// watch remembers the posts that broke off within the window.
-func (j *join) watch(records iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.Record, error] {
-	return func(yield func(ledger.Record, error) bool) {
-		for r, err := range records {
-			if err == nil && r.State == ledger.StateRefused && r.Event != "" {
-				j.refused = slices.DeleteFunc(j.refused, func(old ledger.Record) bool { return old.Started.Before(r.Started.Add(-3 * j.Window)) })
-				j.refused = append(j.refused, ledger.Record{ID: r.ID, Started: r.Started, Finished: r.Finished})
+// shown reports what the log hides at once, since nothing in the record can be its partner, and leaves the rest.
+func (j *join) shown(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature, error] {
+	return func(yield func(Signature, error) bool) {
+		for s, err := range signatures {
+			if err == nil && s.Hidden != "" {
+				if err = j.hidden(s); err == nil {
+					continue
+				}
 			}
-			if !yield(r, err) {
+			if !yield(s, err) {
 				return
 			}
 		}
 	}
 }
 
-// refusedAt returns the id of a post that broke off about a time.
+func (j *join) hidden(s Signature) error {
+	if !j.inRange(s.Time) {
+		return nil
+	}
+	j.summary.Signatures++
+	j.summary.OnlyVault++
+	return j.Found(onlyVault(s))
+}
+
+// refusedAt returns the id of a post that was refused about a time.
 func (j *join) refusedAt(at time.Time) string {
-	const late = 5 * time.Second // a request that nobody waits for any more is answered nevertheless
 	for _, r := range j.refused {
-		if !at.Before(r.Started) && !at.After(r.Finished.Add(late)) {
-			return r.ID
+		if !at.Before(r.started) && !at.After(r.until) {
+			return r.id
 		}
 	}
 	return ""
@@ -144,12 +152,21 @@ func (j *join) signature(s Signature) error {
 	if j.inRange(s.Time) {
 		j.summary.Signatures++
 	}
-	return j.add(&held{at: s.Time, common: j.common(s.Key, s.Value), value: s.Value, Difference: Difference{
-		Only: OnlyVault, Time: s.Time, Key: s.Key, Request: s.Request, Item: s.Item, By: s.By, Remote: s.Remote,
-	}})
+	return j.add(&held{at: s.Time, common: j.common(s.Key, s.Value), value: s.Value, Difference: onlyVault(s)})
 }
 
-func (j *join) artifact(a Artifact) error {
+func onlyVault(s Signature) Difference {
+	return Difference{Only: OnlyVault, Time: s.Time, Key: s.Key, Hidden: s.Hidden, Request: s.Request, Item: s.Item, By: s.By, Remote: s.Remote}
+}
+
+func (j *join) recorded(a item) error {
+	if a.refused != nil {
+		if len(j.refused) >= maxHeld {
+			return errWindow
+		}
+		j.refused = append(j.refused, a.refused)
+		return nil
+	}
 	if j.inRange(a.Time) {
 		j.summary.Artifacts++
 	}
@@ -200,7 +217,13 @@ func (j *join) settle(now time.Time) error {
 	for n < len(j.order) && j.order[n].at.Add(j.Window).Before(now) {
 		n++
 	}
-	return j.release(n)
+	if err := j.release(n); err != nil {
+		return err
+	}
+	for len(j.refused) > 0 && j.refused[0].until.Add(j.Window).Before(now) {
+		j.refused = j.refused[1:]
+	}
+	return nil
 }
 
 // release lets go of the first n, and reports those without a partner.

@@ -32,23 +32,31 @@ type Logs struct {
 	otherKeys int
 }
 
-// entry is what is read of a line.
+// entry is what is read of every line. The rest has another form for each path, and may have any form where a plugin answers.
 type entry struct {
-	Type  string    `json:"type"`
-	Time  time.Time `json:"time"`
-	Error string    `json:"error"`
+	Type    string    `json:"type"`
+	Time    time.Time `json:"time"`
+	Request struct {
+		Path string `json:"path"`
+	} `json:"request"`
+}
+
+// answer is what is read of the line of an answer to a request for signatures. Vault never wraps an error.
+type answer struct {
+	Error string `json:"error"`
 	Auth  struct {
 		DisplayName string `json:"display_name"`
 	} `json:"auth"`
 	Request struct {
 		ID     string `json:"id"`
-		Path   string `json:"path"`
 		Remote string `json:"remote_address"`
 	} `json:"request"`
 	Response struct {
-		Data struct {
+		Wrapped *struct{} `json:"wrap_info"`
+		Data    struct {
 			signed
-			Batch []signed `json:"batch_results"`
+			Batch []signed        `json:"batch_results"`
+			Error json.RawMessage `json:"error"`
 		} `json:"data"`
 	} `json:"response"`
 }
@@ -159,15 +167,23 @@ func (l *Logs) signatures(line []byte) ([]Signature, error) {
 	if !ok || e.Type != "response" {
 		return nil, nil
 	}
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return nil, errors.New("the answer to a request for signatures has another form than Vault's")
+	}
 	name, _, _ := strings.Cut(what, "/") // a hash algorithm can follow
-	made := e.Response.Data.Batch
-	if made == nil && e.Response.Data.Signature != "" {
-		made = []signed{e.Response.Data.signed}
+	made := a.Response.Data.Batch
+	switch {
+	case len(made) > 0:
+	case a.Response.Data.Signature != "":
+		made = []signed{a.Response.Data.signed}
+	default:
+		return l.hidden(e.Time, name, a), nil
 	}
 	var out []Signature
 	for i, m := range made {
 		switch {
-		case m.Version == 0 && e.Response.Data.Batch != nil:
+		case m.Version == 0 && len(a.Response.Data.Batch) > 0:
 			continue // not signed
 		case m.Version < 1 || m.Signature == "":
 			return nil, errors.New("a signature has no version")
@@ -176,8 +192,27 @@ func (l *Logs) signatures(line []byte) ([]Signature, error) {
 			continue
 		}
 		out = append(out, Signature{
-			Time: e.Time, Key: fmt.Sprintf("%s:v%d", name, m.Version), Value: m.Signature, Request: e.Request.ID, Item: i, By: e.Auth.DisplayName, Remote: e.Request.Remote,
+			Time: e.Time, Key: fmt.Sprintf("%s:v%d", name, m.Version), Value: m.Signature, Request: a.Request.ID, Item: i, By: a.Auth.DisplayName, Remote: a.Request.Remote,
 		})
 	}
 	return out, nil
+}
+
+// hidden returns the one entry for an answer that shows no signature, unless an error says that there is none: a signature that the log does
+// not show was given nevertheless.
+func (l *Logs) hidden(at time.Time, key string, a answer) []Signature {
+	s := Signature{Time: at, Key: key, Hidden: HiddenLeftOut, Request: a.Request.ID, By: a.Auth.DisplayName, Remote: a.Request.Remote}
+	switch {
+	case a.Error != "":
+		return nil
+	case a.Response.Wrapped != nil:
+		s.Hidden = HiddenWrapped
+	case a.Response.Data.Error != nil:
+		return nil
+	}
+	if !l.Keys[key] {
+		l.otherKeys++
+		return nil
+	}
+	return []Signature{s}
 }

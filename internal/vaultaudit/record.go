@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,26 +24,73 @@ func plain(_ context.Context, text string) (string, error) { return text, nil }
 
 func isPlain(value string) bool { return strings.HasPrefix(value, "vault:v") }
 
-// artifacts yields the artifacts that the keys have signed. Without a hash they have no value. An error is the last thing
-// that it yields.
-func artifacts(ctx context.Context, records iter.Seq2[ledger.Record, error], keys map[string]bool, hash Hash) iter.Seq2[Artifact, error] {
-	return func(yield func(Artifact, error) bool) {
+// item is an artifact of a record, or that a post was refused.
+type item struct {
+	Artifact
+	refused *refusedPost // then there is no artifact, and Time is when the post started
+}
+
+// refusedPost is a post for which something may have been signed that its record lacks.
+type refusedPost struct {
+	id             string
+	started, until time.Time // what was signed between these may have been for it
+}
+
+// late is how long after a post's end Vault may still sign for it: it answers also those who wait no more.
+const late = 5 * time.Second
+
+// maxCall bounds how long after its start a call has artifacts signed. It is many times what a post's steps take by default.
+const maxCall = time.Hour
+
+// recorded yields the artifacts that the keys have signed, and the posts that were refused, in the order of time. The records come in the
+// order of their start, and an artifact of a slow call may be younger than those of later calls: it waits until a record has started after
+// it. Without a hash artifacts have no value. An error is the last thing that it yields.
+func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys map[string]bool, hash Hash) iter.Seq2[item, error] {
+	return func(yield func(item, error) bool) {
+		var waiting []item // in the order of time
 		for r, err := range records {
 			var found []Artifact
 			if err == nil {
 				found, err = artifactsOf(ctx, r, keys, hash)
 			}
+			if err == nil && len(waiting)+len(found) >= maxHeld {
+				err = errWindow
+			}
 			if err != nil {
-				yield(Artifact{}, err)
+				yield(item{}, err)
 				return
 			}
+			if r.Flow == flowPost && r.State == ledger.StateRefused && r.Event != "" {
+				waiting = insert(waiting, item{Artifact{Time: r.Started}, &refusedPost{r.ID, r.Started, r.Finished.Add(late)}})
+			}
 			for _, a := range found {
-				if !yield(a, nil) {
+				waiting = insert(waiting, item{Artifact: a})
+			}
+			for len(waiting) > 0 && !waiting[0].Time.After(r.Started) {
+				if !yield(waiting[0], nil) {
 					return
 				}
+				waiting = waiting[1:]
+			}
+		}
+		for _, i := range waiting {
+			if !yield(i, nil) {
+				return
 			}
 		}
 	}
+}
+
+// flowPost is the flow of the calls that Vault signs for.
+const flowPost = "post"
+
+// insert puts i behind those of the same time.
+func insert(waiting []item, i item) []item {
+	n := len(waiting)
+	for n > 0 && waiting[n-1].Time.After(i.Time) {
+		n--
+	}
+	return slices.Insert(waiting, n, i)
 }
 
 func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, hash Hash) ([]Artifact, error) {
@@ -80,8 +128,8 @@ func vaultSignature(kid, token string) string {
 	return fmt.Sprintf("vault:%s:%s", version, base64.StdEncoding.EncodeToString(sig))
 }
 
-// signedAt returns when a token says that it was signed. A token that does not say so, or names a time that is not about that of its
-// record, counts as signed when the call started: it must not bring the order of time about.
+// signedAt returns when a token says that it was signed. A token that does not say so, or names a time that is not in the call's, counts as
+// signed when the call started: a token names whole seconds, and the clock of another machine may be behind.
 func signedAt(token string, started time.Time) time.Time {
 	parts := strings.Split(token, ".")
 	var claims struct {
@@ -89,7 +137,7 @@ func signedAt(token string, started time.Time) time.Time {
 	}
 	if len(parts) == 3 {
 		if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil && json.Unmarshal(raw, &claims) == nil {
-			if at := time.Unix(claims.IssuedAt, 0); at.Sub(started).Abs() < time.Hour {
+			if at := time.Unix(claims.IssuedAt, 0); at.After(started) && at.Sub(started) < maxCall {
 				return at
 			}
 		}

@@ -4,7 +4,7 @@
 //
 //	vaultaudit.go  what is compared, and how it went
 //	log.go         signatures, from the lines of an audit log
-//	record.go      artifacts, from records
+//	record.go      artifacts, from records, in the order of time
 //	hash.go        how a device hashes, asked of Vault
 //	compare.go     the comparison of the two, in the order of time
 package vaultaudit
@@ -16,8 +16,9 @@ import (
 // Signature is a signature that Vault made with a key of the deployment's.
 type Signature struct {
 	Time    time.Time // when Vault answered
-	Key     string    // the kid
+	Key     string    // the kid; without the version if Hidden
 	Value   string    // of the signature, as the log has it: hashed by the audit device or, if that logs so, as it is
+	Hidden  string    // why there is no value, see [Difference.Hidden]
 	Request string    // Vault's id of the request
 	Item    int       // which of the signatures of the request, from 0 on
 	By      string    // the display name of the token
@@ -26,7 +27,7 @@ type Signature struct {
 
 // Artifact is a signed artifact of a record.
 type Artifact struct {
-	Time  time.Time // when it was signed, to the second
+	Time  time.Time // when it was signed, to the second, and not before the start of its record
 	Key   string    // the kid
 	Value string    // of the signature, as the log would have it; empty if that cannot be known
 	Post  string    // the id of the record
@@ -44,10 +45,19 @@ type Difference struct {
 	Remote   string    `json:"remote,omitempty"`
 	Post     string    `json:"post,omitempty"`
 	Artifact string    `json:"artifact,omitempty"`
-	// Refused is the id of a post that was under way then and has been refused, or failed: the signature may have been made for it. It
-	// shows nothing: whoever uses a key past the mediator can choose such a moment.
+	// Hidden is why the log does not show what an answer gave, which may be several signatures: [HiddenWrapped] or [HiddenLeftOut]. It is
+	// empty where the log shows the signature. The mediator never asks for such an answer. Key has no version then.
+	Hidden string `json:"hidden,omitempty"`
+	// Refused is the id of a post that was under way then, or had just ended, and was refused: the signature may have been made for it.
+	// It shows nothing: whoever uses a key past the mediator can choose such a moment.
 	Refused string `json:"refused,omitempty"`
 }
+
+// The values of [Difference.Hidden].
+const (
+	HiddenWrapped = "wrapped"  // Vault gave a token with which the answer is read once, and logged that alone
+	HiddenLeftOut = "left out" // the line has neither a signature nor an error
+)
 
 // OnlyVault and OnlyRecord are the values of [Difference.Only].
 const (
@@ -63,7 +73,7 @@ type Summary struct {
 	Exact      bool      `json:"exact"`
 	Since      time.Time `json:"since,omitzero"`
 	Until      time.Time `json:"until"`
-	Signatures int       `json:"signatures"` // in the log, of the keys that are compared
+	Signatures int       `json:"signatures"` // in the log, of the keys that are compared; an answer that hides them counts as one
 	Artifacts  int       `json:"artifacts"`  // in the record, of these keys
 	Matched    int       `json:"matched"`
 	Repeated   int       `json:"repeated"`  // signatures that Vault made again over the same, as when a connection broke

@@ -144,7 +144,7 @@ func TestCompare(t *testing.T) {
 		},
 		{
 			"other keys, other mounts and other requests", []string{
-				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") + strings.Replace(line(at(1), sign, 10), "response", "request", 1),
+				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") + strings.Replace(line(at(1), sign, 10), `"type":"response"`, `"type":"request"`, 1),
 			}, nil, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.OtherKeys == 1 && s.Signatures == 0 },
 		},
 		{"with a hash algorithm in the path", []string{line(at(1), sign+"/sha2-512", 1)}, nil, vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil},
@@ -182,29 +182,151 @@ func TestCompareRefuses(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	// A token that names another time than its record does not keep others from being found.
-	wild := record(at(1), 1, 2)
-	head, rest, _ := strings.Cut(wild.Artifacts[0].Token, ".")
-	_, sig, _ := strings.Cut(rest, ".")
-	wild.Artifacts[0].Token = head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"iat":99999999999}`)) + "." + sig
-	if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
-		t.Errorf("got %v, %v", found, err)
-	}
-	// A post that broke off may be the reason of a signature.
-	refused := record(at(1))
-	refused.State, refused.Event, refused.Finished = ledger.StateRefused, "evt_1", at(2)
-	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{From: strings.NewReader(line(at(1.5), "transit/sign/k", 1) + line(at(30), "transit/sign/k", 2))}}}
-	var posts []string
-	if _, err := (vaultaudit.Comparison{Until: at(60), Window: time.Second, Found: func(d vaultaudit.Difference) error {
-		posts = append(posts, d.Refused)
-		return nil
-	}}).Run(t.Context(), logs, each(refused)); err != nil || !slices.Equal(posts, []string{refused.ID, ""}) {
-		t.Errorf("got %q, %v", posts, err)
+	// A token that names a time outside its call, such as that of a slow clock, does not keep anything from being found.
+	for _, named := range []int64{99999999999, at(-30).Unix(), at(7200).Unix()} {
+		wild := record(at(1), 1, 2)
+		parts := strings.Split(wild.Artifacts[0].Token, ".")
+		parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, named))
+		wild.Artifacts[0].Token = strings.Join(parts, ".")
+		if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
+			t.Errorf("%d: got %v, %v", named, found, err)
+		}
 	}
 	// The last line of a log that is being written.
 	found, _, notes, err := compare(t, vaultaudit.Comparison{}, []string{whole + whole[:100]}, each(record(at(1), 1)))
 	if err != nil || len(found) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "file0: the last line has no end") {
 		t.Errorf("got %v, %v, %v", found, notes, err)
+	}
+}
+
+// differences returns what differs, whole.
+func differences(t *testing.T, log string, records ...ledger.Record) (found []vaultaudit.Difference, s vaultaudit.Summary) {
+	t.Helper()
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
+	s, err := (vaultaudit.Comparison{Until: noon.Add(time.Hour), Window: time.Second, Found: func(d vaultaudit.Difference) error {
+		found = append(found, d)
+		return nil
+	}}).Run(t.Context(), logs, each(records...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found, s
+}
+
+// TestRefusedBeside names a refused post beside a signature that was made while it was under way, and no other call.
+func TestRefusedBeside(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		signed float64
+		change func(r *ledger.Record)
+		named  bool
+	}{
+		{"under way", 1.5, func(*ledger.Record) {}, true},
+		{"just ended", 6, func(*ledger.Record) {}, true},
+		{"long over", 30, func(*ledger.Record) {}, false},
+		{"not begun", 0.5, func(*ledger.Record) {}, false},
+		{"a read", 1.5, func(r *ledger.Record) { r.Flow = "egress" }, false},
+		{"a post that failed", 1.5, func(r *ledger.Record) { r.State = ledger.StateFailed }, false},
+		{"a post without an event", 1.5, func(r *ledger.Record) { r.Event = "" }, false},
+	} {
+		r := record(at(1))
+		r.Flow, r.State, r.Event, r.Finished = "post", ledger.StateRefused, "evt_1", at(2)
+		tt.change(&r)
+		want := ""
+		if tt.named {
+			want = r.ID
+		}
+		// Another record, long afterwards, is read before the signature is reported.
+		found, _ := differences(t, line(at(tt.signed), "transit/sign/k", 1)+line(at(1000), "transit/sign/k", 2), r, record(at(1000), 2))
+		if len(found) != 1 || found[0].Refused != want {
+			t.Errorf("%s: got %+v, want %q", tt.name, found, want)
+		}
+	}
+}
+
+// TestHidden reports answers that may have given signatures which the log does not show.
+func TestHidden(t *testing.T) {
+	const wrap = `"wrap_info":{"token":"hmac-sha256:1","ttl":60,"creation_path":"transit/sign/k"}`
+	for _, tt := range []struct{ name, path, rest, want string }{
+		{"wrapped", "k", `"response":{` + wrap + `}`, "wrapped"},
+		{"wrapped, with a hash algorithm", "k/sha2-512", `"response":{` + wrap + `}`, "wrapped"},
+		{"wrapped, with empty data", "k", `"response":{"data":{},` + wrap + `}`, "wrapped"},
+		{"wrapped, with what looks like an error", "k", `"response":{"data":{"error":"hmac-sha256:1"},` + wrap + `}`, "wrapped"},
+		{"no response", "k", `"none":{}`, "left out"},
+		{"no data", "k", `"response":{"mount_type":"transit"}`, "left out"},
+		{"no signature", "k", `"response":{"data":{"key_version":1}}`, "left out"},
+		{"an empty batch", "k", `"response":{"data":{"batch_results":[]}}`, "left out"},
+		{"an error", "k", `"error":"1 error occurred","response":{"mount_type":"transit"}`, ""},
+		{"an error in the data", "k", `"response":{"data":{"error":"hmac-sha256:1"}}`, ""},
+		{"a batch of which none was signed", "k", `"response":{"data":{"batch_results":[{"signature":"","key_version":0,"error":"hmac-sha256:1"}]}}`, ""},
+		{"another key", "registry", `"response":{` + wrap + `}`, ""},
+	} {
+		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `","auth":{"display_name":"approle"},"request":{"id":"r","path":"transit/sign/` + tt.path + `","remote_address":"10.0.0.1"},` + tt.rest + "}\n"
+		// Beside it are a signature that is in the record, and a post that was refused: the first is compared as ever, and the second not
+		// named, since the mediator asks for no such answer.
+		refused := record(at(1))
+		refused.Flow, refused.State, refused.Event, refused.Finished = "post", ledger.StateRefused, "evt_1", at(2)
+		found, s := differences(t, text+line(at(1), "transit/sign/k", 1), refused, record(at(1), 1))
+		var want []vaultaudit.Difference
+		if tt.want != "" {
+			want = []vaultaudit.Difference{{Only: vaultaudit.OnlyVault, Time: at(1), Key: "k", Request: "r", By: "approle", Remote: "10.0.0.1", Hidden: tt.want}}
+		}
+		if !slices.Equal(found, want) || !s.Exact || s.Matched != 1 || s.OnlyVault != len(want) || s.Signatures != 1+len(want) {
+			t.Errorf("%s: got %+v, %+v", tt.name, found, s)
+		}
+	}
+	c := vaultaudit.Comparison{Since: at(100), Until: at(200)}
+	early := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `","request":{"path":"transit/sign/k"},"response":{` + wrap + "}}\n"
+	if found, s, _, err := compare(t, c, []string{early + strings.ReplaceAll(early, "12:00:01", "12:03:25")}, each()); err != nil || len(found) != 0 || s.Differ() {
+		t.Errorf("beside the range: got %q, %+v, %v", found, s, err)
+	}
+}
+
+// TestOtherLines passes over whatever stands in lines that are no answers to requests for signatures.
+func TestOtherLines(t *testing.T) {
+	for _, rest := range []string{
+		`"request":{"path":"transit/verify/k"},"response":{"data":{"batch_results":"hmac-sha256:1"}}`,
+		`"request":{"path":"secret/app"},"response":{"data":{"signature":["hmac-sha256:1"],"key_version":"3"}}`,
+		`"request":{"path":"secret/app","id":7},"auth":"none","error":{"a":1},"response":[]`,
+		`"request":{"path":"secret/app"},"response":{"wrap_info":"hmac-sha256:1","data":"hmac-sha256:1"}`,
+	} {
+		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `",` + rest + "}\n"
+		if found, s := differences(t, text+line(at(1), "transit/sign/k", 1), record(at(1), 1)); len(found) != 0 || s.Matched != 1 {
+			t.Errorf("%s: got %+v, %+v", rest, found, s)
+		}
+	}
+}
+
+// TestSlowPost compares a post that took long to be judged: its artifacts are younger than those of posts that started after it.
+func TestSlowPost(t *testing.T) {
+	slow := record(at(0), 1, 2)
+	for i, signed := range []float64{0, 65} {
+		parts := strings.Split(slow.Artifacts[i].Token, ".")
+		parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, at(signed).Unix()))
+		slow.Artifacts[i].Token = strings.Join(parts, ".")
+	}
+	records := []ledger.Record{slow}
+	log := line(at(0), "transit/sign/k", 1)
+	for i := 3; i < 60; i += 3 {
+		records = append(records, record(at(float64(i)), i))
+		log += line(at(float64(i)), "transit/sign/k", i)
+	}
+	log += line(at(65), "transit/sign/k", 2)
+	hashed := strings.ReplaceAll(log, "vault:v1:", "hmac-sha256:") // so that numbers are compared
+	for _, window := range []time.Duration{time.Second, time.Minute} {
+		for _, log := range []string{log, hashed} {
+			if found, s, _, err := compare(t, vaultaudit.Comparison{Window: window}, []string{log}, each(records...)); err != nil || len(found) != 0 || s.Matched != len(records)+1 {
+				t.Errorf("window %s: got %q, %+v, %v", window, found, s, err)
+			}
+		}
+	}
+	// The records that are asked for begin early enough.
+	c := vaultaudit.Comparison{Since: at(60), Until: at(70), Window: time.Second}
+	if q := c.Records(); q.Since.After(slow.Started) {
+		t.Errorf("got the records since %s", q.Since)
+	}
+	if found, s, _, err := compare(t, c, []string{log}, each(slow)); err != nil || len(found) != 0 || s.Matched != 1 {
+		t.Errorf("in a range: got %q, %+v, %v", found, s, err)
 	}
 }
 
@@ -246,15 +368,18 @@ func TestCompareHoldsTheWindow(t *testing.T) {
 	}
 }
 
-// FuzzLog reads any text as a log: it ends, and whatever it finds has a key and a time.
+// FuzzLog reads any text as a log: it ends, and whatever it finds has a key, a time, and a value or the reason why there is none.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte(line(at(1), "transit/sign/k", 1, -1, 2)))
 	f.Add([]byte(line(at(1), "transit/sign/k", 1) + "{"))
 	f.Add([]byte(`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"data":{"signature":"hmac-sha256:00","key_version":3}}}`))
+	f.Add([]byte(`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"wrap_info":{"ttl":60}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(string) {}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(string(raw))}}}
 		for s, err := range logs.Signatures() {
-			if err == nil && (!strings.HasPrefix(s.Key, "k:v") || s.Time.IsZero() || s.Value == "") {
+			shown := s.Hidden == "" && strings.HasPrefix(s.Key, "k:v") && s.Value != ""
+			hidden := s.Hidden != "" && s.Key == "k" && s.Value == ""
+			if err == nil && (!shown && !hidden || s.Time.IsZero()) {
 				t.Errorf("got %+v", s)
 			}
 		}
