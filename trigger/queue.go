@@ -44,8 +44,8 @@ const (
 // on the same file system and moves it into new; the service claims it by moving it into claimed, and into done once the event is
 // durable. The file's name is the message's id, good for one event; names that begin with a full stop are left alone. What is no
 // plain file of the right size and owner goes to refused; what cannot be moved there, such as a link where Landlock holds the process,
-// stays, and is said in the log once. Links, FIFOs and the like are never opened. What lies in done and in refused is removed after
-// the service's retention.
+// stays, and is said in the log once. So does a folder: what is in it could be without bounds, and not this user's to remove. Links,
+// FIFOs and the like are never opened. Files in done and in refused are removed once they have been there for the service's retention.
 //
 // Whoever can move a file into new can start an agent. One service at a time works on the directory; a further one waits for it.
 type Queue struct {
@@ -219,6 +219,10 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 		if w.strange++; w.strange > maxStrange {
 			return nil
 		}
+		if entry.IsDir() {
+			w.say(zap.WarnLevel, "message refused", id, errFolder)
+			return nil
+		}
 		return w.refuse(folder, id, errNotPlain)
 	}
 	if folder == folderNew {
@@ -262,8 +266,12 @@ func (w *queueRun) refuse(folder, id string, because error) error {
 	return err
 }
 
-// errNotPlain refuses a link, a FIFO and the like.
-var errNotPlain = refusal.New("event_malformed", "the message is not a plain file with one name")
+var (
+	// errNotPlain refuses a link, a FIFO and the like.
+	errNotPlain = refusal.New("event_malformed", "the message is not a plain file with one name")
+	// errFolder refuses a folder, which stays where it is.
+	errFolder = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
+)
 
 // readMessage reads a bounded, plain file of a known owner. A symbolic or a hard link could make any file that the service can read,
 // or that one of the owners has written for something else, into a message. So it looks before it opens the file, and again after.
@@ -309,7 +317,8 @@ func stat(f *os.File) (info unix.Stat_t, err error) {
 	return info, err
 }
 
-// sweep removes messages that have long been events, or refused.
+// sweep removes messages that have long been events, or refused. A file's change time says since when: the kernel sets it when the file is
+// moved, while its modification time is its producer's.
 func (q *Queue) sweep(s *Service, before time.Time) {
 	failed := 0
 	var first error
@@ -323,9 +332,14 @@ func (q *Queue) sweep(s *Service, before time.Time) {
 		entries, err := os.ReadDir(q.in(folder, ""))
 		fail(err)
 		for _, entry := range entries {
-			info, err := entry.Info()
-			if err == nil && info.ModTime().Before(before) {
-				err = os.Remove(q.in(folder, entry.Name()))
+			if entry.IsDir() {
+				continue // no message
+			}
+			path := q.in(folder, entry.Name())
+			var info unix.Stat_t
+			err := unix.Lstat(path, &info)
+			if err == nil && time.Unix(info.Ctim.Unix()).Before(before) {
+				err = os.Remove(path)
 			}
 			fail(err)
 		}

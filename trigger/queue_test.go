@@ -54,6 +54,23 @@ func (s *spool) check(err error) {
 	}
 }
 
+// now returns the time of a file that is made now.
+func (s *spool) now() time.Time {
+	s.t.Helper()
+	path := filepath.Join(s.dir, "now")
+	s.check(os.WriteFile(path, []byte("now"), 0o600))
+	var info unix.Stat_t
+	s.check(unix.Lstat(path, &info))
+	return time.Unix(info.Ctim.Unix())
+}
+
+// clock begins with the time of files, which is not the bubble's, and goes as fast as the bubble's.
+func (s *spool) clock() func() time.Time {
+	s.t.Helper()
+	began, now := time.Now(), s.now()
+	return func() time.Time { return now.Add(time.Since(began)) }
+}
+
 // want asserts what is in the folders.
 func (s *spool) want(folder string, ids ...string) {
 	s.t.Helper()
@@ -148,12 +165,12 @@ func TestQueueRefuses(t *testing.T) {
 		s.put("large", strings.Repeat("x", trigger.DefaultMaxPayload+1))
 		s.put("bytes", "\xff\xfe")
 		s.put("a name with spaces", "{}")
-		refused := []string{"a name with spaces", "bytes", "directory", "fifo", "hardlink", "large", "socket", "symlink"}
-		says := []string{"printable ASCII", "UTF-8", "plain file with one name", "plain file with one name", "plain file with one name", "larger than 262144 bytes", "not a plain file", "not a plain file"}
+		refused := []string{"a name with spaces", "bytes", "fifo", "hardlink", "large", "socket", "symlink"}
+		says := []string{"printable ASCII", "UTF-8", "is a folder, and stays where it is", "plain file with one name", "plain file with one name", "larger than 262144 bytes", "not a plain file", "not a plain file"}
 		if os.Geteuid() == 0 { // only root can give a file away
 			s.put("stranger", "{}")
 			s.check(os.Chown(s.path("new", "stranger"), 12345, 12345))
-			refused, says = slices.Insert(refused, 7, "stranger"), slices.Insert(says, 7, "belongs to the user 12345")
+			refused, says = slices.Insert(refused, 6, "stranger"), slices.Insert(says, 7, "belongs to the user 12345")
 		}
 		s.put("exact", strings.Repeat("x", trigger.DefaultMaxPayload))
 		option, logs := logged()
@@ -163,6 +180,7 @@ func TestQueueRefuses(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		stop()
 		s.want("refused", refused...)
+		s.want("new", "directory")
 		for i := range says {
 			says[i] = "message refused: " + says[i]
 		}
@@ -209,22 +227,54 @@ func TestQueueHasOneService(t *testing.T) {
 	})
 }
 
-// TestQueueRemovesOldMessages looks for what is done after the retention.
+// TestQueueRemovesOldMessages looks for what is done after the retention, which begins when the service takes a message, however old its file is.
 func TestQueueRemovesOldMessages(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+		k.options.Now = s.clock()
 		k.options.Retention = time.Hour
 		k.restart(t)
+		for id, age := range map[string]time.Duration{"fresh": 0, "future": -1000 * time.Hour, "old": 1000 * time.Hour} {
+			s.put(id, "{}")
+			at := k.options.Now().Add(-age)
+			s.check(os.Chtimes(s.path("new", id), at, at))
+		}
 		stop := k.run(t)
-		s.put("id", "{}")
-		time.Sleep(2 * time.Second)
-		now := time.Now()
-		s.check(os.Chtimes(s.path("done", "id"), now, now)) // files have the real time, not the bubble's
-		time.Sleep(2*time.Hour - 3*time.Second)
-		s.want("done", "id")
+		time.Sleep(2*time.Hour - time.Second)
+		s.want("done", "fresh", "future", "old")
 		time.Sleep(time.Second) // two hours after the start
 		synctest.Wait()
 		s.want("done")
 		stop()
+	})
+}
+
+// TestQueueLeavesFolders: a folder stays in new, is said once, and neither keeps a later message of its name from being refused nor old ones
+// from being removed.
+func TestQueueLeavesFolders(t *testing.T) {
+	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+		k.options.Now = s.clock()
+		k.options.Retention = time.Hour
+		option, logs := logged()
+		option(&k.options)
+		k.restart(t)
+		s.check(os.MkdirAll(s.path("new", "id/inside"), 0o700))
+		stop := k.run(t)
+		defer stop()
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		wantLog(t, logs, "message refused: the message is a folder, and stays where it is")
+		s.want("new", "id")
+		s.check(os.RemoveAll(s.path("new", "id")))
+		s.put("id", "\xff")
+		time.Sleep(2 * time.Second)
+		wantLog(t, logs, "message refused: the event's payload is neither JSON nor text in UTF-8")
+		s.want("claimed")
+		s.want("refused", "id")
+		s.check(os.MkdirAll(s.path("refused", "folder/inside"), 0o700)) // a producer can put one in a file's place just before it is moved
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		wantLog(t, logs)
+		s.want("refused", "folder")
 	})
 }
 

@@ -191,7 +191,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // Limits limit what the clients of a listener may use of the process. Zero is no limit.
 type Limits struct {
 	Connections int           // open at once; a further one takes the place of one that waits for its client, or waits to be accepted
-	PerAddress  int           // of them from one address; a further one takes the place of one that waits for its client, or is closed
+	PerAddress  int           // of them from one address; a further one takes the place of one that waits for its client, or is closed, also where it would wait
 	Header      time.Duration // from the connection, or the first byte of a later request, to the end of the header; 30 s if 0
 	Request     time.Duration // from the first byte of a request to the last of its answer
 }

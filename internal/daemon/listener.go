@@ -14,12 +14,20 @@ import (
 	"github.com/actionproof/mediator/internal/flood"
 )
 
-// patience is how long a request may take before its connection can be closed for another one, where requests are bounded in time.
-const patience = 5 * time.Second
+const (
+	// patience is how long a request may take before its connection can be closed for another one, where requests are bounded in time.
+	patience = 5 * time.Second
+	// arrival is how long a new connection has for its first header before it can be closed for another address.
+	arrival = time.Second
+)
 
 // boundedListener bounds the connections that are open at once, of each address and of all together. Connections that say nothing
 // must not keep others out: a new connection takes the place of the oldest one that waits for its client, first of those that
 // have no request, then of those whose request takes longer than patience. A connection whose request is being answered keeps its place.
+//
+// An address that opens many connections must not cut those of others. So no connection is closed for another address before its
+// arrival is over. Where the connections of an address are bounded, an address takes no place of one that has fewer, and only an address
+// without a connection waits for a place.
 type boundedListener struct {
 	net.Listener
 	limits Limits
@@ -43,11 +51,11 @@ type boundedConn struct {
 	net.Conn
 	l        *boundedListener
 	from     netip.Addr
+	since    time.Time // when it got its place
 	handling time.Time // when its request began; zero while it has none
 }
 
-// Accept returns the next connection, once there is a place for it. It closes a connection of an address all of whose places are
-// in use; so such an address delays no other.
+// Accept returns the next connection, once there is a place for it. It closes a connection that gets none and may not wait for one.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -81,8 +89,10 @@ func (l *boundedListener) admit(c *boundedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.closed {
-		ofAddress := l.limits.PerAddress > 0 && l.of[c.from] >= l.limits.PerAddress
+		counted := l.limits.PerAddress > 0
+		ofAddress := counted && l.of[c.from] >= l.limits.PerAddress
 		if !ofAddress && len(l.open) < l.limits.Connections {
+			c.since = time.Now()
 			l.open = append(l.open, c)
 			l.of[c.from]++
 			return true
@@ -93,17 +103,13 @@ func (l *boundedListener) admit(c *boundedConn) bool {
 			victim.cut()
 			continue
 		}
-		if ofAddress {
-			l.log.Warn("a connection was refused: its address has as many as it may have", zap.Stringer("address", c.from))
+		if counted && l.of[c.from] > 0 {
+			l.log.Warn("a connection was refused: no place is free, and its address has others", zap.Stringer("address", c.from), zap.Int("others", l.of[c.from]))
 			return false
 		}
-		if l.limits.Request > 0 {
-			later := time.AfterFunc(patience, l.wake) // by then there is a victim
-			l.changed.Wait()
-			later.Stop()
-		} else {
-			l.changed.Wait()
-		}
+		later := time.AfterFunc(arrival, l.wake) // by then another connection may be one to close
+		l.changed.Wait()
+		later.Stop()
 	}
 	return false
 }
@@ -114,14 +120,15 @@ func (l *boundedListener) wake() {
 	l.changed.Broadcast()
 }
 
-// victim returns the connection to close for another one, or nil: of the given address, or else of the address with most connections
-// among those that can be closed. It is called with mu held.
+// victim returns the connection to close for a new one from the given address, or nil. It is one of that address if only is set, and else
+// of the address with most connections among those that can be closed. It is called with mu held.
 func (l *boundedListener) victim(from netip.Addr, only bool) *boundedConn {
 	now := time.Now()
 	var found *boundedConn
 	for _, c := range l.open {
 		switch {
-		case only && c.from != from:
+		case c.from != from && (only || now.Sub(c.since) < arrival):
+		case c.from != from && l.limits.PerAddress > 0 && l.of[c.from] < l.of[from]:
 		case !c.handling.IsZero() && (l.limits.Request == 0 || now.Sub(c.handling) < patience):
 		case found == nil || c.before(found):
 			found = c

@@ -12,7 +12,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -214,6 +216,178 @@ func TestSlowRequestsGiveWay(t *testing.T) {
 		t.Error("a third connection of an address whose two are busy was admitted")
 	}
 }
+
+// TestNewConnectionsHaveTime: a connection whose header is still coming is closed for another address no sooner than after its arrival.
+func TestNewConnectionsHaveTime(t *testing.T) {
+	for name, limits := range map[string]Limits{
+		"a public port": {Connections: 2, PerAddress: 2, Request: time.Hour},
+		"an endpoint":   {Connections: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newBoundedListener(nil, limits, zap.NewNop())
+				began, newcomer := time.Now(), connection(t, l, "10.0.0.1")
+				l.admit(newcomer)
+				busy := connection(t, l, "10.0.0.2")
+				l.admit(busy)
+				busy.setHandling(time.Now())
+				if !l.admit(connection(t, l, "10.0.0.3")) {
+					t.Fatal("refused")
+				}
+				if waited := time.Since(began); waited != arrival {
+					t.Errorf("a third connection waited %s, want %s", waited, arrival)
+				}
+				if !newcomer.isCut() || busy.isCut() {
+					t.Error("the wrong connection was closed")
+				}
+			})
+		})
+	}
+}
+
+// TestAddressesWithManyConnections: where all places are in use, an address that has connections closes none of an address that has fewer,
+// and does not wait for a place.
+func TestAddressesWithManyConnections(t *testing.T) {
+	for name, c := range map[string]struct {
+		mine, others int
+		busy         bool // whether my connections, and not those of the other address, have a request
+		admitted     bool
+		closed       int // of the other address
+	}{
+		"the other address has fewer":         {mine: 3, others: 1, busy: true},
+		"as many":                             {mine: 2, others: 2, busy: true, admitted: true, closed: 1},
+		"the other address has more":          {mine: 1, others: 3, busy: true, admitted: true, closed: 1},
+		"none of mine":                        {mine: 0, others: 4, admitted: true, closed: 1},
+		"mine are silent, and the others few": {mine: 3, others: 1, admitted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newBoundedListener(nil, Limits{Connections: 4, PerAddress: 4, Request: time.Hour}, zap.NewNop())
+				var others []*boundedConn
+				for range c.others {
+					others = append(others, connection(t, l, "10.0.0.2"))
+					l.admit(others[len(others)-1])
+				}
+				for range c.mine {
+					mine := connection(t, l, "10.0.0.1")
+					l.admit(mine)
+					if c.busy {
+						mine.setHandling(time.Now())
+					}
+				}
+				time.Sleep(arrival)
+				began := time.Now()
+				if admitted := l.admit(connection(t, l, "10.0.0.1")); admitted != c.admitted {
+					t.Errorf("admitted: %t", admitted)
+				}
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("it waited %s", waited)
+				}
+				closed := 0
+				for _, o := range others {
+					if o.isCut() {
+						closed++
+					}
+				}
+				if closed != c.closed {
+					t.Errorf("%d connections of the other address were closed, want %d", closed, c.closed)
+				}
+			})
+		})
+	}
+}
+
+// connection is a connection from an address that has no place yet.
+func connection(t *testing.T, l *boundedListener, from string) *boundedConn {
+	t.Helper()
+	one, other := net.Pipe()
+	t.Cleanup(func() { one.Close(); other.Close() })
+	return &boundedConn{Conn: one, l: l, from: addressOf(fromAddress{one, from})}
+}
+
+func (c *boundedConn) isCut() bool { return errors.Is(c.SetDeadline(time.Time{}), io.ErrClosedPipe) }
+
+// TestBodiesThatDoNotCome floods a server with requests whose bodies never come, from a few addresses that use all places and connect anew
+// at once. Slow deliveries from another address are answered beside them. The time is that of a bubble.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := &pipeListener{waiting: make(chan net.Conn, 4096), closed: make(chan struct{})}
+		read := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err == nil {
+				_, _ = io.WriteString(w, "in")
+			}
+		})
+		limits := Limits{Connections: 24, PerAddress: 8, Header: 10 * time.Second, Request: 20 * time.Second}
+		done := make(chan error, 1)
+		go func() { done <- Serve(ctx, l, read, limits, time.Second, zap.NewNop()) }()
+		const header = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+		var flood sync.WaitGroup
+		for i := range 64 {
+			flood.Go(func() {
+				for ctx.Err() == nil {
+					c := l.dial(fmt.Sprintf("10.0.0.%d", i%4))
+					_ = c.SetDeadline(time.Now().Add(patience - time.Second/2)) // gone before it can be closed
+					if _, err := io.WriteString(c, header); err == nil {
+						_ = ended(c)
+					}
+					c.Close()
+					time.Sleep(time.Second / 20)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for i := range 10 {
+			c := l.dial("10.0.1.1")
+			_ = c.SetDeadline(time.Now().Add(limits.Header))
+			for _, part := range []string{header[:20], header[20:], "hi"} {
+				time.Sleep(time.Second / 10)
+				if _, err := io.WriteString(c, part); err != nil {
+					t.Errorf("delivery %d: %v", i, err)
+				}
+			}
+			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || answer.StatusCode != http.StatusOK {
+				t.Errorf("delivery %d: %v", i, err)
+			}
+			c.Close()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		flood.Wait()
+	})
+}
+
+// pipeListener is a listener for connections in memory, which a bubble waits for.
+type pipeListener struct {
+	waiting chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+// dial makes a connection, which waits to be accepted.
+func (l *pipeListener) dial(from string) net.Conn {
+	here, there := net.Pipe()
+	l.waiting <- fromAddress{there, from}
+	return here
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.waiting:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // fromAddress is a connection from an address.
 type fromAddress struct {
