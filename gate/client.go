@@ -114,7 +114,7 @@ func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 		return r
 	}, said.Error())
 	if !problem.Known(said.Code()) {
-		return refusal.New("gate_answer", "the API's gate refused with the code %.40q, which is not known here, and said: %.500s", said.Code(), detail)
+		return refusal.New("gate_answer", "the API's gate refused with the code %.40q, which is not known here", said.Code()).ForOperator("and said: %.500s", detail)
 	}
-	return refusal.New(said.Code(), "the API's gate refused, and said: %.500s", detail)
+	return refusal.New(said.Code(), "the API's gate refused").ForOperator("and said: %.500s", detail)
 }

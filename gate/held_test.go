@@ -103,6 +103,22 @@ func TestWhatIsCommitted(t *testing.T) {
 	}
 }
 
+// TestAssuranceOfAnAdmission: single use counts only where the keys are consumed, and a capability was given for them.
+func TestAssuranceOfAnAdmission(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		admission gate.Admission
+		consumed  bool
+		want      bool
+	}{
+		"consumed": {gate.Admission{Capability: "c"}, true, true}, "not consumed": {gate.Admission{Capability: "c"}, false, false}, "no capability": {gate.Admission{}, true, false},
+	} {
+		if single := !slices.Contains(tt.admission.Assurance(tt.consumed).Issues, "consumption_missing"); single != tt.want {
+			t.Errorf("%s: single use holds: %t, %v", name, single, tt.admission.Assurance(tt.consumed).Issues)
+		}
+	}
+}
+
 // TestAssuranceOfARefusedPost: where the capability did not hold, nothing is known of the chain behind it.
 func TestAssuranceOfARefusedPost(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,17 @@ type Protect struct {
 	// it, calls the protected handler, commits where that answers with a status below 400, rolls back otherwise, and only then
 	// answers: the post is made and its keys are consumed, or neither. Nil consumes the keys before the handler is called.
 	InTransaction func(ctx context.Context) (Transaction, error)
+	// Refused, if set, is told of each request that the middleware refused, and why. The answer says less: the mediator brings it to the
+	// agent, which may not learn which keys and databases there are.
+	Refused func(r *http.Request, err error)
+}
+
+// refuse answers a request that does not get through.
+func (p *Protect) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if p.Refused != nil {
+		p.Refused(r, err)
+	}
+	problem.ForAgent(err, "").Write(w)
 }
 
 // Middleware lets a request through to next only with a capability and a request proof for exactly this request, each good once.
@@ -47,17 +58,17 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, body, err := s.authorize(w, r, p)
 		if err != nil {
-			problem.Write(w, err)
+			p.refuse(w, r, err)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), authorizedKey{}, a))
 		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		if p.InTransaction != nil {
-			inTransaction(w, r, next, p.InTransaction, a.Keys)
+			p.inTransaction(w, r, next, a.Keys)
 			return
 		}
 		if err := s.consume(r.Context(), a.Keys...); err != nil {
-			problem.Write(w, err)
+			p.refuse(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -591,9 +591,6 @@ func TestClientDistrusts(t *testing.T) {
 		}
 		server.Close()
 	}
-	if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: "https://api.example/v"}); err == nil {
-		t.Error("a client was made without an HTTP client")
-	}
 	if _, err := gate.NewServer(nil, new(gatetest.Used).Consume); err == nil {
 		t.Error("a server was made without a gate")
 	}
@@ -617,8 +614,29 @@ func TestClientURLs(t *testing.T) {
 			}
 		}
 	}
-	if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: "https://api.example/c", VerifyURL: "https://api.example/v"}); err == nil {
-		t.Error("a client was made without an HTTP client")
+	for missing, o := range map[string]gate.ClientOptions{"an HTTP client": {Now: time.Now}, "a clock": {HTTP: http.DefaultClient}} {
+		o.ChallengeURL, o.VerifyURL = "https://api.example/c", "https://api.example/v"
+		if _, err := gate.NewClient(o); err == nil {
+			t.Error("a client was made without", missing)
+		}
+	}
+}
+
+// TestClientAdmits: the record says that the API judged the chain.
+func TestClientAdmits(t *testing.T) {
+	t.Parallel()
+	r := gatetest.New(t).Chain(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"capability":"c","capabilityId":"i","bindingHash":"`+r.Binding.Hash()+`"}`)
+	}))
+	defer server.Close()
+	c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.Admit(context.Background(), r)
+	if err != nil || len(a.Checks) != 1 || a.Checks[0].Name != gate.CheckByAPI || !a.Checks[0].OK {
+		t.Errorf("got %+v, %v", a, err)
 	}
 }
 

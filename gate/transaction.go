@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -32,15 +31,15 @@ func TransactionFrom(ctx context.Context) Transaction {
 
 // inTransaction lets next make the post in a transaction that consumes keys. Its answer is held back until it is known whether the
 // post is made. Of requests with the same keys one at a time gets so far as to wait here for the others' end.
-func inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, begin func(context.Context) (Transaction, error), keys []ledger.Key) {
-	tx, err := begin(r.Context())
+func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, keys []ledger.Key) {
+	tx, err := p.InTransaction(r.Context())
 	if err != nil {
-		problem.Write(w, err)
+		p.refuse(w, r, err)
 		return
 	}
 	defer tx.Rollback() //nolint:errcheck // also of a handler that panics; does nothing after Commit
 	if err := tx.Consume(r.Context(), keys...); err != nil {
-		problem.Write(w, err)
+		p.refuse(w, r, err)
 		return
 	}
 	held := &heldAnswer{header: make(http.Header)}
@@ -56,7 +55,7 @@ func inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, be
 		_ = tx.Rollback() // what is not committed is not made, whatever this says
 	}
 	if err != nil {
-		problem.Write(w, err)
+		p.refuse(w, r, err)
 		return
 	}
 	held.write(w)

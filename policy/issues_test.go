@@ -139,7 +139,7 @@ func TestEachLineOfTheExample(t *testing.T) {
 		refuses := func(file string, at int, says string) {
 			t.Helper()
 			_, err := policy.ParseManifest([]byte(file))
-			found := regexp.MustCompile(`(?m)^(the manifest is malformed: )?line (\d+): ([^:]*\.)?` + says)
+			found := regexp.MustCompile(`(?m)^(the manifest is malformed: )?line (\d+), column \d+: ([^:]*\.)?` + says)
 			var where []string
 			if err != nil {
 				where = found.FindStringSubmatch(err.Error())

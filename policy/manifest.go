@@ -1,8 +1,12 @@
 package policy
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strict"
 )
 
 // Manifest is the strict deployment manifest (seed: deployment), under the seed's names. Durations whose names end in Ms are in
@@ -153,7 +157,7 @@ type RequestPolicy struct {
 // line. Whether the manifest is safe is for [Manifest.Audit] to say.
 func ParseManifest(raw []byte) (*Manifest, error) {
 	var m Manifest
-	if _, err := decodeStrict(raw, &m); err != nil {
+	if _, err := readStrict(raw, &m); err != nil {
 		return nil, refusal.New("manifest_malformed", "the manifest is malformed: %w", err)
 	}
 	return &m, nil
@@ -175,3 +179,21 @@ func canonicalHash(v any) string {
 	}
 	return h
 }
+
+// maxFile bounds a manifest or policy file, in bytes.
+const maxFile = 256 << 10
+
+// readStrict decodes a file whose every part has one meaning and one hash.
+func readStrict(raw []byte, to any) (*strict.File, error) {
+	if len(raw) > maxFile {
+		return nil, fmt.Errorf("the file has %d bytes; at most %d are read", len(raw), maxFile)
+	}
+	f, err := strict.Read(raw, to, strict.Options{Complete: true})
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Err("")
+}
+
+// join returns the key of a member of a part of the file.
+func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }

@@ -39,16 +39,16 @@ func TestParseManifestRefuses(t *testing.T) {
 		change func(string) string
 		want   []string // in the sentence
 	}{
-		"unknown key":             {add("surprise: 1"), []string{"line 1: surprise: is not known"}},
+		"unknown key":             {add("surprise: 1"), []string{"line 1, column 1: surprise: is not known"}},
 		"unknown key below":       {replace("maxProofAgeMs: 15000\n", "maxProofAgeMs: 15000\n      maxproofagems: 1\n"), []string{"runtimePolicy.triggerReceiptPolicy.originProofPolicy.maxproofagems: is not known"}},
 		"key in another case":     {replace("deploymentId:", "deploymentID:"), []string{"deploymentID: is not known", "deploymentId: is missing"}},
 		"missing key":             {replace("consumeCapability: true", ""), []string{"controls.consumeCapability: is missing"}},
 		"missing object":          {replace("grantPolicy:", "grantPolicies:"), []string{"grantPolicies: is not known", "grantPolicy: is missing"}},
 		"duplicate key":           {add("deploymentId: other"), []string{"deploymentId: is there twice"}},
-		"merge key":               {add("<<: {deploymentId: other}"), []string{"line 1: <<: is not known"}},
-		"second document":         {func(s string) string { return s + "\n---\n" + s }, []string{"single document"}},
+		"merge key":               {add("<<: {deploymentId: other}"), []string{"line 1, column 1: <<: is not known"}},
+		"second document":         {func(s string) string { return s + "\n---\n" + s }, []string{"second document"}},
 		"no document":             {func(string) string { return "# nothing\n" }, nil},
-		"not an object":           {func(string) string { return "[1, 2]" }, []string{"line 1: the document: must be an object"}},
+		"not an object":           {func(string) string { return "[1, 2]" }, []string{"line 1, column 1: the file: must be keys with values, not a list"}},
 		"yes":                     {replace("proofRequiredForPost: true", "proofRequiredForPost: yes"), []string{`controls.proofRequiredForPost: must be true or false, not "yes"`}},
 		"on":                      {replace("consumeCapability: true", "consumeCapability: on"), []string{`must be true or false, not "on"`}},
 		"True":                    {replace("consumeCapability: true", "consumeCapability: True"), []string{`must be true or false, not "True"`}},
@@ -56,7 +56,7 @@ func TestParseManifestRefuses(t *testing.T) {
 		"null boolean":            {replace("consumeCapability: true", "consumeCapability:"), []string{`must be true or false, not ""`}},
 		"tagged boolean":          {replace("consumeCapability: true", "consumeCapability: !!bool true"), []string{"a tag"}},
 		"number as text":          {replace(`version: "1.0"`, "version: 1.0"), []string{"version: must be a text"}},
-		"text as number":          {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 15s"), []string{`maxChallengeAgeMs: must be a whole number in decimal digits, not "15s"`}},
+		"text as number":          {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 15s"), []string{`maxChallengeAgeMs: must be a whole number in decimal digits, from 0 to 9223372036854775807, not "15s"`}},
 		"fraction":                {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 1.5"), []string{"must be a whole number"}},
 		"one number too large":    {replace("maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 9223372036854775808"), nil},
 		"quoted number":           {replace("maxChallengeAgeMs: 15000", `maxChallengeAgeMs: "15000"`), []string{"maxChallengeAgeMs: must be a whole number"}},
@@ -72,10 +72,10 @@ func TestParseManifestRefuses(t *testing.T) {
 		"optional but false":      {replace("maxAttestationAgeMs:", "requireNonExportableKey: false\n  maxAttestationAgeMs:"), []string{"requireNonExportableKey: may be left out, but not be empty or false"}},
 		"too large":               {func(s string) string { return s + strings.Repeat("#", 256<<10) }, []string{"at most 262144 are read"}},
 		"invalid UTF-8":           {replace("posting-dev", "\"\xff\""), nil},
-		"not YAML":                {func(string) string { return "a: [1\nb" }, []string{"L1"}},
+		"not YAML":                {func(string) string { return "a: [1\nb" }, []string{"line 3, column 1: this is no YAML"}},
 		"nested without end":      {func(string) string { return strings.Repeat("[", 100_000) }, nil},
 		"a bomb of aliases":       {func(string) string { return "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nversion: *c\n" }, []string{"version: has an anchor, an alias or a tag"}},
-		"all that is wrong, once": {func(string) string { return "version: 1\ncontrols: {consumeCapability: yes}\n" }, []string{"line 1: version: must", "line 2: controls.consumeCapability: must", "line 2: controls.atomicConsumptionWithPost: is missing", "line 1: runtimePolicy: is missing"}},
+		"all that is wrong, once": {func(string) string { return "version: 1\ncontrols: {consumeCapability: yes}\n" }, []string{"line 1, column 10: version: must", "line 2, column 31: controls.consumeCapability: must", "line 2, column 11: controls.atomicConsumptionWithPost: is missing", "line 1, column 1: runtimePolicy: is missing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := policy.ParseManifest([]byte(c.change(string(configs.Manifest()))))
@@ -103,7 +103,7 @@ func TestFindingsBearTheirLine(t *testing.T) {
 		if strings.HasPrefix(strings.TrimSpace(line), "atomicConsumptionWithPost:") {
 			lines[i] = "  atomicConsumptionWithPost: no"
 			_, err := policy.ParseManifest([]byte(strings.Join(lines, "\n")))
-			wantCode(t, err, "manifest_malformed", "line "+jsonOf(t, i+1)+": controls.atomicConsumptionWithPost")
+			wantCode(t, err, "manifest_malformed", "line "+jsonOf(t, i+1)+", column 30: controls.atomicConsumptionWithPost")
 			return
 		}
 	}

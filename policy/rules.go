@@ -9,9 +9,9 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strict"
 )
 
 // Effects of a rule.
@@ -61,10 +61,10 @@ type rule struct {
 // wrong is refused as policy_malformed, which says all that is wrong at once, with lines.
 func ParseRules(raw []byte) (*Rules, error) {
 	var f rulesFile
-	root, err := decodeStrict(raw, &f)
+	file, err := readStrict(raw, &f)
 	if err == nil {
 		var r *Rules
-		if r, err = compile(root, &f); err == nil {
+		if r, err = compile(file, &f); err == nil {
 			return r, nil
 		}
 	}
@@ -87,33 +87,32 @@ func newEnvironment() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-func compile(root *yaml.Node, f *rulesFile) (*Rules, error) {
+func compile(file *strict.File, f *rulesFile) (*Rules, error) {
 	env, err := newEnvironment()
 	if err != nil {
 		return nil, err
 	}
-	w := &walker{}
 	if f.Version != rulesVersion {
-		w.say(root, "version", "must be %q", rulesVersion)
+		file.Add("version", "must be %q", rulesVersion)
 	}
 	if len(f.Rules) > maxRules {
 		return nil, fmt.Errorf("there are %d rules; at most %d are taken", len(f.Rules), maxRules)
 	}
 	r, names := &Rules{}, make(map[string]bool)
 	for i := range f.Rules {
-		src, node, path := &f.Rules[i], child(root, "rules", i), fmt.Sprintf("rules[%d]", i)
+		src, key := &f.Rules[i], fmt.Sprintf("rules[%d]", i)
 		src.Effect = cmp.Or(src.Effect, effectAllow)
 		src.When = strings.TrimSpace(src.When) // a block scalar may end with a line break
 		switch {
 		case !ruleName.MatchString(src.Name):
-			w.say(node, path+".name", "must match %s, not %.80q", ruleName, src.Name)
+			file.Add(key+".name", "must match %s, not %.80q", ruleName, src.Name)
 		case names[src.Name]:
-			w.say(node, path+".name", "is %q, like that of an earlier rule", src.Name)
+			file.Add(key+".name", "is %q, like that of an earlier rule", src.Name)
 		}
 		names[src.Name] = true
 		program, err := compileCondition(env, src.When)
 		if err != nil {
-			w.say(child(node, "when", -1), path+".when", "(%s) %v", src.Name, err)
+			file.Add(key+".when", "(%s) %v", src.Name, err)
 			continue
 		}
 		switch compiled := (rule{src.Name, program}); src.Effect {
@@ -122,11 +121,11 @@ func compile(root *yaml.Node, f *rulesFile) (*Rules, error) {
 		case effectDeny:
 			r.denies = append(r.denies, compiled)
 		default:
-			w.say(node, path+".effect", "must be %s or %s, not %.40q", effectAllow, effectDeny, src.Effect)
+			file.Add(key+".effect", "must be %s or %s, not %.40q", effectAllow, effectDeny, src.Effect)
 		}
 	}
 	r.hash = canonicalHash(f)
-	return r, w.err()
+	return r, file.Err("")
 }
 
 // compileCondition says of each error where in the condition it is.

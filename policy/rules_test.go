@@ -30,9 +30,9 @@ func TestParseRulesRefuses(t *testing.T) {
 		raw  string
 		want []string
 	}{
-		"misspelt variable":      {condition(`request.metod == "POST"`), []string{"line 3: rules[0].when: (r) does not compile, at line 1 column 8 of the condition: undeclared reference to 'request.metod'"}},
+		"misspelt variable":      {condition(`request.metod == "POST"`), []string{"line 3, column 36: rules[0].when: (r) does not compile, at line 1 column 8 of the condition: undeclared reference to 'request.metod'"}},
 		"every misspelt one":     {condition(`foo && bar`), []string{"'foo'", "'bar'"}},
-		"in the second line":     {"version: \"1.0\"\nrules:\n  - name: r\n    when: |\n      true &&\n      nonsense\n", []string{"line 4: rules[0].when: (r)", "at line 2 column 1 of the condition"}},
+		"in the second line":     {"version: \"1.0\"\nrules:\n  - name: r\n    when: |\n      true &&\n      nonsense\n", []string{"line 4, column 11: rules[0].when: (r)", "at line 2 column 1 of the condition"}},
 		"wrong types":            {condition(`request.size > "a"`), []string{"no matching overload for '_>_' applied to '(int, string)'"}},
 		"not a boolean":          {condition(`request.size`), []string{"is of type int; it must be true or false"}},
 		"dynamic":                {condition(`dyn(true)`), []string{"is of type dyn"}},
@@ -46,18 +46,18 @@ func TestParseRulesRefuses(t *testing.T) {
 		"too long":               {condition(`request.path == "` + strings.Repeat("a", 5000) + `"`), []string{"rules[0].when"}},
 		"too deep":               {condition(strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300)), []string{"rules[0].when"}},
 		"one level too deep":     {condition(nested(64)), []string{"expression recursion limit exceeded: 64"}},
-		"unknown effect":         {file("r maybe true"), []string{`line 3: rules[0].effect: must be allow or deny, not "maybe"`}},
+		"unknown effect":         {file("r maybe true"), []string{`line 3, column 23: rules[0].effect: must be allow or deny, not "maybe"`}},
 		"empty effect":           {"version: \"1.0\"\nrules: [{name: r, effect: \"\", when: \"true\"}]", []string{"rules[0].effect: may be left out, but not be empty"}},
 		"condition that is true": {"version: \"1.0\"\nrules: [{name: r, when: true}]", []string{"rules[0].when: must be a text, in quotes"}},
-		"unknown key":            {"version: \"1.0\"\nrules: [{name: r, when: \"true\", then: deny}]", []string{"line 2: rules[0].then: is not known"}},
+		"unknown key":            {"version: \"1.0\"\nrules: [{name: r, when: \"true\", then: deny}]", []string{"line 2, column 33: rules[0].then: is not known"}},
 		"missing condition":      {"version: \"1.0\"\nrules: [{name: r}]", []string{"rules[0].when: is missing"}},
 		"missing rules":          {"version: \"1.0\"", []string{"rules: is missing"}},
 		"other version":          {strings.Replace(file("r allow true"), "1.0", "2.0", 1), []string{`version: must be "1.0"`}},
-		"bad name":               {file("R/1 allow true"), []string{"line 3: rules[0].name: must match"}},
-		"name twice":             {file("r allow true", "r deny false"), []string{`line 4: rules[1].name: is "r", like that of an earlier rule`}},
+		"bad name":               {file("R/1 allow true"), []string{"line 3, column 12: rules[0].name: must match"}},
+		"name twice":             {file("r allow true", "r deny false"), []string{`line 4, column 12: rules[1].name: is "r", like that of an earlier rule`}},
 		"too many":               {file(many(257)...), []string{"at most 256"}},
 		"too large":              {file("r allow true") + strings.Repeat("#", 256<<10), []string{"at most 262144 are read"}},
-		"second document":        {file("r allow true") + "---\n" + file("r allow true"), []string{"single document"}},
+		"second document":        {file("r allow true") + "---\n" + file("r allow true"), []string{"second document"}},
 		"all that is wrong":      {file("a allow foo", "b deny bar", "c maybe true"), []string{"rules[0]", "rules[1]", "rules[2]"}},
 	} {
 		t.Run(name, func(t *testing.T) {

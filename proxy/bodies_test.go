@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/actionproof/mediator/proxy/body"
 )
 
 // TestBodiesAreBounded posts while another post is still on its way, whose body takes most of what bodies may take.
@@ -14,12 +15,12 @@ func TestBodiesAreBounded(t *testing.T) {
 	raw := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct {
 		name                    string
-		bodies                  Bodies
+		bodies                  body.Limits
 		path, held, more, fits  string
 		smallerPath, smallerFit string
 	}{
-		{"in memory", Bodies{Memory: 300_000}, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
-		{"in the spool", Bodies{Spool: 5 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
+		{"in memory", body.Limits{Memory: 300_000}, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
+		{"in the spool", body.Limits{Spool: 5 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			entered, held := make(chan struct{}), make(chan struct{})
@@ -61,7 +62,7 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // TestRefusedBodiesMakeRoom refuses bodies in every way that a body is refused, each of which has to give back what it had taken.
 func TestRefusedBodiesMakeRoom(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = Bodies{Memory: 2 << 20, Spool: 3 << 20} })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = body.Limits{Memory: 2 << 20, Spool: 3 << 20} })
 	for range 5 {
 		p.wantRefused("content_too_deep", "POST", "/posts", strings.Repeat("[", 900_000))
 		p.wantRefused("overloaded", "POST", "/raw", strings.Repeat("x", 4<<20))
@@ -74,22 +75,10 @@ func TestRefusedBodiesMakeRoom(t *testing.T) {
 // TestLargestJSON is held in memory to its last byte: JSON is never spooled.
 func TestLargestJSON(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
-		actions[0].MaxBody, o.SpoolDir = maxJSON, "/absent"
+		actions[0].MaxBody, o.SpoolDir = body.MaxJSON, "/absent"
 	})
-	if resp, answer := p.send("POST", "/posts", `"`+strings.Repeat("x", maxJSON-2)+`"`); resp.StatusCode != http.StatusCreated {
+	if resp, answer := p.send("POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-2)+`"`); resp.StatusCode != http.StatusCreated {
 		t.Errorf("got %d %s", resp.StatusCode, answer)
 	}
-	p.wantRefused("content_too_large", "POST", "/posts", `"`+strings.Repeat("x", maxJSON-1)+`"`)
-}
-
-// TestFullSpool says of a disk that is full that it is, and not that the body broke off.
-func TestFullSpool(t *testing.T) {
-	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Fatal(err)
-	}
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	must(t, err)
-	defer full.Close()
-	_, err = spoolFile{full}.Write([]byte("x"))
-	wantCode(t, err, "content_spool")
+	p.wantRefused("content_too_large", "POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-1)+`"`)
 }

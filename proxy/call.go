@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -50,10 +51,10 @@ type call struct {
 	entered bool
 	// permit is the call's leave to reach its host.
 	permit upstream.Permit
-	// body is the request's own body where that is what is sent; nil for a post, whose body has been read before.
-	body *agentBody
+	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.
+	streamed *agentBody
 	// held is the body of a call whose message was read to find its rule; nil for any other.
-	held *content
+	held *body.Body
 	// message is what a post does by its message, if its rule is about messages.
 	message *policy.Message
 	// mcp is what is known of a call to an MCP server; nil for any other.
@@ -110,13 +111,21 @@ func (c *call) artifact(name, token string) {
 	c.record.Artifacts = append(c.record.Artifacts, ledger.Artifact{Name: name, Token: token})
 }
 
-// refuse notes why the call ends here. Once the intent is durable the outcome has been set by the forward itself.
+// refuse notes why the call ends here, for operators. Once the intent is durable the outcome has been set by the forward itself.
 func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
+}
+
+// refuse notes why a call ends here. What an error says that nobody gave a code may be anything, so that only the log has it.
+func (p *Pipeline) refuse(c *call, err error) {
+	if !c.answered && problem.DetailsOf(err).Code == "internal" {
+		p.o.Log.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
+	}
+	c.refuse(err)
 }
 
 // finish stores the one record of a call and says it in the log. It does not depend on the agent still being there.

@@ -21,7 +21,7 @@ func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context,
 	if err == nil {
 		return r.Context(), nil
 	}
-	c.refuse(err)
+	p.refuse(c, err)
 	if rec := p.finish(r.Context(), c); rec != nil {
 		return nil, rec
 	}
@@ -63,17 +63,15 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	}
 	c := p.newCall(nil, nil)
 	c.record.Flow, c.record.Host = flowConnect, t.Authority()
-	c.refuse(err)
+	p.refuse(c, err)
 	_ = p.finish(ctx, c)
 }
 
 // Refuse answers a request that the connection layer refused, and leaves its record unless it has one.
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	d := problem.DetailsOf(err)
 	var known recorded
 	if errors.As(err, &known) {
-		d.Post = known.post
-		d.Write(w)
+		problem.ForAgent(err, known.post).Write(w)
 		return
 	}
 	c := p.newCall(w, r)
@@ -84,8 +82,7 @@ func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if route, ok := intercept.RouteFrom(r.Context()); ok {
 		c.record.Host = route.Target.Authority()
 	}
-	c.refuse(err)
+	p.refuse(c, err)
 	_ = p.finish(r.Context(), c)
-	d.Post = c.record.ID
-	d.Write(w)
+	problem.ForAgent(err, c.record.ID).Write(w)
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/echo"
 )
 
 // SecretSource knows the secret of a credential, which may change. It is safe for concurrent use.
@@ -27,6 +29,7 @@ type SecretSource interface {
 type Credential struct {
 	header, prefix string
 	source         SecretSource
+	last           atomic.Pointer[secretHeader] // as it was for the call before
 }
 
 // NewCredential makes a credential that sets header to prefix followed by the secret, if [CheckCredential] takes both.
@@ -66,14 +69,22 @@ func (c *Credential) now(ctx context.Context) (secretHeader, error) {
 		return secretHeader{}, nil
 	}
 	secret, err := c.source.Secret(ctx)
-	switch {
-	case err != nil:
-	case secret == "":
-		err = refusal.New("credential_unavailable", "the credential that the rule injects is empty")
-	case !httpguts.ValidHeaderFieldValue(secret):
-		err = refusal.New("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
+	if err != nil {
+		return secretHeader{}, err
 	}
-	return secretHeader{c, secret}, err
+	if last := c.last.Load(); last != nil && last.secret == secret {
+		return *last, nil
+	}
+	if !httpguts.ValidHeaderFieldValue(secret) {
+		return secretHeader{}, refusal.New("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
+	}
+	find, err := echo.New(c.prefix, secret)
+	if err != nil {
+		return secretHeader{}, refusal.New("credential_unavailable", "the rule's credential is not used: %w", err)
+	}
+	s := secretHeader{c, secret, find}
+	c.last.Store(&s)
+	return s, nil
 }
 
 // secretHeader is a credential as it is for one call: it is bound into the request proof and sent with the same value. Like the
@@ -81,6 +92,7 @@ func (c *Credential) now(ctx context.Context) (secretHeader, error) {
 type secretHeader struct {
 	*Credential
 	secret string
+	find   *echo.Secret
 }
 
 // inject takes the agent's own credentials out of h and puts this one in, if there is one.
@@ -92,13 +104,15 @@ func (s secretHeader) inject(h http.Header) {
 		return
 	}
 	s.remove(h)
+	h.Set("Accept-Encoding", "identity")
 	h.Set(s.header, s.prefix+s.secret)
 }
 
-// remove takes the credential's header out of h, also in the spelling that some servers read in its place.
+// remove takes the credential's header out of h, also in the spelling that some servers read in its place, and what could hide it
+// in the answer.
 func (s secretHeader) remove(h http.Header) {
 	for name := range h {
-		if wire.CGIName(name) == s.header {
+		if dashed := wire.CGIName(name); dashed == s.header || echo.Hides(dashed) {
 			delete(h, name)
 		}
 	}
@@ -120,16 +134,17 @@ func (s secretHeader) hash() string {
 	return evidence.HashBytes([]byte(s.prefix + s.secret))
 }
 
-// answered takes the cookies out of an answer to an injected credential: in the agent's hands they would be a credential too. After a 401
-// the secret is read again before its next use.
-func (s secretHeader) answered(resp *http.Response) {
+// answered takes the cookies out of an answer to an injected credential: in the agent's hands they would be a credential too. It keeps the
+// credential itself from the agent, see [echo.Secret.Guard]. After a 401 the secret is read again before its next use.
+func (s secretHeader) answered(resp *http.Response) error {
 	if s.Credential == nil {
-		return
+		return nil
 	}
 	resp.Header.Del("Set-Cookie")
 	if resp.StatusCode == http.StatusUnauthorized {
 		s.source.Refused(s.secret)
 	}
+	return s.find.Guard(resp)
 }
 
 // Format prints REDACTED whatever the verb.

@@ -39,7 +39,7 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 		EnvironmentHash: p.o.EnvironmentHash, ManifestHash: p.o.Strict.ManifestHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
 		Call: policy.Call{
 			Method: t.r.Method, Scheme: t.target.Scheme, Host: t.target.Authority(), Path: t.r.URL.EscapedPath(),
-			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.size, Message: t.message,
+			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.Size, Message: t.message,
 		},
 	})
 	if err != nil {

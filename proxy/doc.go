@@ -16,7 +16,7 @@
 //	rules.go        2   which rule the call matches; header.go refuses what has two readings
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
-//	content.go      3   the body, read once and hashed; bodies.go holds it
+//	content.go      3   the body, read once and hashed; package body holds it
 //	challenge.go    4   fresh work for exactly this content
 //	decision.go     5   the trigger's evidence, and 6, the control plane's decision
 //	attest.go       7   what the sidecar saw of the run, signed
@@ -25,6 +25,7 @@
 //	relay.go            the answer
 //
 // Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
+// [github.com/actionproof/mediator/proxy/mcp] reads messages to MCP servers, and their answers. Package
 // [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
-// once.
+// once. Package [github.com/actionproof/mediator/proxy/echo] finds the credential where an answer repeats it.
 package proxy

@@ -4,9 +4,11 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/body"
 )
 
 // egress forwards a call that is no post: streamed both ways, without evidence, recorded with its times.
@@ -15,20 +17,20 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if err := p.o.Record.Full(); err != nil {
 		return err
 	}
-	c.session.Note("egress " + c.r.Method + " " + c.record.Host + c.record.Path)
-	var body io.Reader = c.r.Body
+	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
+	var sent io.Reader = c.r.Body
 	switch {
 	case c.held != nil:
-		body = c.held.reader()
+		sent = c.held.Reader()
 	case c.r.Body != http.NoBody:
-		c.body = &agentBody{ReadCloser: c.r.Body}
-		body = c.body
+		c.streamed = &agentBody{ReadCloser: c.r.Body}
+		sent = c.streamed
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	out := c.outgoing(ctx, cancel, body)
+	out := c.outgoing(ctx, cancel, sent)
 	if c.held != nil {
-		out.ContentLength = c.held.size
+		out.ContentLength = c.held.Size
 	}
 	credential, err := e.Credential.now(ctx)
 	if err != nil {
@@ -57,7 +59,7 @@ type agentBody struct {
 func (b *agentBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
-		err = readError(err, 0)
+		err = body.ReadError(err, 0)
 		b.mu.Lock()
 		b.err = err
 		b.mu.Unlock()

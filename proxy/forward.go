@@ -23,8 +23,8 @@ import (
 func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Forward)
 	defer cancel()
-	out := t.outgoing(ctx, cancel, t.content.reader())
-	out.ContentLength = t.content.size
+	out := t.outgoing(ctx, cancel, t.content.Reader())
+	out.ContentLength = t.content.Size
 	t.credential.inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
 	if t.action.Gate.Presents() {
@@ -61,7 +61,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
-		err = upstream.Classify(cmp.Or(c.body.failed(), c.turnedAway(), err))
+		err = upstream.Classify(cmp.Or(c.streamed.failed(), c.turnedAway(), err))
 		c.record.State = c.unanswered(err)
 		c.permit.Settle(0, err)
 		return err
@@ -70,8 +70,11 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	defer resp.Body.Close()
 	defer cancel() // before Close, which over HTTP/2 otherwise waits until the agent has sent the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
-	c.record.State, c.record.Status, c.answered = ledger.StateForwarded, resp.StatusCode, true
-	credential.answered(resp)
+	c.record.State, c.record.Status = ledger.StateForwarded, resp.StatusCode
+	if err := credential.answered(resp); err != nil {
+		return err
+	}
+	c.answered = true
 	if c.mcp != nil {
 		c.mcp.begin(resp)
 	}
@@ -80,7 +83,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	}
 	c.record.BytesIn, err = relayResponse(c.w, resp)
 	c.step("relay")
-	c.concludeMCP()
+	c.concludeMCP(resp.Body)
 	failpoint.Reach("relayed")
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -23,7 +24,7 @@ type Load struct {
 	Session Rate             // of each session's calls and CONNECTs (rate_limited); 1000 per second if 0
 	Host    Rate             // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
 	Breaker upstream.Breaker // of each host and port (upstream_suspended)
-	Bodies  Bodies           // of posts, held while they are verified and sent (overloaded)
+	Bodies  body.Limits      // of posts, held while they are verified and sent (overloaded)
 }
 
 // Rate is that of a token bucket.

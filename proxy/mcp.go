@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -38,10 +39,10 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	memory := &c.session.memory
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
-	budget := &share{budget: j.p.bodies.answers}
+	budget := j.p.bodies.Answers()
 	c.mcp = &mcpCall{watch: mcp.Watch{
 		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
-		Take: func(n int) bool { return budget.take(n) == nil }, Free: budget.free,
+		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Changed: func(tool, before, now string) { j.changed(c, tool, before, now) },
 	}}
 	if c.r.Method != http.MethodPost { // an event stream, or the end of a session
@@ -52,11 +53,11 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 		i := slices.IndexFunc(of, func(r *mcp.Rule) bool { return !r.Post })
 		return rules[max(i, 0)], mcp.CheckStream(c.r.Header)
 	}
-	var body []byte
+	var text []byte
 	if c.held != nil {
-		body = c.held.mem
+		text = c.held.Text
 	}
-	m, err := mcp.Read(body, c.r.Header)
+	m, err := mcp.Read(text, c.r.Header)
 	c.refusal = func(w http.ResponseWriter, d problem.Details) { mcp.WriteProblem(w, d, m) }
 	if m != nil {
 		c.record.Message = m.Does()
@@ -82,15 +83,15 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 
 // changed says that a server has shown a tool with another definition than before.
 func (j mcpJudge) changed(c *call, tool, before, now string) {
-	err := refusal.New("mcp_tool_changed", "the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now)
-	if len(c.record.Checks) < maxToolChecks {
-		_ = c.check("tool definition", err)
+	if len(c.record.Checks) >= maxToolChecks {
+		return
 	}
+	_ = c.check("tool definition", refusal.New("mcp_tool_changed", "the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now))
 	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", c.mcp.watch.Peer.Server),
-		zap.String("tool", tool), zap.String("before", before), zap.String("now", now))
+		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
 }
 
-// maxToolChecks bounds how many changed tools stand in one record.
+// maxToolChecks bounds how many changed tools stand in one record, and in the log for it.
 const maxToolChecks = 32
 
 // watched is an answer's body that is read on its way.
@@ -128,10 +129,14 @@ func (m *mcpCall) begin(resp *http.Response) {
 	resp.Body = &watched{resp.Body, m.answer}
 }
 
-// concludeMCP notes what became of the request that a call was, by the answer that has been relayed.
-func (c *call) concludeMCP() {
+// concludeMCP notes what became of the request that a call was, by the answer that has been relayed. Of a post it reads what the agent did not
+// wait for.
+func (c *call) concludeMCP(rest io.Reader) {
 	if c.mcp == nil || c.mcp.answer == nil {
 		return
+	}
+	if c.begun && c.mcp.answer.Result() == mcp.ResultLost {
+		_, _ = io.Copy(io.Discard, rest) // which ends with the context of the post
 	}
 	c.mcp.answer.Close()
 	c.setResult(c.mcp.answer.Result())

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -141,7 +142,11 @@ func TestMCPOnTheWay(t *testing.T) {
 		if resp, _ := r.send(method, "/mcp", ""); resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", method, resp.Status)
 		}
-		if rec, _ := r.record.last(); rec.Rule != "server" || rec.Flow != flowEgress {
+		var rec ledger.Record
+		for deadline := time.Now().Add(time.Minute); rec.Method != method && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			rec, _ = r.record.last()
+		}
+		if rec.Rule != "server" || rec.Flow != flowEgress {
 			t.Errorf("%s: %+v", method, rec)
 		}
 	}
@@ -186,6 +191,32 @@ func TestMCPBrokenAnswers(t *testing.T) {
 				t.Errorf("%+v", rec)
 			}
 		})
+	}
+}
+
+// TestMCPAgentGone lets the agent go away in the middle of an answer: what became of the post is known all the same.
+func TestMCPAgentGone(t *testing.T) {
+	gone := make(chan struct{})
+	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, piece := range []string{": hello\n\n", ": " + strings.Repeat("x", 1<<20) + "\n\n", "data: " + toolResult + "\n\n"} {
+			_, _ = io.WriteString(w, piece)
+			_ = http.NewResponseController(w).Flush()
+			<-gone
+		}
+	}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "POST", r.base+"/mcp", strings.NewReader(toolCall("create_issue")))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", both[1])
+	resp, err := r.client.Do(req)
+	must(t, err)
+	cancel()
+	_ = resp.Body.Close()
+	close(gone)
+	if rec := r.wantRecord(t, "tools/call create_issue", "ok"); rec.State != ledger.StateForwarded {
+		t.Errorf("%+v", rec)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy/body"
 )
 
 // judge reads the messages that go to endpoints of one kind, and chooses the rule of each.
@@ -19,7 +20,7 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 		return to.rules[0], nil
 	}
 	if c.r.Body != http.NoBody {
-		if c.held, err = p.readBody(c, maxJSON, ContentJSON); err != nil {
+		if c.held, err = p.readBody(c, body.MaxJSON, ContentJSON); err != nil {
 			c.closeAfter()
 			return rule{}, err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -101,7 +102,7 @@ type PipelineOptions struct {
 type Pipeline struct {
 	o      PipelineOptions
 	load   *load
-	bodies *bodies
+	bodies *body.Store
 	judges map[string]judge // by the kind of endpoint
 	// definitions are the tools that MCP servers have shown.
 	definitions *mcp.Definitions
@@ -124,7 +125,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: newBodies(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
+	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
 	p.judges = map[string]judge{kindMCP: mcpJudge{p}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
@@ -151,7 +152,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := p.handle(c)
 	cut := err != nil && c.answered // the answer has begun and is not whole
 	if err != nil {
-		c.refuse(err)
+		p.refuse(c, err)
 	}
 	if !p.keepOpen(c) {
 		if rec := p.finish(r.Context(), c); rec != nil && err == nil {
@@ -162,14 +163,10 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http closes the connection, or resets the stream
 	}
 	if err != nil && !c.answered {
-		d := problem.DetailsOf(err)
-		d.Post = c.record.ID
+		d := problem.ForAgent(err, c.record.ID)
 		var withChallenge *challengeRequired
 		if errors.As(err, &withChallenge) {
 			d.Challenge = withChallenge.document
-		}
-		if d.Code == "internal" {
-			p.o.Log.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
 		}
 		if c.entered {
 			p.answerEarly(c, d)
@@ -218,9 +215,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	if c.answered {
 		panic(http.ErrAbortHandler)
 	}
-	d := problem.DetailsOf(err)
-	d.Post = c.record.ID
-	c.writeProblem(d)
+	c.writeProblem(problem.ForAgent(err, c.record.ID))
 }
 
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).

@@ -1085,11 +1085,11 @@ func (r *rotating) Refused(secret string) {
 func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
-			source := &rotating{secrets: []string{"old", "new"}}
+			source := &rotating{secrets: []string{"old-token", "new-token"}}
 			credential, err := NewCredential("Authorization", "Bearer ", source)
 			must(t, err)
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Authorization") == "Bearer old" {
+				if r.Header.Get("Authorization") == "Bearer old-token" {
 					w.WriteHeader(http.StatusUnauthorized)
 				}
 			}, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
@@ -1102,7 +1102,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 			source.fail = refusal.New("credential_unavailable", "not now")
 			p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 			source.fail = nil
-			for _, secret := range []string{"", "two\r\nlines", "end\n"} {
+			for _, secret := range []string{"", "seven77", "two\r\nlines", "an end\n"} {
 				source.secrets = []string{secret}
 				p.wantRefused("credential_unavailable", call.method, call.path, "{}")
 			}

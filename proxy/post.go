@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -17,7 +18,7 @@ import (
 type posting struct {
 	*call
 	action  *Action
-	content *content
+	content *body.Body
 	binding evidence.Binding
 
 	envelope evidence.Envelope

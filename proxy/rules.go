@@ -76,10 +76,10 @@ type endpoint struct {
 	rules []rule
 }
 
-// check refuses rules of one endpoint that name the same message.
-func (e *endpoint) check() error {
+// check refuses rules of one endpoint that name the same message, and returns the second of the two.
+func (e *endpoint) check() (i int, err error) {
 	if e.kind != kindMCP {
-		return nil
+		return 0, nil
 	}
 	var of []*mcp.Rule
 	for _, r := range e.rules {
@@ -119,8 +119,8 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		for _, m := range e.Rules {
 			to.rules = append(to.rules, rules[m])
 		}
-		if err := to.check(); err != nil {
-			return nil, fmt.Errorf("proxy: %w", err)
+		if i, err := to.check(); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: e.Rules[i], Err: err})
 		}
 		r.endpoints[e] = to
 	}

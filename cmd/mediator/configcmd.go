@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -26,17 +25,19 @@ var configKinds = []struct {
 	{"trigger service (mediator trigger)", "sources:", func(path string, _ []byte) error { _, err := config.LoadTrigger(path); return err }},
 	{"control plane (mediator control)", "policy:", func(path string, _ []byte) error { _, err := config.LoadControl(path); return err }},
 	{"root key", "purpose:", checkRootKey},
-	{"policy file", "rules:", func(_ string, raw []byte) error { _, err := policy.ParseRules(raw); return err }},
+	{"policy file", "rules:", func(path string, _ []byte) error { _, err := config.ReadRules(path); return err }},
 	{"deployment manifest", "deploymentId:", checkManifest},
 }
 
-func checkManifest(_ string, raw []byte) error {
+func checkManifest(path string, raw []byte) error {
 	m, err := policy.ParseManifest(raw)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = m.Strict()
 	}
-	_, err = m.Strict()
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 func checkRootKey(path string, _ []byte) error {
@@ -70,7 +71,7 @@ func configCheck() *cobra.Command {
 				switch {
 				case err != nil:
 					failed, file.Error = true, err.Error()
-					fmt.Fprintf(c.ErrOrStderr(), "%s: %v\n", path, err)
+					fmt.Fprintln(c.ErrOrStderr(), err)
 				case !asJSON:
 					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
 				}
@@ -101,7 +102,7 @@ func checkConfigFile(path string) (string, error) {
 			return k.name, k.check(path, raw)
 		}
 	}
-	return "", errors.New("it is no configuration, policy or manifest file: none of their top-level keys is there")
+	return "", fmt.Errorf("%s: it is no configuration, policy or manifest file: none of their top-level keys is there", path)
 }
 
 func configSchema() *cobra.Command {

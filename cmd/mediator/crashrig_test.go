@@ -282,9 +282,14 @@ func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, pa
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 400 {
-		if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
+		raw, err := io.ReadAll(resp.Body)
+		if err == nil {
+			err = json.Unmarshal(raw, &d)
+		}
+		if err != nil {
 			t.Error(err)
 		}
+		wantNothingTold(t, string(raw))
 	}
 	return resp, d
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // layers is the order in which packages may import each other: each only those after it.
-var layers = []string{"cmd/mediator", "internal/demo", "internal/devstack", "internal/launch", "internal/sidecar", "internal/triggerd", "internal/controld", "internal/keyring", "internal/admin", "internal/daemon", "internal/keystore", "internal/await", "internal/config", "proxy", "proxy/intercept", "proxy/match", "proxy/mcp", "proxy/inference", "proxy/jsonread", "proxy/sse", "proxy/upstream", "gate", "gate/challenge", "trigger", "policy", "signer", "internal/wire", "internal/problem", "evidence", "internal/refusal", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "internal/observe", "internal/confine", "internal/guard", "configs", "internal/files", "internal/every", "internal/lru", "internal/failpoint", "internal/freeport", "internal/runas"}
+var layers = []string{"cmd/mediator", "internal/demo", "internal/devstack", "internal/launch", "internal/sidecar", "internal/triggerd", "internal/controld", "internal/keyring", "internal/admin", "internal/daemon", "internal/keystore", "internal/await", "internal/config", "proxy", "proxy/intercept", "proxy/match", "proxy/mcp", "proxy/inference", "proxy/jsonread", "proxy/sse", "proxy/body", "proxy/upstream", "proxy/echo", "gate", "gate/challenge", "trigger", "policy", "signer", "internal/wire", "internal/problem", "evidence", "internal/refusal", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "internal/observe", "internal/confine", "internal/guard", "configs", "internal/files", "internal/strict", "internal/every", "internal/lru", "internal/failpoint", "internal/freeport", "internal/runas"}
 
 // forbidden are imports that a package must not have, whatever its place.
 var forbidden = map[string][]string{
@@ -22,6 +22,7 @@ var forbidden = map[string][]string{
 	"proxy/intercept":  {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // connections know nothing of posts
 	"proxy/match":      {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do rules
 	"proxy/upstream":   {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor do upstreams
+	"proxy/echo":       {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"}, // nor does the search of answers
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 

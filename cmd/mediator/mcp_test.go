@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -117,7 +118,11 @@ func TestMCPTools(t *testing.T) {
 			if want := strings.Join(tt.want, "\n"); err != nil || out != want {
 				t.Fatalf("got\n%s\n%v, want\n%s", out, err, want)
 			}
-			if got := r.toolPosts(t) - before; got != tt.posts {
+			got := -1 // outcomes are recorded a little later
+			for deadline := time.Now().Add(30 * time.Second); got != tt.posts && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+				got = r.toolPosts(t) - before
+			}
+			if got != tt.posts {
 				t.Errorf("%d posts are recorded as forwarded, not %d", got, tt.posts)
 			}
 		})

@@ -119,7 +119,7 @@ func TestRootKeyFileRefused(t *testing.T) {
 		"no purpose":           {"key: registry\n" + vault, "purpose: is required"},
 		"a process's purpose":  {"purpose: action_grant\nkey: registry\n" + vault, `purpose: "action_grant" is none of`},
 		"no key":               {"purpose: signer_certificate\n" + vault, "key: is required"},
-		"a version below zero": {"purpose: signer_certificate\nkey: registry\nversion: -1\n" + vault, "version: -1 is no version"},
+		"a version below zero": {"purpose: signer_certificate\nkey: registry\nversion: -1\n" + vault, "version: must be a whole number"},
 		"an unknown key":       {"purpose: signer_certificate\nkey: registry\nkid: x\n" + vault, "kid"},
 		"memory":               {"purpose: signer_certificate\nkey: registry\ncustody: {type: memory}\n", "a root key outlives the command"},
 		"no custody":           {"purpose: signer_certificate\nkey: registry\n", "custody.type: is required"},

@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // patience is for what has to happen soon and has no time of its own to be held to.
@@ -45,17 +46,19 @@ type outcome struct {
 	code   string // of the refusal; empty where there was none
 	step   string
 	detail string
-	retry  int // Retry-After in seconds
+	post   string // the id of the record
+	retry  int    // Retry-After in seconds
 	took   time.Duration
 }
 
 // agent is a client in a session of its own.
 type agent struct {
 	*http.Client
-	base string
+	t           *testing.T
+	base, admin string
 }
 
-func (v *vaultRig) openAgent(t *testing.T) agent {
+func (v *rig) openAgent(t *testing.T) agent {
 	t.Helper()
 	event, err := v.DeliverRelease(t.Context())
 	must(t, err)
@@ -69,7 +72,7 @@ func (v *vaultRig) openAgent(t *testing.T) agent {
 	roots.AppendCertsFromPEM(ca)
 	transport := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return agent{&http.Client{Transport: transport, Timeout: 30 * time.Second}, "https://" + v.Plain()}
+	return agent{&http.Client{Transport: transport, Timeout: 30 * time.Second}, t, "https://" + v.Plain(), v.Stack.Admin()}
 }
 
 func (a agent) post() outcome {
@@ -101,11 +104,24 @@ func (a agent) call(method, path, body string) outcome {
 	}
 	var p problem.Details
 	if json.Unmarshal(raw, &p) == nil {
-		out.code, out.step, out.detail = p.Code, p.Step, p.Detail
+		out.code, out.step, out.detail, out.post = p.Code, p.Step, p.Detail, p.Post
 	}
+	wantNothingTold(a.t, string(raw))
 	out.status = resp.StatusCode
 	out.retry, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
 	return out
+}
+
+// reason returns why a call was refused: what the operator reads of it.
+func (a agent) reason(o outcome) string {
+	if o.post == "" {
+		return ""
+	}
+	var rec ledger.Record
+	if err := admin.Get(a.t.Context(), a.admin, "/v1/posts/"+o.post, &rec); err != nil {
+		return err.Error()
+	}
+	return rec.Reason
 }
 
 // reads are the calls of an agent that reads all the time.

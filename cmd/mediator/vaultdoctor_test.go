@@ -122,7 +122,7 @@ func (v *vaultRig) wantContradicted(t *testing.T, a agent, said string) {
 	t.Helper()
 	v.wantSaid(t, said)
 	sent := v.posts.Load()
-	if o := a.post(); o.code != "deployment_contradicted" || o.retry == 0 || !strings.Contains(o.detail, said) {
+	if o := a.post(); o.code != "deployment_contradicted" || o.retry == 0 || !strings.Contains(a.reason(o), said) {
 		t.Errorf("got %+v", o)
 	}
 	if v.posts.Load() != sent {
@@ -209,7 +209,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		{name: "a token that can export", make: func(t *testing.T) { v.allow(t, grant, "transit/export/signing-key/"+grant.Key, "read") }, want: "The token for the key action-grant-key may do more than sign with it: read on transit/export/signing-key/action-grant-key. (apart:action_grant) (deployment_contradicted)"},
 		{name: "a token that can sign as another role", make: func(t *testing.T) { v.allow(t, grant, "transit/sign/request-proof-key", "update") }, want: "update on transit/sign/request-proof-key. (apart:action_grant) (deployment_contradicted)"},
 		{name: "a root token", edit: v.rootTokens(t), want: "everything: it is a root token"},
-		{name: "a secret id that the agent can read", make: func(t *testing.T) { v.open(t) }, want: "/policy_decision.secret-id. (files:policy_decision) (deployment_contradicted)"},
+		{name: "a secret id that the agent can read", make: func(t *testing.T) { v.open(t) }, want: fmt.Sprintf("/policy_decision.secret-id; the agent's user %d can read %s/action_grant.secret-id. (files:policy_decision) (deployment_contradicted)", demo.User(), v.auth)},
 		{name: "a socket that admits the agent", edit: func(file string) string {
 			return strings.Replace(file, "internal: {unix: run/control.sock}", fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", demo.User()), 1)
 		}, want: "internal.uids: "},

@@ -213,7 +213,7 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a agent, before held, all *read
 		for began := time.Now(); time.Since(began) < f.harmless; {
 			o := post()
 			slowest = max(slowest, o.took)
-			if busy := pace > time.Second && strings.Contains(o.detail, "in time"); o.code != "" && !busy {
+			if busy := pace > time.Second && o.code != "" && strings.Contains(a.reason(o), "in time"); o.code != "" && !busy {
 				t.Errorf("a post is refused: %+v", o)
 			}
 		}
@@ -224,13 +224,16 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a agent, before held, all *read
 			if o.code != "custody_unavailable" || o.status != http.StatusServiceUnavailable || o.retry < 1 || o.took > answerWithin+pacesMore*pace {
 				t.Errorf("got %+v", o)
 			}
-			row, because = fmt.Sprintf("%d %s, Retry-After: %d", o.status, o.code, o.retry), o.detail
+			row, because = fmt.Sprintf("%d %s, Retry-After: %d", o.status, o.code, o.retry), a.reason(o)
+		}
+		if !strings.Contains(because, "key") {
+			t.Errorf("the record names no key: %q", because)
 		}
 		v.openAgent(t) // events and sessions go on
 		if f.stale {
 			until(t, patience, "posts to be refused without asking", func() bool {
 				o := post()
-				return o.code == "custody_unavailable" && o.took < time.Second && strings.Contains(o.detail, "is not known: the key")
+				return o.code == "custody_unavailable" && o.took < time.Second && strings.Contains(a.reason(o), "is not known: the key")
 			})
 		}
 		f.mend(t, v)

@@ -20,20 +20,20 @@ const minToken = 32
 func (e *Endpoint) check(key string, f *findings) {
 	switch {
 	case (e.Unix == "") == (e.TCP == ""):
-		f.add(key, "needs either unix or tcp")
+		f.Add(key, "needs either unix or tcp")
 	case e.Unix != "" && e.TokenFile != "":
-		f.add(key+".tokenFile", "has no meaning with unix, where the kernel says who connects")
+		f.Add(key+".tokenFile", "has no meaning with unix, where the kernel says who connects")
 	case e.TCP != "" && e.TokenFile == "":
-		f.add(key+".tokenFile", "is required for tcp, which a token has to guard")
+		f.Add(key+".tokenFile", "is required for tcp, which a token has to guard")
 	case e.TCP != "" && len(e.UIDs) > 0:
-		f.add(key+".uids", "has no meaning with tcp: whoever has the token may connect")
+		f.Add(key+".uids", "has no meaning with tcp: whoever has the token may connect")
 	case e.TCP != "":
 		if checkAddress(key+".tcp", e.TCP, f); portIn(e.TCP) == 0 {
-			f.add(key+".tcp", "%q has no port that others could know", e.TCP)
+			f.Add(key+".tcp", "%q has no port that others could know", e.TCP)
 		}
 		token, err := files.ReadSecret(e.TokenFile, minToken)
 		if err != nil {
-			f.add(key+".tokenFile", "%v", err)
+			f.Add(key+".tokenFile", "%v", err)
 		}
 		e.Token = token
 	}
@@ -43,7 +43,7 @@ func (e *Endpoint) check(key string, f *findings) {
 // users it admits.
 func (e *Endpoint) checkRemote(key string, f *findings) {
 	if len(e.UIDs) > 0 {
-		f.add(key+".uids", "has no meaning here: name this process's user in the configuration of the one that answers")
+		f.Add(key+".uids", "has no meaning here: name this process's user in the configuration of the one that answers")
 		e.UIDs = nil
 	}
 	e.check(key, f)
@@ -52,7 +52,7 @@ func (e *Endpoint) checkRemote(key string, f *findings) {
 // checkAddress adds a finding unless address is a host:port to listen on or to connect to.
 func checkAddress(key, address string, f *findings) {
 	if _, port, err := net.SplitHostPort(address); err != nil || port != "0" && portIn(address) == 0 {
-		f.add(key, "%q is not a host and a port, as 127.0.0.1:8181 is", address)
+		f.Add(key, "%q is not a host and a port, as 127.0.0.1:8181 is", address)
 	}
 }
 
@@ -93,7 +93,7 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 func (c Trust) check(f *findings) {
 	f.required("trust.registry", c.Registry, "trust.auditor", c.Auditor, "trust.bundle", c.Bundle)
 	if skew := time.Duration(c.ClockSkew); skew > evidence.MaxSkew {
-		f.add("trust.clockSkew", "%s is more than %s: what is too old would be taken for fresh", skew, evidence.MaxSkew)
+		f.Add("trust.clockSkew", "%s is more than %s: what is too old would be taken for fresh", skew, evidence.MaxSkew)
 	}
 }
 
@@ -102,10 +102,10 @@ func (c Trust) check(f *findings) {
 func (c Agent) check(f *findings, socket string, admitted []uint32) {
 	switch {
 	case c.UID == nil && len(c.GIDs) > 0:
-		f.add("agent.gids", "has no meaning without agent.uid")
+		f.Add("agent.gids", "has no meaning without agent.uid")
 	case c.UID == nil:
 	case slices.Contains(admitted, *c.UID):
-		f.add(socket+".uids", "%d is agent.uid: the agent is what the socket is kept from", *c.UID)
+		f.Add(socket+".uids", "%d is agent.uid: the agent is what the socket is kept from", *c.UID)
 	}
 }
 
@@ -132,14 +132,14 @@ func checkKeys(f *findings, keys ...namedKey) {
 	for i, k := range keys {
 		f.required(k.at+".key", k.Key, k.at+".issuer", k.Issuer)
 		if l := time.Duration(k.Lifetime); l != 0 && (l < time.Second || l > maxSigned) {
-			f.add(k.at+".lifetime", "%s is not between 1s and %s", l, maxSigned)
+			f.Add(k.at+".lifetime", "%s is not between 1s and %s", l, maxSigned)
 		}
 		for _, other := range keys[:i] {
 			if k.Key != "" && k.Key == other.Key {
-				f.add(k.at+".key", "%s is the key of %s too", k.Key, other.at)
+				f.Add(k.at+".key", "%s is the key of %s too", k.Key, other.at)
 			}
 			if k.Issuer != "" && k.Issuer == other.Issuer {
-				f.add(k.at+".issuer", "%s is the issuer of %s too", k.Issuer, other.at)
+				f.Add(k.at+".issuer", "%s is the issuer of %s too", k.Issuer, other.at)
 			}
 		}
 	}
@@ -150,10 +150,10 @@ func (c Custody) check(f *findings) {
 	f.required("custody.type", c.Type)
 	f.choice("custody.type", c.Type, "memory", "vault", "pkcs11")
 	if (c.Vault != nil) != (c.Type == "vault") {
-		f.add("custody.vault", "goes together with type: vault")
+		f.Add("custody.vault", "goes together with type: vault")
 	}
 	if (c.PKCS11 != nil) != (c.Type == "pkcs11") {
-		f.add("custody.pkcs11", "goes together with type: pkcs11")
+		f.Add("custody.pkcs11", "goes together with type: pkcs11")
 	}
 	if c.Vault != nil {
 		c.Vault.check("custody.vault", f)
@@ -167,7 +167,7 @@ func (c Custody) check(f *findings) {
 func (c *Vault) check(key string, f *findings) {
 	f.required(key+".address", c.Address)
 	if len(c.Keys) == 0 {
-		f.add(key+".keys", "is required")
+		f.Add(key+".keys", "is required")
 	}
 	methods := 0
 	for _, set := range []bool{c.Auth.AppRole != nil, c.Auth.Kubernetes != nil, c.Auth.TokenFile != ""} {
@@ -176,13 +176,13 @@ func (c *Vault) check(key string, f *findings) {
 		}
 	}
 	if methods != 1 {
-		f.add(key+".auth", "needs exactly one of appRole, kubernetes, tokenFile")
+		f.Add(key+".auth", "needs exactly one of appRole, kubernetes, tokenFile")
 	}
 	// Each role needs a token of its own. A token that is obtained by a name or path for all roles could sign for all
 	// roles.
 	differs := func(name, value string) {
 		if f.required(name, value); value != "" && !strings.Contains(value, "{role}") {
-			f.add(name, "%q is the same for every role: write {role} where they differ", value)
+			f.Add(name, "%q is the same for every role: write {role} where they differ", value)
 		}
 	}
 	if a := c.Auth.AppRole; a != nil {

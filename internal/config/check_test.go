@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/internal/strict"
 )
 
 // TestActionHeaders: an action that names no headers takes all, and one with an empty list none.
@@ -13,10 +15,10 @@ func TestActionHeaders(t *testing.T) {
 		"left out": {nil, nil}, "empty": {[]string{}, []string{}}, "in any spelling": {[]string{"x-github-api-version"}, []string{"X-Github-Api-Version"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, f := &Sidecar{}, findings{}
-			s.addAction("actions[0]", Action{Name: "a", Subject: "s", Action: "a", Headers: tt.headers, Match: Match{URL: "https://x.example/y", Methods: []string{"POST"}}}, &f)
-			if len(f) > 0 || !reflect.DeepEqual(s.ActionRules[0].Headers, tt.want) {
-				t.Errorf("got %#v, %v", s.ActionRules[0].Headers, f)
+			s, f := &Sidecar{}, &findings{File: new(strict.File)}
+			s.addAction("actions[0]", Action{Name: "a", Subject: "s", Action: "a", Headers: tt.headers, Match: Match{URL: "https://x.example/y", Methods: []string{"POST"}}}, f)
+			if !f.Correct() || !reflect.DeepEqual(s.ActionRules[0].Headers, tt.want) {
+				t.Errorf("got %#v, %v", s.ActionRules[0].Headers, f.err())
 			}
 		})
 	}

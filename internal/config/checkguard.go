@@ -8,27 +8,27 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/internal/guard"
+	"github.com/actionproof/mediator/internal/strict"
 )
 
 // LoadGuard reads the options of mediator guard from a sidecar's configuration. It reads no file that the configuration
 // names, because an init container may lack them.
 func LoadGuard(path string) (guard.Options, error) {
 	c := new(Sidecar)
-	if _, err := load(path, c); err != nil {
+	f, err := load(path, c, &c.File)
+	if err != nil {
 		return guard.Options{}, err
 	}
-	f := findings{}
 	if c.Guard == nil {
-		f.add("guard", "is required for mediator guard")
+		f.Add("guard", "is required for mediator guard")
 	}
-	c.checkTransparent(&f)
-	c.checkGuard(&f)
-	if err := f.err(path); err != nil {
+	c.checkTransparent(f)
+	c.checkGuard(f)
+	if err := f.err(); err != nil {
 		return guard.Options{}, err
 	}
 	o := c.GuardOptions()
 	if len(c.Guard.Devices) == 0 {
-		var err error
 		o.Devices, err = guard.Devices()
 		return o, err
 	}
@@ -40,15 +40,17 @@ func (c *Sidecar) checkGuard(f *findings) {
 		return
 	}
 	if c.Agent.UID != nil && slices.Contains(c.Guard.UIDs, *c.Agent.UID) {
-		f.add("guard.uids", "%d is agent.uid: the agent could leave past the mediator", *c.Agent.UID)
+		f.Add("guard.uids", "%d is agent.uid: the agent could leave past the mediator", *c.Agent.UID)
 	}
-	if _, err := guard.Rules(c.guardOptions(f)); err != nil && len(*f) == 0 {
-		f.add("guard", "%s", strings.TrimPrefix(err.Error(), "guard: "))
+	if _, err := guard.Rules(c.guardOptions(f)); err != nil && f.Correct() {
+		f.Add("guard", "%s", strings.TrimPrefix(err.Error(), "guard: "))
 	}
 }
 
 // GuardOptions returns the options of mediator guard. The configuration must be checked and have a guard.
-func (c *Sidecar) GuardOptions() guard.Options { return c.guardOptions(new(findings)) }
+func (c *Sidecar) GuardOptions() guard.Options {
+	return c.guardOptions(&findings{File: new(strict.File)})
+}
 
 func (c *Sidecar) guardOptions(f *findings) guard.Options {
 	g := c.Guard
@@ -60,7 +62,7 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 			o.Redirect = []uint16{443, 80}
 		}
 	case len(g.Redirect) > 0:
-		f.add("guard.redirect", "needs transparent.listen")
+		f.Add("guard.redirect", "needs transparent.listen")
 	}
 	for _, e := range []Endpoint{c.Admin, c.Trigger, c.Control} {
 		if at := portIn(e.TCP); at != 0 {
@@ -70,14 +72,14 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 	for i, s := range g.Resolvers {
 		a, err := netip.ParseAddr(s)
 		if err != nil {
-			f.add(fmt.Sprintf("guard.resolvers[%d]", i), "%q is not an IP address", s)
+			f.Add(fmt.Sprintf("guard.resolvers[%d]", i), "%q is not an IP address", s)
 		}
 		o.Resolvers = append(o.Resolvers, a)
 	}
 	for i, s := range g.Loopback {
 		r, err := parsePorts(s)
 		if err != nil {
-			f.add(fmt.Sprintf("guard.loopback[%d]", i), "%q is neither a port nor a range of ports", s)
+			f.Add(fmt.Sprintf("guard.loopback[%d]", i), "%q is neither a port nor a range of ports", s)
 		}
 		o.Loopback = append(o.Loopback, r)
 	}
@@ -91,7 +93,7 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 func loopbackPort(key, listen string, f *findings) uint16 {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || at.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && at.Addr() != netip.IPv4Unspecified() || at.Port() == 0 {
-		f.add(key, "%q is not 127.0.0.1 (or 0.0.0.0) with a port, to which the rules of guard lead", listen)
+		f.Add(key, "%q is not 127.0.0.1 (or 0.0.0.0) with a port, to which the rules of guard lead", listen)
 	}
 	return at.Port()
 }

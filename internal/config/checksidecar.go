@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -29,54 +30,74 @@ const MinGateSecret = 32
 // LoadSidecar reads and checks the configuration of a sidecar.
 func LoadSidecar(path string) (*Sidecar, error) {
 	c := new(Sidecar)
-	var err error
-	if c.File, err = load(path, c); err != nil {
+	f, err := load(path, c, &c.File)
+	if err != nil {
 		return nil, err
 	}
-	f := findings{}
 	f.required("runtime", c.Runtime, "listen", c.Listen, "state", c.State, "audience", c.Audience, "manifest", c.Manifest)
 	if c.Listen != "" {
-		checkAddress("listen", c.Listen, &f)
+		checkAddress("listen", c.Listen, f)
 	}
-	c.Trust.check(&f)
-	c.Agent.check(&f, "admin", c.Admin.UIDs)
-	c.Log.check(&f)
+	c.Trust.check(f)
+	c.Agent.check(f, "admin", c.Admin.UIDs)
+	c.Log.check(f)
 	f.choice("gate.difficulty", c.Gate.Difficulty, "standard", "lite", "gauntlet")
-	c.checkTransparent(&f)
-	c.checkGuard(&f)
+	c.checkTransparent(f)
+	c.checkGuard(f)
 	if err := errors.Join(c.Limits.Load().Check(), c.Limits.Listeners().Check()); err != nil {
-		f.add("limits", "%v", err)
+		f.Add("limits", "%v", err)
 	}
-	c.Custody.check(&f)
-	c.Confine.check(&f)
-	checkKeys(&f, namedKey{"keys.runtime", c.Keys.Runtime}, namedKey{"keys.session", c.Keys.Session}, namedKey{"keys.requestProof", c.Keys.RequestProof})
-	c.Admin.check("admin", &f)
-	c.Trigger.checkRemote("trigger", &f)
-	c.Control.checkRemote("control", &f)
+	c.Custody.check(f)
+	c.Confine.check(f)
+	checkKeys(f, namedKey{"keys.runtime", c.Keys.Runtime}, namedKey{"keys.session", c.Keys.Session}, namedKey{"keys.requestProof", c.Keys.RequestProof})
+	c.Admin.check("admin", f)
+	c.Trigger.checkRemote("trigger", f)
+	c.Control.checkRemote("control", f)
 	if admin, trigger, control := c.Admin.where(), c.Trigger.where(), c.Control.where(); trigger != "" && (admin == trigger || trigger == control) || control != "" && admin == control {
-		f.add("admin, trigger, control", "two of them are one endpoint")
+		f.Add("admin, trigger, control", "two of them are one endpoint")
 	}
-	c.LedgerDSN = c.Ledger.dsn(&f)
+	c.LedgerDSN = c.Ledger.dsn(f)
 	if c.Gate.SecretFile != "" {
 		if c.GateSecret, err = files.ReadSecret(c.Gate.SecretFile, MinGateSecret); err != nil {
-			f.add("gate.secretFile", "%v", err)
+			f.Add("gate.secretFile", "%v", err)
 		}
 	}
 	for i, a := range c.Actions {
-		c.addAction(fmt.Sprintf("actions[%d]", i), a, &f)
+		c.addAction(fmt.Sprintf("actions[%d]", i), a, f)
 	}
 	for i, e := range c.Egress {
-		c.addEgress(fmt.Sprintf("egress[%d]", i), e, &f)
+		c.addEgress(fmt.Sprintf("egress[%d]", i), e, f)
 	}
 	for i, u := range c.Upstreams {
-		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, &f)
+		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, f)
 	}
-	if len(f) == 0 {
+	if f.Correct() {
 		if _, err := proxy.NewRules(c.ActionRules, c.EgressRules); err != nil {
-			f = append(f, err)
+			c.addRuleError(err, f)
 		}
 	}
-	return c, f.err(path)
+	return c, f.err()
+}
+
+// addRuleError adds what is wrong with a rule, at the rule's key. Of two rules with one name it is the second.
+func (c *Sidecar) addRuleError(err error, f *findings) {
+	var e *match.RuleError
+	if !errors.As(err, &e) {
+		f.Add("", "%v", err)
+		return
+	}
+	key := ""
+	for i, a := range c.Actions {
+		if e.Rule.Post && a.Name == e.Rule.Name {
+			key = fmt.Sprintf("actions[%d]", i)
+		}
+	}
+	for i, a := range c.Egress {
+		if !e.Rule.Post && a.Name == e.Rule.Name {
+			key = fmt.Sprintf("egress[%d]", i)
+		}
+	}
+	f.Add(key, "(%s) %v", e.Rule.Name, e.Err)
 }
 
 // where identifies an endpoint: two endpoints with the same result are one.
@@ -123,7 +144,7 @@ func (c Ledger) dsn(f *findings) string {
 	case c.Postgres == nil:
 		return ""
 	case c.Postgres.DSNFile == "":
-		f.add(key, "is required")
+		f.Add(key, "is required")
 		return ""
 	}
 	dsn, err := files.ReadSecret(c.Postgres.DSNFile, 1)
@@ -131,7 +152,7 @@ func (c Ledger) dsn(f *findings) string {
 		err = postgres.Check(dsn)
 	}
 	if err != nil {
-		f.add(key, "%v", err)
+		f.Add(key, "%v", err)
 	}
 	return dsn
 }
@@ -143,38 +164,35 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 		MCP: parseMCP(key+".match.mcp", a.Match.MCP, true, f),
 	}
 	c.checkCredential(key+".credential", a.Credential, f)
-	if a.MaxBody < 0 {
-		f.add(key+".maxBody", "%d is less than 0", a.MaxBody)
-	}
 	out.MaxBody = cmp.Or(out.MaxBody, 1<<20)
 	if a.Headers != nil {
 		out.Headers = make([]string, len(a.Headers)) // an empty list allows none, and nil allows all
 	}
 	for i, name := range a.Headers {
 		if out.Headers[i] = http.CanonicalHeaderKey(name); !httpguts.ValidHeaderFieldName(name) {
-			f.add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
+			f.Add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
 		}
 	}
 	if out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw); out.MCP != nil && out.Content != proxy.ContentJSON {
-		f.add(key+".content", "messages to an MCP server are JSON")
+		f.Add(key+".content", "messages to an MCP server are JSON")
 	}
 	out.AgentSolves = f.choice(key+".solver", a.Solver, "runtime", "agent") == "agent"
 	switch f.choice(key+".gate", a.Gate, "local", "api") {
 	case "api":
 		if a.API == nil {
-			f.add(key+".api", "is required with gate: api")
+			f.Add(key+".api", "is required with gate: api")
 			break
 		}
 		f.required(key+".api.challenge", a.API.Challenge, key+".api.verify", a.API.Verify)
 		if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
-			f.add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
+			f.Add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
 		}
 		if _, err := gate.NewClient(gate.ClientOptions{ChallengeURL: a.API.Challenge, VerifyURL: a.API.Verify, HTTP: http.DefaultClient, Now: time.Now}); err != nil {
-			f.add(key+".api", "%v", err)
+			f.Add(key+".api", "%v", err)
 		}
 	default:
 		if a.API != nil {
-			f.add(key+".api", "has no meaning with gate: local")
+			f.Add(key+".api", "has no meaning with gate: local")
 		}
 	}
 	c.ActionRules = append(c.ActionRules, out)
@@ -194,26 +212,36 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	if r == nil {
 		return
 	}
-	secret := ""
 	switch v := r.Vault; {
 	case (r.File == "") == (v == nil):
-		f.add(key, "needs either file or vault")
+		f.Add(key, "needs either file or vault")
 	case v == nil:
-		var err error
-		if secret, err = files.ReadSecret(r.File, 1); err == nil && !httpguts.ValidHeaderFieldValue(secret) {
-			err = fmt.Errorf("%s holds what no header can, such as the end of a line", r.File)
-		}
-		if err != nil {
-			f.add(key+".file", "%v", err)
+		if err := checkSecretFile(r); err != nil {
+			f.Add(key+".file", "%v", err)
 		}
 	case c.Custody.Vault == nil:
-		f.add(key+".vault", "needs custody.type: vault")
+		f.Add(key+".vault", "needs custody.type: vault")
 	default:
 		f.required(key+".vault.path", v.Path, key+".vault.field", v.Field)
 	}
 	if err := proxy.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
-		f.add(key, "%v", err)
+		f.Add(key, "%v", err)
 	}
+}
+
+// checkSecretFile refuses a file that holds no secret for a credential.
+func checkSecretFile(r *Credential) error {
+	secret, err := files.ReadSecret(r.File, 1)
+	if err != nil {
+		return err
+	}
+	if !httpguts.ValidHeaderFieldValue(secret) {
+		return fmt.Errorf("%s holds what no header can, such as the end of a line", r.File)
+	}
+	if _, err := echo.New(r.Prefix, secret); err != nil {
+		return fmt.Errorf("%s: %w", r.File, err)
+	}
+	return nil
 }
 
 // HeaderName returns the name of the header that carries the credential.
@@ -222,20 +250,20 @@ func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorizatio
 func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	target, err := upstream.ParseConnect(u.Host)
 	if err != nil {
-		f.add(key+".host", "%v", err)
+		f.Add(key+".host", "%v", err)
 		return
 	}
 	if slices.ContainsFunc(c.UpstreamHosts, func(o upstream.Host) bool { return o.Name == target.Host && o.Port == target.Port }) {
-		f.add(key+".host", "%s is there twice", u.Host)
+		f.Add(key+".host", "%s is there twice", u.Host)
 	}
 	networks, err := parseNetworks(u.Networks)
 	if err != nil {
-		f.add(key+".networks", "%v", err)
+		f.Add(key+".networks", "%v", err)
 	}
 	up := upstream.Host{Name: target.Host, Port: target.Port, Networks: networks}
 	if u.Address != "" {
 		if up.Address, err = parseAddress(u.Address); err != nil {
-			f.add(key+".address", "%q is not an IP address, alone or with a port", u.Address)
+			f.Add(key+".address", "%q is not an IP address, alone or with a port", u.Address)
 		}
 	}
 	if u.CA != "" {
@@ -245,7 +273,7 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 		}
 		raw, err := files.Read(u.CA)
 		if err != nil || !pool.AppendCertsFromPEM(raw) {
-			f.add(key+".ca", "%s holds no PEM certificate", u.CA)
+			f.Add(key+".ca", "%s holds no PEM certificate", u.CA)
 		}
 		up.RootCAs = pool
 	}
@@ -257,13 +285,13 @@ func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Mat
 	methods := m.Methods
 	if m.MCP != nil {
 		if len(methods) > 0 {
-			f.add(key+".methods", "messages to an MCP server have their own HTTP methods: leave it out")
+			f.Add(key+".methods", "messages to an MCP server have their own HTTP methods: leave it out")
 		}
 		methods = ofMessages
 	}
 	out, err := match.Parse(m.URL, methods)
 	if err != nil {
-		f.add(key, "%v", err)
+		f.Add(key, "%v", err)
 	}
 	return out
 }
@@ -274,11 +302,11 @@ func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 		return nil
 	}
 	if post && (m.Methods != nil || m.Elicitation || m.Sampling) {
-		f.add(key, "an action names tools alone: the rest is for an egress rule with the same URL")
+		f.Add(key, "an action names tools alone: the rest is for an egress rule with the same URL")
 	}
 	out := &mcp.Rule{Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin, Post: post}
 	if err := out.Check(); err != nil {
-		f.add(key, "%v", err)
+		f.Add(key, "%v", err)
 	}
 	return out
 }
@@ -288,9 +316,9 @@ func (c *Sidecar) checkTransparent(f *findings) {
 		return
 	}
 	if at, err := netip.ParseAddrPort(c.Transparent.Listen); err != nil || !at.Addr().Is4() {
-		f.add("transparent.listen", "%q is not an IPv4 address with a port", c.Transparent.Listen)
+		f.Add("transparent.listen", "%q is not an IPv4 address with a port", c.Transparent.Listen)
 	}
 	if !c.Session.Standing {
-		f.add("transparent", "needs session.standing: a redirected connection has no proxy credentials")
+		f.Add("transparent", "needs session.standing: a redirected connection has no proxy credentials")
 	}
 }

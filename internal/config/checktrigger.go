@@ -13,44 +13,40 @@ import (
 // LoadTrigger reads and checks the configuration of a trigger service.
 func LoadTrigger(path string) (*Trigger, error) {
 	c := new(Trigger)
-	var err error
-	if c.File, err = load(path, c); err != nil {
+	f, err := load(path, c, &c.File)
+	if err != nil {
 		return nil, err
 	}
-	f := findings{}
 	f.required("state", c.State, "keys.origin.audience", c.Keys.Origin.Audience, "keys.receipt.audience", c.Keys.Receipt.Audience)
-	c.Trust.check(&f)
-	c.Custody.check(&f)
-	c.Confine.check(&f)
-	c.Agent.check(&f, "internal", c.Internal.UIDs)
-	c.Log.check(&f)
+	c.Trust.check(f)
+	c.Custody.check(f)
+	c.Confine.check(f)
+	c.Agent.check(f, "internal", c.Internal.UIDs)
+	c.Log.check(f)
 	if c.Listen != "" {
-		checkAddress("listen", c.Listen, &f)
+		checkAddress("listen", c.Listen, f)
 	}
-	checkKeys(&f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
+	checkKeys(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
-		f.add("tlsCertificate", "goes together with tlsKey")
+		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
-	if c.Budget < 0 {
-		f.add("budget", "%d is less than 0", c.Budget)
-	}
-	c.Internal.check("internal", &f)
-	c.addSources(&f)
-	return c, f.err(path)
+	c.Internal.check("internal", f)
+	c.addSources(f)
+	return c, f.err()
 }
 
 func (c *Trigger) addSources(f *findings) {
 	known := make(webhookSecrets)
 	for i, s := range c.Sources {
 		if slices.ContainsFunc(c.Sources[:i], func(o Source) bool { return o.Name == s.Name }) {
-			f.add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
+			f.Add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
 		}
 		if s.Queue != nil && c.Agent.UID != nil && slices.Contains(s.Queue.Owners, *c.Agent.UID) {
-			f.add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent would be the reason of its own posts", *c.Agent.UID)
+			f.Add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent would be the reason of its own posts", *c.Agent.UID)
 		}
 		source, err := s.open(known)
 		if err != nil {
-			f.add(fmt.Sprintf("sources[%d] (%s)", i, s.Name), "%v", err)
+			f.Add(fmt.Sprintf("sources[%d]", i), "(%s) %v", s.Name, err)
 			continue
 		}
 		c.SourceList = append(c.SourceList, source)

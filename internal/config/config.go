@@ -14,8 +14,6 @@ package config
 import (
 	"fmt"
 	"time"
-
-	"go.yaml.in/yaml/v4"
 )
 
 // This file has the parts that the configuration files share; the files themselves are in sidecar.go, trigger.go and
@@ -189,10 +187,11 @@ type Confine struct {
 // Duration is a time.Duration in the form 15s.
 type Duration time.Duration
 
-func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
-	parsed, err := time.ParseDuration(n.Value)
+// UnmarshalText reads a duration such as 15s.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
 	if err != nil || parsed < 0 {
-		return fmt.Errorf("line %d: %q is not a duration such as 15s", n.Line, n.Value)
+		return fmt.Errorf("must be a duration such as 15s, not %.40q", text)
 	}
 	*d = Duration(parsed)
 	return nil

@@ -1,16 +1,14 @@
 package config
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/strict"
 )
 
 // maxFile bounds a configuration file, in bytes.
@@ -30,25 +28,20 @@ func (f File) Resolve(name string) string {
 	return filepath.Join(filepath.Dir(f.Path), name)
 }
 
-// load decodes one configuration file strictly into c, and makes the paths in it absolute.
-func load(path string, c any) (f File, err error) {
-	f.Path = path
-	if f.Raw, err = files.ReadUpTo(path, maxFile); err != nil {
-		return f, fmt.Errorf("configuration: %w", err)
+// load decodes one configuration file strictly into c, and makes the paths in it absolute. file is c's own [File].
+func load(path string, c any, file *File) (*findings, error) {
+	raw, err := files.ReadUpTo(path, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := yaml.Load(f.Raw, c, yaml.WithKnownFields()); err != nil {
-		return f, fmt.Errorf("configuration %s: %w", path, err)
+	read, err := strict.Read(raw, c, strict.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	var doc yaml.Node
-	if err := yaml.Load(f.Raw, &doc); err != nil {
-		return f, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	found := findings{}
-	for _, root := range doc.Content {
-		found.checkNull("", root, reflect.TypeOf(c))
-	}
-	f.absolute(reflect.ValueOf(c).Elem(), false)
-	return f, found.err(path)
+	*file = File{Path: path, Raw: raw}
+	file.absolute(reflect.ValueOf(c).Elem(), false)
+	f := &findings{File: read, path: path}
+	return f, f.err()
 }
 
 // absolute makes the paths below v absolute. A path is a text in a field with the tag is:"path".
@@ -76,73 +69,31 @@ func (f File) absolute(v reflect.Value, isPath bool) {
 }
 
 // findings collects everything that is wrong with a configuration, so that one run reports all of it.
-type findings []error
-
-func (f *findings) add(key, format string, args ...any) {
-	key = cmp.Or(key, "the file")
-	*f = append(*f, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+type findings struct {
+	*strict.File
+	path string
 }
 
 // required adds a finding for each empty value. pairs are keys and values in turn.
 func (f *findings) required(pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] == "" {
-			f.add(pairs[i], "is required")
+			f.Add(pairs[i], "is required")
 		}
 	}
 }
 
-func (f findings) err(path string) error {
-	if len(f) == 0 {
-		return nil
-	}
-	return fmt.Errorf("configuration %s:\n%w", path, errors.Join(f...))
-}
+// err returns what was found, a line each, or nil.
+func (f *findings) err() error { return f.Err(f.path + ": ") }
 
 // choice returns value if it is one of options. An empty value is the first option; any other value is a finding.
 func (f *findings) choice(key, value string, options ...string) string {
 	if value == "" {
 		return options[0]
 	}
-	for _, o := range options {
-		if value == o {
-			return o
-		}
+	if slices.Contains(options, value) {
+		return value
 	}
-	f.add(key, "%q is none of %v", value, options)
+	f.Add(key, "%.40q is none of %s%s", value, strings.Join(options, ", "), strict.Suggest(value, options))
 	return options[0]
-}
-
-// checkNull adds a finding for each key of a type that has no value. Such a key would read as if it were absent: a guard
-// whose lines are all commented out would be no guard. It refuses merge keys (<<), because it does not look through
-// what they merge.
-func (f *findings) checkNull(path string, n *yaml.Node, t reflect.Type) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	switch {
-	case n.ShortTag() == "!!null" && t.Kind() != reflect.Interface:
-		f.add(path, "line %d: has no value: write one, or leave the key out", n.Line)
-	case t.Kind() == reflect.Slice:
-		for i, item := range n.Content {
-			f.checkNull(fmt.Sprintf("%s[%d]", path, i), item, t.Elem())
-		}
-	case t.Kind() == reflect.Struct && n.Kind == yaml.MappingNode:
-		known := make(map[string]reflect.Type)
-		for _, field := range KeysOf(t) {
-			known[field.Name] = field.Type
-		}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := n.Content[i]
-			if key.ShortTag() == "!!merge" {
-				f.add(path, "line %d: merges another mapping (<<): write its keys out", key.Line)
-			}
-			if below, ok := known[key.Value]; ok {
-				f.checkNull(strings.TrimPrefix(path+"."+key.Value, "."), n.Content[i+1], below)
-			}
-		}
-	}
 }

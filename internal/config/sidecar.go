@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -201,13 +202,14 @@ type MCP struct {
 	Pin map[string]string `yaml:"pin"`
 }
 
-// Credential is a secret that the mediator puts into a call. The agent never holds it.
+// Credential is a secret that the mediator puts into a call. The agent never holds it: an answer that repeats it is cut.
 type Credential struct {
 	// Header is the header that carries it. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix stands before the secret, such as "Bearer ". Default none.
+	// Prefix stands before the secret, such as "Bearer ". What is not secret belongs here: answers are searched for the secret alone. Default
+	// none.
 	Prefix string `yaml:"prefix"`
-	// File holds the secret; one line end after it is not part of it. It is read again after the upstream has answered 401. Either this or
+	// File holds the secret, of 8 bytes at least; one line end after it is not part of it. It is read again after the upstream has answered 401. Either this or
 	// Vault.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from Vault; only with custody.type vault, whose server and auth are used, with api_credential for {role}. It
@@ -348,7 +350,7 @@ type Breaker struct {
 func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
-		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: proxy.Bodies(c.Bodies),
+		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: body.Limits(c.Bodies),
 	}
 }
 

@@ -36,7 +36,9 @@ func (o *Observer) Observe(ctx context.Context) []observe.Observation {
 	if o.Agent.UID != nil {
 		// mediator run gives the agent the group with its user's number.
 		agent := observe.Agent{UID: *o.Agent.UID, GIDs: append(slices.Clone(o.Agent.GIDs), *o.Agent.UID)}
-		ofAgent = append(ofAgent, agent.Process(uint32(os.Geteuid())), agent.Files(o.Paths...))
+		// A user whom the deployment does not know may be the agent's for one run.
+		users := []observe.Agent{agent, observe.Anyone()}
+		ofAgent = append(ofAgent, agent.Process(uint32(os.Geteuid())), observe.LookAtFiles(users, o.Paths...))
 	}
 	ofKeys := make([][]observe.Observation, len(o.Roles))
 	var wait sync.WaitGroup

@@ -1,19 +1,31 @@
 package observe
 
 import (
-	"errors"
-	"io/fs"
-	"path/filepath"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Agent is the user that the agent runs as.
 type Agent struct {
 	UID  uint32
 	GIDs []uint32 // all its groups
+}
+
+// anyone is the number of no user: chown(2) gives no file to it.
+const anyone = math.MaxUint32
+
+// Anyone returns a user whom the deployment does not know: no file belongs to it, it is in no group, and no access
+// control list names it.
+func Anyone() Agent { return Agent{UID: anyone} }
+
+// String names the user in a sentence.
+func (a Agent) String() string {
+	if a.UID == anyone {
+		return "a user who owns nothing and is in no group"
+	}
+	return fmt.Sprintf("the agent's user %d", a.UID)
 }
 
 // Process observes whether the agent's user could reach the memory of a process that runs as uid. A process of the same
@@ -37,100 +49,54 @@ type Path struct {
 	Users []uint32
 }
 
-// Files observes whether the agent's user can change one of the paths, replace it, or read a secret one. A path that
-// does not exist is judged by the folders in which it would be. Files goes by owners and modes as this process sees
-// them. If an access control list adds to a mode, the result is Unseen.
-func (a Agent) Files(paths ...Path) Observation {
+// LookAtFiles observes whether one of the users can change one of the paths, replace it, or read a secret one. It looks
+// at each folder and each symbolic link on the way to a path. A path that does not exist is judged by the folders in
+// which it would be. LookAtFiles goes by owners and modes as this process sees them. What it cannot judge, such as an
+// access control list, makes the result NotObserved, unless something else contradicts.
+func LookAtFiles(users []Agent, paths ...Path) Observation {
+	var against, unseen parts
 	for _, p := range paths {
-		access, err := a.access(p)
-		if err != nil {
-			return look(Files, NotObserved, "%s could not be looked at: %v.", p.Name, err)
+		for _, u := range users {
+			found, doubt := u.access(p)
+			if found != "" {
+				against.add("%s can %s", u, found)
+				break // what the other users can do there says nothing more
+			}
+			if doubt != nil {
+				unseen.add("%s could not be looked at: %v", p.Name, doubt)
+			}
 		}
-		if access != "" {
-			return look(Files, Contradicts, "The agent's user %d can %s %s.", a.UID, access, p.Name)
-		}
-	}
-	return look(Files, Holds, "By owner and mode, user %d can neither change nor replace this process's %d files and folders, nor read the secret ones.", a.UID, len(paths))
-}
-
-var errACL = errors.New("an access control list adds to its mode")
-
-// access returns what the agent can do to p and must not: "read", "write", "replace", "connect to" or nothing.
-func (a Agent) access(p Path) (string, error) {
-	path, err := filepath.Abs(p.Name)
-	if err != nil {
-		return "", err
-	}
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		path = resolved
-	}
-	reachable, dir := true, "/"
-	for _, part := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
-		mode, err := a.mode(dir)
-		if err != nil {
-			return "", err
-		}
-		// A user who can write to a folder can replace what is in it, unless the folder is sticky and the thing belongs
-		// to another user. A user who cannot pass through a folder can do nothing below it.
-		reachable = reachable && mode.search
-		next := filepath.Join(dir, part)
-		if reachable && mode.write && !(mode.sticky && !a.owns(next)) {
-			return "replace", nil
-		}
-		dir = next
 	}
 	switch {
-	case !reachable:
-		return "", nil
-	case slices.Contains(p.Users, a.UID):
-		return "connect to", nil
+	case len(against) > 0:
+		return look(Files, Contradicts, "By owner and mode, %s.", append(against, unseen...))
+	case len(unseen) > 0:
+		return look(Files, NotObserved, "%s.", unseen)
 	}
-	mode, err := a.mode(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
-	case err != nil:
-		return "", err
-	case mode.read && p.Secret:
-		return "read", nil
-	case mode.write && !mode.socket:
-		return "write", nil
+	var names []string
+	for _, u := range users {
+		names = append(names, u.String())
 	}
-	return "", nil
+	return look(Files, Holds, "By owner and mode, this process's %d files and folders can be neither changed nor replaced, nor the secret ones read, by %s.",
+		len(paths), strings.Join(names, " or by "))
 }
 
-type mode struct{ read, write, search, sticky, socket bool }
+// parts are the parts of a sentence, each once.
+type parts []string
 
-func (a Agent) owns(path string) bool {
-	s, err := lstat(path)
-	if err != nil {
-		return errors.Is(err, fs.ErrNotExist) // the agent would make it
+func (p *parts) add(format string, args ...any) {
+	if part := fmt.Sprintf(format, args...); !slices.Contains(*p, part) {
+		*p = append(*p, part)
 	}
-	return s.Uid == a.UID
 }
 
-// mode returns what the agent may do with one file or folder.
-func (a Agent) mode(path string) (mode, error) {
-	s, err := lstat(path)
-	if err != nil {
-		return mode{}, err
-	}
-	if n, _ := unix.Lgetxattr(path, "system.posix_acl_access", nil); n > 0 { // -1 if there is none
-		return mode{}, errACL
-	}
-	bits := s.Mode
-	switch {
-	case a.UID == 0, s.Uid == a.UID: // an owner can change the mode
-		bits = 0o7
-	case slices.Contains(a.GIDs, s.Gid):
-		bits >>= 3
-	}
-	return mode{read: bits&4 != 0, write: bits&2 != 0, search: bits&1 != 0, sticky: s.Mode&unix.S_ISVTX != 0, socket: s.Mode&unix.S_IFMT == unix.S_IFSOCK}, nil
-}
+// maxParts bounds the sentence of an observation of many files.
+const maxParts = 6
 
-func lstat(path string) (s unix.Stat_t, err error) {
-	if err = unix.Lstat(path, &s); err != nil {
-		err = &fs.PathError{Op: "lstat", Path: path, Err: err}
+// String joins the parts. It counts those beyond maxParts.
+func (p parts) String() string {
+	if n := len(p) - maxParts; n > 0 {
+		p = append(slices.Clone(p[:maxParts]), fmt.Sprintf("and %d more", n))
 	}
-	return s, err
+	return strings.Join(p, "; ")
 }

@@ -74,16 +74,16 @@ func TestFiles(t *testing.T) {
 				}
 			}
 			t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
-			got := tt.agent.Files(observe.Path{Name: file, Secret: true})
+			got := files(tt.agent, observe.Path{Name: file, Secret: true})
 			if got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
 				t.Errorf("got %+v", got)
 			}
-			open := tt.agent.Files(observe.Path{Name: file})
+			open := files(tt.agent, observe.Path{Name: file})
 			if want := map[bool]observe.Result{true: observe.Contradicts, false: observe.Holds}[tt.word == "write" || tt.word == "replace"]; open.Result != want {
 				t.Errorf("as a file that is not secret: %+v", open)
 			}
 			if tt.word == "replace" { // then a file that is not there yet can be put there
-				got = tt.agent.Files(observe.Path{Name: filepath.Join(dir, "later")})
+				got = files(tt.agent, observe.Path{Name: filepath.Join(dir, "later")})
 				if got.Result != observe.Contradicts {
 					t.Errorf("a file that is not there: %+v", got)
 				}
@@ -126,7 +126,7 @@ func TestFilesOfOthers(t *testing.T) {
 			must(t, os.Chmod(filepath.Dir(file), 0o777))
 			must(t, os.Chown(dir, tt.owner, tt.owner))
 			must(t, os.Chmod(dir, tt.folder))
-			got := observe.Agent{UID: tt.user}.Files(observe.Path{Name: filepath.Join(dir, cmp.Or(tt.path, tt.file)), Secret: true})
+			got := files(observe.Agent{UID: tt.user}, observe.Path{Name: filepath.Join(dir, cmp.Or(tt.path, tt.file)), Secret: true})
 			if got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
 				t.Errorf("got %+v", got)
 			}
@@ -146,9 +146,14 @@ func TestFilesWithAList(t *testing.T) {
 		list = binary.LittleEndian.AppendUint32(list, e.user)
 	}
 	must(t, unix.Setxattr(path, "system.posix_acl_access", list, 0))
-	if got := (observe.Agent{UID: 4242}).Files(observe.Path{Name: path, Secret: true}); got.Result != observe.NotObserved || !strings.Contains(got.Seen, "access control list") {
+	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: path, Secret: true}); got.Result != observe.NotObserved || !strings.Contains(got.Seen, "access control list") {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// files looks at files for one user.
+func files(user observe.Agent, paths ...observe.Path) observe.Observation {
+	return observe.LookAtFiles([]observe.Agent{user}, paths...)
 }
 
 func must(t *testing.T, err error) {
@@ -178,7 +183,7 @@ func TestALinkIsFollowed(t *testing.T) {
 	if err := os.Symlink(secret, link); err != nil {
 		t.Fatal(err)
 	}
-	if got := (observe.Agent{UID: 4242}).Files(observe.Path{Name: link, Secret: true}); got.Result != observe.Contradicts || !strings.Contains(got.Seen, link) {
+	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: link, Secret: true}); got.Result != observe.Contradicts || !strings.Contains(got.Seen, link) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -214,7 +219,7 @@ func TestSockets(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := agent.Files(observe.Path{Name: tt.path, Users: tt.users}); got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
+			if got := files(agent, observe.Path{Name: tt.path, Users: tt.users}); got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -11,6 +11,10 @@ import (
 type Code struct {
 	Name   string
 	Status int
+	// Public says that an agent may read the sentence of such a refusal: in every place where one is made, the sentence
+	// speaks of the agent's own request, and of rules and limits for it. Of any other refusal an agent reads the title,
+	// because the sentence may name keys, files, addresses or another program's words.
+	Public bool
 	// Step is where on the way of one post the refusal arises: session, match, content, challenge, trigger, decision,
 	// attest, gate, proof, forward. Outside of that way it is admin, config, connect, custody, egress, internal,
 	// ledger, load or any.
@@ -57,5 +61,5 @@ var generalCodes = []Code{
 	{Name: "restart_required", Status: http.StatusConflict, Step: "config", Title: "What was changed is bound to the process; the configuration before stays in force", Remedy: "Restart the process, or take the change back and reload again."},
 	{Name: "roles_changed", Status: http.StatusForbidden, Step: "config", Title: "A process publishes other roles, issuers or keys than it was certified for", Remedy: "Find out why. If it is meant, start mediator keys certify again; if not, somebody may have taken the process over."},
 	{Name: "reload_forbidden", Status: http.StatusForbidden, Step: "config", Title: "Only the process's own user and root may reload it", Remedy: "Run mediator reload as the mediator's user, or send SIGHUP as it."},
-	{Name: internal, Status: http.StatusInternalServerError, Step: "any", Title: "The mediator failed", Remedy: "Ask the operator to look for this time in the mediator's log; nothing was sent."},
+	{Name: internal, Public: true, Status: http.StatusInternalServerError, Step: "any", Title: "The mediator failed", Remedy: "Ask the operator to look for this time in the mediator's log; nothing was sent."},
 }

@@ -48,8 +48,8 @@ var evidenceCodes = []Code{
 	{Name: "binding_malformed", Status: http.StatusForbidden, Step: "gate", Title: "A binding is incomplete or malformed", Remedy: "Bind subject, action, resource, contentHash and nonce."},
 	{Name: "secret_public_key", Status: http.StatusInternalServerError, Step: "config", Title: "A shared secret is a public key", Remedy: "Use at least 32 random bytes that nobody else has."},
 	{Name: "secret_too_short", Status: http.StatusInternalServerError, Step: "config", Title: "A shared secret is too short", Remedy: "Use at least 32 random bytes."},
-	{Name: "content_malformed", Status: http.StatusUnprocessableEntity, Step: "content", Title: "The content is not valid JSON", Remedy: "Send valid JSON without duplicate keys, or configure the action with content: raw."},
-	{Name: "content_too_many", Status: http.StatusUnprocessableEntity, Step: "content", Title: "The JSON content holds too many names and values", Remedy: "Send less at once, or configure the action with content: raw."},
-	{Name: "content_too_deep", Status: http.StatusUnprocessableEntity, Step: "content", Title: "The JSON content is nested too deeply", Remedy: "Send flatter JSON, or configure the action with content: raw."},
-	{Name: "content_number_lossy", Status: http.StatusUnprocessableEntity, Step: "content", Title: "A number has no faithful canonical form", Remedy: "Send the number as a string, or configure the action with content: raw."},
+	{Name: "content_malformed", Public: true, Status: http.StatusUnprocessableEntity, Step: "content", Title: "The content is not valid JSON", Remedy: "Send valid JSON without duplicate keys, or configure the action with content: raw."},
+	{Name: "content_too_many", Public: true, Status: http.StatusUnprocessableEntity, Step: "content", Title: "The JSON content holds too many names and values", Remedy: "Send less at once, or configure the action with content: raw."},
+	{Name: "content_too_deep", Public: true, Status: http.StatusUnprocessableEntity, Step: "content", Title: "The JSON content is nested too deeply", Remedy: "Send flatter JSON, or configure the action with content: raw."},
+	{Name: "content_number_lossy", Public: true, Status: http.StatusUnprocessableEntity, Step: "content", Title: "A number has no faithful canonical form", Remedy: "Send the number as a string, or configure the action with content: raw."},
 }

@@ -43,7 +43,7 @@ func TestDocsErrors(t *testing.T) {
 
 func page() string {
 	var b strings.Builder
-	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. A refusal that is answered over HTTP is an RFC 9457 problem\n(`application/problem+json`) with a stable `code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`)\nwhere there is one.\nThe member `error` holds `code` and `detail` once more, the latter as `message`, for SDKs that look only there.\n")
+	b.WriteString("# Errors\n\nMade from the table of codes by `make docs`; do not edit it by hand. A refusal that is answered over HTTP is an RFC 9457 problem\n(`application/problem+json`) with a stable `code`, the `step` of the way that refused, a `detail` for this occurrence, and the id of its record (`post`)\nwhere there is one.\nAn agent is not trusted: it gets the `detail` of a code only where this page says so. Of every other code it gets the title, and the operator finds the\nreason in the record, by `mediator posts show` with the id.\nThe member `error` holds `code` and `detail` once more, the latter as `message`, for SDKs that look only there.\n")
 	step := ""
 	for _, c := range problem.Codes() {
 		if c.Step != step {
@@ -54,7 +54,11 @@ func page() string {
 		if c.RetryAfter > 0 {
 			retry = fmt.Sprintf(" Retry after %d s.", c.RetryAfter)
 		}
-		fmt.Fprintf(&b, "\n### %s\n\n%d. %s. %s%s\n", c.Name, c.Status, c.Title, c.Remedy, retry)
+		public := ""
+		if c.Public {
+			public = " Agents get the detail."
+		}
+		fmt.Fprintf(&b, "\n### %s\n\n%d. %s. %s%s%s\n", c.Name, c.Status, c.Title, c.Remedy, retry, public)
 	}
 	return b.String()
 }
@@ -183,5 +187,52 @@ func TestKnown(t *testing.T) {
 	}
 	if problem.Known("no_such_code") {
 		t.Error("a code that is not in the table is known")
+	}
+}
+
+// plain is an error with a code that says nothing of who may read its sentence.
+type plain string
+
+func (p plain) Code() string { return string(p) }
+
+func (p plain) Error() string { return "the key runtime-key" }
+
+// TestForAgent: an agent reads the sentence of a public code, without what is for operators, and of every other code the title.
+func TestForAgent(t *testing.T) {
+	const hidden = "runtime-key:v1 at transit/sign"
+	for _, c := range problem.Codes() {
+		err := fmt.Errorf("not shown either: %w", refusal.New(c.Name, "the words").ForOperator(hidden))
+		full, agents := problem.DetailsOf(err), problem.ForAgent(err, "post_1")
+		want := c.Title + "; the operator can see why: mediator posts show post_1"
+		if c.Public {
+			want = "the words"
+		}
+		if agents.Detail != want || agents.Post != "post_1" || agents.Code != c.Name || agents.Status != c.Status || agents.Remedy != c.Remedy {
+			t.Errorf("%s: an agent gets %+v", c.Name, agents)
+		}
+		if full.Detail != "the words, "+hidden {
+			t.Errorf("%s: an operator gets %q", c.Name, full.Detail)
+		}
+		w := httptest.NewRecorder()
+		agents.Write(w)
+		if answer := w.Body.String(); strings.Contains(answer, hidden) || !c.Public && strings.Contains(answer, "the words") {
+			t.Errorf("%s: the answer is %s", c.Name, answer)
+		}
+	}
+	for name, tt := range map[string]struct {
+		err  error
+		post string
+		want string
+	}{
+		"no record":                      {refusal.New("custody_unavailable", hidden), "", "A signature could not be made"},
+		"a public code of another error": {plain("event_none"), "", "No event waits"},
+		"what another process says":      {&problem.Error{Details: problem.Details{Code: "event_none", Detail: "no event came"}}, "", "no event came"},
+		"what it says of its own":        {&problem.Error{Details: problem.Details{Code: "key_unknown", Detail: hidden}}, "", "An artifact is signed by a key without a custody certificate"},
+		"no code":                        {errors.New(hidden), "p", "the call could not be handled, for a reason that is not for its caller; nothing was sent"},
+		"no code that is known":          {plain("no_such_code"), "", "the call could not be handled, for a reason that is not for its caller; nothing was sent"},
+	} {
+		if got := problem.ForAgent(tt.err, tt.post).Detail; got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }

@@ -34,6 +34,8 @@ type Details struct {
 	Authenticate string `json:"-"`
 	// RetryAfter is a number of seconds; zero adds no header.
 	RetryAfter int `json:"-"`
+
+	public string // the part of Detail that an agent may read; empty if it may read nothing of it
 }
 
 // brief is the member error of a document. It repeats code and detail where SDKs of vendors look for them. Some SDKs,
@@ -57,6 +59,9 @@ func DetailsOf(err error) Details {
 	if errors.As(err, &coded) {
 		if c, ok := table[coded.Code()]; ok {
 			d := c.details(coded.Error())
+			if partly, ok := coded.(interface{ Public() string }); ok && c.Public {
+				d.public = partly.Public()
+			}
 			var later interface{ RetryAfter() int }
 			if errors.As(err, &later) {
 				d.RetryAfter = later.RetryAfter()
@@ -64,8 +69,9 @@ func DetailsOf(err error) Details {
 			return d
 		}
 	}
-	c := table[internal]
-	return c.details("the call could not be handled, for a reason that is not for its caller; nothing was sent")
+	d := table[internal].details("the call could not be handled, for a reason that is not for its caller; nothing was sent")
+	d.public = d.Detail
+	return d
 }
 
 func (c Code) details(detail string) Details {
@@ -75,7 +81,22 @@ func (c Code) details(detail string) Details {
 	}
 }
 
-// Write answers with the document for err.
+// ForAgent makes the document for err that an agent may read, which is not trusted. post is the id of the call's record,
+// in which an operator reads why a refusal was made whose code is not public; it is empty if there is no record.
+func ForAgent(err error, post string) Details {
+	d := DetailsOf(err)
+	d.Post, d.Detail = post, d.public
+	if d.Detail != "" {
+		return d
+	}
+	d.Detail = d.Title
+	if post != "" {
+		d.Detail += "; the operator can see why: mediator posts show " + post
+	}
+	return d
+}
+
+// Write answers with the document for err, to operators and to the mediator's other processes.
 func Write(w http.ResponseWriter, err error) { DetailsOf(err).Write(w) }
 
 // Write answers with d. Problem documents are never cached and never sniffed.
@@ -114,6 +135,9 @@ func (e *Error) Code() string { return e.Details.Code }
 
 // Error returns the service's sentence.
 func (e *Error) Error() string { return e.Details.Detail }
+
+// Public returns the service's sentence. The mediator's processes add nothing for operators to a public code.
+func (e *Error) Public() string { return e.Details.Detail }
 
 // maxDocument bounds how much is read of a problem document, in bytes.
 const maxDocument = 64 << 10

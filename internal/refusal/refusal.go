@@ -3,11 +3,13 @@ package refusal
 
 import "fmt"
 
-// Refusal is an error that may be shown to the caller. It never holds a secret, a body or a whole token.
+// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Operators read all of it.
+// What an agent may read of it, package problem decides by the code; never what [Refusal.ForOperator] added.
 type Refusal struct {
-	code   string
-	detail string
-	cause  error
+	code     string
+	detail   string
+	operator string // more, for operators alone
+	cause    error
 }
 
 // New makes a [Refusal]. The code is stable: snake_case, never reused for another meaning. The sentence says what
@@ -25,8 +27,24 @@ func New(code, format string, args ...any) *Refusal {
 // Code returns the stable code, as listed in docs/errors.md.
 func (r *Refusal) Code() string { return r.code }
 
-// Error returns the sentence.
-func (r *Refusal) Error() string { return r.detail }
+// ForOperator returns the refusal with more in its sentence, after a comma, which only operators read: an address, or
+// what another program said.
+func (r *Refusal) ForOperator(format string, args ...any) *Refusal {
+	more := *r
+	more.operator = fmt.Sprintf(format, args...)
+	return &more
+}
+
+// Error returns the sentence, with what is for operators.
+func (r *Refusal) Error() string {
+	if r.operator == "" {
+		return r.detail
+	}
+	return r.detail + ", " + r.operator
+}
+
+// Public returns the sentence without what is for operators.
+func (r *Refusal) Public() string { return r.detail }
 
 // Unwrap returns the wrapped cause, or nil.
 func (r *Refusal) Unwrap() error { return r.cause }

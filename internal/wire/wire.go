@@ -110,7 +110,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	return nil
 }
 
-// why says why a request got no answer. It does not say where the request went, because the agent reads it.
+// why says why a request got no answer. It does not say where the request went: the refusal names the other side.
 func why(err error) string {
 	var number syscall.Errno
 	var timeout net.Error

@@ -23,10 +23,10 @@ type conn struct {
 	net.Conn // what is read and written: socket, or TLS over it
 	p        *Proxy
 	socket   *socket
-	http1    http1Reader // judges HTTP/1 before net/http reads it
-	bodyOf   int32       // the last request whose body did not come with its head, as in http1.unfinished
-	ended    atomic.Bool // nothing that comes is read any more, see idle
-	bodyBy   time.Time   // until when a body has to come once its request has been handled
+	http1    http1Reader               // judges HTTP/1 before net/http reads it
+	bodyOf   int32                     // the last request whose body did not come with its head, as in http1.unfinished
+	ended    atomic.Bool               // nothing that comes is read any more, see idle
+	bodyBy   atomic.Pointer[time.Time] // until when a body has to come once its request has been handled; a transport may still read that body
 
 	// All below are of a tunnel, and zero before there is one.
 	route    Route
@@ -71,8 +71,8 @@ func (c *conn) Read(b []byte) (int, error) {
 // SetReadDeadline sets the deadline that net/http wants. net/http clears deadlines also where it goes on to read the rest
 // of a body: then that of the body stays.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	if t.IsZero() {
-		t = c.bodyBy
+	if by := c.bodyBy.Load(); t.IsZero() && by != nil {
+		t = *by
 	}
 	return c.Conn.SetReadDeadline(t)
 }
@@ -85,10 +85,9 @@ const lingering = 500 * time.Millisecond
 // judge it.
 func idle(served net.Conn, to http.ConnState) {
 	c, ok := served.(*conn)
-	if !ok || to != http.StateIdle || c.bodyBy.IsZero() {
+	if !ok || to != http.StateIdle || c.bodyBy.Swap(nil) == nil {
 		return
 	}
-	c.bodyBy = time.Time{}
 	if c.bodyOf != 0 && c.http1.unfinished.Load() == c.bodyOf {
 		_ = c.CloseWrite()
 		c.ended.Store(true)

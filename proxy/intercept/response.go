@@ -55,8 +55,9 @@ type response struct {
 // it ends the request, and also before it closes the connection of an answer that was cut.
 func (w *response) endBody(r *http.Request, within time.Duration) {
 	if w.hasBody(r) {
-		w.conn.bodyBy = w.o.Now().Add(within)
-		_ = w.conn.SetReadDeadline(w.conn.bodyBy)
+		by := w.o.Now().Add(within)
+		w.conn.bodyBy.Store(&by)
+		_ = w.conn.SetReadDeadline(by)
 	}
 }
 

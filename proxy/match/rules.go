@@ -6,6 +6,7 @@
 package match
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -102,6 +103,19 @@ func (r *Rule) kind() string {
 	return "egress rule"
 }
 
+// RuleError says what is wrong with a rule.
+type RuleError struct {
+	Rule *Rule
+	Err  error
+}
+
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("%s %s: %v", e.Rule.kind(), e.Rule.Name, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *RuleError) Unwrap() error { return e.Err }
+
 // New builds the rules and refuses those that contradict each other or leave a way around a post or around a message's rules.
 func New(rules []*Rule) (*Rules, error) {
 	rs := &Rules{exact: make(map[origin]*methods), suffix: make(map[origin]*methods)}
@@ -116,11 +130,11 @@ func New(rules []*Rule) (*Rules, error) {
 				continue
 			}
 			if names[r.Name] && r.Name != "" {
-				return nil, fmt.Errorf("two rules have the name %s, by which the record and the policy tell them apart", r.Name)
+				return nil, &RuleError{r, errors.New("another rule has this name, by which the record and the policy tell them apart")}
 			}
 			names[r.Name] = true
 			if err := rs.add(r); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", r.kind(), r.Name, err)
+				return nil, &RuleError{r, err}
 			}
 		}
 	}

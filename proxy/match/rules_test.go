@@ -188,8 +188,8 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"the same pattern twice":          {[]match.Rule{post, {Name: "b", Match: post.Match}}, nil, "same path pattern"},
 		"an egress rule without a method": {nil, egress("https://x.example/"), "no method"},
 		"the same egress pattern twice":   {nil, []match.Rule{{Name: "a", Match: parse(t, "https://x.example/a", "GET")}, {Name: "b", Match: parse(t, "https://x.example/a", "GET")}}, "same path pattern"},
-		"two actions of one name":         {[]match.Rule{post, {Name: "post", Match: parse(t, "https://api.example.com/other", "POST")}}, nil, "two rules have the name post"},
-		"an action's name once more":      {[]match.Rule{post}, []match.Rule{{Name: "post", Match: parse(t, "https://x.example/a", "GET")}}, "two rules have the name post"},
+		"two actions of one name":         {[]match.Rule{post, {Name: "post", Match: parse(t, "https://api.example.com/other", "POST")}}, nil, "post: another rule has this name"},
+		"an action's name once more":      {[]match.Rule{post}, []match.Rule{{Name: "post", Match: parse(t, "https://x.example/a", "GET")}}, "post: another rule has this name"},
 		"a parameter with another name":   {nil, append(egress("https://x.example/{a}", "GET"), egress("https://x.example/{b}", "GET")...), "same path pattern"},
 	} {
 		t.Run(name, func(t *testing.T) {

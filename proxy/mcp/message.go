@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -66,9 +67,17 @@ func (m *Message) Does() string {
 	case m.Method == "":
 		return "response"
 	case m.Method == callTool:
-		return callTool + " " + m.Name
+		return callTool + " " + printable(m.Name)
 	}
-	return m.Method
+	return printable(m.Method)
+}
+
+// printable returns a name as it stands in a rule, and in quotes and cut what can stand in none.
+func printable(name string) string {
+	if toolName.MatchString(name) {
+		return name
+	}
+	return fmt.Sprintf("%.128q", name)
 }
 
 // IsCall reports whether the message calls a tool.
@@ -229,10 +238,21 @@ func readID(v jsontext.Value) (ID, error) {
 
 // CheckStream refuses the headers of a request without a message, by which a client opens an event stream or ends a session.
 func CheckStream(header http.Header) error {
-	for _, version := range header["Mcp-Protocol-Version"] {
-		if err := known(version); err != nil {
+	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
+		if err := atMostOnce(header, name); err != nil {
 			return err
 		}
+	}
+	if version := header.Get("Mcp-Protocol-Version"); version != "" {
+		return known(version)
+	}
+	return nil
+}
+
+// atMostOnce refuses a header of which two readers could take another one.
+func atMostOnce(header http.Header, name string) error {
+	if n := len(header[name]); n > 1 {
+		return mismatch("the header %s stands there %d times", name, n)
 	}
 	return nil
 }
@@ -243,6 +263,9 @@ func (m *Message) agree(header http.Header) error {
 		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
 			return refusal.New("header_refused", "some servers take the header %.60s for %.60s", name, dashed)
 		}
+	}
+	if err := atMostOnce(header, "Mcp-Session-Id"); err != nil {
+		return err
 	}
 	version, err := m.version(header)
 	if err != nil {
@@ -267,12 +290,11 @@ func (m *Message) agree(header http.Header) error {
 
 // version returns the revision that a message is of: what its header says, and what it says itself if it does.
 func (m *Message) version(header http.Header) (string, error) {
-	said := header["Mcp-Protocol-Version"]
-	if len(said) > 1 {
-		return "", mismatch("the header Mcp-Protocol-Version stands there %d times", len(said))
+	if err := atMostOnce(header, "Mcp-Protocol-Version"); err != nil {
+		return "", err
 	}
 	version := Versions[len(Versions)-1] // which had no such header
-	if len(said) == 1 {
+	if said := header["Mcp-Protocol-Version"]; len(said) == 1 {
 		version = said[0]
 		if err := known(version); err != nil {
 			return "", err

@@ -72,25 +72,25 @@ func (r *Rule) Check() error {
 	return nil
 }
 
-// CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case.
-func CheckRules(rules []*Rule) error {
+// CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case. It returns the second of the two.
+func CheckRules(rules []*Rule) (i int, err error) {
 	named := make(map[string]string)
-	for _, r := range rules {
+	for i, r := range rules {
 		for _, tool := range r.Tools {
 			key := jsonread.Fold(tool)
 			if other, taken := named[key]; taken {
-				return fmt.Errorf("two rules of one MCP server name the tools %q and %q", other, tool)
+				return i, fmt.Errorf("two rules of one MCP server name the tools %q and %q", other, tool)
 			}
 			named[key] = tool
 		}
 		for _, method := range r.methods() {
 			if _, taken := named["method "+method]; taken {
-				return fmt.Errorf("two rules of one MCP server name the method %q; a rule that leaves out methods names the usual ones", method)
+				return i, fmt.Errorf("two rules of one MCP server name the method %q; a rule that leaves out methods names the usual ones", method)
 			}
 			named["method "+method] = method
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // Verdict is what became of a message.

@@ -38,7 +38,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"two actions with tools of their": {[]*mcp.Rule{{Tools: []string{"a"}, Post: true}, {Tools: []string{"b"}, Post: true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := mcp.CheckRules(tt.rules)
+			_, err := mcp.CheckRules(tt.rules)
 			for _, r := range tt.rules {
 				if err == nil {
 					err = r.Check()

@@ -52,10 +52,10 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	for _, addr := range addrs {
 		if !dialable(addr, upstream.Networks) {
 			return nil, refusal.New("egress_address_denied",
-				"%s has an address that may not be dialled (%s)", host, classifyAddr(addr))
+				"%s has an address that may not be dialled", host).ForOperator("of the class %s", classifyAddr(addr))
 		}
 		if d.isOwn(netip.AddrPortFrom(addr.Unmap(), at)) {
-			return nil, refusal.New("egress_address_denied", "%s is an address of the mediator itself", host)
+			return nil, refusal.New("egress_address_denied", "%s has an address that may not be dialled", host).ForOperator("one of the mediator itself")
 		}
 	}
 	dialer := net.Dialer{Timeout: connectTimeout}

@@ -1,0 +1,125 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const correctSidecar = `runtime: worker-1
+listen: 127.0.0.1:8080
+admin: {unix: run/admin.sock, uids: [1000]}
+trigger: {unix: run/trigger.sock}
+control: {unix: run/control.sock}
+state: state
+audience: posting-api
+manifest: manifest.yaml
+trust: {registry: registry.jwk, auditor: auditor.jwk, bundle: trust.json}
+custody: {type: memory}
+agent: {uid: 2000}
+keys:
+  runtime: {key: runtime-key, issuer: mediator-runtime}
+  session: {key: session-key, issuer: mediator-session}
+  requestProof: {key: proof-key, issuer: mediator-proof, lifetime: 30s}
+actions:
+  - name: post
+    match: {url: "https://api.example.com/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+egress:
+  - name: reads
+    match: {url: "https://api.example.com/**", methods: [GET]}
+`
+
+const correctTrigger = `internal: {unix: run/trigger.sock}
+state: state
+custody: {type: memory}
+trust: {registry: registry.jwk, auditor: auditor.jwk, bundle: trust.json}
+keys:
+  origin: {key: origin-key, issuer: mediator-source, audience: mediator-trigger}
+  receipt: {key: receipt-key, issuer: mediator-trigger, audience: mediator-runtime}
+sources:
+  - name: nightly
+    schedule: {cron: "0 3 * * *", timezone: Europe/Berlin}
+  - name: jobs
+    queue: {dir: jobs}
+`
+
+// TestMistakes makes one mistake after the other in a correct file, and wants exactly this sentence after the file's name.
+func TestMistakes(t *testing.T) {
+	const sidecar, trigger = correctSidecar, correctTrigger
+	for _, m := range []struct{ file, old, new, want string }{
+		// What is no YAML, or not one document.
+		{sidecar, sidecar, "", "the file is empty"},
+		{sidecar, sidecar, "# nothing\n", "the file is empty"},
+		{sidecar, "custody: {type: memory}", "custody: {type: memory", `line 11, column 6: this is no YAML: did not find expected ',' or '}'`},
+		{sidecar, "agent: {uid: 2000}", "\tagent: {uid: 2000}", "line 11, column 1: this is no YAML: found character that cannot start any token"},
+		{sidecar, "audience: posting-api", "audience: *name", "line 7, column 11: this is no YAML: unknown anchor 'name' referenced"},
+		{sidecar, "egress:\n", "---\negress:\n", "the file has a second document (---); one is taken"},
+		{sidecar, sidecar, "[runtime]", "line 1, column 1: the file: must be keys with values, not a list"},
+
+		// Keys.
+		{sidecar, "egress:\n", "egres:\n", "line 21, column 1: egres: is not known; did you mean egress?"},
+		{sidecar, "    subject: ", "    subjekt: ", "line 19, column 5: actions[0].subjekt: is not known; did you mean subject?"},
+		{sidecar, "requestProof:", "request_proof:", "line 15, column 3: keys.request_proof: is not known; did you mean requestProof?"},
+		{sidecar, "Landlock", "", ""}, // the correct file
+		{sidecar, "agent: {uid: 2000}", "agent: {user: 2000}", "line 11, column 9: agent.user: is not known; known here are gids, uid"},
+		{sidecar, "state: state\n", "state: state\nstate: other\n", "line 7, column 1: state: is there twice"},
+		{sidecar, "agent: {uid: 2000}", "agent: {<<: {uid: 2000}}", "line 11, column 9: agent: merges another mapping (<<): write its keys out"},
+		{sidecar, "agent: {uid: 2000}", "guard:", "line 11, column 7: guard: has no value: write one, or leave the key out"},
+		{sidecar, "runtime: worker-1\n", "", "line 1, column 1: runtime: is required"},
+		{sidecar, "issuer: mediator-session", "lifetime: 30s", "line 14, column 12: keys.session.issuer: is required"},
+		{trigger, "state: state\n", "", "line 1, column 1: state: is required"},
+
+		// Values of another kind.
+		{sidecar, "uid: 2000", "uid: nobody", `line 11, column 14: agent.uid: must be a whole number in decimal digits, from 0 to 4294967295, not "nobody"`},
+		{sidecar, "uid: 2000", "uid: -1", `line 11, column 14: agent.uid: must be a whole number in decimal digits, from 0 to 4294967295, not "-1"`},
+		{sidecar, "uid: 2000", "uid: 4294967296", `line 11, column 14: agent.uid: must be a whole number in decimal digits, from 0 to 4294967295, not "4294967296"`},
+		{sidecar, "uid: 2000", "uid: 0644", `line 11, column 14: agent.uid: must be a whole number in decimal digits, from 0 to 4294967295, not "0644"`},
+		{sidecar, "methods: [POST]", "methods: POST", `line 18, column 60: actions[0].match.methods: must be a list, not "POST"`},
+		{sidecar, "audience: posting-api", "audience: [posting-api]", "line 7, column 11: audience: must be a single value, not a list"},
+		{sidecar, "custody: {type: memory}", "custody: memory", `line 10, column 10: custody: must be keys with values, not "memory"`},
+		{sidecar, "actions:\n", "actions:\n  - post\n", `line 17, column 5: actions[0]: must be keys with values, not "post"`},
+		{sidecar, "lifetime: 30s", "lifetime: 30", `line 15, column 68: keys.requestProof.lifetime: must be a duration such as 15s, not "30"`},
+		{sidecar, "state: state\n", "state: state\nsession: {standing: yes}\n", `line 7, column 21: session.standing: must be true or false, not "yes"`},
+		{sidecar, "state: state\n", "state: state\nlimits: {calls: 1e3}\n", `line 7, column 17: limits.calls: must be a whole number in decimal digits, from 0 to 9223372036854775807, not "1e3"`},
+
+		// Values that mean nothing.
+		{sidecar, "type: memory", "type: valt", `line 10, column 17: custody.type: "valt" is none of memory, vault, pkcs11; did you mean vault?`},
+		{sidecar, "state: state\n", "state: state\nlog: {level: verbose}\n", `line 7, column 14: log.level: "verbose" is none of info, debug, warn, error`},
+		{sidecar, "listen: 127.0.0.1:8080", "listen: 8080", `line 2, column 9: listen: "8080" is not a host and a port, as 127.0.0.1:8181 is`},
+		{sidecar, "uids: [1000]", "uids: [2000]", "line 3, column 37: admin.uids: 2000 is agent.uid: the agent is what the socket is kept from"},
+		{sidecar, "{unix: run/trigger.sock}", "{unix: run/control.sock}", "line 1, column 1: admin, trigger, control: two of them are one endpoint"},
+		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs either unix or tcp"},
+		{sidecar, "lifetime: 30s", "lifetime: 1h", "line 15, column 68: keys.requestProof.lifetime: 1h0m0s is not between 1s and 10m0s"},
+		{sidecar, "key: proof-key", "key: session-key", "line 15, column 23: keys.requestProof.key: session-key is the key of keys.session too"},
+		{sidecar, "https://api.example.com/posts", "api.example.com/posts", `line 18, column 12: actions[0].match: "api.example.com/posts" is not of the form https://host/path`},
+		{sidecar, "methods: [POST]", "methods: [GET]", "line 17, column 5: actions[0]: (post) an action has exactly one method, and not one that only reads"},
+		{sidecar, "methods: [GET]", "methods: [GET, POST]", "line 22, column 5: egress[0]: (reads) POST /** also matches spellings of an action's path /posts: name its paths one by one"},
+		{sidecar, "name: reads", "name: post", "line 22, column 5: egress[0]: (post) another rule has this name, by which the record and the policy tell them apart"},
+		{sidecar, "    action: create_post", "    action: create_post\n    content: jsn", `line 21, column 14: actions[0].content: "jsn" is none of json, raw; did you mean json?`},
+		{trigger, "Europe/Berlin", "Europe/Berln", `line 9, column 5: sources[0]: (nightly) trigger: schedule nightly: unknown time zone Europe/Berln`},
+		{trigger, "0 3 * * *", "0 25 * * *", "line 9, column 5: sources[0]: (nightly) trigger: schedule nightly: end of range (25) above maximum (23): 25"},
+		{trigger, "name: jobs", "name: nightly", `line 11, column 11: sources[1].name: "nightly" is the name of another source`},
+		{trigger, "    queue: {dir: jobs}\n", "", "line 11, column 5: sources[1]: (jobs) needs a name and exactly one of github, standardWebhooks, engine, schedule, queue"},
+	} {
+		path := filepath.Join(t.TempDir(), "mediator.yaml")
+		if err := os.WriteFile(path, []byte(strings.Replace(m.file, m.old, m.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if m.file == sidecar {
+			_, err = LoadSidecar(path)
+		} else {
+			_, err = LoadTrigger(path)
+		}
+		got := ""
+		if err != nil {
+			got = strings.ReplaceAll(err.Error(), path+": ", "")
+		}
+		if got != m.want {
+			t.Errorf("%q for %q:\n got %s\nwant %s", m.new, m.old, got, m.want)
+		}
+	}
+}

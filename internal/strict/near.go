@@ -1,0 +1,52 @@
+package strict
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Suggest ends a sentence about a word that is not known with the known one that was probably meant. It is empty if none
+// is near.
+func Suggest(word string, known []string) string {
+	if near := nearest(word, known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// nearest returns the one of words that was probably meant, or nothing if none is near.
+func nearest(word string, words []string) string {
+	if len(word) > 64 || len(words) == 0 {
+		return ""
+	}
+	word = strings.ToLower(word)
+	near := slices.MinFunc(words, func(a, b string) int {
+		return cmp.Compare(distance(word, strings.ToLower(a)), distance(word, strings.ToLower(b)))
+	})
+	if distance(word, strings.ToLower(near)) > max(1, min(len(word), len(near))/3) {
+		return ""
+	}
+	return near
+}
+
+// distance is the number of bytes to insert, delete or replace to make b of a (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,151 @@
+// Package strict reads the files that people write: configurations, policies and manifests, in YAML. It takes one
+// spelling of each thing, and says of every mistake in which line and column it stands, at which key, what was found
+// and what is allowed.
+//
+//	strict.go  a file as it was read, and what is wrong with it
+//	walk.go    holds a file against the type that it is for
+//	near.go    the known word that was probably meant
+package strict
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxFindings bounds what is said about one file.
+const maxFindings = 200
+
+// Finding is one mistake in a file.
+type Finding struct {
+	Line, Column int    // from 1
+	Key          string // such as rules[0].when; empty for the file as a whole
+	Text         string // what is wrong with the key
+}
+
+func (f Finding) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s: %s", f.Line, f.Column, cmp.Or(f.Key, "the file"), f.Text)
+}
+
+// File is a file as it was read, with what is wrong with it. Whoever checks what the values mean adds to it. The zero
+// value is an empty file.
+type File struct {
+	root  yaml.Node
+	found []Finding
+}
+
+// Options say how a file is read.
+type Options struct {
+	// Complete says that a file has one meaning and one hash: every key is required unless its yaml tag says omitempty,
+	// one that may be left out may not be given empty, and anchors and aliases are refused.
+	Complete bool
+}
+
+// Read decodes exactly one YAML document, which may be JSON, into the struct that to points to. It fails if the text is
+// no such document. What does not fit the struct is a finding of the file: whatever is unknown, there twice, without a
+// value or of another type. After one, to may be incomplete; see [File.Err].
+func Read(raw []byte, to any, o Options) (*File, error) {
+	var doc yaml.Node
+	if err := yaml.Load(raw, &doc); err != nil { // which refuses a second document
+		return nil, syntaxError(err)
+	}
+	f := &File{root: *doc.Content[0]}
+	walk := walker{File: f, Options: o}
+	walk.value("", &f.root, reflect.TypeOf(to).Elem())
+	if len(f.found) > 0 {
+		_ = f.root.Decode(to) // as far as it goes, so that one run says all that is wrong
+		return f, nil
+	}
+	return f, f.root.Decode(to)
+}
+
+// position is how the YAML library says where a text is no YAML.
+var position = regexp.MustCompile(`at (?:L\d+\.C\d+-)?L(\d+)\.C(\d+): `)
+
+// syntaxError says of a text that is no single YAML document what is wrong with it.
+func syntaxError(err error) error {
+	text := err.Error()
+	switch at := position.FindStringSubmatchIndex(text); {
+	case at != nil:
+		return fmt.Errorf("line %s, column %s: this is no YAML: %s", text[at[2]:at[3]], text[at[4]:at[5]], text[at[1]:])
+	case strings.HasSuffix(text, "no documents in stream"):
+		return errors.New("the file is empty")
+	case strings.HasSuffix(text, "found multiple"):
+		return errors.New("the file has a second document (---); one is taken")
+	}
+	return fmt.Errorf("this is no YAML: %w", err)
+}
+
+// Add adds a finding about a key, such as rules[0].when. Where the key is not in the file, the finding stands at the
+// part of the file in which the key would be.
+func (f *File) Add(key, format string, args ...any) {
+	n := f.find(key)
+	f.addAt(n, key, format, args...)
+}
+
+func (f *File) addAt(n *yaml.Node, key, format string, args ...any) {
+	f.found = append(f.found, Finding{n.Line, n.Column, key, fmt.Sprintf(format, args...)})
+}
+
+// Correct reports whether nothing is wrong so far.
+func (f *File) Correct() bool { return len(f.found) == 0 }
+
+// Err returns all findings in the order of the file, a line each, or nil. prefix stands before each.
+func (f *File) Err(prefix string) error {
+	slices.SortStableFunc(f.found, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	var errs []error
+	for i, found := range f.found {
+		if i == maxFindings {
+			errs = append(errs, fmt.Errorf("%sand %d more", prefix, len(f.found)-i))
+			break
+		}
+		errs = append(errs, fmt.Errorf("%s%w", prefix, found))
+	}
+	return errors.Join(errs...)
+}
+
+// find returns the value of a key, or of the nearest part of the file around it.
+func (f *File) find(key string) *yaml.Node {
+	n := &f.root
+	for part := range strings.SplitSeq(strings.ReplaceAll(key, "[", ".["), ".") {
+		next := child(n, part)
+		if next == nil {
+			return n
+		}
+		n = next
+	}
+	return n
+}
+
+// child returns the value of a member of a mapping, or with a part such as [2] the item of a list. It returns nil if
+// there is none.
+func child(n *yaml.Node, part string) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if item, ok := strings.CutPrefix(part, "["); ok {
+		i, err := strconv.Atoi(strings.TrimSuffix(item, "]"))
+		if err != nil || n.Kind != yaml.SequenceNode || i < 0 || i >= len(n.Content) {
+			return nil
+		}
+		return n.Content[i]
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == part {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+// Package body reads the bodies of calls, once, bounded and hashed, and holds them until they have been sent.
+package body
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+)
+
+const (
+	// MaxJSON bounds a JSON body, which is held in memory to be normalised, in bytes.
+	MaxJSON = 8 << 20
+	// spoolAt is the size from which a raw body goes to an unlinked file instead of memory.
+	spoolAt = 1 << 20
+	// spoolAnnounced is how much memory is set aside for a body that is only announced.
+	spoolAnnounced = 64 << 10
+	// maxAnswers bounds what is held of answers to be read, in bytes. What does not fit is not read, and goes on all the same.
+	maxAnswers = 64 << 20
+)
+
+// Limits bounds what the bodies of all posts that are on their way take together, in bytes. A body counts as it comes, not as it is
+// announced; the call that would go beyond is refused (overloaded). What is streamed, as by egress rules, is not held and does not count.
+type Limits struct {
+	Memory int64 // held in memory: JSON, and what else has no more than 1 MiB; 64 MiB if 0
+	Spool  int64 // held in unlinked files; 1 GiB if 0
+}
+
+// Store holds bodies while their calls are verified and sent. It is safe for concurrent use.
+type Store struct {
+	dir           string
+	memory, spool budget
+	answers       budget // of MCP servers, while they are read
+	// hashing admits as many normalisations of JSON as there are processors: each takes several times the memory of its text.
+	hashing *semaphore.Weighted
+}
+
+// NewStore makes a store whose larger bodies are in unlinked files in dir.
+func NewStore(l Limits, dir string) *Store {
+	return &Store{
+		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)), spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)), answers: newBudget("answers", maxAnswers),
+		hashing: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+	}
+}
+
+// budget is bytes of one kind, for all bodies together.
+type budget struct {
+	kind  string
+	limit int64
+	left  *semaphore.Weighted
+}
+
+func newBudget(kind string, limit int64) budget {
+	return budget{kind, limit, semaphore.NewWeighted(limit)}
+}
+
+// Share is what one body has of a bound.
+type Share struct {
+	budget
+	taken int64
+}
+
+// Take takes n bytes more, or refuses.
+func (s *Share) Take(n int) error {
+	if !s.left.TryAcquire(int64(n)) {
+		return refusal.New("overloaded", "the bodies of posts take the %d bytes of %s that they may take together; nothing was sent", s.limit, s.kind)
+	}
+	s.taken += int64(n)
+	return nil
+}
+
+// Free gives back all that was taken.
+func (s *Share) Free() {
+	s.left.Release(s.taken)
+	s.taken = 0
+}
+
+// metered is a reader of which each byte counts against a share.
+type metered struct {
+	io.Reader
+	share *Share
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if full := m.share.Take(n); full != nil {
+		return 0, full
+	}
+	return n, err
+}
+
+// Body is the body of a call, read once: what was hashed is what will be sent.
+type Body struct {
+	// Hash is the lowercase hex SHA-256 of the bytes.
+	Hash string
+	// Size is how many bytes there are.
+	Size int64
+	// Text are the bytes, where they are in memory: JSON always is.
+	Text []byte
+
+	file *os.File // unlinked; nil while the body fits in memory
+
+	memory, spool Share
+}
+
+// hold reads body to its end, into memory or, from inMemory bytes on, into an unlinked file, and hashes the bytes. announced is its length, or
+// less where that is not known.
+func (b *Store) hold(body io.Reader, announced, inMemory int64) (*Body, error) {
+	c := &Body{memory: Share{budget: b.memory}, spool: Share{budget: b.spool}}
+	if err := c.read(body, announced, inMemory, b.dir); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Body) read(body io.Reader, announced, inMemory int64, dir string) error {
+	var mem bytes.Buffer
+	mem.Grow(int(min(max(announced, 0), spoolAnnounced)) + bytes.MinRead)
+	if _, err := mem.ReadFrom(io.LimitReader(metered{body, &c.memory}, inMemory)); err != nil {
+		return err
+	}
+	if c.Size = int64(mem.Len()); c.Size < inMemory {
+		c.Text, c.Hash = mem.Bytes(), evidence.HashBytes(mem.Bytes())
+		return nil
+	}
+	var err error
+	if c.file, err = unlinkedFile(dir); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	more, err := io.Copy(io.MultiWriter(spoolFile{c.file}, sum), metered{io.MultiReader(&mem, body), &c.spool})
+	if err != nil {
+		return err
+	}
+	c.Size = more
+	c.Hash = hex.EncodeToString(sum.Sum(nil))
+	c.memory.Free()
+	return nil
+}
+
+// unlinkedFile makes a file that nobody reads but its descriptor, and that is gone with the process.
+func unlinkedFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "body-*")
+	if err != nil {
+		return nil, refusal.New("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		_ = f.Close()
+		return nil, refusal.New("content_spool", "the body could not be kept privately while it is verified")
+	}
+	return f, nil
+}
+
+// spoolFile tells what is wrong with the disk from what is wrong with the body.
+type spoolFile struct{ f *os.File }
+
+func (s spoolFile) Write(p []byte) (int, error) {
+	n, err := s.f.Write(p)
+	if err != nil {
+		return n, refusal.New("content_spool", "the body could not be kept while it is verified; the mediator's disk may be full")
+	}
+	return n, nil
+}
+
+// Answers returns a share of what may be held of answers to be read.
+func (b *Store) Answers() *Share { return &Share{budget: b.answers} }
+
+// HashJSON hashes JSON text in its canonical form, once it is its turn.
+func (b *Store) HashJSON(ctx context.Context, text []byte) (string, error) {
+	if b.hashing.Acquire(ctx, 1) != nil {
+		return "", refusal.New("overloaded", "the body did not get its turn to be normalised in time; nothing was sent")
+	}
+	defer b.hashing.Release(1)
+	return evidence.HashJSON(text)
+}
+
+// Reader returns the body from its start.
+func (c *Body) Reader() io.Reader {
+	if c.file == nil {
+		return bytes.NewReader(c.Text)
+	}
+	return io.NewSectionReader(c.file, 0, c.Size)
+}
+
+// Close frees what holds the body.
+func (c *Body) Close() {
+	if c.file != nil {
+		_ = c.file.Close()
+	}
+	c.memory.Free()
+	c.spool.Free()
+}
+
+// Read reads the body of a request, which may have so many bytes. It is JSON, or any bytes.
+func (b *Store) Read(w http.ResponseWriter, r *http.Request, limit int64, isJSON bool) (*Body, error) {
+	if len(r.Trailer) > 0 {
+		return nil, refusal.New("content_trailers", "the request announces trailers, which the content hash would not cover")
+	}
+	inMemory := int64(spoolAt)
+	if isJSON {
+		if err := wire.CheckJSON(r.Header); err != nil {
+			return nil, err
+		}
+		limit, inMemory = min(limit, MaxJSON), MaxJSON+1 // never in a file
+	}
+	if r.ContentLength > limit {
+		return nil, TooLarge(limit)
+	}
+	body := http.MaxBytesReader(w, r.Body, limit)
+	c, err := b.hold(body, r.ContentLength, inMemory)
+	if err != nil {
+		return nil, ReadError(err, limit)
+	}
+	if len(r.Trailer) > 0 { // unannounced trailers appear only once the body has been read
+		c.Close()
+		return nil, refusal.New("content_trailers", "the request carries trailers, which the content hash would not cover")
+	}
+	return c, nil
+}
+
+// TooLarge refuses a body with more than limit bytes.
+func TooLarge(limit int64) error {
+	return refusal.New("content_too_large", "the body is larger than the %d bytes that this action allows", limit)
+}
+
+// ReadError says why a body could not be read to its end. limit is how many bytes it may have.
+func ReadError(err error, limit int64) error {
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return TooLarge(limit)
+	}
+	var refused *refusal.Refusal
+	if errors.As(err, &refused) {
+		return err
+	}
+	return refusal.New("content_incomplete", "the body ended early or could not be read")
+}

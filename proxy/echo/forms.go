@@ -1,0 +1,109 @@
+package echo
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MinLength is the length that a secret has at least, in bytes. Anything shorter stands in answers by chance.
+const MinLength = 8
+
+// Secret finds one credential in what a server answers. It is safe for concurrent use.
+type Secret struct {
+	forms  [][]byte
+	window int                 // the length of the shortest form
+	drop   uint64              // takes the byte before the window out of a hash: base to the power of window
+	begins [1 << hashBits]bool // the hashes of the first window bytes of the forms
+	inside [256]bool           // the bytes that forms consist of, however they are escaped
+	held   int                 // no form is longer, escaped or not: so much is held back at most
+}
+
+// longestEscape is the most that servers write for one byte of a secret, as in \u0000. No form has more for each byte.
+const longestEscape = 6
+
+// punctuation is what the forms of any secret can have besides letters and digits: that of base64 and that of escapes,
+// and the zeros of UTF-16.
+const punctuation = "+/-_=" + `\%&#;` + "\x00"
+
+// New returns the secret that a header carries whose value is prefix followed by secret. The scheme of authentication
+// ("Bearer") is no part of it. Of Basic it also finds the password, or the user where the password is shorter than
+// [MinLength].
+func New(prefix, secret string) (*Secret, error) {
+	parts, err := split(prefix, secret)
+	if err != nil {
+		return nil, err
+	}
+	s := &Secret{drop: 1}
+	for _, part := range parts {
+		s.held = max(s.held, longestEscape*len(part))
+		for _, form := range forms(part) {
+			if !slices.ContainsFunc(s.forms, func(f []byte) bool { return string(f) == form }) {
+				s.forms = append(s.forms, []byte(form))
+			}
+		}
+	}
+	s.window = len(slices.MinFunc(s.forms, byLength))
+	for range s.window {
+		s.drop *= hashBase
+	}
+	for b := range s.inside {
+		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
+		s.inside[b] = letter || b >= '0' && b <= '9' || strings.IndexByte(punctuation, byte(b)) >= 0
+	}
+	for _, form := range s.forms {
+		s.begins[s.hash(form[:s.window])>>(64-hashBits)] = true
+		for _, b := range form {
+			s.inside[b] = true
+		}
+	}
+	return s, nil
+}
+
+// Format prints REDACTED whatever the verb.
+func (*Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
+
+func byLength(a, b []byte) int { return len(a) - len(b) }
+
+// split returns what is secret in the value of a header.
+func split(prefix, secret string) ([]string, error) {
+	scheme, token, _ := strings.Cut(prefix+secret, " ")
+	if token = strings.TrimLeft(token, " "); prefix != "" || len(token) < MinLength {
+		token = secret
+	}
+	if len(token) < MinLength {
+		return nil, fmt.Errorf("the secret has fewer than %d bytes, and could not be told from other text in an answer", MinLength)
+	}
+	if !strings.EqualFold(scheme, "Basic") {
+		return []string{token}, nil
+	}
+	pair, err := base64.StdEncoding.DecodeString(token)
+	if err != nil {
+		return []string{token}, nil // no Basic that a server could read
+	}
+	user, password, _ := strings.Cut(string(pair), ":")
+	for _, part := range []string{password, user, string(pair)} {
+		if len(part) >= MinLength {
+			return []string{token, part}, nil
+		}
+	}
+	return nil, fmt.Errorf("the user and the password together have fewer than %d bytes, and could not be told from other text in an answer", MinLength)
+}
+
+// forms returns the texts by which a server may repeat a secret, but for their escapes.
+func forms(secret string) []string {
+	all := []string{
+		secret, strings.ReplaceAll(secret, " ", "+"), // the latter in forms of the web
+		hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
+	}
+	for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 { // how many bytes of a group of three come before the secret
+			text := alphabet.EncodeToString(append(make([]byte, before), secret...))
+			// The characters at the ends also hold bits of what stands beside the secret.
+			all = append(all, text[(8*before+5)/6:8*(before+len(secret))/6])
+		}
+	}
+	return all
+}

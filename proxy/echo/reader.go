@@ -1,0 +1,75 @@
+package echo
+
+import (
+	"io"
+	"slices"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Reader reads a stream up to the secret. It holds back the end of what it has read as long as that may be the
+// beginning of the secret: everything after the last byte that no form can have, such as a quote or the end of a line. An event
+// of a stream ends with such a byte, and is not held back.
+type Reader struct {
+	from   io.Reader
+	secret *Secret
+	held   []byte
+	ready  []byte // has been searched, and did not fit into what the caller gave
+	spare  []byte // holds ready
+	err    error  // follows ready
+}
+
+// Reader returns a reader of what stands before the secret in from. At the secret its error has the code
+// credential_echoed. Neither that nor anything of the secret is read before.
+func (s *Secret) Reader(from io.Reader) *Reader { return &Reader{from: from, secret: s} }
+
+// spareRead is how much is read where the caller's own buffer has no room beside what is held back.
+const spareRead = 4 << 10
+
+// Read implements [io.Reader].
+func (r *Reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for len(r.ready) == 0 && r.err == nil {
+		buf, fits := p, len(p) > len(r.held)
+		if !fits {
+			r.spare = slices.Grow(r.spare[:0], len(r.held)+spareRead)
+			buf = r.spare[:cap(r.spare)]
+		}
+		n := copy(buf, r.held)
+		read, err := r.from.Read(buf[n:])
+		buf, r.err = buf[:n+read], err
+		if r.secret.In(buf) {
+			r.err = errEchoed()
+			break
+		}
+		end := r.secret.settled(buf)
+		if err == io.EOF { //nolint:errorlint // io.Reader's contract
+			end = len(buf)
+		}
+		r.held = append(r.held[:0], buf[end:]...)
+		if fits && end > 0 {
+			return end, nil
+		}
+		r.ready = buf[:end]
+	}
+	n := copy(p, r.ready)
+	if r.ready = r.ready[n:]; n > 0 {
+		return n, nil
+	}
+	return 0, r.err
+}
+
+// settled returns the length of the part of a text in which no form begins that may end behind the text.
+func (s *Secret) settled(text []byte) int {
+	end := len(text)
+	for end > 0 && len(text)-end < s.held && s.inside[text[end-1]] {
+		end--
+	}
+	return end
+}
+
+func errEchoed() error {
+	return refusal.New("credential_echoed", "the answer repeats the credential that the mediator has put into the call, and is not passed on")
+}

@@ -1,0 +1,239 @@
+package proxy
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
+)
+
+// newKeyedRig has a post and other calls with a credential, to one upstream.
+func newKeyedRig(t *testing.T, up *httptest.Server, log *zap.Logger) *postRig {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		base := "https://" + at(0, up)
+		post, err := match.Parse(base+"/posts", []string{"POST"})
+		must(t, err)
+		keyed, err := match.Parse(base+"/**", []string{"GET", "HEAD", "PUT"})
+		must(t, err)
+		actions[0].Match = post
+		o.Rules, err = NewRules(actions[:1], []Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
+		must(t, err)
+		o.Transport, o.Log = newTestTransport(t, up), log
+	})
+	p.base = "https://" + at(0, up)
+	return p
+}
+
+// TestEchoedCredential: an upstream that repeats the request it got does not show the agent the credential, and the record says so.
+func TestEchoedCredential(t *testing.T) {
+	authorization := func(r *http.Request) string { return r.Header.Get("Authorization") }
+	answers := []struct {
+		name, code, body string // body comes through before the credential
+		status           int    // that the agent sees
+		write            func(w http.ResponseWriter, r *http.Request)
+	}{
+		{"in a header", "credential_echoed", "", 502, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Seen", authorization(r)) }},
+		{"in a redirect", "credential_echoed", "", 502, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "/login?next="+url.QueryEscape(authorization(r)))
+			w.WriteHeader(http.StatusFound)
+		}},
+		{"in a body", "credential_echoed", "", 200, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"headers":{"Authorization":%q}}`, authorization(r))
+		}},
+		{"in a body with a length", "credential_echoed", "", 200, func(w http.ResponseWriter, r *http.Request) {
+			body := strings.Repeat(" ", 1000) + authorization(r)
+			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+			_, _ = io.WriteString(w, body)
+		}},
+		{"in an event, in two pieces", "credential_echoed", "data: 1\n\ndata: Bearer ", 200, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for _, piece := range []string{"data: 1\n\n", "data: " + authorization(r)[:20], authorization(r)[20:] + "\n\n"} {
+				_, _ = io.WriteString(w, piece)
+				_ = http.NewResponseController(w).Flush()
+			}
+		}},
+		{"in a trailer", "credential_echoed", "ok\n", 200, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "ok\n")
+			_ = http.NewResponseController(w).Flush()
+			w.Header().Set(http.TrailerPrefix+"X-Seen", authorization(r))
+		}},
+		{"compressed", "answer_encoded", "", 502, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = io.WriteString(z, authorization(r))
+			_ = z.Close()
+		}},
+	}
+	for _, inner := range []protocol{http1, http2} {
+		for _, outer := range []protocol{http1, http2} {
+			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+				for _, answer := range answers {
+					if answer.name == r.Header.Get("X-Answer") {
+						answer.write(w, r)
+					}
+				}
+			}, outer)
+			defer up.Close()
+			core, lines := observer.New(zapcore.DebugLevel)
+			p := newKeyedRig(t, up.Server, zap.New(core))
+			client := p.rig.Client(inner).Transport
+			calls := 0
+			for _, answer := range answers {
+				for _, method := range []string{"POST", "PUT"} {
+					t.Run(fmt.Sprintf("%s, %s to %s, %s", answer.name, inner, outer, method), func(t *testing.T) {
+						req, err := http.NewRequest(method, p.base+"/posts", strings.NewReader("{}"))
+						must(t, err)
+						req.Header = http.Header{"Content-Type": {"application/json"}, "X-Answer": {answer.name}}
+						resp, err := client.RoundTrip(req)
+						var body []byte
+						if err == nil { // an answer that is cut at once may end before its header is read
+							body, err = io.ReadAll(resp.Body)
+							_ = resp.Body.Close()
+							if resp.StatusCode != answer.status {
+								t.Errorf("status %d", resp.StatusCode)
+							}
+						}
+						calls++
+						post, n := p.record.last()
+						if n != calls || int(up.Requests.Load()) != calls || post.Code != answer.code || post.State != ledger.StateForwarded || post.Status == 0 || post.Status == 502 {
+							t.Errorf("%d calls, %d records, the last %s, status %d, code %q", up.Requests.Load(), n, post.State, post.Status, post.Code)
+						}
+						switch {
+						case answer.status == 502 && (err != nil || !strings.Contains(string(body), `"code":"`+answer.code+`"`)):
+							t.Errorf("the agent got %q, %v", body, err)
+						case answer.status != 502 && (err == nil || !strings.HasPrefix(answer.body, string(body))):
+							t.Errorf("the agent got %q, and sees that it is not whole by %v", body, err)
+						}
+						if all := fmt.Sprint(resp, string(body), post, lines.All()); strings.Contains(all, secretToken[:20]) {
+							t.Errorf("the credential stands in %s", all)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestAnswersToACredential: what does not repeat the credential comes through as it is, and as it comes.
+func TestAnswersToACredential(t *testing.T) {
+	for _, inner := range []protocol{http1, http2} {
+		for _, outer := range []protocol{http1, http2} {
+			t.Run(string(inner)+" to "+string(outer), func(t *testing.T) {
+				next := make(chan struct{})
+				up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Encoding", "identity")
+					w.Header().Set(http.TrailerPrefix+"X-Sum", "1")
+					w.Header().Set("X-Asked", r.Header.Get("Accept-Encoding")+r.Header.Get("Range")+r.Header.Get("If-Range")+r.Header.Get("Accept-Charset"))
+					if r.URL.Path == "/events" {
+						w.Header().Set("Content-Type", "text/event-stream")
+						_ = http.NewResponseController(w).Flush()
+						for {
+							select {
+							case _, more := <-next:
+								if !more {
+									return
+								}
+							case <-r.Context().Done():
+								return
+							}
+							_, _ = io.WriteString(w, "data: "+secretToken[:20]+"\n\n")
+							_ = http.NewResponseController(w).Flush()
+						}
+					}
+					_, _ = io.WriteString(w, strings.Repeat("aB3-", 50000)+secretToken[:20])
+				}, outer)
+				defer up.Close()
+				p := newKeyedRig(t, up.Server, zap.NewNop())
+				p.client = p.rig.Client(inner)
+				asked := []string{"Accept-Encoding", "gzip, br", "Range", "bytes=0-9", "If-Range", `"a"`, "Accept-Charset", "utf-16"}
+				resp, body := p.send("GET", "/x", "", asked...)
+				if resp.StatusCode != 200 || body != strings.Repeat("aB3-", 50000)+secretToken[:20] || resp.Trailer.Get("X-Sum") != "1" || resp.Header.Get("X-Asked") != "identity" {
+					t.Errorf("status %d, %d bytes, header %v, trailers %v", resp.StatusCode, len(body), resp.Header, resp.Trailer)
+				}
+				if resp, _ := p.send("HEAD", "/x", "", asked...); resp.StatusCode != 200 || resp.Header.Get("X-Asked") != "identity" {
+					t.Errorf("HEAD: status %d, header %v", resp.StatusCode, resp.Header)
+				}
+				resp, err := p.client.Get(p.base + "/events")
+				must(t, err)
+				defer resp.Body.Close()
+				events := bufio.NewReader(resp.Body)
+				for range 3 { // each event arrives before the next one is made
+					next <- struct{}{}
+					for _, want := range []string{"data: " + secretToken[:20] + "\n", "\n"} {
+						if line, err := events.ReadString('\n'); err != nil || line != want {
+							t.Fatalf("got %q, %v", line, err)
+						}
+					}
+				}
+				close(next)
+				if rest, err := io.ReadAll(events); err != nil || len(rest) > 0 {
+					t.Errorf("after the events: %q, %v", rest, err)
+				}
+			})
+		}
+	}
+}
+
+// TestAnswersWithoutACredential are not searched: the agent sees what it sent itself, in pieces and compressed.
+func TestAnswersWithoutACredential(t *testing.T) {
+	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = io.WriteString(w, r.Header.Get("Accept-Encoding")+r.Header.Get("Range"))
+	}, nil)
+	if resp, body := p.send("GET", "/x", "", "Accept-Encoding", "gzip", "Range", "bytes=0-9"); resp.StatusCode != 206 || resp.Header.Get("Content-Encoding") != "gzip" || body != "gzipbytes=0-9" {
+		t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
+	}
+}
+
+// BenchmarkCredentialedRead relays answers without and with the search for a credential, over kept HTTPS connections on both sides.
+func BenchmarkCredentialedRead(b *testing.B) {
+	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"choices":[{"index":0,"message":{"role":"assistant","content":"How can I help?\nAsk me \"anything\"."}}]},` + "\n"
+	sizes := map[string]string{"200 B": object, "1 MiB": strings.Repeat(object, 1<<20/len(object))}
+	up := newUpstream(b, func(w http.ResponseWriter, r *http.Request) {
+		_, size, _ := strings.Cut(r.URL.Path[1:], "/")
+		_, _ = io.WriteString(w, sizes[strings.ReplaceAll(size, "_", " ")])
+	}, http1)
+	defer up.Close()
+	p := newPostRig(b, created, func(o *PipelineOptions, actions []Action) {
+		var egress []Egress
+		for path, credential := range map[string]*Credential{"/without/**": nil, "/with/**": actions[0].Credential} {
+			m, err := match.Parse("https://"+at(0, up.Server)+path, []string{"GET"})
+			must(b, err)
+			egress = append(egress, Egress{Name: path, Match: m, Credential: credential})
+		}
+		var err error
+		o.Rules, err = NewRules(nil, egress)
+		must(b, err)
+		o.Transport, o.Record = newTestTransport(b, up.Server), forgetful{}
+		o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
+	})
+	for _, size := range []string{"200 B", "1 MiB"} {
+		for _, path := range []string{"/without/", "/with/"} {
+			b.Run(path[1:len(path)-1]+" "+size, func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetBytes(int64(len(sizes[size])))
+				for b.Loop() {
+					resp, err := p.client.Get("https://" + at(0, up.Server) + path + strings.ReplaceAll(size, " ", "_"))
+					must(b, err)
+					if n, err := io.Copy(io.Discard, resp.Body); err != nil || int(n) != len(sizes[size]) {
+						b.Fatalf("%d, %d bytes, %v", resp.StatusCode, n, err)
+					}
+					_ = resp.Body.Close()
+				}
+			})
+		}
+	}
+}
