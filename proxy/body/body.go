@@ -103,7 +103,7 @@ func (m metered) Read(p []byte) (int, error) {
 
 // Body is the body of a call, read once: what was hashed is what will be sent.
 type Body struct {
-	// Hash is the lowercase hex SHA-256 of the bytes.
+	// Hash is the lowercase hex SHA-256 of the bytes; empty for JSON, of which the canonical form is hashed: see [Store.HashJSON].
 	Hash string
 	// Size is how many bytes there are.
 	Size int64
@@ -115,7 +115,7 @@ type Body struct {
 	memory, spool Share
 }
 
-// hold reads body to its end, into memory or, from inMemory bytes on, into an unlinked file, and hashes the bytes. announced is its length, or
+// hold reads body to its end, into memory or, from inMemory bytes on, into an unlinked file, whose bytes it hashes. announced is its length, or
 // less where that is not known.
 func (b *Store) hold(body io.Reader, announced, inMemory int64) (*Body, error) {
 	c := &Body{memory: Share{budget: b.memory}, spool: Share{budget: b.spool}}
@@ -133,7 +133,7 @@ func (c *Body) read(body io.Reader, announced, inMemory int64, dir string) error
 		return err
 	}
 	if c.Size = int64(mem.Len()); c.Size < inMemory {
-		c.Text, c.Hash = mem.Bytes(), evidence.HashBytes(mem.Bytes())
+		c.Text = mem.Bytes()
 		return nil
 	}
 	var err error
@@ -223,6 +223,9 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, limit int64, isJSON
 	c, err := b.hold(body, r.ContentLength, inMemory)
 	if err != nil {
 		return nil, ReadError(err, limit)
+	}
+	if !isJSON && c.file == nil {
+		c.Hash = evidence.HashBytes(c.Text)
 	}
 	if len(r.Trailer) > 0 { // unannounced trailers appear only once the body has been read
 		c.Close()

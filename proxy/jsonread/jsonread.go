@@ -169,9 +169,9 @@ func broken(err error) error {
 
 // folded are the names of one object, without regard to case.
 type folded struct {
-	few  [fewNames]string // the first ones
-	n    int              // how many there are
-	many map[string]bool  // all of them, once they are more
+	few  [fewNames]Foldable // the first ones
+	n    int                // how many there are
+	many map[string]bool    // all of them, once they are more
 }
 
 // fewNames is how many names are compared one by one.
@@ -180,19 +180,20 @@ const fewNames = 8
 // add adds a name and reports whether another one differs from it only in case.
 func (f *folded) add(name string) bool {
 	if f.n < fewNames {
+		added := ToFold(name)
 		for _, other := range f.few[:f.n] {
-			if SameFold(other, name) {
+			if added.Same(other) {
 				return true
 			}
 		}
-		f.few[f.n] = name
+		f.few[f.n] = added
 		f.n++
 		return false
 	}
 	if f.many == nil {
 		f.many = make(map[string]bool, 4*fewNames)
 		for _, other := range f.few {
-			f.many[Fold(other)] = true
+			f.many[Fold(other.name)] = true
 		}
 	}
 	key := Fold(name)
@@ -203,12 +204,18 @@ func (f *folded) add(name string) bool {
 	return false
 }
 
-// SameFold reports whether two names differ at most in case.
-func SameFold(a, b string) bool {
-	if len(a) != len(b) && isASCII(a) && isASCII(b) {
-		return false
-	}
-	return strings.EqualFold(a, b)
+// Foldable is a name that is compared without regard to case.
+type Foldable struct {
+	name  string
+	ascii bool // no character outside of ASCII, so that what differs in length differs
+}
+
+// ToFold readies a name to be compared.
+func ToFold(name string) Foldable { return Foldable{name, isASCII(name)} }
+
+// Same reports whether two names differ at most in case.
+func (f Foldable) Same(o Foldable) bool {
+	return (len(f.name) == len(o.name) || !f.ascii || !o.ascii) && strings.EqualFold(f.name, o.name)
 }
 
 func isASCII(s string) bool {

@@ -7,10 +7,12 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Result is what became of a request, by the server's answer.
@@ -60,6 +62,7 @@ type Answer struct {
 	lastEvent string // by which the client resumes an answer
 
 	json   bool
+	length int // of the answer, as its header says; less than 0 where it does not
 	stream *sse.Reader
 	held   []byte
 	result Result
@@ -84,6 +87,11 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	case a.Sent != nil && !a.isRequest(), status == http.StatusAccepted, status == http.StatusNoContent: // nothing is answered
 	case kind == "application/json" && plain:
 		a.json = true
+		if n, err := strconv.Atoi(header.Get("Content-Length")); err == nil {
+			a.length = n
+		} else {
+			a.length = -1
+		}
 	case kind == "text/event-stream" && plain:
 		a.stream = sse.NewReader(maxAnswer)
 	case !failed:
@@ -118,6 +126,9 @@ func (a *Answer) miss() {
 // Write takes a piece of the answer. It never fails, and never waits.
 func (a *Answer) Write(p []byte) (int, error) {
 	switch {
+	case a.json && len(a.held) == 0 && len(p) == a.length: // nothing has to be held of an answer that comes in one piece
+		a.json = false
+		a.message(p)
 	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
 		a.lose()
 	case a.json:

@@ -74,7 +74,7 @@ func (m *Message) Does() string {
 
 // printable returns a name as it stands in a rule, and in quotes and cut what can stand in none.
 func printable(name string) string {
-	if toolName.MatchString(name) {
+	if isToolName(name) {
 		return name
 	}
 	return fmt.Sprintf("%.128q", name)
@@ -207,8 +207,9 @@ func (m *Message) retry() error {
 // spelled refuses an object that has one of names in another case, which some parsers take for it.
 func spelled(o object, names ...string) error {
 	for _, m := range o {
+		own := jsonread.ToFold(m.Name)
 		for _, name := range names {
-			if m.Name != name && jsonread.SameFold(m.Name, name) {
+			if m.Name != name && own.Same(jsonread.ToFold(name)) {
 				return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", m.Name, name)
 			}
 		}
