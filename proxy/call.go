@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -59,6 +60,8 @@ type call struct {
 	message *policy.Message
 	// mcp is what is known of a call to an MCP server; nil for any other.
 	mcp *mcpCall
+	// model observes a call to a model; nil for any other.
+	model *inference.Observer
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
 	kept bool
 	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.
@@ -137,6 +140,9 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	c.record.Finished = c.now()
 	if c.record.State == ledger.StateRefused {
 		c.record.Method, c.record.Path = clip(c.record.Method, maxRefusedMethod), clip(c.record.Path, maxRefusedPath)
+	}
+	if c.model != nil && c.record.State != ledger.StateRefused {
+		c.record.Model = c.model.Interaction().Record()
 	}
 	p.o.Metrics.observe(c.record)
 	err := p.store(context.WithoutCancel(ctx), c)

@@ -14,6 +14,7 @@
 //	load.go         bounds the calls in flight and the rates
 //	session.go      1   whose call it is
 //	rules.go        2   which rule the call matches; header.go refuses what has two readings
+//	message.go          what a message chooses, by mcp.go or model.go
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
 //	content.go      3   the body, read once and hashed; package body holds it

@@ -21,7 +21,7 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	var sent io.Reader = c.r.Body
 	switch {
 	case c.held != nil:
-		sent = c.held.Reader()
+		sent = &heldBody{r: c.held.Reader(), held: c.held}
 	case c.r.Body != http.NoBody:
 		c.streamed = &agentBody{ReadCloser: c.r.Body}
 		sent = c.streamed
@@ -46,6 +46,30 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
 	c.record.State = ledger.StateForwarding
 	return p.send(c, out, cancel, credential)
+}
+
+// heldBody is a body that was held to be judged. It is freed as soon as it has been sent: its answer may take long.
+type heldBody struct {
+	mu   sync.Mutex // guards r: the transport may close while it reads
+	r    io.Reader
+	held *body.Body
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.r == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.r.Read(p)
+}
+
+func (b *heldBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.r = nil
+	b.held.Close()
+	return nil
 }
 
 // agentBody is a body as the agent sends it. It keeps why it could not be read to its end: the transport knows only that it has

@@ -53,6 +53,9 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	if c.mcp != nil {
 		c.mcp.prepare(out)
 	}
+	if c.model != nil {
+		out = c.prepareModel(out)
+	}
 	return out
 }
 
@@ -77,6 +80,9 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	c.answered = true
 	if c.mcp != nil {
 		c.mcp.begin(resp)
+	}
+	if c.model != nil {
+		c.beginModel(resp)
 	}
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)

@@ -97,7 +97,10 @@ const maxToolChecks = 32
 // watched is an answer's body that is read on its way.
 type watched struct {
 	io.ReadCloser
-	answer *mcp.Answer
+	answer interface {
+		io.Writer
+		End(err error)
+	}
 }
 
 // Read reads a piece, and looks at it before it goes on: the client may answer at once what it asks.

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -46,6 +48,8 @@ type Egress struct {
 	Credential *Credential
 	// MCP are the messages to an MCP server that the rule is for; nil for a rule by origin, method and path alone.
 	MCP *mcp.Rule
+	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
+	Observe *inference.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -56,8 +60,11 @@ type rule struct {
 
 // kind returns the kind of messages that the rule is about, and is empty for a rule about origin, method and path alone.
 func (r rule) kind() string {
-	if r.mcp() != nil {
+	switch {
+	case r.mcp() != nil:
 		return kindMCP
+	case r.egress != nil && r.egress.Observe != nil:
+		return kindModel
 	}
 	return ""
 }
@@ -78,7 +85,10 @@ type endpoint struct {
 
 // check refuses rules of one endpoint that name the same message, and returns the second of the two.
 func (e *endpoint) check() (i int, err error) {
-	if e.kind != kindMCP {
+	switch {
+	case e.kind == kindModel && len(e.rules) > 1:
+		return 1, errors.New("another rule observes the same URL")
+	case e.kind != kindMCP:
 		return 0, nil
 	}
 	var of []*mcp.Rule

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -17,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -33,8 +35,9 @@ type Session struct {
 	// Run is what is seen of the agent's processes; nil where it was not mediator run that started the agent.
 	Run *observe.Run
 
-	memory   mcp.Memory  // what MCP servers have asked and shown
-	prompted atomic.Bool // a human has answered an MCP server
+	memory   mcp.Memory             // what MCP servers have asked and shown
+	content  [inference.MinKey]byte // the key by which blocks of content are hashed; it never leaves the process
+	prompted atomic.Bool            // a human has answered an MCP server
 
 	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
 
@@ -138,6 +141,7 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 func (s *Sessions) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
 	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
+	_, _ = rand.Read(session.content[:]) // which never fails
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	return session
 }

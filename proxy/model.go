@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// kindModel is the kind of an endpoint of a model API whose calls are observed.
+const kindModel = "model"
+
+// modelJudge reads calls to models.
+type modelJudge struct{ p *Pipeline }
+
+func (j modelJudge) read(c *call, rules []rule) (rule, error) {
+	if c.held == nil {
+		return rule{}, refusal.New("model_request_malformed", "the request to the model: it has no body")
+	}
+	r := rules[0]
+	request, err := inference.Read(*r.egress.Observe, c.held.Text, c.session.content[:])
+	if err != nil {
+		return rule{}, err
+	}
+	budget := j.p.bodies.Answers()
+	c.model = inference.Observe(request, c.record.Started, inference.Options{
+		Key: c.session.content[:], Now: j.p.o.Now,
+		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
+	})
+	return r, nil
+}
+
+// prepareModel readies a call to a model to be sent.
+func (c *call) prepareModel(out *http.Request) *http.Request {
+	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be followed
+	return out.WithContext(c.model.Trace(out.Context()))
+}
+
+// beginModel puts an observer beside the answer.
+func (c *call) beginModel(resp *http.Response) {
+	c.model.Begin(resp.StatusCode, resp.Header)
+	resp.Body = &watched{resp.Body, c.model}
+}
