@@ -1,6 +1,10 @@
 package evidence
 
-import "github.com/actionproof/mediator/internal/refusal"
+import (
+	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
 
 // Bundle is the trust bundle: everything that the security team signed for verifiers, and nothing secret. It is believed for its
 // signatures alone, whoever delivers it.
@@ -83,25 +87,31 @@ func (r *revocations) has(kid string) bool {
 	return version || name
 }
 
-// revoke takes over the bundle's revocation list.
-func (t *Trust) revoke(token string) error {
+// openRevocations verifies the signature of a revocation list by a pinned registry key.
+func (t *Trust) openRevocations(token string) (*revocations, error) {
 	p, err := parseRooted(token, RevocationListKind.Typ, RevocationListKind.maxToken)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	root, err := t.root(p.header.Kid, RevocationListKind.Typ, RevocationListKind.Purpose)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := root.verify(RevocationListKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
-		return err
+		return nil, err
 	}
 	list, err := decode(RevocationListKind, p.payload)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r := &revocations{list: *list, kid: p.header.Kid, artifacts: make(map[string]Revocation), keys: make(map[string]Revocation)}
-	for _, e := range list.Revoked {
+	r.include(list.Revoked)
+	return r, nil
+}
+
+// include adds entries to what r revokes.
+func (r *revocations) include(entries []Revocation) {
+	for _, e := range entries {
 		switch e.Kind {
 		case RevokedArtifact:
 			r.artifacts[e.ID] = e
@@ -109,8 +119,6 @@ func (t *Trust) revoke(token string) error {
 			r.keys[e.ID] = e
 		}
 	}
-	t.revocations = r
-	return nil
 }
 
 // Revocations returns the bundle's revocation list, and false where it has none.
@@ -177,6 +185,9 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 		want.MaxAge = t.policy.MaxRevocationAge
 	}
 	want.Custody, want.RequireNonExportable = nil, false // about the keys of certificates, not about the registry's own
+	if issued := time.Unix(r.list.IssuedAt, 0); t.past && at.now.Before(issued) {
+		at.now = issued // what has been revoked since is what a later list is for
+	}
 	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
 		return refusal.New("revocations_stale", "what is revoked is not known: %w", err)
 	}

@@ -3,6 +3,8 @@ package evidence
 import (
 	"bytes"
 	"crypto/subtle"
+	"iter"
+	"maps"
 	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
@@ -31,6 +33,7 @@ type SignerPolicy struct {
 
 // certified is one signing key version with what the registry says of it.
 type certified struct {
+	token  string
 	public ed25519.PublicKey
 	cert   SignerCertificate
 	kid    string // of the registry key that signed the certificate
@@ -46,6 +49,7 @@ type Trust struct {
 	policy  SignerPolicy
 
 	revocations *revocations // nil where the bundle has no list
+	past        bool         // it is of an earlier moment than its revocation list: see [Archive]
 }
 
 // maxCertificates bounds a bundle.
@@ -56,7 +60,30 @@ const maxCertificates = 1024
 // lifetime and satisfies the policy is judged each time its key is used ([Open]). Where two certificates name one key id, both
 // must name the same key, and the one issued later counts. The bundle's deployment certificate is no part of the trust: it is opened.
 func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
-	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified, len(b.Certificates)), newest: make(map[string]int), policy: policy}
+	t, err := newTrust(roots, policy)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.Certificates) > maxCertificates {
+		return nil, refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(b.Certificates), maxCertificates)
+	}
+	for _, token := range b.Certificates {
+		if err := t.add(token); err != nil {
+			return nil, err
+		}
+	}
+	markShared(maps.Values(t.signers))
+	if b.Revocations != "" {
+		if t.revocations, err = t.openRevocations(b.Revocations); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// newTrust makes a trust that certifies nothing yet.
+func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
+	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified), newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if r.Purpose != PurposeSignerCertificate && r.Purpose != PurposeDeploymentCertificate {
 			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
@@ -72,20 +99,6 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 		}
 		t.roots[r.KeyID] = r
 	}
-	if len(b.Certificates) > maxCertificates {
-		return nil, refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", len(b.Certificates), maxCertificates)
-	}
-	for _, token := range b.Certificates {
-		if err := t.add(token); err != nil {
-			return nil, err
-		}
-	}
-	t.markShared()
-	if b.Revocations != "" {
-		if err := t.revoke(b.Revocations); err != nil {
-			return nil, err
-		}
-	}
 	return t, nil
 }
 
@@ -100,9 +113,9 @@ func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
 }
 
 // markShared marks the keys that are certified for several purposes, under whatever key ids: who holds one would be several witnesses.
-func (t *Trust) markShared() {
-	first := make(map[string]*certified, len(t.signers))
-	for _, s := range t.signers {
+func markShared(signers iter.Seq[*certified]) {
+	first := make(map[string]*certified)
+	for s := range signers {
 		switch other := first[string(s.public)]; {
 		case other == nil:
 			first[string(s.public)] = s
@@ -110,64 +123,76 @@ func (t *Trust) markShared() {
 			other.shared, s.shared = true, true
 		}
 	}
-	for _, s := range t.signers {
+	for s := range signers {
 		s.shared = s.shared || first[string(s.public)].shared
 	}
 }
 
+// add takes over one certificate.
 func (t *Trust) add(token string) error {
-	p, err := parseRooted(token, SignerCertificateKind.Typ, SignerCertificateKind.maxToken)
+	s, err := t.openCertificate(token)
 	if err != nil {
 		return err
 	}
-	root := t.roots[p.header.Kid]
-	if root.Purpose != PurposeSignerCertificate { // or there is no such root
-		return refusal.New("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
-	}
-	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
-		return err
-	}
-	cert, err := decode(SignerCertificateKind, p.payload)
-	if err != nil {
-		return err
-	}
-	// Otherwise the registry could make itself an auditor: allowlists of keys name a key without its version.
-	if purpose := cert.Purposes[0]; purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate {
-		return refusal.New("certificate_untrusted", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
-	}
-	raw, err := decodeStrict(cert.SubjectPublicKey)
-	if err != nil {
-		return refusal.New("certificate_key_mismatch", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
-	}
-	public, err := NewPublicKey(raw)
-	if err != nil {
-		return err
-	}
-	if HashBytes(public) != cert.SubjectPublicKeyHash {
-		return refusal.New("certificate_key_mismatch", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
-	}
-	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
-		return refusal.New("certificate_untrusted", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
-	}
-	if root, ok := t.pinned(public); ok {
-		return refusal.New("certificate_untrusted", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
-	}
-	if old, ok := t.signers[cert.SubjectKeyID]; ok {
-		if subtle.ConstantTimeCompare(old.public, public) != 1 {
-			return refusal.New("certificate_key_mismatch", "two certificates give different public keys the same key id %s", cert.SubjectKeyID)
+	kid := s.cert.SubjectKeyID
+	if old, ok := t.signers[kid]; ok {
+		if subtle.ConstantTimeCompare(old.public, s.public) != 1 {
+			return refusal.New("certificate_key_mismatch", "two certificates give different public keys the same key id %s", kid)
 		}
-		if old.cert.IssuedAt > cert.IssuedAt {
+		if old.cert.IssuedAt > s.cert.IssuedAt {
 			return nil
 		}
 	}
-	name, version := cutKeyID(cert.SubjectKeyID)
+	name, version := cutKeyID(kid)
 	t.newest[name] = max(t.newest[name], version)
-	t.signers[cert.SubjectKeyID] = &certified{public: public, cert: *cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}
+	t.signers[kid] = s
 	return nil
+}
+
+// openCertificate verifies the signature of a certificate by a pinned registry key, and what it says of its subject.
+func (t *Trust) openCertificate(token string) (*certified, error) {
+	p, err := parseRooted(token, SignerCertificateKind.Typ, SignerCertificateKind.maxToken)
+	if err != nil {
+		return nil, err
+	}
+	root := t.roots[p.header.Kid]
+	if root.Purpose != PurposeSignerCertificate { // or there is no such root
+		return nil, refusal.New("certificate_untrusted", "a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
+	}
+	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
+		return nil, err
+	}
+	cert, err := decode(SignerCertificateKind, p.payload)
+	if err != nil {
+		return nil, err
+	}
+	// Otherwise the registry could make itself an auditor: allowlists of keys name a key without its version.
+	if purpose := cert.Purposes[0]; purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate {
+		return nil, refusal.New("certificate_untrusted", "the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
+	}
+	raw, err := decodeStrict(cert.SubjectPublicKey)
+	if err != nil {
+		return nil, refusal.New("certificate_key_mismatch", "the certificate of key %s does not hold a base64url public key", cert.SubjectKeyID)
+	}
+	public, err := NewPublicKey(raw)
+	if err != nil {
+		return nil, err
+	}
+	if HashBytes(public) != cert.SubjectPublicKeyHash {
+		return nil, refusal.New("certificate_key_mismatch", "the certificate of key %s holds another key than the one whose hash it names", cert.SubjectKeyID)
+	}
+	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
+		return nil, refusal.New("certificate_untrusted", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
+	}
+	if root, ok := t.pinned(public); ok {
+		return nil, refusal.New("certificate_untrusted", "the certificate of key %s is for the public key of the pinned root %s", cert.SubjectKeyID, root)
+	}
+	return &certified{token: token, public: public, cert: *cert, kid: p.header.Kid, what: "custody certificate of key " + cert.SubjectKeyID}, nil
 }
 
 // Certified is one key that the trust bundle vouches for, for those who list keys.
 type Certified struct {
+	Token       string // of the certificate
 	Certificate SignerCertificate
 	Public      ed25519.PublicKey
 	Revoked     bool // by the bundle's revocation list
@@ -177,7 +202,7 @@ type Certified struct {
 func (t *Trust) Certified() []Certified {
 	out := make([]Certified, 0, len(t.signers))
 	for kid, s := range t.signers {
-		out = append(out, Certified{Certificate: s.cert, Public: s.public, Revoked: t.revocations.has(kid)})
+		out = append(out, Certified{Token: s.token, Certificate: s.cert, Public: s.public, Revoked: t.revocations.has(kid)})
 	}
 	return out
 }
@@ -233,4 +258,15 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 		return nil, refusal.New("key_user_accessible", "the %s says that users can reach the key", s.what)
 	}
 	return s, nil
+}
+
+// Signed reports whether a root that is pinned for it has signed a token of type typ. It judges neither times nor claims, so it tells
+// only which of several pairs of roots a token belongs to.
+func (t *Trust) Signed(typ, token string) bool {
+	p, err := parseRooted(token, typ, maxToken)
+	if err != nil {
+		return false
+	}
+	root, ok := t.roots[p.header.Kid]
+	return ok && root.verify(typ, p, false) == nil
 }

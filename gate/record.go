@@ -70,10 +70,13 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 		return refusal.New("challenge_binding_mismatch", "the challenge is for another subject, action, resource or content than the record's call")
 	}
 	c.binding, c.hash = *c.work.Binding, c.work.Binding.Hash()
-	called, _, _ := strings.Cut(p.Resource, "?")
+	method, rest, _ := strings.Cut(p.Resource, " ")
+	target, message, _ := strings.Cut(rest, " ") // no target has a space
+	path, _, _ := strings.Cut(target, "?")
 	return all("record",
 		equal{p.BindingHash, c.hash, "record_mismatch", "binding"},
-		equal{p.Method + " " + p.Path, called, "record_mismatch", "method or path"},
+		equal{p.Method + " " + p.Path, method + " " + path, "record_mismatch", "method or path"},
+		equal{p.Message, message, "record_mismatch", "message"},
 	)
 }
 

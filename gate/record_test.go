@@ -98,6 +98,9 @@ func TestVerifyRecord(t *testing.T) {
 		{"of another binding", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.BindingHash = other }},
 		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Method = "PUT" }},
 		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Path += "/1" }},
+		{"of another message", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			p.Message = "mutation addComment"
+		}},
 		{"of another capability", "proof_other_capability", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.CapabilityID = "another" }},
 		{"of another manifest", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Manifest = other }},
 		{"of no manifest that it names", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) { p.Manifest = "" }},

@@ -13,8 +13,11 @@
 //
 //	store.go     Store: what every ledger does; Key
 //	record.go    Record: what is kept of a call, its states, its JSON
-//	query.go     which records a list has, and how one is found by the beginning of its id
+//	query.go     which records a list has and in which order, how it is read, and how one is found by the beginning of its id
+//	copy.go      Copy: the copy of a ledger's file, to be read only
 //	error.go     the errors, and their codes
+//	identity.go  Identity: what tells a ledger from another, and from an older copy of itself
+//	watched.go   Watched: a store that is held against what was seen of it before
 //	queue.go     Queue: the records that no caller waits for, between the sidecar and its store
 //	ledger.go    Ledger: keys and records in an SQLite file
 //	schema.go    its tables and statements

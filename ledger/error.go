@@ -37,8 +37,17 @@ func Unavailable(doing string, err error) error {
 
 // Forgotten refuses a key that expires no later than one that has been pruned: nobody knows any more whether it was used.
 func Forgotten(k Key) error {
-	return Unavailable("consume", fmt.Errorf("the %s expired before what the ledger still remembers: is the clock right?", k.Kind))
+	return Unavailable("consume", fmt.Errorf("the %s expires at a time for which the ledger does not know which keys were used: is the clock right, or was the ledger accepted a short time ago?", k.Kind))
 }
+
+// ReplacedError says that a ledger is not the one that was there before, or an older copy of it.
+type ReplacedError struct{ detail string }
+
+// Code returns ledger_replaced.
+func (e *ReplacedError) Code() string { return "ledger_replaced" }
+
+// Error returns the sentence.
+func (e *ReplacedError) Error() string { return e.detail }
 
 // ConsumedError says which single-use key had been used before.
 type ConsumedError struct{ Key Key }

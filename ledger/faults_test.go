@@ -161,7 +161,7 @@ func TestTornWAL(t *testing.T) {
 			write(t, filepath.Join(dir, "ledger.db"), database)
 			write(t, filepath.Join(dir, "ledger.db-wal"), append(bytes.Clone(wal[:at]), tail...))
 			l := open(t, dir)
-			records, err := l.List(context.Background(), ledger.Query{Limit: 100})
+			records, err := ledgertest.List(context.Background(), l, ledger.Query{Limit: 100})
 			if err != nil || len(records) < posts-inWAL {
 				t.Fatalf("cut at %d: %d records, %v", at, len(records), err)
 			}

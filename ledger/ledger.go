@@ -4,10 +4,18 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
+
+// DefaultRetention is how long records are kept where nothing else is configured: long enough to look into a quarter, and an end for
+// what strangers leave.
+const DefaultRetention = 90 * 24 * time.Hour
 
 // Options configures a [Ledger].
 type Options struct {
@@ -15,10 +23,13 @@ type Options struct {
 	Now func() time.Time
 	// Retention is how long a record is kept; zero keeps it for ever.
 	Retention time.Duration
+	// Known is set where the ledger was used before: a file that is not there is refused with a [*ReplacedError], and not made.
+	Known bool
 }
 
 // Ledger is the [Store] in one SQLite file, for one process.
 type Ledger struct {
+	reader
 	db *DB
 	o  Options
 
@@ -36,11 +47,14 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	if o.Now == nil {
 		return nil, errors.New("ledger: a clock is required")
 	}
+	if _, err := os.Stat(path); o.Known && errors.Is(err, fs.ErrNotExist) {
+		return nil, &ReplacedError{fmt.Sprintf("the ledger %s is not there any more: which keys are consumed, and the records, are lost. %s", filepath.Base(path), howToAccept)}
+	}
 	db, err := OpenDB(ctx, path, schema)
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{db: db, o: o, forgotten: math.MinInt64}
+	l := &Ledger{reader: reader{db.Read()}, db: db, o: o, forgotten: math.MinInt64}
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -59,13 +73,12 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.recall(tx), l.settle(tx)) })
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return errors.Join(l.identify(tx), l.recall(tx), l.settle(tx)) })
 }
 
 // settle marks the posts that were in flight when the process ended.
 func (l *Ledger) settle(tx *sql.Tx) error {
-	where, args := Query{State: StateForwarding}.where() // by its index: a start must not read every record
-	inFlight, err := Scan(tx.Query(selectPost+`WHERE `+where, args...))
+	inFlight, err := Scan(tx.Query(selectInFlight))
 	if err != nil {
 		return err
 	}

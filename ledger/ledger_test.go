@@ -186,7 +186,7 @@ func TestRetention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := l.List(context.Background(), ledger.Query{Limit: 1000})
+	left, err := ledgertest.List(context.Background(), l, ledger.Query{})
 	if err != nil || len(left) != 2 || left[0].ID != "post_young" || left[1].ID != "post_in_flight" {
 		t.Errorf("%d records are left: %v", len(left), err)
 	}

@@ -32,12 +32,23 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 		return err
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
-	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
-		if _, err := tx.Exec(pruneArtifacts, oldest, pruneChunk); err != nil {
-			return 0, err
-		}
-		return affected(tx.Exec(prunePosts, oldest, pruneChunk))
-	})
+	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest) })
+}
+
+// removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the mark.
+func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
+	var mark int64
+	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
+		return 0, err
+	}
+	if _, err := tx.Exec(pruneArtifacts, oldest, pruneChunk); err != nil {
+		return 0, err
+	}
+	if n, err = affected(tx.Exec(prunePosts, oldest, pruneChunk)); err != nil || n == 0 {
+		return n, err
+	}
+	_, err = tx.Exec(keepMark, mark)
+	return n, err
 }
 
 // inChunks runs remove in one transaction after another until it finds nothing more. Other writes come in between.
@@ -75,11 +86,17 @@ func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	if err := rows.Err(); err != nil || n == 0 {
 		return 0, err
 	}
+	return n, l.forgetUntil(tx, latest)
+}
+
+// forgetUntil remembers that nobody knows any more which keys were used that expire by a time, in Unix seconds.
+func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
+	latest := max(l.forgotten, expires)
 	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`, latest); err != nil {
-		return 0, err
+		return err
 	}
 	l.forgotten = latest // too much if the commit fails: the safe side
-	return n, nil
+	return nil
 }
 
 // recall reads how far earlier prunings came.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -296,12 +297,15 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	return q.Store.Get(ctx, id)
 }
 
-// List returns records, once all that was taken before is stored or is kept: see [Store].
-func (q *Queue) List(ctx context.Context, query Query) ([]Record, error) {
-	if err := q.settle(ctx); err != nil {
-		return nil, err
+// Records yields records, once all that was taken before is stored or is kept: see [Store].
+func (q *Queue) Records(ctx context.Context, query Query) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if err := q.settle(ctx); err != nil {
+			yield(Record{}, err)
+			return
+		}
+		q.Store.Records(ctx, query)(yield)
 	}
-	return q.Store.List(ctx, query)
 }
 
 // Close stores what is queued, and closes the store. Neither may be used any more by then. What the store has not taken

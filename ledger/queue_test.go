@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // lost collects what could not be stored.
@@ -52,7 +54,7 @@ func TestQueue(t *testing.T) {
 			t.Fatalf("%v, %v", got.State, err)
 		}
 	}
-	if posts, err := q.List(t.Context(), ledger.Query{Limit: 1000}); err != nil || len(posts) != len(want) {
+	if posts, err := ledgertest.List(t.Context(), q, ledger.Query{}); err != nil || len(posts) != len(want) {
 		t.Fatalf("%d records, %v", len(posts), err)
 	}
 	if err := q.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
@@ -145,7 +147,7 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := q.List(ctx, ledger.Query{}); err == nil {
+		if _, err := ledgertest.List(ctx, q, ledger.Query{}); err == nil {
 			t.Error("a list was given while records were missing in it")
 		}
 		close(s.let)
@@ -203,8 +205,10 @@ func (a *absent) Get(_ context.Context, id string) (ledger.Record, error) {
 	return ledger.Record{}, ledger.ErrNotFound
 }
 
-func (a *absent) List(context.Context, ledger.Query) ([]ledger.Record, error) { return nil, nil }
-func (a *absent) Close() error                                                { return nil }
+func (a *absent) Records(context.Context, ledger.Query) iter.Seq2[ledger.Record, error] {
+	return func(func(ledger.Record, error) bool) {}
+}
+func (a *absent) Close() error { return nil }
 
 // TestQueueOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
 func TestQueueOutlastsTheStore(t *testing.T) {
@@ -242,7 +246,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err := q.List(ctx, ledger.Query{}); err != nil {
+				if _, err := ledgertest.List(ctx, q, ledger.Query{}); err != nil {
 					t.Errorf("a list waits for what cannot be stored: %v", err)
 				}
 				time.Sleep(time.Duration(tt.away) * time.Second)

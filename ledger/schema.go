@@ -40,4 +40,6 @@ const (
 	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
 	selectPost      = `SELECT record, (SELECT artifacts FROM artifacts WHERE seq = posts.seq) FROM posts `
+	// selectInFlight says twice what it asks for, to be answered by posts_state: a start must not read every record.
+	selectInFlight = selectPost + `WHERE state = 'forwarding' AND state <> 'forwarded'`
 )

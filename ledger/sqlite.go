@@ -52,11 +52,15 @@ func create(path string) error {
 	return f.Close()
 }
 
-// openSQLite returns a pool whose every connection has shown its pragmas. mode is rw or ro, as in an SQLite URI.
+// openSQLite returns a pool whose every connection has shown its pragmas. mode is rw or ro, as in an SQLite URI, or
+// immutable: a file to read that nobody writes to.
 func openSQLite(path, mode string, pragmas []pragma) (*sql.DB, error) {
 	q := url.Values{"mode": {mode}}
-	if mode == "rw" {
+	switch mode {
+	case "rw":
 		q.Set("_txlock", "immediate") // a transaction that first reads must not find another writer when it comes to write
+	case "immutable":
+		q = url.Values{"mode": {"ro"}, "immutable": {"1"}}
 	}
 	for _, p := range pragmas {
 		q.Add("_pragma", p.name+"("+p.value+")")

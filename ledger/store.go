@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 )
 
@@ -41,8 +42,10 @@ type Store interface {
 	Write(ctx context.Context, outcomes, records []Record) error
 	// Get returns the record with this id, or the only one whose id begins with it.
 	Get(ctx context.Context, id string) (Record, error)
-	// List returns records, the one that started last first.
-	List(ctx context.Context, q Query) ([]Record, error)
+	// Records yields the records that q selects, in the order that q names, and reads them as they are asked for. An error is
+	// the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so posts go on
+	// meanwhile; one that is stored then may be in the list or not. A cursor that is not kept is [ErrNotFound].
+	Records(ctx context.Context, q Query) iter.Seq2[Record, error]
 	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It
 	// never removes a post in flight. The caller decides when; ctx may end it at any point.
 	//

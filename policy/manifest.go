@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -166,6 +167,16 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 // Hash returns the lowercase hex SHA-256 of the manifest's RFC 8785 canonical JSON (seed: hashStrictAutonomousDeploymentManifest).
 // How the file is written does not matter: of a manifest that is written as JSON it is the hash of that JSON.
 func (m *Manifest) Hash() string { return canonicalHash(m) }
+
+// Canonical returns the canonical JSON of the manifest, which [ParseManifest] reads as the same manifest.
+func (m *Manifest) Canonical() (string, error) {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	raw, err = evidence.Canonical(raw)
+	return string(raw), err
+}
 
 // ControlsHash returns the hash of the controls alone, made in the same way.
 func (m *Manifest) ControlsHash() string { return canonicalHash(m.Controls) }

@@ -19,6 +19,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -50,6 +52,10 @@ type call struct {
 	finished bool
 	// entered is set while the call counts as in flight.
 	entered bool
+	// webSocket is set while the call counts as a WebSocket that is open, or is about to be.
+	webSocket bool
+	// hangUp closes the connection where an answer to a refusal would be.
+	hangUp bool
 	// permit is the call's leave to reach its host.
 	permit upstream.Permit
 	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.
@@ -59,7 +65,7 @@ type call struct {
 	// message is what a post does by its message, if its rule is about messages.
 	message *policy.Message
 	// mcp is what is known of a call to an MCP server; nil for any other.
-	mcp *mcpCall
+	mcp *mcp.Call
 	// model observes a call to a model; nil for any other.
 	model *inference.Observer
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
@@ -126,12 +132,13 @@ func (c *call) refuse(err error) {
 // refuse notes why a call ends here. What an error says that nobody gave a code may be anything, so that only the log has it.
 func (p *Pipeline) refuse(c *call, err error) {
 	if !c.answered && problem.DetailsOf(err).Code == "internal" {
-		p.o.Log.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
+		p.logOf(c).Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
 	}
 	c.refuse(err)
 }
 
-// finish stores the one record of a call and says it in the log. It does not depend on the agent still being there.
+// finish stores the one record of a call and says it in the log. It does not depend on the agent still being there. Callers whose
+// session is not known have a quota: beyond it a call is counted and leaves neither, and has no id.
 func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	if c.finished {
 		return nil
@@ -144,7 +151,13 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	if c.model != nil && c.record.State != ledger.StateRefused {
 		c.record.Model = c.model.Interaction().Record()
 	}
+	p.identify(ctx, c)
 	p.o.Metrics.observe(c.record)
+	if c.session == nil && !p.load.unknown.Pass() {
+		p.o.Metrics.leftOut.Inc()
+		c.record.ID = ""
+		return nil
+	}
 	err := p.store(context.WithoutCancel(ctx), c)
 	failpoint.Reach("left")
 	log, level := p.o.Log, zap.InfoLevel
@@ -161,6 +174,26 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 		return errors.Join(refusal.New("ledger_unavailable", "the record of the call could not be kept"), err)
 	}
 	return nil
+}
+
+// identify finds the session of a call that ended before step 1, so that its record has a caller.
+func (p *Pipeline) identify(ctx context.Context, c *call) {
+	if c.session != nil {
+		return
+	}
+	route, ok := intercept.RouteFrom(ctx)
+	if !ok && c.r != nil {
+		route.ProxyAuthorization = c.r.Header.Get("Proxy-Authorization")
+	}
+	if s, err := p.o.Sessions.Find(route.ProxyAuthorization); err == nil {
+		c.of(s)
+	}
+}
+
+// of notes whose call it is.
+func (c *call) of(s *Session) {
+	c.session = s
+	c.record.Session, c.record.Event = s.ID, s.Event.ID
 }
 
 // maxRefusedMethod and maxRefusedPath bound what the record of a refusal keeps of them, in bytes: they are the agent's, up to the size of a

@@ -31,9 +31,19 @@ func (p *Pipeline) triggerEvidence(ctx context.Context, t *posting) error {
 }
 
 // decide is step 6: the control plane's decision and grant for exactly this, both opened. A gate accepts a grant over several decisions;
-// the sidecar asked for one. The attestations do not depend on the answer, so the sidecar signs them meanwhile.
+// the sidecar asked for one. The attestations do not depend on the answer, so the sidecar signs them meanwhile. The record of a post that is not allowed has
+// them too, so that a record accounts for everything that is signed.
 func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	p.beginAttest(t)
+	err := p.askControl(ctx, t)
+	if err != nil {
+		_ = p.attest(ctx, t) // the post is refused for err
+	}
+	return err
+}
+
+// askControl gets the decision and the grant.
+func (p *Pipeline) askControl(ctx context.Context, t *posting) error {
 	d, err := p.o.Control.Decide(ctx, policy.Request{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: p.o.RuntimeID, SessionID: t.session.ID,
 		EnvironmentHash: p.o.EnvironmentHash, ManifestHash: p.o.Strict.ManifestHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,

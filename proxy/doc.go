@@ -5,7 +5,7 @@
 //
 // Package [github.com/actionproof/mediator/proxy/intercept] takes the agent's connection, terminates TLS in it, and
 // gives each request with its Route to the [Handler], which gives it to the [Pipeline] in force. Whatever becomes of a
-// request, it leaves one record.
+// request, it leaves one record. Callers without a session have a quota of records; the rest is counted.
 //
 //	handler.go      the pipeline in force; a reload puts another in its place
 //	connect.go      decides a CONNECT, and records what was refused before there was a request
@@ -14,7 +14,7 @@
 //	load.go         bounds the calls in flight and the rates
 //	session.go      1   whose call it is
 //	rules.go        2   which rule the call matches; header.go refuses what has two readings
-//	message.go          what a message chooses, by mcp.go or model.go
+//	message.go          the message of the call chooses among the rules of its endpoint; mcp.go, graphql.go and model.go read it
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
 //	content.go      3   the body, read once and hashed; package body holds it
@@ -23,7 +23,7 @@
 //	attest.go       7   what the sidecar saw of the run, signed
 //	authorize.go    8   the gate, and 9, the request proof; everything that is good once is consumed
 //	forward.go      10  the request, written anew, with the credential of credential.go
-//	relay.go            the answer
+//	relay.go            the answer, and websocket.go that of a WebSocket
 //
 // Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
 // [github.com/actionproof/mediator/proxy/mcp] reads messages to MCP servers, and their answers. Package

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
 )
@@ -16,6 +17,11 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	c.record.Rule = e.Name
 	if err := p.o.Record.Full(); err != nil {
 		return err
+	}
+	if c.r.Header["Upgrade"] != nil { // of a WebSocket, see mayUpgrade
+		if err := p.load.webSocket(c); err != nil {
+			return err
+		}
 	}
 	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
 	var sent io.Reader = c.r.Body
@@ -31,6 +37,9 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	out := c.outgoing(ctx, cancel, sent)
 	if c.held != nil {
 		out.ContentLength = c.held.Size
+	}
+	if c.webSocket {
+		wire.AskWebSocket(out.Header)
 	}
 	credential, err := e.Credential.now(ctx)
 	if err != nil {

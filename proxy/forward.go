@@ -51,10 +51,10 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	stripProtocolHeaders(c.r.Header)
 	out := forwardRequest(ctx, c.r, c.target, body)
 	if c.mcp != nil {
-		c.mcp.prepare(out)
+		c.mcp.Prepare(out)
 	}
 	if c.model != nil {
-		out = c.prepareModel(out)
+		out = c.model.Prepare(out)
 	}
 	return out
 }
@@ -74,15 +74,19 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	defer cancel() // before Close, which over HTTP/2 otherwise waits until the agent has sent the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
 	c.record.State, c.record.Status = ledger.StateForwarded, resp.StatusCode
+	carrier := resp.Body // of a WebSocket, which is not searched
 	if err := credential.answered(resp); err != nil {
 		return err
 	}
 	c.answered = true
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return p.relayWebSocket(c, resp, carrier)
+	}
 	if c.mcp != nil {
-		c.mcp.begin(resp)
+		c.mcp.Begin(resp)
 	}
 	if c.model != nil {
-		c.beginModel(resp)
+		c.model.Begin(resp)
 	}
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
@@ -25,6 +26,11 @@ type Load struct {
 	Host    Rate             // of the calls to each host and port that some rule allows (rate_limited); 2000 per second if 0
 	Breaker upstream.Breaker // of each host and port (upstream_suspended)
 	Bodies  body.Limits      // of posts, held while they are verified and sent (overloaded)
+	// WebSockets is how many may be open at once; further ones are refused at once (overloaded); 256 if 0.
+	WebSockets int
+	// Unknown is how many calls a minute, of callers whose session is not known, leave a record and a line in the log; 10 if 0. The
+	// others are counted.
+	Unknown int
 }
 
 // Rate is that of a token bucket.
@@ -35,7 +41,7 @@ type Rate struct {
 
 // Check says what makes no sense.
 func (l Load) Check() error {
-	if l.Calls < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 {
+	if l.Calls < 0 || l.WebSockets < 0 || l.Session.Burst < 0 || l.Host.Burst < 0 || l.Breaker.Failures < 0 || l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 || l.Unknown < 0 {
 		return errors.New("a limit is negative")
 	}
 	for _, r := range []Rate{l.Session, l.Host} {
@@ -57,10 +63,12 @@ const minRate, maxRate = 0.001, 1e6
 
 func (l *Load) setDefaults() {
 	l.Calls = cmp.Or(l.Calls, 1024)
+	l.WebSockets = cmp.Or(l.WebSockets, 256)
 	l.Session.setDefaults(1000)
 	l.Host.setDefaults(2000)
 	l.Breaker.Failures = cmp.Or(l.Breaker.Failures, 10)
 	l.Breaker.Pause = cmp.Or(l.Breaker.Pause, 15*time.Second)
+	l.Unknown = cmp.Or(l.Unknown, 10)
 }
 
 func (r *Rate) setDefaults(perSecond float64) {
@@ -91,9 +99,12 @@ const hostCapacity = 1024
 type load struct {
 	Load
 	calls *atomic.Int64 // in flight, of every pipeline that this one has succeeded too
+	open  *atomic.Int64 // WebSockets, counted likewise
 	hosts *hosts
-	log   *zap.Logger
-	now   func() time.Time
+	// unknown is the quota of records of callers whose session is not known.
+	unknown *flood.Quota
+	log     *zap.Logger
+	now     func() time.Time
 }
 
 // host is what is known of one host and port.
@@ -112,9 +123,15 @@ type hosts struct {
 // the same. Under other limits what is known of the hosts begins anew.
 func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
-	n := &load{Load: l, calls: new(atomic.Int64), hosts: &hosts{known: lru.New[address, *host](hostCapacity)}, log: log, now: now}
+	n := &load{Load: l, calls: new(atomic.Int64), open: new(atomic.Int64), hosts: &hosts{known: lru.New[address, *host](hostCapacity)}, log: log, now: now}
+	n.unknown = flood.NewQuota(l.Unknown, func(leftOut int) {
+		log.Warn("calls of unknown callers left no record", zap.Int("calls", leftOut))
+	})
 	if before != nil {
-		n.calls = before.calls
+		n.calls, n.open = before.calls, before.open
+		if l.Unknown == before.Unknown {
+			n.unknown = before.unknown
+		}
 		if l.Host == before.Host && l.Breaker == before.Breaker {
 			n.hosts = before.hosts
 		}
@@ -140,6 +157,18 @@ func (l *load) leave(c *call) {
 	if c.entered {
 		l.calls.Add(-1)
 	}
+	if c.webSocket {
+		l.open.Add(-1)
+	}
+}
+
+// webSocket counts a call as an open WebSocket, until leave.
+func (l *load) webSocket(c *call) error {
+	c.webSocket = true
+	if n := l.open.Add(1); n > int64(l.WebSockets) {
+		return refusal.New("overloaded", "the mediator has %d WebSockets open already; nothing was sent", n-1)
+	}
+	return nil
 }
 
 // session counts one call of s.

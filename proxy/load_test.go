@@ -378,7 +378,7 @@ func TestHostsAreBounded(t *testing.T) {
 func TestLoadThatMakesNoSense(t *testing.T) {
 	for _, load := range []Load{
 		{Calls: -1}, {Session: Rate{PerSecond: -1}}, {Session: Rate{Burst: -1}}, {Host: Rate{PerSecond: math.NaN()}}, {Host: Rate{PerSecond: math.Inf(1)}},
-		{Host: Rate{PerSecond: minRate / 2}}, {Session: Rate{PerSecond: maxRate + 1}}, {Host: Rate{Burst: -1}}, {Breaker: upstream.Breaker{Failures: -1}}, {Breaker: upstream.Breaker{Pause: -1}},
+		{Host: Rate{PerSecond: minRate / 2}}, {Session: Rate{PerSecond: maxRate + 1}}, {Host: Rate{Burst: -1}}, {Breaker: upstream.Breaker{Failures: -1}}, {Breaker: upstream.Breaker{Pause: -1}}, {Unknown: -1},
 	} {
 		_, o := newRoles(t, NewSessions(time.Now), &memoryRecord{t: t})
 		o.Rules, o.Transport, o.Load = new(Rules), new(upstream.Transport), load

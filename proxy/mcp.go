@@ -22,15 +22,6 @@ const kindMCP = "mcp"
 // mcpJudge reads calls to MCP servers.
 type mcpJudge struct{ p *Pipeline }
 
-// mcpCall is what is known of a call to an MCP server.
-type mcpCall struct {
-	watch mcp.Watch
-	// unread is set where nothing is to be learnt from the answer.
-	unread bool
-	// answer reads the answer, once there is one.
-	answer *mcp.Answer
-}
-
 func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	of := make([]*mcp.Rule, len(rules))
 	for i, r := range rules {
@@ -40,13 +31,13 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
 	budget := j.p.bodies.Answers()
-	c.mcp = &mcpCall{watch: mcp.Watch{
+	c.mcp = &mcp.Call{Watch: mcp.Watch{
 		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Changed: func(tool, before, now string) { j.changed(c, tool, before, now) },
 	}}
 	if c.r.Method != http.MethodPost { // an event stream, or the end of a session
-		c.mcp.unread = c.r.Method != http.MethodGet
+		c.mcp.Unread = c.r.Method != http.MethodGet
 		if c.held != nil {
 			return rule{}, refusal.New("mcp_message_malformed", "a %s to an MCP server has no body", c.r.Method)
 		}
@@ -73,7 +64,7 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 		c.session.prompted.Store(true)
 		j.p.o.Log.Warn("a human has answered an MCP server: the session makes no posts any more", zap.String("session", c.session.ID), zap.String("server", server))
 	}
-	c.mcp.watch.Sent = m
+	c.mcp.Sent = m
 	chosen := rules[verdict.Rule]
 	if chosen.action != nil {
 		c.message = &policy.Message{MCP: &policy.MCP{Server: server, Tool: m.Name, Arguments: m.BoundedArguments(policy.MaxArguments)}}
@@ -87,63 +78,25 @@ func (j mcpJudge) changed(c *call, tool, before, now string) {
 		return
 	}
 	_ = c.check("tool definition", refusal.New("mcp_tool_changed", "the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now))
-	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", c.mcp.watch.Peer.Server),
+	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", c.mcp.Peer.Server),
 		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
 }
 
 // maxToolChecks bounds how many changed tools stand in one record, and in the log for it.
 const maxToolChecks = 32
 
-// watched is an answer's body that is read on its way.
-type watched struct {
-	io.ReadCloser
-	answer interface {
-		io.Writer
-		End(err error)
-	}
-}
-
-// Read reads a piece, and looks at it before it goes on: the client may answer at once what it asks.
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.ReadCloser.Read(p)
-	if n > 0 {
-		_, _ = w.answer.Write(p[:n])
-	}
-	if err != nil {
-		w.answer.End(err)
-	}
-	return n, err
-}
-
-// prepare readies a call to an MCP server to be sent.
-func (m *mcpCall) prepare(out *http.Request) {
-	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be read
-	if sent := m.watch.Sent; sent != nil && sent.IsRequest() {
-		m.watch.Memory.Sent(m.watch.Peer, sent.ID)
-	}
-}
-
-// begin puts a reader beside the answer.
-func (m *mcpCall) begin(resp *http.Response) {
-	if m.unread {
-		return
-	}
-	m.answer = mcp.NewAnswer(m.watch, resp.StatusCode, resp.Header)
-	resp.Body = &watched{resp.Body, m.answer}
-}
-
 // concludeMCP notes what became of the request that a call was, by the answer that has been relayed. Of a post it reads what the agent did not
 // wait for.
 func (c *call) concludeMCP(rest io.Reader) {
-	if c.mcp == nil || c.mcp.answer == nil {
+	if c.mcp == nil || c.mcp.Answer == nil {
 		return
 	}
-	if c.begun && c.mcp.answer.Result() == mcp.ResultLost {
+	if c.begun && c.mcp.Answer.Result() == mcp.ResultLost {
 		_, _ = io.Copy(io.Discard, rest) // which ends with the context of the post
 	}
-	c.mcp.answer.Close()
-	c.setResult(c.mcp.answer.Result())
-	if !c.mcp.answer.Followed() {
+	c.mcp.Answer.Close()
+	c.setResult(c.mcp.Answer.Result())
+	if !c.mcp.Answer.Followed() {
 		_ = c.check("answer read", refusal.New("mcp_answer_unread", "the answer could not be read as it passed: what it says is not known here"))
 	}
 }
@@ -151,7 +104,7 @@ func (c *call) concludeMCP(rest io.Reader) {
 // setResult notes the result of a request. A call whose answer broke off may have had its effect or not.
 func (c *call) setResult(r mcp.Result) {
 	c.record.Result = string(r)
-	if r == mcp.ResultLost && c.mcp.watch.Sent.IsCall() {
+	if r == mcp.ResultLost && c.mcp.Sent.IsCall() {
 		c.record.State = ledger.StateIndeterminate
 		c.refuse(refusal.New("indeterminate", "the answer ended before the result of the tool"))
 	}
@@ -159,11 +112,11 @@ func (c *call) setResult(r mcp.Result) {
 
 // keepOpen reports whether the record of a call waits for a resumed answer. If so, it is finished later, and not by the caller.
 func (p *Pipeline) keepOpen(c *call) bool {
-	if c.mcp == nil || c.mcp.answer == nil || !c.mcp.answer.Resumable() || !c.mcp.watch.Sent.IsCall() {
+	if c.mcp == nil || c.mcp.Answer == nil || !c.mcp.Answer.Resumable() || !c.mcp.Sent.IsCall() {
 		return false
 	}
 	c.kept = true
-	c.session.memory.Keep(c.mcp.answer, p.o.Timeouts.Forward, func(r mcp.Result) {
+	c.session.memory.Keep(c.mcp.Answer, p.o.Timeouts.Forward, func(r mcp.Result) {
 		if r != mcp.ResultLost {
 			c.record.State, c.record.Code, c.record.Step, c.record.Reason = ledger.StateForwarded, "", "", ""
 		}

@@ -233,10 +233,11 @@ func (r *mcpRig) recorded(message string) (all []ledger.Record) {
 
 // TestMCPWithTheSDK sends an unmodified client of the official SDK to an unmodified server of it, in each revision and in both forms of answers.
 func TestMCPWithTheSDK(t *testing.T) {
-	for _, version := range mcp.Versions {
+	for i, version := range mcp.Versions {
 		for _, asJSON := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s json=%t", version, asJSON), func(t *testing.T) {
 				r := newMCPRig(t, &sdk.StreamableHTTPOptions{JSONResponse: asJSON, Stateless: version == mcp.Versions[0]}, nil)
+				r.client = r.Client([]protocol{http1, http2}[i%2])
 				s := r.connect(t, version)
 				if got := s.InitializeResult().ProtocolVersion; got != version {
 					t.Fatalf("revision %s", got)

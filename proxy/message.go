@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"net/http"
-
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/proxy/body"
 )
@@ -19,7 +17,7 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	if to.kind == "" {
 		return to.rules[0], nil
 	}
-	if c.r.Body != http.NoBody {
+	if c.r.ContentLength != 0 { // over HTTP/2 a request without a body is not told by its Body
 		if c.held, err = p.readBody(c, body.MaxJSON, ContentJSON); err != nil {
 			c.closeAfter()
 			return rule{}, err

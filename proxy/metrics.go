@@ -10,9 +10,10 @@ import (
 
 // Metrics counts calls. Labels come from configuration and from our own tables only, never from what an agent sends.
 type Metrics struct {
-	calls *prometheus.CounterVec
-	took  *prometheus.HistogramVec
-	steps *prometheus.HistogramVec
+	calls   *prometheus.CounterVec
+	took    *prometheus.HistogramVec
+	steps   *prometheus.HistogramVec
+	leftOut prometheus.Counter
 }
 
 // NewMetrics registers the proxy's metrics.
@@ -27,8 +28,11 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mediator_step_seconds", Help: "Time of each step of a post.", Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16),
 		}, []string{"step"}),
+		leftOut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "mediator_records_left_out_total", Help: "Calls of callers whose session is not known that left no record.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.took, m.steps} {
+	for _, c := range []prometheus.Collector{m.calls, m.took, m.steps, m.leftOut} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"net/http"
-
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/inference"
 )
@@ -28,16 +26,4 @@ func (j modelJudge) read(c *call, rules []rule) (rule, error) {
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 	})
 	return r, nil
-}
-
-// prepareModel readies a call to a model to be sent.
-func (c *call) prepareModel(out *http.Request) *http.Request {
-	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be followed
-	return out.WithContext(c.model.Trace(out.Context()))
-}
-
-// beginModel puts an observer beside the answer.
-func (c *call) beginModel(resp *http.Response) {
-	c.model.Begin(resp.StatusCode, resp.Header)
-	resp.Body = &watched{resp.Body, c.model}
 }

@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -58,6 +58,8 @@ type Record interface {
 type Timeouts struct {
 	Step    time.Duration // each of the steps before the forward; of step 3 the time in which the body has to come; default 10 s
 	Forward time.Duration // the whole forward of a post, until its answer has been relayed; default 60 s
+	// WebSocketIdle closes a WebSocket over which nothing has come for so long, from neither side; default 5 min.
+	WebSocketIdle time.Duration
 }
 
 // PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
@@ -83,6 +85,8 @@ type PipelineOptions struct {
 	RuntimeID, EnvironmentHash string
 	// Standing lets an agent without credentials use, and open, the pod's one session.
 	Standing bool
+	// HangUp closes the connection of a client that asks for a WebSocket where no rule allows one. Otherwise it is answered.
+	HangUp bool
 	// CAPEM is the interception CA's certificate, for agents to fetch.
 	CAPEM    []byte
 	SpoolDir string
@@ -98,12 +102,14 @@ type PipelineOptions struct {
 }
 
 // Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it makes
-// exactly one record. It never changes: another configuration is another pipeline, see [Handler].
+// exactly one record. Only calls of unknown callers beyond their quota leave none, see [Load]. A Pipeline never changes: another
+// configuration is another pipeline, see [Handler].
 type Pipeline struct {
-	o      PipelineOptions
-	load   *load
-	bodies *body.Store
-	judges map[string]judge // by the kind of endpoint
+	o         PipelineOptions
+	strangers *zap.Logger // for lines of callers whose session is not known
+	load      *load
+	bodies    *body.Store
+	judges    map[string]judge // by the kind of endpoint
 	// definitions are the tools that MCP servers have shown.
 	definitions *mcp.Definitions
 }
@@ -119,14 +125,15 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	}
 	o.Timeouts.Step = cmp.Or(o.Timeouts.Step, 10*time.Second)
 	o.Timeouts.Forward = cmp.Or(o.Timeouts.Forward, time.Minute)
+	o.Timeouts.WebSocketIdle = cmp.Or(o.Timeouts.WebSocketIdle, 5*time.Minute)
 	if o.LogLater == nil {
 		o.LogLater = o.Log
 	}
 	if err := o.Load.Check(); err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Pipeline{o: o, load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
-	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindModel: modelJudge{p}}
+	p := &Pipeline{o: o, strangers: flood.Logger(o.Log), load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
+	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindGraphQL: graphQLJudge{}, kindModel: modelJudge{p}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
 		p.load, p.definitions = newLoad(o.Load, before.load, o.Log, o.Now), before.definitions
@@ -150,7 +157,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err := p.handle(c)
-	cut := err != nil && c.answered // the answer has begun and is not whole
+	cut := err != nil && (c.answered || c.hangUp) // an answer that has begun is not whole
 	if err != nil {
 		p.refuse(c, err)
 	}
@@ -208,14 +215,22 @@ func (p *Pipeline) recovered(c *call, v any) {
 		err = refusal.New("indeterminate", "a fault in the mediator ended the call while it was sent")
 	}
 	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
-		p.o.Log.Error("panic in a call", zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+		p.logOf(c).Error("panic in a call", zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 		c.refuse(err)
 	}
-	_ = p.finish(context.Background(), c)
-	if c.answered {
+	_ = p.finish(c.r.Context(), c)
+	if c.answered || c.hangUp {
 		panic(http.ErrAbortHandler)
 	}
 	c.writeProblem(problem.ForAgent(err, c.record.ID))
+}
+
+// logOf returns the logger for what goes wrong with a call.
+func (p *Pipeline) logOf(c *call) *zap.Logger {
+	if c.session == nil {
+		return p.strangers
+	}
+	return p.o.Log
 }
 
 // handle is the way of one request. An error means that nothing was sent to anyone, unless the call says otherwise (answered).
@@ -238,16 +253,7 @@ func (p *Pipeline) handle(c *call) error {
 	if err := p.findSession(c, route.ProxyAuthorization); err != nil { // 1
 		return err
 	}
-	if to := r.Header.Values("Upgrade"); len(to) > 0 {
-		return refusal.New("upgrade_refused", "the call asks to switch to protocol %.40q; only HTTP requests can be mediated", strings.Join(to, ", "))
-	}
-	if err := checkHeader(r); err != nil {
-		return err
-	}
-	if err := match.CheckSpelling(r.URL); err != nil {
-		return err
-	}
-	to, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath()) // 2
+	to, err := p.match(c) // 2
 	c.step("match")
 	if err != nil {
 		return err
@@ -267,6 +273,18 @@ func (p *Pipeline) handle(c *call) error {
 	return p.post(c, rule.action)
 }
 
+// match begins step 2: what the call reaches by origin, method and path, which have one reading.
+func (p *Pipeline) match(c *call) (*endpoint, error) {
+	r := c.r
+	to, err := p.o.Rules.Find(c.target, r.Method, r.URL.EscapedPath())
+	if len(r.Header["Upgrade"]) > 0 {
+		if err := p.mayUpgrade(c, to); err != nil {
+			return to, err
+		}
+	}
+	return to, cmp.Or(checkHeader(r), match.CheckSpelling(r.URL), err)
+}
+
 // findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.
 func (p *Pipeline) findSession(c *call, proxyAuthorization string) error {
 	defer c.step("session")
@@ -274,7 +292,6 @@ func (p *Pipeline) findSession(c *call, proxyAuthorization string) error {
 	if err != nil {
 		return err
 	}
-	c.session = s
-	c.record.Session, c.record.Event = s.ID, s.Event.ID
+	c.of(s)
 	return p.load.session(s)
 }

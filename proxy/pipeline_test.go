@@ -46,6 +46,7 @@ const secretToken = "the-credential-of-the-upstream"
 type postRig struct {
 	*rig
 	pipeline *Pipeline
+	handler  *Handler // with pipeline in force
 	sessions *Sessions
 	session  *Session
 	client   *http.Client
@@ -356,7 +357,8 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		}
 		p.pipeline, err = NewPipeline(o)
 		must(t, err)
-		po.Handler, po.Connect, po.Refuse, po.Refused = p.pipeline, p.pipeline.Connect, p.pipeline.Refuse, p.pipeline.Refused
+		p.handler = NewHandler(p.pipeline)
+		po.Handler, po.Connect, po.Refuse, po.Refused = p.handler, p.handler.Connect, p.handler.Refuse, p.handler.Refused
 	}, p.upstream)
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"}, "worker-1")
 	p.client = p.rig.Client(http1)
@@ -506,6 +508,14 @@ func TestEachStepFailsClosed(t *testing.T) {
 			p := newPostRig(t, created, nil)
 			p.roles.fail[step] = refusal
 			p.wantRefused("policy_denied", "POST", "/posts", "{}")
+			if rec, _ := p.record.last(); step == "decision" {
+				// What was signed meanwhile is accounted for.
+				for _, name := range []string{"runtimeAttestation", "sessionReceipt"} {
+					if !slices.ContainsFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == name }) {
+						t.Errorf("the record lacks the %s", name)
+					}
+				}
+			}
 			delete(p.roles.fail, step)
 			if resp, _ := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated {
 				t.Errorf("the valid post is refused too: %d", resp.StatusCode)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -32,8 +33,10 @@ type Action struct {
 	Headers []string
 	// Credential is injected in place of whatever the agent sent; nil injects none.
 	Credential *Credential
-	// MCP are the tools of an MCP server that the action is for; nil for an action by origin, method and path alone.
-	MCP *mcp.Rule
+	// MCP are the tools of an MCP server that the action is for, and GraphQL the mutations of a GraphQL endpoint. Both are nil for an action by
+	// origin, method and path alone.
+	MCP     *mcp.Rule
+	GraphQL *graphql.Rule
 	// Gate issues the challenge and verifies the chain.
 	Gate Gate
 	// AgentSolves leaves the challenge to the agent; otherwise the runtime, which owns the whole autonomous path, solves it.
@@ -46,8 +49,12 @@ type Egress struct {
 	Name       string
 	Match      match.Match
 	Credential *Credential
-	// MCP are the messages to an MCP server that the rule is for; nil for a rule by origin, method and path alone.
-	MCP *mcp.Rule
+	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
+	WebSocket bool
+	// MCP are the messages to an MCP server that the rule is for, and GraphQL the queries to a GraphQL endpoint. Both are nil for a rule by
+	// origin, method and path alone.
+	MCP     *mcp.Rule
+	GraphQL *graphql.Rule
 	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
 	Observe *inference.Rule
 }
@@ -63,10 +70,20 @@ func (r rule) kind() string {
 	switch {
 	case r.mcp() != nil:
 		return kindMCP
+	case r.graphQL() != nil:
+		return kindGraphQL
 	case r.egress != nil && r.egress.Observe != nil:
 		return kindModel
 	}
 	return ""
+}
+
+// graphQL returns which operations of a GraphQL endpoint the rule is for; nil if it is about none.
+func (r rule) graphQL() *graphql.Rule {
+	if r.action != nil {
+		return r.action.GraphQL
+	}
+	return r.egress.GraphQL
 }
 
 // mcp returns which messages to an MCP server the rule is for; nil if it is about none.
@@ -83,19 +100,33 @@ type endpoint struct {
 	rules []rule
 }
 
+// of returns what each of rules says of messages of one kind.
+func of[T any](rules []rule, say func(rule) *T) []*T {
+	all := make([]*T, len(rules))
+	for i, r := range rules {
+		all[i] = say(r)
+	}
+	return all
+}
+
+// webSocket reports whether a call may ask for a WebSocket.
+func (e *endpoint) webSocket() bool {
+	return e.kind == "" && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
+}
+
 // check refuses rules of one endpoint that name the same message, and returns the second of the two.
 func (e *endpoint) check() (i int, err error) {
-	switch {
-	case e.kind == kindModel && len(e.rules) > 1:
-		return 1, errors.New("another rule observes the same URL")
-	case e.kind != kindMCP:
-		return 0, nil
+	switch e.kind {
+	case kindMCP:
+		return mcp.CheckRules(of(e.rules, rule.mcp))
+	case kindGraphQL:
+		return graphql.CheckRules(of(e.rules, rule.graphQL))
+	case kindModel:
+		if len(e.rules) > 1 {
+			return 1, errors.New("another rule observes the same URL")
+		}
 	}
-	var of []*mcp.Rule
-	for _, r := range e.rules {
-		of = append(of, r.mcp())
-	}
-	return mcp.CheckRules(of)
+	return 0, nil
 }
 
 // Rules finds the rules for a call. It is built once and never changes.
@@ -117,8 +148,9 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		add(match.Rule{Name: a.Name, Match: a.Match, Post: true}, rule{action: &actions[i]})
 	}
 	for i, e := range egress {
-		add(match.Rule{Name: e.Name, Match: e.Match}, rule{egress: &egress[i]})
+		add(match.Rule{Name: e.Name, Match: e.Match, WebSocket: e.WebSocket}, rule{egress: &egress[i]})
 	}
+	matches = append(matches, readsByGraphQL(matches)...)
 	found, err := match.New(matches)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
@@ -127,7 +159,9 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {
-			to.rules = append(to.rules, rules[m])
+			if r, ok := rules[m]; ok { // readsByGraphQL's are none
+				to.rules = append(to.rules, r)
+			}
 		}
 		if i, err := to.check(); err != nil {
 			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: e.Rules[i], Err: err})

@@ -40,6 +40,7 @@ type Session struct {
 	prompted atomic.Bool            // a human has answered an MCP server
 
 	secret [sha256.Size]byte // hash of the proxy password; the password itself is not kept
+	ended  chan struct{}     // see Ended
 
 	mu         sync.Mutex    // guards all below
 	transcript string        // hash chain over the calls so far, see Note
@@ -53,6 +54,9 @@ func (s *Session) Note(entry string) {
 	defer s.mu.Unlock()
 	s.transcript = evidence.HashBytes([]byte(s.transcript + "\n" + entry))
 }
+
+// Ended is closed once the session has ended.
+func (s *Session) Ended() <-chan struct{} { return s.ended }
 
 // Transcript returns the hash chain over the calls that the session has made so far.
 func (s *Session) Transcript() string {
@@ -131,7 +135,7 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.standing != nil {
-		delete(s.byID, s.standing.ID)
+		s.remove(s.standing)
 	}
 	s.standing = session
 	s.byID[session.ID] = session
@@ -140,7 +144,7 @@ func (s *Sessions) OpenStanding(event trigger.Event, runtime string) *Session {
 
 func (s *Sessions) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
-	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
+	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now, ended: make(chan struct{})}
 	_, _ = rand.Read(session.content[:]) // which never fails
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	return session
@@ -152,10 +156,10 @@ func (s *Sessions) Close(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	session, ok := s.byID[id]
-	delete(s.byID, id)
 	if !ok {
 		return false
 	}
+	s.remove(session)
 	if session == s.standing {
 		s.standing = nil
 	}
@@ -169,10 +173,16 @@ func (s *Sessions) CloseStanding() *Session {
 	defer s.mu.Unlock()
 	ended := s.standing
 	if ended != nil {
-		delete(s.byID, ended.ID)
+		s.remove(ended)
 		s.standing = nil
 	}
 	return ended
+}
+
+// remove ends an open session. The caller holds s.mu.
+func (s *Sessions) remove(session *Session) {
+	delete(s.byID, session.ID)
+	close(session.ended)
 }
 
 // Standing returns the pod's one open session, or nil if there is none.

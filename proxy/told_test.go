@@ -77,7 +77,9 @@ func (p *postRig) wantNothingTold(t *testing.T, answer string, err error) {
 // the record.
 func TestNoRefusalTellsTheAgentOfTheDeployment(t *testing.T) {
 	all := insideErrors(t)
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Standing = true })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+		o.Standing, o.Load.Unknown = true, 1000 // records of calls after the session has ended
+	})
 	for _, step := range []string{"deployment", "challenge", "trigger", "decision", "gate", "proof"} {
 		for _, err := range all {
 			p.roles.fail[step] = err

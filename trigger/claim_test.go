@@ -225,6 +225,22 @@ func TestReleaseWakes(t *testing.T) {
 	})
 }
 
+// TestKeptForever: without an end of its retention an event stays.
+func TestKeptForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := bubble(t, func(o *trigger.Options) { o.Retention = trigger.Forever })
+		defer k.Close()
+		id := k.release(t)
+		time.Sleep(20 * 365 * 24 * time.Hour)
+		stop := k.run(t)
+		time.Sleep(2 * time.Minute)
+		stop()
+		if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Expired {
+			t.Errorf("the event is %+v", e)
+		}
+	})
+}
+
 // TestSweep follows an event until nothing but its delivery's id is left of it.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func (s *Service) Webhooks() http.Handler {
 	mux.HandleFunc("POST /hooks/{source}", func(w http.ResponseWriter, r *http.Request) {
 		answer, err := s.deliver(w, r)
 		if err != nil {
-			s.o.Log.Warn("delivery refused", zap.String("code", problem.DetailsOf(err).Code), zap.Error(err))
+			s.strangers.Warn("delivery refused", zap.String("source", s.sourceOf(r)), zap.String("code", problem.DetailsOf(err).Code), zap.Error(err))
 			problem.Write(w, err)
 			return
 		}
@@ -42,6 +42,15 @@ func (s *Service) Webhooks() http.Handler {
 		_ = json.NewEncoder(w).Encode(answer) // a sender that has gone away delivers again
 	})
 	return mux
+}
+
+// sourceOf returns the name of the source that a delivery is for. It returns nothing if there is no such source, because no
+// stranger may choose the kind of a line.
+func (s *Service) sourceOf(r *http.Request) string {
+	if hook, ok := s.from.Load().hooks[r.PathValue("source")]; ok {
+		return hook.name
+	}
+	return ""
 }
 
 func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, error) {

@@ -15,7 +15,7 @@
 //	event.go     Event: what is kept, and what a source has to bring
 //	sources.go   the sources in force, which a reload changes
 //	webhook.go   Webhook: a signed delivery; github.go and standard.go have the schemes, deliver.go the HTTP handler
-//	schedule.go  Schedule: events at the times of a cron expression
+//	schedule.go  Schedule: events at the times of a cron expression; firetimes.go says which those are where clocks change
 //	queue.go     Queue: messages in a spool directory
 //	report.go    what somebody reports, without evidence
 //	claim.go     an event is given to a runtime, given back, or done

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
@@ -20,8 +22,12 @@ import (
 )
 
 const (
-	// maxMessages bounds the messages of a folder that are taken in one round.
+	// maxMessages bounds the messages of a folder that are held in memory at once.
 	maxMessages = 1024
+	// maxStrange bounds how many links, FIFOs and the like are moved away in one round.
+	maxStrange = 1024
+	// maxTold bounds what is remembered of the messages that were not taken.
+	maxTold = 1024
 	// doneEvery is how often old messages are removed from the folder done.
 	doneEvery = time.Hour
 )
@@ -37,7 +43,9 @@ const (
 // Queue is a source that claims messages from a spool directory, as a mail directory is used: a producer writes a file elsewhere
 // on the same file system and moves it into new; the service claims it by moving it into claimed, and into done once the event is
 // durable. The file's name is the message's id, good for one event; names that begin with a full stop are left alone. What is no
-// plain file of the right size and owner goes to refused. What lies in done is removed after the service's retention.
+// plain file of the right size and owner goes to refused; what cannot be moved there, such as a link where Landlock holds the process,
+// stays, and is said in the log once. Links, FIFOs and the like are never opened. What lies in done and in refused is removed after
+// the service's retention.
 //
 // Whoever can move a file into new can start an agent. One service at a time works on the directory; a further one waits for it.
 type Queue struct {
@@ -103,16 +111,17 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
+	w := &queueRun{Queue: q, service: s, owners: owners}
 	tick := time.NewTicker(q.poll)
 	defer tick.Stop()
 	var swept time.Time
 	for {
 		if syscall.Flock(int(directory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			q.round(ctx, s, owners)
 			if now := s.o.Now(); now.Sub(swept) >= doneEvery {
 				q.sweep(s, now.Add(-s.o.Retention))
 				swept = now
 			}
+			w.round(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -128,93 +137,154 @@ func (q *Queue) owners(directory *os.File) ([]uint32, error) {
 	return append([]uint32{uint32(os.Geteuid()), info.Uid}, q.Owners...), err
 }
 
+// queueRun is a queue at work.
+type queueRun struct {
+	*Queue
+	service *Service
+	owners  []uint32
+	// told is what was said in the round before, and tells in this one, of what stays as it is. It is said once, until it has changed.
+	told, tells map[string]bool
+	strange     int // how many links, FIFOs and the like were found in this round
+}
+
 // round takes what is there. What fails is in the log, and tried again in the next round.
-func (q *Queue) round(ctx context.Context, s *Service, owners []uint32) {
+func (w *queueRun) round(ctx context.Context) {
+	w.told, w.tells, w.strange = w.tells, make(map[string]bool), 0
 	for _, folder := range []string{folderClaimed, folderNew} {
-		ids, err := q.messages(folder)
-		if err != nil {
-			s.o.Log.Error("the queue cannot be read", zap.String("source", q.name), zap.Error(err))
-		}
-		for _, id := range ids {
-			if ctx.Err() != nil {
-				return
-			}
-			if err := q.take(ctx, s, folder, id, owners); err != nil && ctx.Err() == nil {
-				s.o.Log.Error("a message was not taken", zap.String("source", q.name), zap.String("message", id), zap.Error(err))
-			}
+		if err := w.takeAll(ctx, folder); err != nil && ctx.Err() == nil {
+			w.say(zap.ErrorLevel, "the queue cannot be read", "", err)
 		}
 	}
 }
 
-// messages returns the names in a folder, in order, but not more than maxMessages of them.
-func (q *Queue) messages(folder string) ([]string, error) {
-	d, err := os.Open(q.in(folder, ""))
+// takeAll takes the messages of a folder, so many at a time in the order of their names. All are looked at, so that those that cannot
+// be taken do not hide others.
+func (w *queueRun) takeAll(ctx context.Context, folder string) error {
+	d, err := os.Open(w.in(folder, ""))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(maxMessages)
-	if errors.Is(err, io.EOF) {
-		err = nil
+	for ctx.Err() == nil {
+		entries, err := d.ReadDir(maxMessages)
+		slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+		for _, entry := range entries {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if strings.HasPrefix(entry.Name(), ".") {
+				continue
+			}
+			if err := w.take(ctx, folder, entry); err != nil && ctx.Err() == nil {
+				w.say(zap.ErrorLevel, "a message was not taken", entry.Name(), err)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") })
-	slices.Sort(names)
-	return names, err
+	return nil
+}
+
+// say writes to the log what is wrong with a message that stays where it is, unless that was said in the round before.
+func (w *queueRun) say(level zapcore.Level, line, id string, err error) {
+	key := line + "\n" + id + "\n" + err.Error()
+	if len(w.tells) < maxTold {
+		w.tells[key] = true
+	}
+	if !w.told[key] {
+		w.log(level, line, id, err)
+	}
+}
+
+func (w *queueRun) log(level zapcore.Level, line, id string, err error) {
+	w.service.strangers.Log(level, line, zap.String("source", w.name), zap.String("message", id), zap.String("code", codeOf(err)), zap.Error(err))
+}
+
+// codeOf returns the code of a refusal, or nothing for any other error.
+func codeOf(err error) string {
+	if refused := new(refusal.Refusal); errors.As(err, &refused) {
+		return refused.Code()
+	}
+	return ""
 }
 
 // take makes an event of one message.
-func (q *Queue) take(ctx context.Context, s *Service, folder, id string, owners []uint32) error {
-	claimed := q.in(folderClaimed, id)
+func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) error {
+	id, claimed := entry.Name(), w.in(folderClaimed, entry.Name())
+	if !entry.Type().IsRegular() {
+		if w.strange++; w.strange > maxStrange {
+			return nil
+		}
+		return w.refuse(folder, id, errNotPlain)
+	}
 	if folder == folderNew {
 		if _, err := os.Lstat(claimed); err == nil {
 			return errors.New("a message of this name is being worked on") // moving would put this one in its place
 		}
-		if err := os.Rename(q.in(folderNew, id), claimed); err != nil {
+		if err := os.Rename(w.in(folderNew, id), claimed); err != nil {
 			return err
 		}
 	}
-	payload, err := readMessage(claimed, s.o.MaxPayload, owners)
+	payload, err := readMessage(claimed, w.service.o.MaxPayload, w.owners)
 	if err == nil {
 		hash := evidence.HashBytes(payload)
-		_, _, err = s.add(ctx, arrival{
-			kind: evidence.TriggerSourceEvent, source: q.name, method: evidence.MethodQueueClaim, evidenceID: id, payload: payload,
-			verified: map[string]string{"queue": q.name, "messageId": id, "payload": hash, "claimedAt": s.o.Now().UTC().Format(time.RFC3339Nano)},
+		_, _, err = w.service.add(ctx, arrival{
+			kind: evidence.TriggerSourceEvent, source: w.name, method: evidence.MethodQueueClaim, evidenceID: id, payload: payload,
+			verified: map[string]string{"queue": w.name, "messageId": id, "payload": hash, "claimedAt": w.service.o.Now().UTC().Format(time.RFC3339Nano)},
 		})
 	}
-	if refused := new(refusal.Refusal); errors.As(err, &refused) { // it will not get better
-		s.o.Log.Warn("message refused", zap.String("source", q.name), zap.String("message", id), zap.String("code", refused.Code()), zap.Error(refused))
-		return os.Rename(claimed, q.in(folderRefused, id))
+	if codeOf(err) != "" { // it will not get better
+		return w.refuse(folderClaimed, id, err)
 	}
 	if err != nil {
 		return err
 	}
-	done := q.in(folderDone, id)
+	done := w.in(folderDone, id)
 	if _, err := os.Lstat(done); err == nil {
-		s.o.Log.Warn("message refused: its id has been used before", zap.String("source", q.name), zap.String("message", id))
-		return os.Rename(claimed, q.in(folderRefused, id))
+		return w.refuse(folderClaimed, id, errors.New("its id has been used before"))
 	}
 	return os.Rename(claimed, done)
 }
 
-// readMessage reads a bounded, plain file of a known owner. A symbolic or a hard link could make any file that the service can read,
-// or that one of the owners has written for something else, into a message.
-func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
-		return nil, refusal.New("event_malformed", "the message is not a plain file")
+// refuse moves a message to the folder refused, without opening it.
+func (w *queueRun) refuse(folder, id string, because error) error {
+	const line = "message refused"
+	err := os.Rename(w.in(folder, id), w.in(folderRefused, id))
+	if err != nil {
+		w.say(zap.WarnLevel, line, id, because)
+	} else {
+		w.log(zap.WarnLevel, line, id, because)
 	}
+	return err
+}
+
+// errNotPlain refuses a link, a FIFO and the like.
+var errNotPlain = refusal.New("event_malformed", "the message is not a plain file with one name")
+
+// readMessage reads a bounded, plain file of a known owner. A symbolic or a hard link could make any file that the service can read,
+// or that one of the owners has written for something else, into a message. So it looks before it opens the file, and again after.
+func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
+	var info unix.Stat_t
+	if err := unix.Lstat(path, &info); err != nil {
+		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	if err := checkMessage(info, owners); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := stat(f)
-	switch {
-	case err != nil:
+	if info, err = stat(f); err != nil {
 		return nil, err
-	case info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1:
-		return nil, refusal.New("event_malformed", "the message is not a plain file with one name")
-	case !slices.Contains(owners, info.Uid):
-		return nil, refusal.New("event_malformed", "the message belongs to the user %d, whose messages are not taken", info.Uid)
+	}
+	if err := checkMessage(info, owners); err != nil {
+		return nil, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, int64(maxSize)+1))
 	if len(raw) > maxSize {
@@ -223,24 +293,44 @@ func readMessage(path string, maxSize int, owners []uint32) ([]byte, error) {
 	return raw, err
 }
 
+// checkMessage refuses a file that is no message.
+func checkMessage(info unix.Stat_t, owners []uint32) error {
+	switch {
+	case info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1:
+		return errNotPlain
+	case !slices.Contains(owners, info.Uid):
+		return refusal.New("event_malformed", "the message belongs to the user %d, whose messages are not taken", info.Uid)
+	}
+	return nil
+}
+
 func stat(f *os.File) (info unix.Stat_t, err error) {
 	err = unix.Fstat(int(f.Fd()), &info)
 	return info, err
 }
 
-// sweep removes messages that have long been events.
+// sweep removes messages that have long been events, or refused.
 func (q *Queue) sweep(s *Service, before time.Time) {
-	entries, err := os.ReadDir(q.in(folderDone, ""))
-	for _, entry := range entries {
-		info, e := entry.Info()
-		if e == nil && info.ModTime().Before(before) {
-			e = os.Remove(q.in(folderDone, entry.Name()))
-		}
-		if !errors.Is(e, os.ErrNotExist) {
-			err = errors.Join(err, e)
+	failed := 0
+	var first error
+	fail := func(err error) {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			failed++
+			first = cmp.Or(first, err)
 		}
 	}
-	if err != nil {
-		s.o.Log.Error("old messages were not removed", zap.String("source", q.name), zap.Error(err))
+	for _, folder := range []string{folderDone, folderRefused} {
+		entries, err := os.ReadDir(q.in(folder, ""))
+		fail(err)
+		for _, entry := range entries {
+			info, err := entry.Info()
+			if err == nil && info.ModTime().Before(before) {
+				err = os.Remove(q.in(folder, entry.Name()))
+			}
+			fail(err)
+		}
+	}
+	if failed > 0 {
+		s.o.Log.Error("old messages were not removed", zap.String("source", q.name), zap.Int("failures", failed), zap.Error(first))
 	}
 }

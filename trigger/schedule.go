@@ -8,15 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
 )
 
 const (
-	// maxSpec bounds a cron expression, in bytes.
-	maxSpec = 256
 	// maxSleep bounds a timer: it does not see that the clock was set, or that the machine slept.
 	maxSleep = time.Minute
 	// maxBack is how far back missed fire times are looked for.
@@ -34,7 +31,8 @@ const (
 	FireLatest               // the latest of them is fired, once, as soon as a scheduler runs again
 )
 
-// Schedule is a source that makes an event at each time of a cron expression. The lock is durable: the fire time is good for one
+// Schedule is a source that makes an event at each time of a cron expression: one for each time that the expression names on the
+// zone's wall clock, also where the clock is set back or forward (see wallClock). The lock is durable: the fire time is good for one
 // event of the schedule, whatever the number of schedulers on one store, and wherever the clock is set.
 type Schedule struct {
 	// Missed is the policy for missed fire times. It is set before Run.
@@ -42,7 +40,7 @@ type Schedule struct {
 
 	name    string
 	spec    string
-	times   cron.Schedule
+	times   fireTimes
 	zone    *time.Location
 	payload []byte
 }
@@ -59,7 +57,7 @@ func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 	if location == time.Local {
 		return fail(errors.New("the zone Local is another one on another machine; name it"))
 	}
-	times, err := parseCron(spec)
+	times, err := parseCron(spec, location)
 	if err != nil {
 		return fail(err)
 	}
@@ -68,35 +66,6 @@ func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 		return fail(err)
 	}
 	return &Schedule{name: name, spec: spec, times: times, zone: location, payload: raw}, nil
-}
-
-func parseCron(spec string) (cron.Schedule, error) {
-	if len(spec) > maxSpec {
-		return nil, fmt.Errorf("the cron expression is longer than %d bytes", maxSpec)
-	}
-	if strings.HasPrefix(spec, "TZ=") || strings.HasPrefix(spec, "CRON_TZ=") {
-		return nil, errors.New("the time zone has a setting of its own") // and the parser panics on some
-	}
-	times, err := cron.ParseStandard(spec)
-	if err != nil {
-		return nil, err
-	}
-	if every, ok := times.(cron.ConstantDelaySchedule); ok {
-		return multiples(every.Delay), nil
-	}
-	if times.Next(time.Unix(0, 0).UTC()).IsZero() {
-		return nil, errors.New("the cron expression never comes true")
-	}
-	return times, nil
-}
-
-// multiples fires at the multiples of a period. The parser's own schedule would count from its start, which differs between schedulers.
-type multiples time.Duration
-
-// Next returns the first multiple after t.
-func (m multiples) Next(t time.Time) time.Time {
-	d := time.Duration(m)
-	return t.Truncate(d).Add(d)
 }
 
 // Name returns the source's name.
@@ -109,7 +78,7 @@ func (c *Schedule) Run(ctx context.Context, s *Service) error {
 		return err
 	}
 	for {
-		next := c.next(after)
+		next := c.times.Next(after)
 		if next.IsZero() {
 			s.o.Log.Error("the schedule does not come true any more", zap.String("source", c.name))
 			<-ctx.Done()
@@ -153,8 +122,6 @@ func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
 	return now, nil
 }
 
-func (c *Schedule) next(after time.Time) time.Time { return c.times.Next(after.In(c.zone)) }
-
 // latest returns the latest fire time after one time and not after another, or the zero time. It looks back in growing steps: the
 // times of a long pause are not all counted.
 func (c *Schedule) latest(after, until time.Time) time.Time {
@@ -165,7 +132,7 @@ func (c *Schedule) latest(after, until time.Time) time.Time {
 			from = after
 		}
 		var found time.Time
-		for t := c.next(from); !t.IsZero() && !t.After(until); t = c.next(t) {
+		for t := c.times.Next(from); !t.IsZero() && !t.After(until); t = c.times.Next(t) {
 			found = t
 		}
 		if whole || !found.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -24,6 +26,9 @@ const (
 	DefaultMaxPayload = 256 << 10
 	DefaultRetention  = 30 * 24 * time.Hour
 )
+
+// Forever is a retention that has no end.
+const Forever = time.Duration(math.MaxInt64)
 
 // maxMaxPayload bounds MaxPayload: as a JSON string a payload can be six times as long, and an answer must hold it.
 const maxMaxPayload = 512 << 10
@@ -46,8 +51,8 @@ type Options struct {
 	Budget int
 	// MaxPayload bounds an event's payload, in bytes; zero means DefaultMaxPayload. At most 512 KiB.
 	MaxPayload int
-	// Retention is how long an event is kept to be seen after it has expired; zero means DefaultRetention. What was good for one event
-	// stays known for ever.
+	// Retention is how long an event is kept to be seen after it has expired, and a queue's message after it was taken or refused; zero
+	// means DefaultRetention. What was good for one event stays known for ever.
 	Retention time.Duration
 	// Now is the clock.
 	Now func() time.Time
@@ -80,9 +85,10 @@ type Source interface {
 
 // Service keeps events and signs for them. It is safe for concurrent use.
 type Service struct {
-	o     Options
-	store store
-	from  atomic.Pointer[sources]
+	o         Options
+	strangers *zap.Logger // for lines that somebody without a signature can cause
+	store     store
+	from      atomic.Pointer[sources]
 
 	ending chan struct{} // closed when Run or the service ends: nobody waits for an event any longer
 	end    func()
@@ -96,7 +102,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, ending: make(chan struct{}), arrived: make(chan struct{})}
+	s := &Service{o: o, strangers: flood.Logger(o.Log), ending: make(chan struct{}), arrived: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	from, err := newSources(o.Sources)
 	if err != nil {
@@ -158,7 +164,7 @@ func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, er
 		return "", false, err
 	}
 	if !fresh {
-		s.o.Log.Info("known already", zap.String("event", known), zap.String("source", e.Source), zap.String("evidence", e.EvidenceID))
+		s.strangers.Info("known already", zap.String("event", known), zap.String("source", e.Source), zap.String("evidence", e.EvidenceID))
 		return known, false, nil
 	}
 	s.o.Log.Info("event kept", zap.String("event", e.ID), zap.String("kind", e.Kind), zap.String("source", e.Source), zap.String("method", e.Method), zap.String("evidence", e.EvidenceID))

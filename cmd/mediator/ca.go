@@ -24,7 +24,7 @@ func caCommand() *cobra.Command {
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: noArgs,
 		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca-key.pem (mode 0600), which only the sidecar's user may read.
 With --config its certificate is good for the hosts that the configuration's rules name and for no other (RFC 5280 section
-4.2.1.10); without, say --unconstrained. The embedded default needs none of this: its CA lives in memory alone.`,
+4.2.1.10); without, say --unconstrained. The embedded default needs none of this: mediator dev makes and keeps its own.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}
 			switch {

@@ -48,6 +48,7 @@ type certifiedKeys struct {
 	Certified int    `json:"certified"`
 	Stay      int    `json:"stay"`
 	LeftOut   int    `json:"leftOut"`
+	Forgotten int    `json:"forgotten"` // of the history, which is full
 }
 
 func keysCertifyCommand() *cobra.Command {
@@ -60,8 +61,9 @@ func keysCertifyCommand() *cobra.Command {
 where the process runs (file:PATH), and signs a custody certificate for each key version. What it says of a key's custody is what the process says of it; who can reach the key is what you declare: without
 --not-accessible-to-agent and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. What
 a process has seen to be false is not certified; what bears out the declaration is named in the certificate as observed.
-Certificates of other processes' keys stay in the bundle until they expire; of the keys of the processes that are asked, nothing stays
-but what is signed now, so a version that is no longer published is retired. A revocation list in the bundle is signed anew.
+A certificate that says what is to be said stays as it is, until half of its lifetime is over. Certificates of other processes' keys stay in
+the bundle until they expire; of the keys of the processes that are asked, a version that is no longer published is retired. A revocation
+list in the bundle is signed anew. What the bundle has no more goes to the history beside it (trust-history.json), for old records.
 
 With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew. A process
 that then publishes another role, issuer or key than at the beginning is certified for nothing more (roles_changed).`,
@@ -79,9 +81,10 @@ that then publishes another role, issuer or key than at the beginning is certifi
 			if err != nil {
 				return err
 			}
-			made, err := registry.Certify(c.Context(), p, say, nil)
-			done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped}
+			made, err := registry.Certify(c.Context(), p, say)
+			done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped, made.Forgotten}
 			if err == nil {
+				warnForgotten(c, r.bundle, done.Forgotten)
 				err = printResult(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
 			}
 			if err != nil || !watch {
@@ -102,4 +105,11 @@ that then publishes another role, issuer or key than at the beginning is certifi
 	c.Flags().BoolVar(&watch, "watch", false, "go on, and certify anew whenever a key is rotated or retired")
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// warnForgotten says that the history of a bundle is full.
+func warnForgotten(c *cobra.Command, bundle string, forgotten int) {
+	if forgotten > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "%s is full: %d of its oldest certificates and manifests are gone, and records of their time are not verified with it any more\n", config.HistoryFile(bundle), forgotten)
+	}
 }

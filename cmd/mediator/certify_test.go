@@ -165,7 +165,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			if err := grant.Rotate(); err != nil {
 				t.Fatal(err)
 			}
-			certify("certified 3 keys into "+d.bundle+"; 1 certificates stay, 2 are left out", "--from", control)
+			certify("certified 1 keys into "+d.bundle+"; 3 certificates stay, 0 are left out", "--from", control) // those that still hold stay as they are
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2", "proof-key:v1")
 
 			// The same names with other keys: a process in whose memory they were has started again, and rotated no more.
@@ -183,7 +183,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 				stay  int
 			}{{0, 3}, {89 * 24 * time.Hour, 3}, {91 * 24 * time.Hour, 0}} {
 				registry.Options.Now = func() time.Time { return time.Now().Add(tt.after) }
-				done, err := registry.Certify(t.Context(), keyring.Published{}, keyring.Declaration{}, nil)
+				done, err := registry.Certify(t.Context(), keyring.Published{}, keyring.Declaration{})
 				if err != nil || done.Kept != tt.stay {
 					t.Errorf("after %s %d certificates stay, want %d, %v", tt.after, done.Kept, tt.stay, err)
 				}
@@ -218,7 +218,7 @@ func TestCertifyBringsNothingBack(t *testing.T) {
 		}
 		d.wantKeys(t, tt.want...)
 	}
-	if _, out, _ := d.do(t, "certify", "--from", both, "--json"); !strings.Contains(out, `"certified": 1,`) || !strings.Contains(out, `"leftOut": 1`) {
+	if _, out, _ := d.do(t, "certify", "--from", both, "--json"); !strings.Contains(out, `"certified": 0,`) || !strings.Contains(out, `"stay": 1,`) {
 		t.Errorf("said %s", out)
 	}
 	if _, out, _ := d.do(t, "revoke", "--key", "grant-key:v1", "--reason", "a drill", "--json"); !strings.Contains(out, `"id": "grant-key:v1"`) {

@@ -19,14 +19,34 @@ func configCommand() *cobra.Command {
 var configKinds = []struct {
 	name  string
 	key   string
-	check func(path string, raw []byte) error
+	check func(path string, raw []byte) ([]config.Warning, error)
 }{
-	{"sidecar (mediator serve)", "runtime:", func(path string, _ []byte) error { _, err := config.LoadSidecar(path); return err }},
-	{"trigger service (mediator trigger)", "sources:", func(path string, _ []byte) error { _, err := config.LoadTrigger(path); return err }},
-	{"control plane (mediator control)", "policy:", func(path string, _ []byte) error { _, err := config.LoadControl(path); return err }},
-	{"root key", "purpose:", checkRootKey},
-	{"policy file", "rules:", func(path string, _ []byte) error { _, err := config.ReadRules(path); return err }},
-	{"deployment manifest", "deploymentId:", checkManifest},
+	{"sidecar (mediator serve)", "runtime:", checkSidecar},
+	{"trigger service (mediator trigger)", "sources:", func(path string, _ []byte) ([]config.Warning, error) {
+		_, err := config.LoadTrigger(path)
+		return nil, err
+	}},
+	{"control plane (mediator control)", "policy:", func(path string, _ []byte) ([]config.Warning, error) {
+		_, err := config.LoadControl(path)
+		return nil, err
+	}},
+	{"root key", "purpose:", func(path string, _ []byte) ([]config.Warning, error) {
+		_, err := config.LoadRootKey(path)
+		return nil, err
+	}},
+	{"policy file", "rules:", func(path string, _ []byte) ([]config.Warning, error) {
+		_, err := config.ReadRules(path)
+		return nil, err
+	}},
+	{"deployment manifest", "deploymentId:", func(path string, raw []byte) ([]config.Warning, error) { return nil, checkManifest(path, raw) }},
+}
+
+func checkSidecar(path string, _ []byte) ([]config.Warning, error) {
+	c, err := config.LoadSidecar(path)
+	if err != nil {
+		return nil, err
+	}
+	return c.Warnings, nil
 }
 
 func checkManifest(path string, raw []byte) error {
@@ -40,17 +60,13 @@ func checkManifest(path string, raw []byte) error {
 	return nil
 }
 
-func checkRootKey(path string, _ []byte) error {
-	_, err := config.LoadRootKey(path)
-	return err
-}
-
 // checkedFile is the result of config check for one file.
 type checkedFile struct {
-	File    string `json:"file"`
-	Kind    string `json:"kind,omitempty"`
-	Correct bool   `json:"correct"`
-	Error   string `json:"error,omitempty"`
+	File     string           `json:"file"`
+	Kind     string           `json:"kind,omitempty"`
+	Correct  bool             `json:"correct"`
+	Error    string           `json:"error,omitempty"`
+	Warnings []config.Warning `json:"warnings,omitempty"` // what the process says in its log, and goes on
 }
 
 func configCheck() *cobra.Command {
@@ -66,8 +82,11 @@ func configCheck() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			failed, all := false, []checkedFile{}
 			for _, path := range args {
-				kind, err := checkConfigFile(path)
-				file := checkedFile{File: path, Kind: kind, Correct: err == nil}
+				kind, warnings, err := checkConfigFile(path)
+				file := checkedFile{File: path, Kind: kind, Correct: err == nil, Warnings: warnings}
+				for _, w := range warnings {
+					fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %v\n", path, w)
+				}
 				switch {
 				case err != nil:
 					failed, file.Error = true, err.Error()
@@ -92,17 +111,18 @@ func configCheck() *cobra.Command {
 	return c
 }
 
-func checkConfigFile(path string) (string, error) {
+func checkConfigFile(path string) (kind string, warnings []config.Warning, err error) {
 	raw, err := files.Read(path)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	for _, k := range configKinds {
 		if bytes.HasPrefix(raw, []byte(k.key)) || bytes.Contains(raw, []byte("\n"+k.key)) {
-			return k.name, k.check(path, raw)
+			warnings, err = k.check(path, raw)
+			return k.name, warnings, err
 		}
 	}
-	return "", fmt.Errorf("%s: it is no configuration, policy or manifest file: none of their top-level keys is there", path)
+	return "", nil, fmt.Errorf("%s: it is no configuration, policy or manifest file: none of their top-level keys is there", path)
 }
 
 func configSchema() *cobra.Command {

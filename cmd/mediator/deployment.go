@@ -93,12 +93,11 @@ func deploymentCertify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := keyring.UpdateBundle(bundleFile, func(b *evidence.Bundle) error {
-				b.DeploymentCertificate = token
-				return nil
-			}); err != nil {
+			forgotten, err := keyring.PutDeployment(bundleFile, token, m)
+			if err != nil {
 				return err
 			}
+			warnForgotten(c, bundleFile, forgotten)
 			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
 			return printResult(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile, until.Format(time.RFC3339)))
 		},

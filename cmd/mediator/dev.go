@@ -20,7 +20,9 @@ func devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: noArgs,
 		Long: `Starts the sidecar, the trigger service and the control plane on the configuration files in --dir, which are written there at the
-first start and are yours to edit: mediator reload has them taken over while everything runs. Keys live in the processes' memories alone, and end with them. Ctrl-C ends everything.`,
+first start and are yours to edit: mediator reload has them taken over while everything runs. Signing keys live in the processes' memories alone, and end with them.
+What outlives them is in --dir: the record; the interception CA with its key (ca), so clients go on trusting it; and the public files of each
+earlier start (earlier), so its records still verify. Ctrl-C ends everything.`,
 		RunE: func(c *cobra.Command, _ []string) error { return dev(c.Context(), dir, c.OutOrStdout()) },
 	}
 	c.Flags().StringVar(&dir, "dir", ".mediator", "folder of the configuration, the state and the logs")

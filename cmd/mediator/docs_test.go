@@ -38,10 +38,10 @@ func TestExamples(t *testing.T) {
 		t.Errorf("%d files", len(files))
 	}
 	for _, path := range files {
-		kind, err := checkConfigFile(path)
+		kind, warnings, err := checkConfigFile(path)
 		// The example manifest pins no real policy and environment; all else about it must be right.
-		if err != nil {
-			t.Errorf("%s (%s): %v", path, kind, err)
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s (%s): %v %v", path, kind, warnings, err)
 		}
 	}
 }

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -36,13 +37,13 @@ func writeEvidence(t *testing.T) string {
 		bundle.Certificates = append(bundle.Certificates, k.Certificates[purpose])
 	}
 	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
-	steering := madePost(t, k)
+	steering := k.Post(t)
 	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind, steering.Artifacts[3].Token, func(c *evidence.PolicyDecision) {
 		c.Rule = "\x1b[2Jposts\nrequest proof\u202e"
 	})
 	for name, v := range map[string]any{
 		"steering.json": steering,
-		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": madePost(t, k), "other.json": madePost(t, k),
+		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": k.Post(t), "other.json": k.Post(t),
 	} {
 		raw, err := json.MarshalIndent(v, "", "  ")
 		if err != nil {
@@ -52,39 +53,31 @@ func writeEvidence(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
 	return dir
+}
+
+// writeLedger writes a ledger with three posts, of which the last one says another subject than its evidence, and a read.
+func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
+	t.Helper()
+	l, err := ledger.Open(t.Context(), path, ledger.Options{Now: k.Clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i := range 3 {
+		p := k.Post(t)
+		p.ID, p.Started = fmt.Sprint("post_", i+1), k.Clock.Now().Add(time.Duration(i)*time.Second)
+		if i == 2 {
+			p.Subject = "agent:mallory"
+		}
+		must(t, l.Add(t.Context(), p))
+	}
+	must(t, l.Add(t.Context(), ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}))
 }
 
 func jwk(key custody.Version) map[string]string {
 	return map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": key.KeyID(), "x": evidence.EncodePublicKey(key.Public())}
-}
-
-// madePost is the record of a post with its whole chain.
-func madePost(t testing.TB, k *gatetest.Kit) ledger.Record {
-	t.Helper()
-	r := k.Chain(t)
-	var used gatetest.Used
-	a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, b := r.Envelope, r.Binding
-	earned, err := evidence.UnverifiedClaims(evidence.CapabilityKind, a.Capability)
-	if err != nil {
-		t.Fatal(err)
-	}
-	method, path, _ := strings.Cut(b.Resource, " ")
-	return ledger.Record{
-		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
-		Event: earned.Runtime.Trigger.ID, Session: earned.Session.SessionID, BindingHash: a.BindingHash,
-		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.CapabilityID,
-		Artifacts: []ledger.Artifact{
-			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
-			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
-			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
-			{Name: "capability", Token: a.Capability}, {Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token, nil)},
-		},
-	}
 }
 
 // TestEvidenceOfARealPost takes the record of a post through the processes as an operator does, and verifies it with public keys alone.
@@ -98,6 +91,12 @@ func TestEvidenceOfARealPost(t *testing.T) {
 	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
+	r.verifyRecord(t, posts[0].ID)
+}
+
+// verifyRecord has the commands show the evidence of a post, and verify it with public keys alone.
+func (r *rig) verifyRecord(t *testing.T, id string) {
+	t.Helper()
 	program := func(args ...string) string {
 		t.Helper()
 		var stdout, stderr strings.Builder
@@ -107,7 +106,7 @@ func TestEvidenceOfARealPost(t *testing.T) {
 		return stdout.String()
 	}
 	record := filepath.Join(t.TempDir(), "record.json")
-	shown := program("posts", "show", posts[0].ID, "--json", "--admin", r.Stack.Admin())
+	shown := program("posts", "show", id, "--json", "--admin", r.Stack.Admin())
 	if err := os.WriteFile(record, []byte(shown), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func FuzzConfig(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if kind, err := checkConfigFile(path); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
+		if kind, _, err := checkConfigFile(path); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
 			t.Errorf("%s: it says %d bytes", kind, len(err.Error()))
 		}
 	})
@@ -34,7 +34,7 @@ func FuzzConfig(f *testing.F) {
 
 // FuzzShow draws any record: no panic, and nothing that steers a terminal.
 func FuzzShow(f *testing.F) {
-	raw, err := json.Marshal(madePost(f, gatetest.New(f)))
+	raw, err := json.Marshal(gatetest.New(f).Post(f))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), devCommand(), demoCommand(), runCommand(),
 		keysCommand(), deploymentCommand(), challengeCommand(), capabilityCommand(), hashPayloadCommand(), evidenceCommand(),
-		postsCommand(), eventsCommand(), doctorCommand(), reloadCommand(), guardCommand(), caCommand(), vaultCommand(), configCommand(), versionCommand(),
+		postsCommand(), ledgerCommand(), eventsCommand(), doctorCommand(), reloadCommand(), guardCommand(), caCommand(), vaultCommand(), configCommand(), versionCommand(),
 	)
 	return root
 }

@@ -143,6 +143,10 @@ func (r *rig) toolPosts(t *testing.T) (n int) {
 		if !strings.HasPrefix(p.Message, "tools/call ") || !strings.HasSuffix(p.Resource, " "+p.Message) || p.Result != "ok" {
 			t.Errorf("the record says %q, %q, %q", p.Resource, p.Message, p.Result)
 		}
+		var shown strings.Builder
+		if printRecord(&shown, admin.Record{Record: p}); !strings.Contains(shown.String(), "message      "+p.Message+"\n  result       ok\n") {
+			t.Errorf("posts show prints\n%s", &shown)
+		}
 	}
 	return n
 }

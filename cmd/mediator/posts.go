@@ -1,23 +1,17 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/proxy"
 )
 
 // adminFlag adds the flag for the sidecar's admin endpoint.
@@ -26,32 +20,8 @@ func adminFlag(c *cobra.Command, to *string) {
 }
 
 func postsCommand() *cobra.Command {
-	var at, key string
-	var filter postFilter
-	var limit int
+	var at string
 	var asJSON bool
-	list := &cobra.Command{
-		Use: "list", Short: "List the record, newest first", Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := admin.CheckQuery(limit, filter.state, filter.flow); err != nil {
-				return usageError{err}
-			}
-			posts, err := filter.list(c.Context(), at, limit, key)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(c.OutOrStdout(), posts)
-			}
-			printPosts(plainWriter{c.OutOrStdout()}, posts)
-			return nil
-		},
-	}
-	list.Flags().IntVar(&limit, "limit", 50, fmt.Sprint("how many, at most ", ledger.MaxLimit))
-	list.Flags().StringVar(&filter.state, "state", "", "only this state: "+admin.JoinWords(ledger.States[:]))
-	list.Flags().StringVar(&filter.session, "session", "", "only this session")
-	list.Flags().StringVar(&filter.flow, "flow", "", "only this flow: "+admin.JoinWords(proxy.Flows[:]))
-	list.Flags().StringVar(&key, "key", "", "only those with an artifact that this key has signed: a kid, or a name for all its versions; the whole record is looked through")
 	show := &cobra.Command{
 		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: exactArgs(1, "the id of a record, or its beginning"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -69,68 +39,9 @@ func postsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	for _, c := range []*cobra.Command{list, show} {
-		adminFlag(c, &at)
-		jsonFlag(c, &asJSON)
-	}
-	return group("posts", "The record of calls", list, show)
-}
-
-// postFilter selects records. An empty field selects all.
-type postFilter struct{ state, session, flow string }
-
-// list returns the newest records, at most limit. With a key, it returns only those with an artifact that the key
-// signed.
-func (f postFilter) list(ctx context.Context, at string, limit int, key string) ([]ledger.Record, error) {
-	q := url.Values{"limit": {strconv.Itoa(limit)}, "state": {f.state}, "session": {f.session}, "flow": {f.flow}}
-	found := []ledger.Record{}
-	for {
-		var page []ledger.Record
-		if err := admin.Get(ctx, at, "/v1/posts?"+q.Encode(), &page); err != nil {
-			return nil, err
-		}
-		if key == "" {
-			return page, nil
-		}
-		for _, p := range page {
-			if len(found) < limit && signedBy(p, key) {
-				found = append(found, p)
-			}
-		}
-		if len(page) == 0 || len(found) == limit {
-			return found, nil
-		}
-		q.Set("before", page[len(page)-1].ID)
-		q.Set("limit", "200")
-	}
-}
-
-// signedBy reports whether a record holds an artifact that the key has signed.
-func signedBy(p ledger.Record, key string) bool {
-	return slices.ContainsFunc(p.Artifacts, func(a ledger.Artifact) bool {
-		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
-	})
-}
-
-// maxListedCall bounds how much of a call, which is ASCII, a line of the list shows, in bytes. posts show shows all of
-// it.
-const maxListedCall = 200
-
-func printPosts(w io.Writer, posts []ledger.Record) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tID\tFLOW\tSTATE\tCODE\tSTATUS\tMS\tCALL")
-	for _, p := range posts {
-		status := "-"
-		if p.Status > 0 {
-			status = strconv.Itoa(p.Status)
-		}
-		call := p.Method + " " + p.Host + p.Path
-		if len(call) > maxListedCall { // one call with a path of 60 KiB would hide all others
-			call = call[:maxListedCall] + "…"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, orDash(p.Code), status, took(p), call)
-	}
-	t.Flush()
+	adminFlag(show, &at)
+	jsonFlag(show, &asJSON)
+	return group("posts", "The record of calls", postsList(), show)
 }
 
 func took(p ledger.Record) string {

@@ -61,7 +61,7 @@ func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
 	t.Helper()
 	r := &reloadRig{}
 	own := func(file string) string { // the CA of the development files is constrained to the hosts of their rules
-		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # the CA itself lives in memory alone\n", "", 1)
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 	}
 	r.rig = newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, append(change, manyPosts, own)...)
 	return r
@@ -479,7 +479,7 @@ func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus)
 	count, next := make(map[string]int), ""
 	for {
 		var posts []ledger.Record
-		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=200&flow=post&before="+next, &posts))
+		must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=200&flow=post&cursor="+next, &posts))
 		if len(posts) == 0 {
 			return count
 		}

@@ -17,7 +17,7 @@ import (
 func TestReloadPage(t *testing.T) {
 	r := &reloadRig{}
 	own := func(file string) string {
-		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # the CA itself lives in memory alone\n", "", 1)
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 	}
 	r.rig = prepareRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) { return r, reloadRules }, manyPosts, own)
 	bin := t.TempDir()

@@ -113,25 +113,26 @@ func (v *vendors) stream(w http.ResponseWriter, events ...string) {
 	}
 }
 
-// mcpServer is an MCP server on the MCP SDK, and what it printed.
-type mcpServer struct {
+// nodeServer is a server in Node, and what it printed.
+type nodeServer struct {
 	address string
 
 	mu    sync.Mutex // guards lines
 	lines []string
 }
 
-func startMCP(t *testing.T, r *rig) *mcpServer {
+// startNode starts a server that speaks HTTPS with the certificate of the deployment.
+func startNode(t *testing.T, r *rig, script string) *nodeServer {
 	t.Helper()
-	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/mcp-server.mjs", filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
+	cmd := exec.Command(need(t, "node"), "--no-warnings", "testdata/node/"+script, filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err := errors.Join(err, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	m, lines := &mcpServer{}, bufio.NewScanner(out)
+	m, lines := &nodeServer{}, bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatal("the MCP server does not start")
+		t.Fatalf("%s does not start", script)
 	}
 	m.address = "127.0.0.1:" + strings.TrimPrefix(lines.Text(), "listening ")
 	done := make(chan struct{})
@@ -151,7 +152,7 @@ func startMCP(t *testing.T, r *rig) *mcpServer {
 	return m
 }
 
-func (m *mcpServer) seen(line string) int {
+func (m *nodeServer) seen(line string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
@@ -167,10 +168,10 @@ func (m *mcpServer) seen(line string) int {
 func TestSDKs(t *testing.T) {
 	t.Parallel()
 	node := nodeAgent(t)
-	var mcp *mcpServer
+	var mcp *nodeServer
 	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "api.githubcopilot.com"}
 	r := newRig(t, hosts, func(r *rig) (http.Handler, string) {
-		mcp = startMCP(t, r)
+		mcp = startNode(t, r, "mcp-server.mjs")
 		if err := os.Mkdir(filepath.Join(r.Dir, "secrets"), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -177,24 +177,17 @@ func (s *soak) agree(t *testing.T) tally {
 	defer store.Close()
 	total := tally{states: make(map[ledger.State]int)}
 	byPath, byID := make(map[string]int), make(map[string]ledger.State)
-	for before := ""; ; {
-		page, err := store.List(t.Context(), ledger.Query{Limit: 200, Before: before})
+	for p, err := range store.Records(t.Context(), ledger.Query{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range page {
-			before = p.ID
-			total.records++
-			byPath[p.Path]++
-			byID[p.ID] = p.State
-			if p.Flow == "post" {
-				total.posts++
-				total.states[p.State]++
-				s.agreePost(t, p)
-			}
-		}
-		if len(page) == 0 {
-			break
+		total.records++
+		byPath[p.Path]++
+		byID[p.ID] = p.State
+		if p.Flow == "post" {
+			total.posts++
+			total.states[p.State]++
+			s.agreePost(t, p)
 		}
 	}
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 )
 
 func vaultCommand() *cobra.Command {
-	return group("vault", "Keys in HashiCorp Vault", vaultBootstrap())
+	return group("vault", "Keys in HashiCorp Vault", vaultBootstrap(), vaultAudit())
 }
 
 // bootstrapFlags are the flags of vault bootstrap: what to make in Vault, and with which token.

@@ -120,6 +120,30 @@ func TestVaultRotation(t *testing.T) {
 			}
 		}
 	}
+	v.verifyAll(t, newest, posts.Load())
+}
+
+// verifyAll retires all versions of keys but the newest, and verifies every post that was made, from an export.
+func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
+	t.Helper()
+	in := func(name string) string { return filepath.Join(v.Dir, name) }
+	for key, n := range newest {
+		v.asOwner(t, "keys", "retire", key, "--oldest", fmt.Sprint(n+1))
+	}
+	until(t, time.Minute, "a bundle without the retired versions", func() bool {
+		b, _, err := config.ReadBundle(in(devstack.BundleFile))
+		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
+	})
+	file := filepath.Join(t.TempDir(), "posts.jsonl.gz")
+	status, out, said := invoke(t, "evidence", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin(), "--manifest", in(devstack.ManifestFile),
+		"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile))
+	if status != exitDone {
+		t.Fatalf("%s%s", out, said)
+	}
+	status, out, said = invoke(t, "evidence", "verify", file, "--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile))
+	if want := fmt.Sprintf("%d verified, 0 refused posts whose evidence holds as far as it goes, 0 REFUSED\n", posts); status != exitDone || !strings.HasPrefix(out, want) {
+		t.Errorf("%d: %.3000s%s, want %s", status, out, said, want)
+	}
 }
 
 // TestVaultRetireNow: a version that may be in wrong hands is retired. What it has signed is refused (in about half a second: a

@@ -26,38 +26,55 @@ func Get(ctx context.Context, at, path string, answer any) error {
 // Call sends a request with a method and, unless ask is nil, a JSON body. If the process refuses the request, the error
 // has the code of the refusal.
 func Call(ctx context.Context, at, method, path string, ask, answer any) error {
-	e, err := daemon.ParseEndpoint(at)
+	resp, done, err := send(ctx, at, method, path, ask)
 	if err != nil {
 		return err
 	}
-	client, base := daemon.Client(e)
-	defer client.CloseIdleConnections()
-	var raw []byte
-	if ask != nil {
-		if raw, err = json.Marshal(ask); err != nil {
-			return err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(raw))
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", at, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		err := problem.Read(resp)
-		if said := (*problem.Error)(nil); !errors.As(err, &said) {
-			return fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", at, method, path, err)
-		}
-		return err
-	}
+	defer done()
 	if answer == nil {
 		return nil
 	}
 	return json.NewDecoder(resp.Body).Decode(answer)
+}
+
+// send sends a request, as Call does, and returns the response. Unless it fails, done has to be called.
+func send(ctx context.Context, at, method, path string, ask any) (resp *http.Response, done func(), err error) {
+	e, err := daemon.ParseEndpoint(at)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, base := daemon.Client(e)
+	defer func() {
+		if err != nil {
+			client.CloseIdleConnections()
+		}
+	}()
+	var raw []byte
+	if ask != nil {
+		if raw, err = json.Marshal(ask); err != nil {
+			return nil, nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(raw))
+	if err != nil {
+		return nil, nil, err
+	}
+	resp, err = client.Do(req)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", at, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		defer resp.Body.Close()
+		err := problem.Read(resp)
+		if said := (*problem.Error)(nil); !errors.As(err, &said) {
+			return nil, nil, fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", at, method, path, err)
+		}
+		return nil, nil, err
+	}
+	return resp, func() {
+		resp.Body.Close()
+		client.CloseIdleConnections()
+	}, nil
 }
 
 // Peer is another process of the same deployment.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
+
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/problem"
@@ -45,45 +45,40 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, Record{found, Assess(found)}, err)
 }
 
-// listRecords answers with the newest records that match the query.
+// listRecords answers with the records that the query selects.
 func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	limit := 50
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			problem.Write(w, refusal.New("query_malformed", "limit=%.20q is no number", text))
-			return
-		}
-		limit = n
-	}
-	if err := CheckQuery(limit, q.Get("state"), q.Get("flow")); err != nil {
+	selection, err := parseSelection(r.URL.Query())
+	if err != nil {
 		problem.Write(w, err)
 		return
 	}
-	records, err := s.Ledger.List(r.Context(), ledger.Query{Limit: limit, Before: q.Get("before"), State: ledger.State(q.Get("state")), Session: q.Get("session"), Flow: q.Get("flow")})
-	wire.Write(w, records, err)
+	// What can be refused is refused before the answer begins.
+	for _, err := range (Selection{Query: ledger.Query{Cursor: selection.Cursor, Limit: 1}}).Records(r.Context(), s.Ledger) {
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+	}
+	if err := writeList(w, selection.Records(r.Context(), s.Ledger)); err != nil {
+		if r.Context().Err() == nil {
+			s.Log.Warn("a list of records broke off", zap.Error(err))
+		}
+		panic(http.ErrAbortHandler) // breaks the connection
+	}
 }
 
-// CheckQuery refuses a query that no record can match, such as one with a misspelt state. An empty list would read as
-// if there were no such records.
-func CheckQuery(limit int, state, flow string) error {
-	switch {
-	case limit < 1 || limit > ledger.MaxLimit:
-		return refusal.New("query_malformed", "the limit %d is not a number from 1 to %d", limit, ledger.MaxLimit)
-	case state != "" && !slices.Contains(ledger.States[:], ledger.State(state)):
-		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", state, JoinWords(ledger.States[:]))
-	case flow != "" && !slices.Contains(proxy.Flows[:], flow):
-		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", flow, JoinWords(proxy.Flows[:]))
-	}
-	return nil
+// Ledger says which ledger the sidecar uses, and which acceptances it holds.
+type Ledger struct {
+	ledger.Identity
+	Acceptances []ledger.Acceptance `json:"acceptances"`
 }
 
-// JoinWords joins words with commas.
-func JoinWords[S ~string](words []S) string {
-	texts := make([]string, len(words))
-	for i, w := range words {
-		texts[i] = string(w)
+// showLedger answers with the identity of the ledger.
+func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
+	var l Ledger
+	var err error
+	if l.Identity, err = s.Identified.Identity(r.Context()); err == nil {
+		l.Acceptances, err = s.Identified.Acceptances(r.Context())
 	}
-	return strings.Join(texts, ", ")
+	wire.Write(w, l, err)
 }

@@ -1,9 +1,11 @@
 // Package admin is the API for operators: sessions, records, controls, metrics and health. The agent must not be able
 // to reach it.
 //
-//	server.go   the sidecar's API
-//	records.go  records as the API shows them, and queries for them
-//	client.go   how commands and other processes call the API
+//	server.go     the sidecar's API
+//	records.go    records as the API shows them
+//	selection.go  which records an operator asks for
+//	stream.go     lists of records of any length, written and read
+//	client.go     how commands and other processes call the API
 package admin
 
 import (
@@ -35,14 +37,16 @@ type Server struct {
 	*daemon.Process
 	Sessions *proxy.Sessions
 	Ledger   ledger.Store
-	Triggers *trigger.Client
-	Watch    *observe.Watcher
-	Runtime  string
-	Proxy    string // address of the proxy port
-	CAFile   string
-	Agent    *uint32 // the agent's user; nil if the configuration names none
-	Peers    []Peer  // the trigger service and the control plane
-	Ready    atomic.Bool
+	// Identified is the ledger below the queue.
+	Identified ledger.Identified
+	Triggers   *trigger.Client
+	Watch      *observe.Watcher
+	Runtime    string
+	Proxy      string // address of the proxy port
+	CAFile     string
+	Agent      *uint32 // the agent's user; nil if the configuration names none
+	Peers      []Peer  // the trigger service and the control plane
+	Ready      atomic.Bool
 
 	deployment atomic.Pointer[Deployment] // nil until the first snapshot is in force
 }
@@ -77,6 +81,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("DELETE /v1/sessions/{id}", s.closeSession)
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
+	mux.HandleFunc("GET /v1/ledger", s.showLedger)
 	return mux
 }
 

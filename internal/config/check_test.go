@@ -5,9 +5,28 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/internal/strict"
 )
+
+// TestRetention: without a retention there is the default, and 0s is for ever.
+func TestRetention(t *testing.T) {
+	const def, forever = 90 * 24 * time.Hour, -1
+	for text, want := range map[string]time.Duration{"{}": def, "retention:": def, "retention: 0s": forever, "retention: 48h": 48 * time.Hour} {
+		var c struct {
+			Retention *Duration `yaml:"retention"`
+		}
+		if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Retention.RetentionOr(def, forever); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
 
 // TestActionHeaders: an action that names no headers takes all, and one with an empty list none.
 func TestActionHeaders(t *testing.T) {

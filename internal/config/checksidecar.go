@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/echo"
+	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -42,6 +43,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	c.Trust.check(f)
 	c.Agent.check(f, "admin", c.Admin.UIDs)
 	c.Log.check(f)
+	f.choice("websocketRefusal", c.WebSocketRefusal, "answer", "close")
 	f.choice("gate.difficulty", c.Gate.Difficulty, "standard", "lite", "gauntlet")
 	c.checkTransparent(f)
 	c.checkGuard(f)
@@ -77,6 +79,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 			c.addRuleError(err, f)
 		}
 	}
+	c.warn()
 	return c, f.err()
 }
 
@@ -162,7 +165,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	f.required(key+".name", a.Name, key+".subject", a.Subject, key+".action", a.Action)
 	out := proxy.Action{
 		Name: a.Name, Subject: a.Subject, Action: a.Action, MaxBody: a.MaxBody, AllowQuery: a.Query, Match: parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
-		MCP: parseMCP(key+".match.mcp", a.Match.MCP, true, f),
+		MCP: parseMCP(key+".match.mcp", a.Match.MCP, true, f), GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
 	}
 	c.checkCredential(key+".credential", a.Credential, f)
 	out.MaxBody = cmp.Or(out.MaxBody, 1<<20)
@@ -174,8 +177,11 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 			f.Add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
 		}
 	}
-	if out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw); out.MCP != nil && out.Content != proxy.ContentJSON {
-		f.Add(key+".content", "messages to an MCP server are JSON")
+	if out.Content = f.choice(key+".content", a.Content, proxy.ContentJSON, proxy.ContentRaw); a.Match.messages() != "" && out.Content != proxy.ContentJSON {
+		f.Add(key+".content", "%s are JSON", a.Match.messages())
+	}
+	if a.Match.GraphQL != nil && a.Query {
+		f.Add(key+".query", "has no meaning for GraphQL, which has no query in the URL of a POST")
 	}
 	out.AgentSolves = f.choice(key+".solver", a.Solver, "runtime", "agent") == "agent"
 	switch f.choice(key+".gate", a.Gate, "local", "api") {
@@ -202,9 +208,16 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	f.required(key+".name", e.Name)
 	c.checkCredential(key+".credential", e.Credential, f)
+	if e.WebSocket && (!slices.Contains(e.Match.Methods, http.MethodGet) || e.Match.messages() != "") {
+		f.Add(key+".websocket", "needs the method GET, by which a WebSocket begins, and is for no rule about messages")
+	}
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodDelete}
+	if e.Match.GraphQL != nil {
+		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
+	}
 	c.EgressRules = append(c.EgressRules, proxy.Egress{
-		Name: e.Name, Match: parseMatch(key+".match", e.Match, []string{http.MethodGet, http.MethodPost, http.MethodDelete}, f),
-		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), Observe: e.observe(key, f),
+		Name: e.Name, Match: parseMatch(key+".match", e.Match, methods, f),
+		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), GraphQL: parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f), WebSocket: e.WebSocket, Observe: e.observe(key, f),
 	})
 }
 
@@ -304,14 +317,40 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 // parseMatch reads a match. A rule about messages has the methods by which those are sent.
 func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Match {
 	methods := m.Methods
-	if m.MCP != nil {
+	if m.MCP != nil && m.GraphQL != nil {
+		f.Add(key, "is about MCP or about GraphQL, and not about both")
+	}
+	if m.messages() != "" {
 		if len(methods) > 0 {
-			f.Add(key+".methods", "messages to an MCP server have their own HTTP methods: leave it out")
+			f.Add(key+".methods", "%s have their own HTTP methods: leave it out", m.messages())
 		}
 		methods = ofMessages
 	}
 	out, err := match.Parse(m.URL, methods)
 	if err != nil {
+		f.Add(key, "%v", err)
+	}
+	return out
+}
+
+// messages names the messages that a rule is about; empty for a rule that is about none.
+func (m Match) messages() string {
+	switch {
+	case m.MCP != nil:
+		return "messages to an MCP server"
+	case m.GraphQL != nil:
+		return "GraphQL requests"
+	}
+	return ""
+}
+
+// parseGraphQL reads which operations a rule names; nil for a rule that is about none.
+func parseGraphQL(key string, m *GraphQL, post bool, f *findings) *graphql.Rule {
+	if m == nil {
+		return nil
+	}
+	out := &graphql.Rule{Type: m.Type, Fields: m.Fields}
+	if err := out.Check(post); err != nil {
 		f.Add(key, "%v", err)
 	}
 	return out

@@ -197,6 +197,17 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// RetentionOr returns how long something is kept: def if nothing is set, and forever if 0s is.
+func (d *Duration) RetentionOr(def, forever time.Duration) time.Duration {
+	switch {
+	case d == nil:
+		return def
+	case *d == 0:
+		return forever
+	}
+	return time.Duration(*d)
+}
+
 // Or returns d, or def if d is zero.
 func (d Duration) Or(def time.Duration) time.Duration {
 	if d == 0 {

@@ -28,8 +28,8 @@ type Sidecar struct {
 	State string `yaml:"state" is:"path"`
 	// Ledger says where consumed keys and the records of posts are kept. Default: in a file in State, for this process alone.
 	Ledger Ledger `yaml:"ledger"`
-	// Retention is how long the record of a post is kept; 0s keeps it for ever. Default 0s.
-	Retention Duration `yaml:"retention"`
+	// Retention is how long the record of a call is kept, with its evidence; 0s keeps it for ever. Default 2160h, 90 days.
+	Retention *Duration `yaml:"retention"`
 	// CA is the interception CA.
 	CA CA `yaml:"ca"`
 	// Custody says where the sidecar's three signing keys are.
@@ -59,6 +59,9 @@ type Sidecar struct {
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings for hosts that need other than the defaults.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
+	// WebSocketRefusal is what a client gets that asks for a WebSocket where no rule allows one: answer is the status 403 with the reason,
+	// and close ends its connection without an answer, upon which some clients go on without a WebSocket. Default answer.
+	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound what the sidecar takes on. A call over one is refused before anything of it is sent or used up, with Retry-After.
@@ -74,6 +77,8 @@ type Sidecar struct {
 	ActionRules   []proxy.Action  `yaml:"-"`
 	EgressRules   []proxy.Egress  `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
+	// Warnings are no findings: the configuration is used.
+	Warnings []Warning `yaml:"-"`
 }
 
 // Transparent configures the transparent listener. Redirected connections carry no proxy credentials, so they belong to
@@ -178,11 +183,23 @@ type Match struct {
 	// URL is scheme, host and path pattern in one: https://api.example.com/posts/{id}. A path segment in braces stands for any one
 	// segment; in an egress rule ** at the end stands for any rest, and *. before a domain for its subdomains. Required.
 	URL string `yaml:"url"`
-	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP), which then have theirs.
+	// Methods are the methods; an action has exactly one. Required, unless the rule is about messages (MCP, GraphQL), which then have theirs.
 	Methods []string `yaml:"methods"`
 	// MCP makes it a rule about the messages to an MCP server (Streamable HTTP): several rules may name the same URL, and each message is
 	// for the one that names its tool or method. What no rule names is refused. Default: the rule is for all that is sent there.
 	MCP *MCP `yaml:"mcp"`
+	// GraphQL makes it a rule about the operations of documents: several rules may name the same URL, and each document is for the one that
+	// names all that it could do. What no rule names is refused, by GET as well. Default: the rule is for all that is sent there.
+	GraphQL *GraphQL `yaml:"graphql"`
+}
+
+// GraphQL names operations of GraphQL documents.
+type GraphQL struct {
+	// Type is mutation in an action, and query in an egress rule. Required.
+	Type string `yaml:"type"`
+	// Fields are the fields that may stand at the top of an operation, by their names and not by their aliases, such as addComment; __typename
+	// always may. Required for an action. Default: every field, introspection (__schema) included.
+	Fields []string `yaml:"fields"`
 }
 
 // MCP names messages of the Model Context Protocol.
@@ -281,6 +298,9 @@ type Egress struct {
 	// it runs (web_search, mcp, code_execution_20250825), members of a request (background, previous_response_id, mcp_servers), or
 	// remote_content, which it fetches from URLs in a request. Default: none; such requests are refused.
 	HostedTools []string `yaml:"hostedTools"`
+	// WebSocket admits WebSockets as well; the rule has to name GET. What passes in one is not looked into, so an agent can post by it. It ends
+	// with the session, or when nothing comes for timeouts.websocketIdle. Default false.
+	WebSocket bool `yaml:"websocket"`
 }
 
 // Upstream holds the settings of one host that differ from the defaults.
@@ -304,6 +324,8 @@ type Timeouts struct {
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
+	// WebSocketIdle closes a WebSocket over which nothing has come for so long, from neither side. Default 5m.
+	WebSocketIdle Duration `yaml:"websocketIdle" reload:"yes"`
 	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
 	Shutdown Duration `yaml:"shutdown"`
 }
@@ -321,8 +343,14 @@ type Limits struct {
 	// the connection, TLS or the answer failed or took too long, or the status 502, 503 or 504. Any other status is none, nor is what the
 	// agent or the mediator ends.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
+	// WebSockets is how many may be open at once; further ones are refused at once as overloaded. Each counts as a call in flight too.
+	// Default 256.
+	WebSockets int `yaml:"websockets" reload:"yes"`
 	// Bodies bounds what the bodies of all posts on their way take together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
+	// UnknownCallers is how many calls a minute, of callers without a session, leave a record and a line in the log. Further ones are
+	// refused just the same and only counted (mediator_records_left_out_total). Default 10.
+	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
 	// Connections is how many connections of agents may be open; further ones wait until one of them is closed. Each needs a descriptor.
 	// Default 4096.
 	Connections int `yaml:"connections"`
@@ -359,6 +387,7 @@ func (c Limits) Load() proxy.Load {
 	return proxy.Load{
 		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)}, Bodies: body.Limits(c.Bodies),
+		WebSockets: c.WebSockets, Unknown: c.UnknownCallers,
 	}
 }
 

@@ -28,6 +28,9 @@ type Trigger struct {
 	MaxAge Duration `yaml:"maxAge"`
 	// Budget is how many posts of one action an event pays for. Default 1.
 	Budget int `yaml:"budget"`
+	// Retention is how long an event is kept after it has grown too old, and a message of a queue after it was taken or refused; 0s keeps
+	// them for ever. What was good for one event is known for ever. Default 720h, 30 days.
+	Retention *Duration `yaml:"retention"`
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
 	// Confine says what the process keeps for itself once it serves.
@@ -88,7 +91,9 @@ type Webhook struct {
 
 // Schedule configures a schedule.
 type Schedule struct {
-	// Cron is a five-field cron expression. Required.
+	// Cron is a five-field cron expression. Each time that it names on the zone's clock makes one event: a time that comes twice, as the
+	// clock is set back, when it comes first, and a time that is skipped at the end of the gap. Or @every and a period, as in @every 15m,
+	// which keeps its pace over such changes. Required.
 	Cron string `yaml:"cron"`
 	// Timezone is an IANA name. Default UTC.
 	Timezone string `yaml:"timezone"`

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -15,19 +16,24 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Listen opens an endpoint. It makes a unix socket with mode 0600, or 0666 if the configuration admits other users. The
-// listener then checks the user of each connection.
+// listener then checks the user of each connection. A TCP endpoint is open to callers without its token, so its
+// connections are bounded.
 func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
 	if e.Unix == "" {
-		return net.Listen("tcp", e.TCP)
+		l, err := net.Listen("tcp", e.TCP)
+		if err != nil {
+			return nil, err
+		}
+		return newBoundedListener(l, endpointLimits, log), nil
 	}
 	if err := removeStaleSocket(e.Unix); err != nil {
 		return nil, err
@@ -44,7 +50,7 @@ func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
 		l.Close()
 		return nil, err
 	}
-	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.UIDs...), log: log}, nil
+	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.UIDs...), log: flood.Logger(log)}, nil
 }
 
 // removeStaleSocket removes a socket on which no process listens. It never removes the socket of a running process.
@@ -172,21 +178,27 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Limits limit what the clients of a listener may use of the process. Zero is no limit.
 type Limits struct {
-	Connections int           // open at once; further ones wait to be accepted
+	Connections int           // open at once; a further one takes the place of one that waits for its client, or waits to be accepted
+	PerAddress  int           // of them from one address; a further one takes the place of one that waits for its client, or is closed
+	Header      time.Duration // from the connection, or the first byte of a later request, to the end of the header; 30 s if 0
 	Request     time.Duration // from the first byte of a request to the last of its answer
 }
 
 // PublicLimits bounds a port that anybody can reach. Clients that connect and send nothing must not exhaust the descriptors
-// and the memory of a process that other processes depend on.
-var PublicLimits = Limits{Connections: 512, Request: 20 * time.Second}
+// and the memory of a process that other processes depend on, and must not keep others out.
+var PublicLimits = Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: 20 * time.Second}
+
+// endpointLimits bounds an endpoint over TCP. One sidecar alone can have as many connections as it has calls in flight, and a
+// request may wait for an event.
+var endpointLimits = Limits{Connections: 4096}
 
 // Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
-		l = netutil.LimitListener(l, b.Connections)
+		l = newBoundedListener(l, b, log)
 	}
 	s := &http.Server{
-		Handler: h, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ReadTimeout: b.Request, WriteTimeout: b.Request,
 		ErrorLog:    zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },

@@ -96,20 +96,21 @@ func TestPublicBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done, errs := make(chan error, 1), make(chan error, 2)
+	done, errs, begun := make(chan error, 1), make(chan error, 2), make(chan struct{}, 2)
 	var inside atomic.Int32
 	read := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if inside.Add(1) > 1 {
 			t.Error("two connections are open")
 		}
 		defer inside.Add(-1)
+		begun <- struct{}{}
 		_, err := io.ReadAll(r.Body)
 		errs <- err
 	})
 	go func() {
 		done <- Serve(ctx, l, read, Limits{Connections: 1, Request: 50 * time.Millisecond}, time.Second, zap.NewNop())
 	}()
-	for range 2 { // the second one waits until the first has ended
+	for i := range 2 { // the second one waits until the first has ended
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -117,6 +118,9 @@ func TestPublicBounds(t *testing.T) {
 		defer c.Close()
 		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
 			t.Fatal(err)
+		}
+		if i == 0 {
+			<-begun // until then it says nothing, and would give way
 		}
 	}
 	for range 2 {

@@ -2,6 +2,7 @@
 //
 //	process.go       the parts of each process
 //	endpoint.go      where other processes reach it, and which users it admits
+//	listener.go      how many connections strangers may hold
 //	roles.go         its signing roles, and what the key registry reads of them
 //	certificates.go  which versions of its keys sign
 //	trust.go         which keys and certificates it trusts, by the trust bundle

@@ -248,6 +248,7 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 	}
 	dev := configs.Dev
 	serve, _, _ := strings.Cut(string(dev[devstack.SidecarFile]), "session: {standing: true}")
+	serve = strings.Replace(serve, "dir: ca, ", "", 1) // the demo ends with its processes, and so does its CA
 	var agent string
 	if os.Geteuid() == 0 { // only root can give the agent a user of its own
 		agent = fmt.Sprintf("\nagent: {uid: %d}\n", User())

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
@@ -63,10 +62,11 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, name := range []string{BundleFile, RegistryFile, AuditorFile} { // left by an earlier start, whose keys are gone
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
+	if err := s.setAside(time.Now()); err != nil {
+		return nil, err
+	}
+	if err := s.keepCA(time.Now()); err != nil {
+		return nil, err
 	}
 	manifest, err := s.PinHashes()
 	if err != nil {
@@ -150,6 +150,8 @@ func (s *Stack) StartProcess(name, file string) error {
 // Socket returns the path of a process's internal endpoint.
 func (s *Stack) Socket(name string) string { return filepath.Join(s.Dir, "run", name+".sock") }
 
+func (s *Stack) bundle() string { return filepath.Join(s.Dir, BundleFile) }
+
 // Admin returns the sidecar's admin endpoint.
 func (s *Stack) Admin() string { return "unix:" + s.Socket("serve") }
 
@@ -198,8 +200,11 @@ func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, regis
 	}
 	signers := manifest.SignerCertificatePolicy
 	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: certificateLifetime, Now: time.Now}
-	r := keyring.NewRegistry(registryKey, o, filepath.Join(s.Dir, BundleFile))
-	_, err = r.Certify(ctx, p, keyring.Declaration{}, func(b *evidence.Bundle) { b.DeploymentCertificate = certificate })
+	r := keyring.NewRegistry(registryKey, o, s.bundle())
+	if _, err := r.Certify(ctx, p, keyring.Declaration{}); err != nil {
+		return nil, err
+	}
+	_, err = keyring.PutDeployment(r.Bundle, certificate, manifest) // last: the processes wait for it, and then all the rest is there
 	return r, err
 }
 
@@ -232,11 +237,7 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	err = keyring.UpdateBundle(filepath.Join(s.Dir, BundleFile), func(b *evidence.Bundle) error {
-		b.DeploymentCertificate = certificate
-		return nil
-	})
-	if err != nil {
+	if _, err := keyring.PutDeployment(s.bundle(), certificate, manifest); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	var now daemon.ConfigStatus

@@ -19,6 +19,11 @@ const (
 	SidecarFile  = "mediator.yaml"
 	TriggerFile  = "trigger.yaml"
 	ControlFile  = "control.yaml"
+
+	// EarlierFolder has a folder for each earlier start, with the public files of its roots.
+	EarlierFolder = "earlier"
+	// CAFolder has the interception CA with its key, which outlives a restart. A configuration that names another one keeps it.
+	CAFolder = "ca"
 )
 
 // Prepare makes a stack's folder and writes the files that do not exist yet. Other users can pass through the folder to

@@ -86,12 +86,20 @@ func create(path string, content []byte, mode os.FileMode) error {
 
 // Replace replaces a file atomically: a reader sees the old content or the new content, never a part.
 func Replace(path string, content []byte, mode os.FileMode) error {
+	return ReplaceWith(path, mode, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
+// ReplaceWith is Replace for content that write writes piece by piece. If write fails, the file stays as it was.
+func ReplaceWith(path string, mode os.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(content)
+	err = write(f)
 	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}

@@ -66,9 +66,9 @@ func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []stri
 		return err
 	}
 	return r.editBundle(func(e *bundleEdit) error {
-		fresh, _, err := e.certify(ctx, p, say)
+		done, err := e.certify(ctx, p, say)
 		if err == nil {
-			log.Info("keys certified", zap.String("from", at), zap.Int("versions", fresh))
+			log.Info("keys certified", zap.String("from", at), zap.Int("versions", done.Certified))
 		}
 		return err
 	})

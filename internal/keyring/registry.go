@@ -5,31 +5,24 @@
 //	rootcustody.go root keys that Vault or a PKCS #11 token holds
 //	published.go   what processes publish of their keys
 //	registry.go    the key registry: custody certificates in the trust bundle
+//	bundle.go      the files of the bundle and of its history
 //	follow.go      a registry that runs on and certifies new versions
 //	revoke.go      the revocation list
 //	deployment.go  the deployment certificate
 package keyring
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
-	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
@@ -48,75 +41,40 @@ func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 	return &Registry{key, key.options(o), bundle}
 }
 
-// bundleEdit is a change of the registry's bundle. The earlier content of the bundle has been verified as signed by the
-// registry.
-type bundleEdit struct {
-	*Registry
-	b     *evidence.Bundle
-	trust *evidence.Trust
-}
-
-// editBundle lets do change the bundle. It refuses a bundle with certificates of another registry: to write the bundle is
-// to answer for its content, which this registry has not checked.
-func (r *Registry) editBundle(do func(*bundleEdit) error) error {
-	return UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {
-		trust, err := evidence.NewTrust([]evidence.Root{r.Key.Pinned(evidence.PurposeSignerCertificate)}, *b, evidence.SignerPolicy{})
-		if err != nil {
-			return fmt.Errorf("%s is not all signed by %s; move it away first, and certify every process and the deployment again: %w", r.Bundle, r.Key.KeyID(), err)
-		}
-		return do(&bundleEdit{r, b, trust})
-	})
-}
-
-// UpdateBundle changes the trust bundle under a lock, so that no process undoes the change of another.
-func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", dir.Name(), err)
-	}
-	b, before, err := config.ReadBundle(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := change(&b); err != nil {
-		return err
-	}
-	raw, err := json.MarshalIndent(b, "", "  ")
-	if raw = append(raw, '\n'); err != nil || bytes.Equal(raw, before) {
-		return err
-	}
-	return files.Replace(path, raw, 0o644)
-}
-
 // Declaration is what the security team declares about the keys that it certifies.
 type Declaration struct{ AccessibleToAgent, AccessibleToUsers bool }
 
-// certify signs a custody certificate for each accepted version of each role's key. The new certificates replace those
-// that the bundle has for these keys. A revocation list is signed again too. certify returns how many certificates are
-// new and how many stay.
-func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (fresh, kept int, err error) {
+// certify gives each accepted version of each role's key a custody certificate. A certificate that stands stays as it is, byte for
+// byte: records rest on it. What is replaced goes to the history. A revocation list is signed again.
+func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
 	if p.Roles, err = e.withoutRetired(p.Roles); err != nil {
-		return 0, 0, err
+		return done, err
 	}
+	before := e.b.Certificates
 	tokens, err := e.certificates(ctx, p, say)
 	if err != nil {
-		return 0, 0, err
+		return done, err
 	}
 	others, err := e.remaining(p.Roles)
 	if err != nil {
-		return 0, 0, err
-	}
-	if e.b.Revocations != "" {
-		if e.b.Revocations, _, err = e.revoke(ctx, nil); err != nil {
-			return 0, 0, err
-		}
+		return done, err
 	}
 	e.b.Certificates = append(tokens, others...)
-	return len(tokens), len(others), nil
+	for _, token := range e.b.Certificates {
+		if slices.Contains(before, token) {
+			done.Kept++
+		} else {
+			done.Certified++
+		}
+	}
+	done.Dropped = len(before) - done.Kept
+	if e.b.Revocations != "" {
+		if e.b.Revocations, _, err = e.revoke(ctx, nil); err != nil {
+			return done, err
+		}
+	}
+	done.Forgotten, err = e.rememberCertificates(ctx, before)
+	return done, err
 }
 
 // withoutRetired removes retired key versions from roles. A version is retired if the bundle has later versions of its key
@@ -138,6 +96,7 @@ func (e *bundleEdit) withoutRetired(roles []daemon.RoleDocument) ([]daemon.RoleD
 	return out, nil
 }
 
+// certificates returns a certificate for each key of p: the one that the bundle has, if it stands, or a new one.
 func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) ([]string, error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind, e.Key, e.Options)
 	if err != nil {
@@ -160,14 +119,41 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 			}
 			c := claim
 			c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = kid, evidence.EncodePublicKey(public), evidence.HashBytes(public)
-			token, _, err := issuer.Sign(ctx, c)
-			if err != nil {
-				return nil, fmt.Errorf("certify key %s: %w", kid, err)
+			token, stands := e.standing(c)
+			if !stands {
+				if token, _, err = issuer.Sign(ctx, c); err != nil {
+					return nil, fmt.Errorf("certify key %s: %w", kid, err)
+				}
 			}
 			tokens = append(tokens, token)
 		}
 	}
 	return tokens, nil
+}
+
+// standing returns the bundle's certificate that says what c says, if it is not revoked, and neither due for renewal nor good for longer
+// than what is signed now.
+func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stands bool) {
+	for _, old := range e.trust.Certified() {
+		said := old.Certificate
+		if said.SubjectKeyID != c.SubjectKeyID {
+			continue
+		}
+		longer := time.Unix(said.Expires, 0).After(e.Options.Now().Add(e.Options.Lifetime))
+		if e.due(said) || longer || said.Issuer != e.Options.Issuer || said.Audience != e.Options.Audience || e.revokes(evidence.RevokedArtifact, said.ID) {
+			return "", false
+		}
+		said.Registered = c.Registered
+		observed := slices.Equal(said.Observed, c.Observed)
+		said.Observed = c.Observed // none is an empty list or no list
+		return old.Token, observed && reflect.DeepEqual(said, c)
+	}
+	return "", false
+}
+
+// due reports whether half of a certificate's lifetime is over.
+func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
+	return time.Unix(c.Expires, 0).Before(e.Options.Now().Add(e.Options.Lifetime / 2))
 }
 
 // claims makes the claims about a role's key: what its process knows, what was observed, and what is declared. It
@@ -192,13 +178,13 @@ func claims(r daemon.RoleDocument, looks []observe.Observation, say Declaration)
 	return c, nil
 }
 
-// remaining returns the certificates of the bundle that stay beside new ones for the keys of roles: certificates of other
+// remaining returns the certificates of the bundle that stay beside those for the keys of roles: certificates of other
 // keys that have not expired. A version that its process no longer publishes is retired, and gets no certificate.
 func (e *bundleEdit) remaining(roles []daemon.RoleDocument) ([]string, error) {
 	asked := keyNames(roles)
 	var kept []string
 	for _, token := range e.b.Certificates {
-		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token) // change has verified all of them
+		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token) // editBundle has verified all of them
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +208,6 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 // needsRenewal reports whether the bundle's certificates for the roles' keys have to be renewed: a version is new or gone, its
 // process states other properties, or half of a certificate's lifetime is over.
 func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
-	half := e.Options.Now().Add(e.Options.Lifetime / 2)
 	certified := make(map[string]evidence.Certified)
 	asked := keyNames(roles)
 	for _, c := range e.trust.Certified() {
@@ -238,7 +223,7 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 			cert := c.Certificate
 			public, _ := k.Key.(ed25519.PublicKey)
 			if !ok || string(public) != string(c.Public) || cert.Purposes[0] != r.Purpose || cert.SubjectIssuer != r.Issuer ||
-				cert.KeyCustody != r.KeyCustody || cert.KeyExportable != r.KeyExportable || time.Unix(cert.Expires, 0).Before(half) {
+				cert.KeyCustody != r.KeyCustody || cert.KeyExportable != r.KeyExportable || e.due(cert) {
 				return true
 			}
 		}
@@ -246,20 +231,15 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 	return published != len(certified)
 }
 
-// Certification is what [Registry.Certify] has done: how many certificates are new, how many stay, and how many are
-// gone.
-type Certification struct{ Certified, Kept, Dropped int }
+// Certification is what [Registry.Certify] has done: how many certificates are new, how many stay in the bundle, how many the bundle
+// has no more, and how many of the oldest the history has no more.
+type Certification struct{ Certified, Kept, Dropped, Forgotten int }
 
-// Certify signs a custody certificate for each published version of each key. The new certificates replace those that
-// the bundle has for these keys. If prepare is not nil, it changes the bundle before that.
-func (r *Registry) Certify(ctx context.Context, p Published, say Declaration, prepare func(*evidence.Bundle)) (done Certification, err error) {
+// Certify gives each published version of each key a custody certificate: the one that the bundle has, if it still says what is to be
+// said and half of its lifetime is not over, or a new one.
+func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
 	err = r.editBundle(func(e *bundleEdit) (err error) {
-		if prepare != nil {
-			prepare(e.b)
-		}
-		before := len(e.b.Certificates)
-		done.Certified, done.Kept, err = e.certify(ctx, p, say)
-		done.Dropped = before - done.Kept
+		done, err = e.certify(ctx, p, say)
 		return err
 	})
 	return done, err

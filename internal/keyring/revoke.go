@@ -9,15 +9,25 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// revoke signs the revocation list again, with the entries in add and without those that have ended. It returns the
-// token and its entries.
+// revoke signs the revocation list again, with the entries in add and without those that have ended. The last list with an
+// entry that has ended goes to the history, because records are older than what is still valid. revoke returns the token and its entries.
 func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
+	ended := false
 	for _, r := range old.Revoked {
 		again := func(n evidence.Revocation) bool { return n.Kind == r.Kind && n.ID == r.ID }
-		if e.Options.Now().Before(time.Unix(r.Expires, 0)) && !slices.ContainsFunc(add, again) {
+		switch {
+		case slices.ContainsFunc(add, again):
+		case e.Options.Now().Before(time.Unix(r.Expires, 0)):
 			entries = append(entries, r)
+		default:
+			ended = true
+		}
+	}
+	if ended {
+		if err := e.rememberRevocations(); err != nil {
+			return "", nil, err
 		}
 	}
 	issuer, err := signer.New(evidence.RevocationListKind, e.Key, e.Options)
@@ -48,4 +58,10 @@ func (e *bundleEdit) certifies(id string) bool {
 	return slices.ContainsFunc(e.trust.Certified(), func(c evidence.Certified) bool {
 		return evidence.MatchKeyID([]string{id}, c.Certificate.SubjectKeyID)
 	})
+}
+
+// revokes reports whether the bundle's list names an id.
+func (e *bundleEdit) revokes(kind, id string) bool {
+	list, _ := e.trust.Revocations()
+	return slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool { return r.Kind == kind && r.ID == id })
 }

@@ -57,6 +57,9 @@ func TestFindingsAreSentences(t *testing.T) {
 			t.Error(got)
 		}
 	}
+	if got := (observe.Finding{Kind: observe.Answer}).String(); got != "a human has answered a question of a tool" {
+		t.Error(got)
+	}
 	unseen := observe.OfRuns([]*observe.Run{nil})
 	for i, want := range []string{"had a controlling terminal", "read a terminal as its standard input", "was traced", "was put in from outside"} {
 		if got := unseen[i]; got.Result != observe.NotObserved || !strings.Contains(got.Seen, "Whether a process "+want+" is not seen") {

@@ -99,18 +99,24 @@ func ForAgent(err error, post string) Details {
 // Write answers with the document for err, to operators and to the mediator's other processes.
 func Write(w http.ResponseWriter, err error) { DetailsOf(err).Write(w) }
 
-// Write answers with d. Problem documents are never cached and never sniffed.
+// Write answers with d.
 func (d Details) Write(w http.ResponseWriter) {
-	body, err := json.Marshal(struct {
+	d.WriteAs(w, ContentType, struct {
 		Details
 		Error brief `json:"error"`
 	}{d, brief{d.Code, d.Detail}})
+}
+
+// WriteAs answers with a document that says what d says in a form of its own. Problem documents are never cached and never
+// sniffed.
+func (d Details) WriteAs(w http.ResponseWriter, contentType string, document any) {
+	body, err := json.Marshal(document)
 	if err != nil {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()
-	h.Set("Content-Type", ContentType)
+	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -11,17 +11,40 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
 )
 
-// openLedger opens the ledger that the configuration names: a file, or a PostgreSQL database.
-func openLedger(ctx context.Context, c *config.Sidecar) (ledger.Store, error) {
-	dir, retention := c.State, time.Duration(c.Retention)
-	if c.LedgerDSN == "" {
-		return ledger.Open(ctx, filepath.Join(dir, "ledger.db"), ledger.Options{Now: time.Now, Retention: retention})
+// openLedger opens the ledger that the configuration names, and refuses one that was replaced since this sidecar used it.
+func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledger.Watched, error) {
+	_, known, err := ledger.LastSeen(markFile(c))
+	if err != nil {
+		return nil, err
 	}
-	name, held, err := ledger.Instance(dir)
+	s, err := openStore(ctx, c, known)
+	if err != nil {
+		return nil, err
+	}
+	w, err := ledger.Watch(ctx, s, markFile(c), func(err error) {
+		log.Error("the mark of the ledger could not be noted, or the ledger was replaced", zap.Error(err))
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return w, nil
+}
+
+// markFile is where the sidecar keeps which ledger it used last.
+func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-mark.json") }
+
+// openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. A file that is known is not made anew.
+func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
+	retention := c.Retention.RetentionOr(ledger.DefaultRetention, 0)
+	if c.LedgerDSN == "" {
+		return ledger.Open(ctx, filepath.Join(c.State, "ledger.db"), ledger.Options{Now: time.Now, Retention: retention, Known: known})
+	}
+	name, held, err := ledger.Instance(c.State)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +57,56 @@ func openLedger(ctx context.Context, c *config.Sidecar) (ledger.Store, error) {
 
 // sharedLedger is a ledger in a database. It holds the name of this instance until it is closed.
 type sharedLedger struct {
-	ledger.Store
+	ledger.Identified
 	held io.Closer
 }
 
 // Close closes the ledger and releases the name.
-func (s sharedLedger) Close() error { return errors.Join(s.Store.Close(), s.held.Close()) }
+func (s sharedLedger) Close() error { return errors.Join(s.Identified.Close(), s.held.Close()) }
+
+// forgetfulness is for how long after it was accepted a ledger refuses keys: as long as an artifact lives that was used before, and a
+// minute more for clocks that differ.
+const forgetfulness = 11 * time.Minute
+
+// AcceptedLedger says which ledger was accepted.
+type AcceptedLedger struct {
+	ledger.Acceptance
+	RefusedUntil time.Time `json:"refusedUntil"` // keys that expire by then are refused, and so posts
+}
+
+// AcceptLedger accepts the ledger that the configuration at path names in the place of the one that its sidecar used last, and records that
+// in the ledger. The sidecar must not run.
+func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, err error) {
+	c, err := config.LoadSidecar(path)
+	if err != nil {
+		return a, err
+	}
+	last, seen, unread := ledger.LastSeen(markFile(c)) // one that cannot be read is replaced too
+	if !seen && unread == nil {
+		return a, refusal.New("ledger_not_replaced", "the sidecar of %s has used no ledger yet, so there is nothing to accept", path)
+	}
+	s, err := openStore(ctx, c, false)
+	if err != nil {
+		return a, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	found, err := s.Identity(ctx)
+	if err != nil {
+		return a, err
+	}
+	if seen && found.Follows(last) {
+		return a, refusal.New("ledger_not_replaced", "the ledger is the one that the sidecar used last, so there is nothing to accept")
+	}
+	now := time.Now().UTC()
+	a = AcceptedLedger{ledger.Acceptance{At: now, Was: last, Found: found, Reason: reason}, now.Add(forgetfulness)}
+	if err := s.Accept(ctx, a.Acceptance, a.RefusedUntil); err != nil {
+		return a, err
+	}
+	if found, err = s.Identity(ctx); err != nil { // with the acceptance
+		return a, err
+	}
+	return a, ledger.Note(markFile(c), found)
+}
 
 // prunePeriod is how often the ledger removes what it need not keep any more.
 const prunePeriod = 10 * time.Minute

@@ -32,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -55,6 +56,7 @@ type process struct {
 	secrets      *vault.Secrets // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
+	ledger       *ledger.Watched // below the queue
 	record       *ledger.Queue
 	sessions     *proxy.Sessions
 	watch        *observe.Watcher
@@ -119,10 +121,11 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	if p.ca, err = openCA(c); err != nil {
 		return err
 	}
-	record, err := openLedger(ctx, c)
+	record, err := openLedger(ctx, c, p.Log)
 	if err != nil {
 		return err
 	}
+	p.ledger = record
 	p.record = ledger.NewQueue(record, func(r ledger.Record, err error) {
 		p.Log.Error("the record of a call could not be kept", zap.String("post", r.ID), zap.String("state", string(r.State)), zap.Error(err))
 	})
@@ -186,7 +189,7 @@ func (p *process) connect() {
 	p.control = policy.NewClient(base, client)
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
-		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Triggers: p.triggers, Watch: p.watch,
+		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers, Watch: p.watch,
 		Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID,
 		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
 	}
@@ -274,7 +277,7 @@ func (p *process) warnFileLimit() {
 func (p *process) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
 	o := intercept.Options{
 		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
-		Limits: p.config.Limits.Listeners(), Log: p.Log, Now: time.Now,
+		Limits: p.config.Limits.Listeners(), Log: flood.Logger(p.Log), Now: time.Now,
 	}
 	if p.guard != nil {
 		o.Probe = p.guard.takeProbe

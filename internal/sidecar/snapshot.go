@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
@@ -155,8 +157,8 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 			UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 		}),
 		Prove: p.requestProof, Transport: s.transport, Destination: s.destination(), RuntimeID: c.Runtime, EnvironmentHash: s.environment,
-		Standing: c.Session.Standing, CAPEM: p.ca.CertificatePEM(), SpoolDir: c.State,
-		Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward)},
+		Standing: c.Session.Standing, HangUp: c.WebSocketRefusal == "close", CAPEM: p.ca.CertificatePEM(), SpoolDir: c.State,
+		Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward), WebSocketIdle: time.Duration(c.Timeouts.WebSocketIdle)},
 		Load:     c.Limits.Load(),
 		Metrics:  p.metrics, Log: p.Log, LogLater: p.logLater, Now: time.Now,
 	}
@@ -186,6 +188,9 @@ func (p *process) activate(next *snapshot) {
 	go next.deployment.watch(watched)
 	p.trustFollowers.Add(next.trust)
 	p.handler.Set(next.pipeline)
+	for _, w := range next.config.Warnings {
+		p.Log.Warn("a warning about the configuration", zap.String("code", w.Code), zap.String("key", w.Key), zap.String("warning", w.Sentence))
+	}
 	p.Observer.Store(next.observer)
 	p.admin.SetDeployment(next.deployment)
 	if old := p.inForce; old != nil {

@@ -109,7 +109,8 @@ func (p *process) openService(ctx context.Context) error {
 	p.Observer.Store(o)
 	p.service, err = trigger.New(ctx, trigger.Options{
 		Path: filepath.Join(c.State, "events.db"), Origin: origin, Receipt: receipt, Sources: c.SourceList,
-		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget, Now: time.Now, Log: p.Log,
+		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
+		Retention: c.Retention.RetentionOr(trigger.DefaultRetention, trigger.Forever), Now: time.Now, Log: p.Log,
 	})
 	return err
 }

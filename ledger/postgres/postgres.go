@@ -11,6 +11,7 @@
 //	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
 //	query.go     lists, and one record
 //	prune.go     what it removes when keys and records have grown old
+//	identity.go  what tells the ledger from another, and from an older copy of itself
 //	schema.go    its tables
 //	connect.go   what a DSN may ask for, and how a connection shows that its commits are durable
 package postgres

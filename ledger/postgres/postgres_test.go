@@ -136,7 +136,7 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("the keys %d were consumed %d times", n, times)
 		}
 	}
-	if posts, err := replicas[0].List(context.Background(), ledger.Query{Limit: 1000}); err != nil || len(posts) != tokens {
+	if posts, err := ledgertest.List(context.Background(), replicas[0], ledger.Query{}); err != nil || len(posts) != tokens {
 		t.Errorf("%d records, %v", len(posts), err)
 	}
 }
@@ -276,7 +276,7 @@ func TestRetention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := l.List(ctx, ledger.Query{Limit: 1000})
+	left, err := ledgertest.List(ctx, l, ledger.Query{})
 	if err != nil || len(left) != 2 || left[0].ID != "post_young" || left[1].ID != "post_in_flight" {
 		t.Errorf("%d records are left: %v", len(left), err)
 	}
@@ -342,7 +342,7 @@ func TestUnstorable(t *testing.T) {
 		if _, err := l.Get(ctx, s); !errors.Is(err, ledger.ErrNotFound) {
 			t.Errorf("Get(%q): %v", s, err)
 		}
-		if posts, err := l.List(ctx, ledger.Query{Session: s}); err != nil || len(posts) != 0 {
+		if posts, err := ledgertest.List(ctx, l, ledger.Query{Session: s}); err != nil || len(posts) != 0 {
 			t.Errorf("List(%q): %v, %v", s, posts, err)
 		}
 		wantUnavailable(t, l.Consume(ctx, key(s)), "consume")

@@ -52,6 +52,9 @@ func (l *Ledger) inChunks(ctx context.Context, remove string, before int64) erro
 			var mine bool
 			err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock($1)`, int64(lockID)).Scan(&mine)
 			if err == nil && mine {
+				_, err = tx.ExecContext(ctx, keepMark)
+			}
+			if err == nil && mine {
 				n, err = affected(tx.ExecContext(ctx, remove, before, pruneChunk))
 			}
 			if err != nil {

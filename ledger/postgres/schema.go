@@ -67,7 +67,10 @@ SELECT to_regnamespace('actionproof') IS NOT NULL, to_regclass('actionproof.sche
 		return err
 	}
 	if made {
-		return checkVersion(ctx, tx)
+		if err := checkVersion(ctx, tx); err != nil {
+			return err
+		}
+		return identify(ctx, tx)
 	}
 	if !schema {
 		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA actionproof`); err != nil {
@@ -77,7 +80,7 @@ SELECT to_regnamespace('actionproof') IS NOT NULL, to_regclass('actionproof.sche
 	if _, err := tx.ExecContext(ctx, tables, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
 		return fmt.Errorf("make the tables: %w", err)
 	}
-	return tx.Commit()
+	return identify(ctx, tx)
 }
 
 func checkVersion(ctx context.Context, tx *sql.Tx) error {

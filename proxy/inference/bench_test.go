@@ -19,7 +19,7 @@ func began(b *testing.B) *inference.Observer {
 	o := options()
 	o.Now = time.Now
 	observer := inference.Observe(mustRead(b, inference.OpenAIChat, smallest[inference.OpenAIChat]), time.Now(), o)
-	observer.Begin(http.StatusOK, http.Header{"Content-Type": {eventStream}})
+	begin(observer, http.StatusOK, http.Header{"Content-Type": {eventStream}})
 	return observer
 }
 

@@ -51,10 +51,15 @@ func mustRead(t testing.TB, d inference.Dialect, body string) *inference.Request
 func observe(t testing.TB, d inference.Dialect, kind, body string, size int, o inference.Options) inference.Interaction {
 	t.Helper()
 	b := inference.Observe(mustRead(t, d, smallest[d]), start, o)
-	b.Begin(http.StatusOK, http.Header{"Content-Type": {kind}})
+	begin(b, http.StatusOK, http.Header{"Content-Type": {kind}})
 	write(t, b, body, size)
 	b.End(io.EOF)
 	return b.Interaction()
+}
+
+// begin gives the head of an answer to an observer.
+func begin(b *inference.Observer, status int, header http.Header) {
+	b.Begin(&http.Response{StatusCode: status, Header: header, Body: http.NoBody})
 }
 
 func write(t testing.TB, b *inference.Observer, body string, size int) {

@@ -3,7 +3,6 @@ package inference
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"errors"
 	"io"
 	"mime"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
@@ -38,7 +38,7 @@ type Options struct {
 
 // Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only copies: a reader in
 // a goroutine of its own follows a stream, and is there only while there is something to read. What is no stream is read by Interaction.
-// The calls of the methods belong to one goroutine, but for what Trace gives to another.
+// The calls of the methods belong to one goroutine, but for what Prepare gives to another.
 type Observer struct {
 	o Options
 
@@ -77,17 +77,23 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	return b
 }
 
-// Trace returns a context for the request by which it is seen when its head has been written.
-func (b *Observer) Trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() {
+// Prepare readies the request that is sent, and sees when its head has been written.
+func (b *Observer) Prepare(out *http.Request) *http.Request {
+	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be followed
+	return out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.in.Sent = Moment{b.o.Now(), Observed}
-	}})
+	}}))
 }
 
-// Begin takes the head of the answer.
-func (b *Observer) Begin(status int, header http.Header) {
+// Begin takes the head of the answer, and has the observer take its body as it passes.
+func (b *Observer) Begin(resp *http.Response) {
+	b.head(resp.StatusCode, resp.Header)
+	body.Watch(resp, b)
+}
+
+func (b *Observer) head(status int, header http.Header) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.in.Head, b.in.Status = Moment{b.o.Now(), Observed}, status

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"testing"
@@ -18,8 +19,8 @@ import (
 // TestTimes times a stream whose pieces come one by one.
 func TestTimes(t *testing.T) {
 	b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options()) // each look at the clock is 1 ms later
-	httptrace.ContextClientTrace(b.Trace(context.Background())).WroteHeaders()
-	b.Begin(http.StatusOK, http.Header{"Content-Type": {eventStream}})
+	httptrace.ContextClientTrace(b.Prepare(httptest.NewRequest("POST", "/", nil)).Context()).WroteHeaders()
+	begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
 	for _, piece := range []string{
 		`data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n",
 		`data: {"choices":[{"delta":{"content":"hel"}}]}` + "\n", "\n",
@@ -98,7 +99,7 @@ func TestNotFollowed(t *testing.T) {
 			freed := 0
 			o.Free = func() { freed++ }
 			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, o)
-			b.Begin(http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {tt.encoding}})
+			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {tt.encoding}})
 			write(t, b, tt.body, 0)
 			b.End(io.EOF)
 			in := b.Interaction()
@@ -130,7 +131,7 @@ func compress(t testing.TB, text string) string {
 func TestGzip(t *testing.T) {
 	for _, tt := range answers {
 		b := inference.Observe(mustRead(t, tt.dialect, smallest[tt.dialect]), start, options())
-		b.Begin(http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {"gzip"}})
+		begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {"gzip"}})
 		write(t, b, compress(t, tt.body), 10)
 		b.End(io.EOF)
 		in := b.Interaction()
@@ -162,7 +163,7 @@ func TestEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options())
 			if tt.status > 0 {
-				b.Begin(tt.status, http.Header{"Content-Type": {tt.kind}})
+				begin(b, tt.status, http.Header{"Content-Type": {tt.kind}})
 			}
 			write(t, b, tt.body, 0)
 			b.End(tt.end)
@@ -187,7 +188,7 @@ func TestNoText(t *testing.T) {
 				continue
 			}
 			b := inference.Observe(mustRead(t, d, with), start, options())
-			b.Begin(http.StatusOK, http.Header{"Content-Type": {tt.kind}})
+			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}})
 			body := tt.body
 			for _, said := range []string{"Let's", "look", "hello", "hm", "world", "select 1", "the text of it", "Hello"} {
 				body = strings.ReplaceAll(body, said, secret)
@@ -218,8 +219,8 @@ func TestConcurrent(t *testing.T) {
 			o := options()
 			o.Now = time.Now
 			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), time.Now(), o)
-			httptrace.ContextClientTrace(b.Trace(context.Background())).WroteHeaders()
-			b.Begin(http.StatusOK, http.Header{"Content-Type": {eventStream}})
+			httptrace.ContextClientTrace(b.Prepare(httptest.NewRequest("POST", "/", nil)).Context()).WroteHeaders()
+			begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
 			write(t, b, answers[0].body, 50)
 			b.End(io.EOF)
 			done <- figures(b.Interaction())

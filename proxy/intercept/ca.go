@@ -131,8 +131,11 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
+// ErrCANotValid refuses a CA whose certificate is not valid at this time.
+var ErrCANotValid = errors.New("intercept: the CA's certificate is not valid now")
+
 // LoadCA reads what CreateCA wrote. It refuses a key that others may read, a key of another certificate, a certificate
-// that is no CA's, and one that is not valid at now.
+// that is no CA's, and one that is not valid at now (ErrCANotValid).
 func LoadCA(dir string, now time.Time) (*CA, error) {
 	keyPath := filepath.Join(dir, caKeyFile)
 	info, err := os.Stat(keyPath)
@@ -168,7 +171,7 @@ func LoadCA(dir string, now time.Time) (*CA, error) {
 	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, errors.New("intercept: the CA's certificate is not one that may sign")
 	case now.Before(cert.NotBefore) || !now.Before(cert.NotAfter):
-		return nil, fmt.Errorf("intercept: the CA's certificate is valid from %s to %s only", cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("%w: it is valid from %s to %s only", ErrCANotValid, cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339))
 	}
 	return &CA{cert: cert, key: key}, nil
 }

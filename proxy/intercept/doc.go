@@ -11,6 +11,7 @@
 //	transparent.go  connections that the kernel led here take the same way, without a CONNECT
 //	leaf.go         the certificate that TLS is terminated with, signed by the CA of ca.go
 //	response.go     the answer: its deadlines, and what a panic leaves of it
+//	switched.go     a connection that has switched to another protocol
 //
 // One http.Server (server.go) serves both the connections to the proxy and what is inside the tunnels.
 package intercept

@@ -2,6 +2,7 @@ package intercept
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -16,7 +17,8 @@ import (
 // answer for a whole one.
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2}
+		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2, connect: r.Method == http.MethodConnect}
+		defer rw.leave()
 		if rw.hasBody(r) {
 			rw.conn.bodyOf = rw.conn.http1.unfinished.Load()
 		}
@@ -47,8 +49,10 @@ type response struct {
 	http.ResponseWriter
 	o        *Options
 	conn     *conn
-	streamed bool // over HTTP/2
-	begun    bool // a final status has been written, or the connection taken
+	streamed bool        // over HTTP/2
+	connect  bool        // to a CONNECT
+	begun    bool        // a final status has been written, or the connection taken
+	ended    func() bool // set once the connection has switched to another protocol, see leave
 }
 
 // endBody gives the client this long to send the rest of its request's body. Over HTTP/1 net/http reads that rest before
@@ -103,15 +107,36 @@ func (w *response) FlushError() error {
 // Flush is here for who asks for an http.Flusher.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// Hijack takes the connection of a CONNECT from net/http, for goproxy.
+// Hijack takes the connection from net/http: after a CONNECT for goproxy, and otherwise for another protocol, which the
+// handler has to end before it returns. A shutdown closes the connection then.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	_, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
 	w.begun = true
-	w.conn.hijacked(rw.Reader)
-	return w.conn, rw, nil
+	if w.connect {
+		w.conn.hijacked(rw.Reader)
+		return w.conn, rw, nil
+	}
+	if err := w.conn.p.enterSwitched(); err != nil {
+		_ = w.conn.Close()
+		return nil, nil, err
+	}
+	w.ended = context.AfterFunc(w.conn.p.stopping, func() { _ = w.conn.socket.Close() })
+	if err := w.conn.switched(rw.Reader); err != nil {
+		_ = w.conn.Close()
+		return nil, nil, err
+	}
+	return &switchedConn{w.conn}, rw, nil
+}
+
+// leave tells Shutdown that the other protocol has ended.
+func (w *response) leave() {
+	if w.ended != nil {
+		w.ended()
+		w.conn.p.starting.Done()
+	}
 }
 
 // Unwrap is for http.ResponseController.

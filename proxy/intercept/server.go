@@ -98,12 +98,12 @@ type Proxy struct {
 	tls      *tls.Config // of all tunnels
 	begin    sync.Once   // serving tunnels
 
-	// stopping is done once Shutdown has begun: tunnels that do not carry requests yet are cut.
+	// stopping is done once Shutdown has begun: tunnels that do not carry requests yet are cut, and other protocols.
 	stopping context.Context
 	stop     context.CancelFunc
 	// Both grow under mu, and not once closed.
 	serving  sync.WaitGroup // accepting tunnels
-	starting sync.WaitGroup // tunnels that do not carry requests yet
+	starting sync.WaitGroup // what net/http does not wait for: tunnels that carry no requests yet, and other protocols
 
 	mu         sync.Mutex // guards all below
 	count      int        // tunnels that are open
@@ -195,8 +195,8 @@ func (p *Proxy) serveTunnels() {
 	})
 }
 
-// Shutdown stops accepting, closes idle connections and tunnels, and waits for running requests. When ctx is done it
-// cuts those that are left and returns ctx's error.
+// Shutdown stops accepting, closes idle connections and tunnels and those that have switched to another protocol, and
+// waits for running requests. When ctx is done it cuts those that are left and returns ctx's error.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true // before the listeners close, so that a client that finds them gone gets no tunnel

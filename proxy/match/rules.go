@@ -6,6 +6,7 @@
 package match
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -40,6 +41,8 @@ type Rule struct {
 	// Kind is empty for a rule about origin, method and path alone. A rule with a kind is about what a call's message says
 	// besides: several such rules may have one URL.
 	Kind string
+	// WebSocket says that a call may become what no rule about messages can read.
+	WebSocket bool
 }
 
 // Endpoint is what a call reaches: one rule, or all rules of one kind with the same origin and path pattern, of which the
@@ -83,8 +86,8 @@ type origin struct {
 
 type methods struct {
 	trees map[string]*node
-	// guarded holds, by method, the guarded endpoints of this origin, and readings the same by how lenient servers read their
-	// paths.
+	// guarded holds, by method, the guarded endpoints of this origin, and readings, by how lenient servers read their paths, those
+	// and the other endpoints about messages.
 	guarded  map[string][]guard
 	readings map[string]*node
 	messages map[string]*Endpoint // with a kind, by path pattern
@@ -133,12 +136,28 @@ func New(rules []*Rule) (*Rules, error) {
 				return nil, &RuleError{r, errors.New("another rule has this name, by which the record and the policy tell them apart")}
 			}
 			names[r.Name] = true
-			if err := rs.add(r); err != nil {
+			if err := cmp.Or(r.checkWebSocket(rules), rs.add(r)); err != nil {
 				return nil, &RuleError{r, err}
 			}
 		}
 	}
 	return rs, nil
+}
+
+// checkWebSocket refuses a rule for WebSockets that takes a spelling of the URL of a rule about messages: what the server understands by POST it
+// may understand in a WebSocket too.
+func (r *Rule) checkWebSocket(rules []*Rule) error {
+	if !r.WebSocket {
+		return nil
+	}
+	for _, other := range rules {
+		a, b := r.Match, other.Match
+		domain, wild := strings.CutPrefix(a.Host, "*")
+		if other.Kind != "" && a.Port == b.Port && (a.Host == b.Host || wild && strings.HasSuffix(b.Host, domain)) && overlap(b.Path, a.Path) {
+			return fmt.Errorf("it allows WebSockets at the URL of the %s %s, which is about messages: name its paths one by one", other.kind(), other.Name)
+		}
+	}
+	return nil
 }
 
 func (r *Rules) add(rule *Rule) error {
@@ -197,6 +216,8 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 	}
 	if rule.guarded(method) {
 		ms.guarded[method] = append(ms.guarded[method], guard{rule, to})
+	}
+	if rule.Post || rule.Kind != "" {
 		if ms.readings[method] == nil {
 			ms.readings[method] = &node{}
 		}
@@ -220,18 +241,17 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 	}
 	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
-		if found := ms.find(method, segments); found != nil {
-			// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
-			if guarded := ms.readings[method]; guarded != nil {
-				if other := guarded.find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
-					return nil, ambiguousPath(escapedPath, "is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
-				}
-			}
-			return found, nil
-		}
-		if len(ms.guarded[method]) > 0 {
+		found := ms.find(method, segments)
+		if found == nil && len(ms.guarded[method]) > 0 {
 			// A wider rule for the whole domain must not take what this host's actions did not.
 			return nil, unmatched(target, method, escapedPath)
+		}
+		// An encoded slash makes one segment of several: what a pattern takes for a name may be the rest of an action's path.
+		if other := ms.readings[method].find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
+			return nil, ambiguousPath(escapedPath, "is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
+		}
+		if found != nil {
+			return found, nil
 		}
 	}
 	for domain := range domainsAbove(target.Host) {

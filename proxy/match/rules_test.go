@@ -222,7 +222,7 @@ func TestMessageRules(t *testing.T) {
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/mcp", "post, other post, reads, more reads"},
 		{"GET", "/mcp", "post, other post, reads, more reads"},
-		{"GET", "/MCP", "plain"},
+		{"GET", "/MCP", "path_ambiguous"}, // to some servers it is the endpoint, whose messages would go unread
 		{"POST", "/MCP", "action_unmatched"},
 		{"PUT", "/mcp", "action_unmatched"},
 	} {

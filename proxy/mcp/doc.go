@@ -5,6 +5,7 @@
 //	message.go     what a client's message says, and whether its headers agree with it
 //	rule.go        which messages a rule names, and the rule of a message
 //	memory.go      what a session's servers have asked and shown, so that answers and tools can be judged by it
+//	call.go        a call on its way, with a reader beside its answer
 //	answer.go      reads a server's answer as it passes, in JSON or in events
 //	definition.go  the definitions of tools
 //	problem.go     a refusal as a client of the protocol shows it

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // Options describe how upstreams are reached. The zero value reaches public addresses with the system's roots.
@@ -97,9 +98,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, Classify(err)
 	}
-	if resp.StatusCode < 200 || resp.StatusCode > 999 {
-		// 101 was never asked for: Upgrade is not forwarded. What would follow is no HTTP that could be mediated. net/http
-		// takes any number for a status over HTTP/2, and writes none with more than three digits.
+	switched := resp.StatusCode == http.StatusSwitchingProtocols && wire.IsWebSocketAnswer(r.Header, resp.Header)
+	if !switched && resp.StatusCode < 200 || resp.StatusCode > 999 {
+		// A 101 that was not asked for, or that answers another handshake: what would follow is no HTTP, and no WebSocket
+		// either. net/http takes any number for a status over HTTP/2, and writes none with more than three digits.
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
 			"the upstream answered with status %d, which ends no request", resp.StatusCode)
@@ -123,7 +125,9 @@ func listSize(h http.Header) (size int) {
 
 // alone reports whether a request needs a connection of its own, over HTTP/1.1, that nothing came over before and
 // nothing comes over after it.
-func alone(r *http.Request) bool { return mayBeResent(r) || mayBeLeftUnread(r) || provesConnection(r) }
+func alone(r *http.Request) bool {
+	return mayBeResent(r) || mayBeLeftUnread(r) || provesConnection(r) || len(r.Header["Upgrade"]) > 0
+}
 
 // mayBeResent reports whether net/http would send again, on its own, a request that it must not. It re-sends a request
 // without body that was lost on a kept connection if its Idempotency-Key says that this is harmless; to us the key says

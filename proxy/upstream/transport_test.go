@@ -97,21 +97,22 @@ func TestTransportErrors(t *testing.T) {
 	})
 }
 
-// TestOwnConnections: nothing goes over a connection after, or before, a request whose body may be left unread there, or that authenticates
-// the connection.
+// TestOwnConnections: nothing goes over a connection after, or before, a request whose body may be left unread there, that authenticates
+// the connection, or that asks to switch it to another protocol.
 func TestOwnConnections(t *testing.T) {
 	for _, tt := range []struct {
-		name, method, body, authorization string
-		own                               bool
+		name, method, body, header string
+		own                        bool
 	}{
-		{"a read", "GET", "", "Bearer x", false},
+		{"a read", "GET", "", "Authorization: Bearer x", false},
 		{"a write", "POST", "x", "", false},
 		{"a read with a body", "GET", "POST /posts HTTP/1.1\r\n\r\n", "", true},
 		{"a HEAD with a body", "HEAD", "x", "", true},
 		{"an OPTIONS with a body", "OPTIONS", "x", "", true},
 		{"a DELETE with a body", "DELETE", "x", "", true},
-		{"NTLM", "GET", "", "NTLM TlRM", true},
-		{"Negotiate", "POST", "x", "negotiate YII", true},
+		{"NTLM", "GET", "", "Authorization: NTLM TlRM", true},
+		{"Negotiate", "POST", "x", "Authorization: negotiate YII", true},
+		{"a handshake that the upstream refuses", "GET", "", "Upgrade: websocket", true},
 	} {
 		for _, p := range []protocol{http1, http2} {
 			t.Run(tt.name+" "+string(p), func(t *testing.T) {
@@ -121,12 +122,12 @@ func TestOwnConnections(t *testing.T) {
 				}, p)
 				defer up.Close()
 				transport := newTestTransport(t, up.Server)
-				send := func(method, body, authorization string) string {
+				send := func(method, body, header string) string {
 					q, err := http.NewRequest(method, "https://"+at(0, up.Server)+"/x", io.NopCloser(strings.NewReader(body)))
 					must(t, err)
 					q.ContentLength = int64(len(body))
-					if authorization != "" {
-						q.Header.Set("Authorization", authorization)
+					if name, value, ok := strings.Cut(header, ": "); ok {
+						q.Header.Set(name, value)
 					}
 					resp, err := transport.RoundTrip(q)
 					must(t, err)
@@ -135,7 +136,7 @@ func TestOwnConnections(t *testing.T) {
 					return resp.Header.Get("X-Connection")
 				}
 				before := send("GET", "", "")
-				it := send(tt.method, tt.body, tt.authorization)
+				it := send(tt.method, tt.body, tt.header)
 				after := send("GET", "", "")
 				if own := it != before && it != after; own != tt.own || before != after {
 					t.Errorf("the connections are %s, %s, %s", before, it, after)

@@ -110,7 +110,7 @@ func (b *stand) configure(dir, listen, hooks string, d deployment) error {
 		d.custody = "{type: memory}"
 	}
 	for file, raw := range configs.Dev {
-		text := strings.NewReplacer("127.0.0.1:8181", listen, "127.0.0.1:8182", hooks, "{type: memory}", d.custody,
+		text := strings.NewReplacer("127.0.0.1:8181", listen, "127.0.0.1:8182", hooks, "{type: memory}", d.custody, "dir: ca, ", "",
 			"sources:\n", "maxAge: 24h\nbudget: 1000000000\nsources:\n").Replace(string(raw))
 		if before, _, ok := strings.Cut(text, "session: {standing"); ok {
 			text = before + d.more + strings.ReplaceAll(actions(max(d.rules, 1))+rules, "HOST", b.upstream)

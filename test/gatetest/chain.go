@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -244,5 +245,27 @@ func WantCode(t testing.TB, err error, code string) {
 		t.Errorf("got %v, which has no code; want %s", err, code)
 	case coded.Code() != code:
 		t.Errorf("got code %s (%v), want %s", coded.Code(), err, code)
+	}
+}
+
+// Post makes the record of a post with its whole chain, as a sidecar keeps it.
+func (k *Kit) Post(t testing.TB) ledger.Record {
+	t.Helper()
+	r := k.Chain(t)
+	var used Used
+	a := must(Admit(context.Background(), k.Gate, r, used.Consume))(t)
+	earned := must(evidence.UnverifiedClaims(evidence.CapabilityKind, a.Capability))(t)
+	e, b := r.Envelope, r.Binding
+	method, path, _ := strings.Cut(b.Resource, " ")
+	return ledger.Record{
+		ID: "post_1", Flow: "post", State: ledger.StateForwarded, Started: k.Clock.Now(), Finished: k.Clock.Now(), Method: method, Path: path,
+		Event: earned.Runtime.Trigger.ID, Session: earned.Session.SessionID, BindingHash: a.BindingHash, Manifest: k.Strict.ManifestHash,
+		Subject: b.Subject, Action: b.Action, Resource: b.Resource, ContentHash: b.ContentHash, CapabilityID: a.CapabilityID,
+		Artifacts: []ledger.Artifact{
+			{Name: "challenge", Token: e.ChallengeToken}, {Name: "originProof", Token: e.OriginProof}, {Name: "triggerReceipt", Token: e.TriggerReceipt},
+			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant}, {Name: "runtimeAttestation", Token: e.Attestation},
+			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
+			{Name: "capability", Token: a.Capability}, {Name: "requestProof", Token: k.Proof(t, a.Capability, Token, nil)},
+		},
 	}
 }

@@ -173,24 +173,29 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 				t.Fatal(err)
 			}
 		}
-		all, err := s.List(ctx, ledger.Query{Limit: 2})
+		all, err := List(ctx, s, ledger.Query{Limit: 2})
 		if err != nil || len(all) != 2 || all[0].ID != "post_40" {
 			t.Errorf("got %+v, %v", all, err)
 		}
 		if err == nil && (len(all[1].Artifacts) != 1 || all[1].Artifacts[0] != artifact) {
 			t.Errorf("the artifacts are %v", all[1].Artifacts)
 		}
-		some, err := s.List(ctx, ledger.Query{Session: "ses_2", State: ledger.StateRefused, Flow: "post"})
+		some, err := List(ctx, s, ledger.Query{Session: "ses_2", State: ledger.StateRefused, Flow: "post"})
 		if err != nil || len(some) != 1 || some[0].ID != "post_20" {
 			t.Errorf("got %+v, %v", some, err)
 		}
-		for before, want := range map[string]int{"post_40": 4, "post_10": 1, "post_00": 0, "post_90": 0} {
-			older, err := s.List(ctx, ledger.Query{Before: before})
+		for cursor, want := range map[string]int{"post_40": 4, "post_10": 1, "post_00": 0} {
+			older, err := List(ctx, s, ledger.Query{Cursor: cursor})
 			if err != nil || len(older) != want {
-				t.Errorf("before %s: got %+v, %v", before, older, err)
+				t.Errorf("after %s: got %+v, %v", cursor, older, err)
 			}
 		}
-		if none, err := s.List(ctx, ledger.Query{State: ledger.StateForwarded}); err != nil || len(none) != 0 {
+		for _, cursor := range []string{"post_90", "post_9\x00", "\xff"} { // as if there were no more
+			if none, err := List(ctx, s, ledger.Query{Cursor: cursor}); !errors.Is(err, ledger.ErrNotFound) || len(none) != 0 {
+				t.Errorf("after %q: got %+v, %v", cursor, none, err)
+			}
+		}
+		if none, err := List(ctx, s, ledger.Query{State: ledger.StateForwarded}); err != nil || len(none) != 0 {
 			t.Errorf("got %+v, %v", none, err)
 		}
 		if p, err := s.Get(ctx, "post_3"); err != nil || p.ID != "post_30" {
@@ -217,13 +222,20 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 				t.Errorf("%+v: got %v", q, got)
 			}
 			for i := range want {
-				q.Before = want[i]
+				q.Cursor = want[i]
 				if got := all(t, s, q); !slices.Equal(got, want[i+1:]) {
 					t.Errorf("%+v: got %v", q, got)
 				}
 			}
+			q.Cursor, q.OldestFirst = "", true
+			slices.Reverse(want)
+			if got := all(t, s, q); !slices.Equal(got, want) {
+				t.Errorf("%+v: got %v", q, got)
+			}
+			slices.Reverse(want)
 		}
 	})
+	runLists(t, open)
 	t.Run("pruning keeps what could be replayed", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		if err := s.Consume(ctx, key("k", "a")); err != nil {
@@ -367,20 +379,6 @@ func fill(v reflect.Value) {
 	default:
 		v.SetInt(7)
 	}
-}
-
-// all returns the ids of what a query finds.
-func all(t *testing.T, s ledger.Store, q ledger.Query) []string {
-	t.Helper()
-	posts, err := s.List(context.Background(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := make([]string, len(posts))
-	for i, p := range posts {
-		ids[i] = p.ID
-	}
-	return ids
 }
 
 func wantConsumed(t *testing.T, err error, id string) {

@@ -99,7 +99,22 @@ func (s *Server) Database(t testing.TB) (dsn string) {
 }
 
 // Create is Database outside of a test.
-func (s *Server) Create() (dsn string, err error) {
+func (s *Server) Create() (dsn string, err error) { return s.create("template1") }
+
+// Copy makes a copy of a database, to which nobody may be connected.
+func (s *Server) Copy(t testing.TB, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err == nil {
+		dsn, err = s.create(strings.TrimPrefix(u.Path, "/"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dsn
+}
+
+func (s *Server) create(template string) (dsn string, err error) {
 	name := "test" + strconv.Itoa(int(s.databases.Add(1)))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -108,7 +123,7 @@ func (s *Server) Create() (dsn string, err error) {
 		return "", err
 	}
 	defer c.Close(ctx)
-	_, err = c.Exec(ctx, "CREATE DATABASE "+name)
+	_, err = c.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template)
 	return s.dsn(name), err
 }
 

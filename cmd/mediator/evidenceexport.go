@@ -1,0 +1,171 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// exported is the result of evidence export.
+type exported struct {
+	File    string `json:"file"`
+	Records int    `json:"records"`
+	LeftOut int    `json:"leftOut"` // records without evidence
+}
+
+func evidenceExport() *cobra.Command {
+	var by archiveFlags
+	var selected selectionFlags
+	var at, copied, out string
+	var policies []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "export [ID...] --out FILE", Short: "Write records with all that their verification needs into one file",
+		Args: func(c *cobra.Command, ids []string) error {
+			for _, id := range ids {
+				if id == "" {
+					return usagef("%s takes ids of records, and not an empty one", c.CommandPath())
+				}
+			}
+			if copied != "" && c.Flags().Changed("admin") {
+				return usagef("--ledger reads a copy, and --admin asks a sidecar: give one of them")
+			}
+			return nil
+		},
+		Long: `Writes the records with these ids, or those that the flags select, oldest first: each record that has evidence, and once what all of them
+rest on: roots, certificates, revocations and manifests, of the policies those that --policy names. The file is JSON Lines, and compressed
+if its name ends in .gz. mediator evidence verify reads it anywhere; give its reader the registry's and the auditor's public keys on another way.`,
+		RunE: func(c *cobra.Command, ids []string) error {
+			s, err := selected.parse(time.Now())
+			if err != nil {
+				return err
+			}
+			s.OldestFirst = true
+			a, err := by.archive()
+			if err != nil {
+				return err
+			}
+			texts, err := readPolicies(policies)
+			if err != nil {
+				return err
+			}
+			from, done, err := openRecords(c.Context(), at, copied)
+			if err != nil {
+				return err
+			}
+			defer done()
+			records := from(c.Context(), s)
+			if len(ids) > 0 {
+				found, err := recordsByID(c.Context(), ids, at, copied)
+				if err != nil {
+					return err
+				}
+				a, records = a.For(found), each(found)
+			}
+			made := exported{File: out}
+			write := func(to io.Writer) error {
+				made.Records, made.LeftOut, err = archive.Export(to, a, records, texts...)
+				return err
+			}
+			if err := writeExport(c, out, write); err != nil {
+				return err
+			}
+			said := fmt.Sprintf("exported %d records to %s; %d without evidence are left out", made.Records, out, made.LeftOut)
+			if out == "-" {
+				_, err := fmt.Fprintln(plainWriter{c.ErrOrStderr()}, "mediator:", said)
+				return err
+			}
+			return printResult(c, asJSON, made, said)
+		},
+	}
+	jsonFlag(c, &asJSON)
+	by.add(c)
+	selected.add(c)
+	adminFlag(c, &at)
+	f := c.Flags()
+	f.StringVar(&copied, "ledger", "", "read this copy of a ledger's file, and ask no sidecar")
+	f.StringVar(&out, "out", "", "the file to write, of which other users cannot read; - is standard output (required)")
+	f.StringArrayVar(&policies, "policy", nil, "a policy file that one of the manifests demands; once for each")
+	required(c, "out")
+	return c
+}
+
+func readPolicies(paths []string) (texts []string, err error) {
+	for _, path := range paths {
+		raw, err := files.Read(path)
+		if err != nil {
+			return nil, fmt.Errorf("policy: %w", err)
+		}
+		texts = append(texts, string(raw))
+	}
+	return texts, nil
+}
+
+// recordsByID returns records by their ids, or the beginnings of these.
+func recordsByID(ctx context.Context, ids []string, at, copied string) (found []ledger.Record, err error) {
+	get := func(id string) (r admin.Record, err error) {
+		err = admin.Get(ctx, at, "/v1/posts/"+url.PathEscape(id), &r)
+		return r, err
+	}
+	if copied != "" {
+		file, err := ledger.OpenCopy(ctx, copied)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		get = func(id string) (r admin.Record, err error) {
+			r.Record, err = file.Get(ctx, id)
+			if errors.Is(err, ledger.ErrNotFound) {
+				err = refusal.New("post_unknown", "no record has an id that begins with %.80q", id)
+			}
+			return r, err
+		}
+	}
+	for _, id := range ids {
+		r, err := get(id)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, r.Record)
+	}
+	return found, nil
+}
+
+// each yields records.
+func each(records []ledger.Record) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for _, r := range records {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// writeExport writes a file that only its owner can read, or standard output. A file that could not be written whole is not left.
+func writeExport(c *cobra.Command, path string, write func(io.Writer) error) error {
+	switch {
+	case path == "-":
+		return write(c.OutOrStdout())
+	case !strings.HasSuffix(path, ".gz"):
+		return files.ReplaceWith(path, 0o600, write)
+	}
+	return files.ReplaceWith(path, 0o600, func(to io.Writer) error {
+		packed := gzip.NewWriter(to)
+		return errors.Join(write(packed), packed.Close())
+	})
+}

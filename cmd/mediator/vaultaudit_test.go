@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/vaultaudit"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// compared is what vault audit --json prints.
+type compared struct {
+	Differences []vaultaudit.Difference `json:"differences"`
+	Summary     vaultaudit.Summary      `json:"summary"`
+}
+
+// denySome has the policy deny comments on one issue.
+func denySome(file string) string {
+	return strings.Replace(file, "\nrules:\n", "\nrules:\n  - name: not-there\n    effect: deny\n    when: request.path.endsWith(\"/8/comments\")\n", 1)
+}
+
+// TestVaultAudit compares the log of a real audit device with the record of real posts: nothing differs until a key is used past the mediator,
+// until a part of the log is missing, or until a record is.
+func TestVaultAudit(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "audit.log")
+	v := newVaultRig(t, manyPosts, denySome)
+	v.vault.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": log}})
+	a := v.openAgent(t)
+	const posts = 5
+	for range posts {
+		if o := a.post(); o.code != "" {
+			t.Fatalf("%+v", o)
+		}
+	}
+	if o := a.call(http.MethodPost, "/repos/acme/site/issues/8/comments", `{"body":"denied"}`); o.code != "policy_denied" {
+		t.Fatalf("%+v", o)
+	}
+	var records []ledger.Record
+	until(t, patience, "the records", func() bool {
+		must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post", &records))
+		return len(records) == posts+1 && !slices.ContainsFunc(records, func(r ledger.Record) bool { return r.State == ledger.StateForwarding })
+	})
+	const artifacts = 7*posts + 4 // of a post that is denied, there is what rests on no decision
+
+	token := filepath.Join(t.TempDir(), "token")
+	secret := v.vault.TokenFor(t, "auditor", `path "sys/audit-hash/file" { capabilities = ["update"] }`, time.Hour)
+	must(t, os.WriteFile(token, []byte(secret), 0o600))
+	exact := []string{"--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token, "--device", "file"}
+	audit := func(log string, flags ...string) (got compared, status int, said string) {
+		t.Helper()
+		args := slices.Concat([]string{"vault", "audit", log, "--until", "2100-01-01", "--json", "--admin", v.Stack.Admin()}, flags)
+		status, out, said := invoke(t, args...)
+		if out != "" {
+			must(t, json.Unmarshal([]byte(out), &got))
+		}
+		return got, status, said
+	}
+	// both asks in both ways: by the signatures, and by their number.
+	both := func(what, log string, want func(t *testing.T, got compared, status int)) {
+		t.Helper()
+		for _, flags := range [][]string{exact, nil} {
+			got, status, said := audit(log, flags...)
+			if got.Summary.Exact != (flags != nil) || said != "" {
+				t.Errorf("%s: %+v, it says %q", what, got.Summary, said)
+			}
+			t.Run(fmt.Sprintf("%s, exact %t", what, flags != nil), func(t *testing.T) { want(t, got, status) })
+		}
+	}
+	lines := func() []string { return strings.SplitAfter(string(read(t, log)), "\n") }
+	write := func(lines []string) string {
+		path := filepath.Join(t.TempDir(), "audit.log")
+		must(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+		return path
+	}
+
+	both("nothing differs", log, func(t *testing.T, got compared, status int) {
+		if s := got.Summary; status != exitDone || len(got.Differences) != 0 || s.Signatures != artifacts || s.Artifacts != artifacts || s.Matched != artifacts {
+			t.Errorf("status %d, %+v", status, got)
+		}
+	})
+
+	// A part of the log is missing: that of one request for a grant.
+	cut := lines()
+	n := slices.IndexFunc(cut, func(l string) bool {
+		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/action-grant-key"`)
+	})
+	cut = slices.Delete(cut, n, n+1)
+	both("the log is cut", write(cut), func(t *testing.T, got compared, status int) {
+		if status != exitRefused || len(got.Differences) != 1 || got.Summary.OnlyRecord != 1 || got.Summary.OnlyVault != 0 {
+			t.Fatalf("status %d, %+v", status, got)
+		}
+		d := got.Differences[0]
+		if d.Only != vaultaudit.OnlyRecord || d.Key != "action-grant-key:v1" || d.Artifact != "grant" || !slices.ContainsFunc(records, func(r ledger.Record) bool { return r.ID == d.Post }) {
+			t.Errorf("got %+v", d)
+		}
+	})
+
+	// A key signs past the mediator.
+	foreign := base64.StdEncoding.EncodeToString([]byte("a request proof of somebody else's"))
+	v.vault.Write(t, "transit/sign/request-proof-key", map[string]any{"input": foreign})
+	both("a signature for somebody else", log, func(t *testing.T, got compared, status int) {
+		if status != exitRefused || len(got.Differences) != 1 || got.Summary.OnlyVault != 1 || got.Summary.OnlyRecord != 0 {
+			t.Fatalf("status %d, %+v", status, got)
+		}
+		if d := got.Differences[0]; d.Only != vaultaudit.OnlyVault || d.Key != "request-proof-key:v1" || d.By != "root" || d.Request == "" || d.Remote != "127.0.0.1" || d.Time.IsZero() {
+			t.Errorf("got %+v", d)
+		}
+	})
+	// With one of the record's missing in the log at that time, only the signatures themselves tell.
+	hidden := lines()
+	n = slices.IndexFunc(hidden, func(l string) bool {
+		return strings.Contains(l, `"type":"response"`) && strings.Contains(l, `"path":"transit/sign/request-proof-key"`) && !strings.Contains(l, `"display_name":"root"`)
+	})
+	both("a signature in the place of another", write(slices.Delete(hidden, n, n+1)), func(t *testing.T, got compared, status int) {
+		if !got.Summary.Exact {
+			if status != exitDone {
+				t.Errorf("status %d, %+v", status, got)
+			}
+			return
+		}
+		if status != exitRefused || got.Summary.OnlyVault != 1 || got.Summary.OnlyRecord != 1 {
+			t.Errorf("status %d, %+v", status, got)
+		}
+	})
+
+	// Over a copy of the ledger, in which nothing is: as people read it.
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	l, err := ledger.Open(t.Context(), empty, ledger.Options{Now: time.Now})
+	must(t, err)
+	must(t, l.Close())
+	status, out, said := invoke(t, "vault", "audit", log, "--until", "2100-01-01", "--ledger", empty)
+	if status != exitRefused || strings.Count(out, "\nvault ") != artifacts+1 || !strings.Contains(out, fmt.Sprintf("only in Vault's log: %d; only in the record: 0;", artifacts+1)) || !strings.Contains(out, "Only keys, times and number were compared") {
+		t.Errorf("status %d: %s%s", status, out, said)
+	}
+
+	// What cannot be compared is refused, and nothing is printed that looks like a result.
+	must(t, os.WriteFile(token, []byte(v.vault.TokenFor(t, "nobody", `path "none" { capabilities = ["read"] }`, time.Hour)), 0o600))
+	for name, tt := range map[string]struct {
+		log   string
+		flags []string
+		want  string
+	}{
+		"a token without the right": {log, exact, "permission denied"},
+		"no device of that name":    {log, append(slices.Clone(exact), "--device", "other"), ""},
+		"a line that is none":       {write(append([]string{"none\n"}, lines()...)), nil, "line 1: this is no entry"},
+	} {
+		got, status, said := audit(tt.log, tt.flags...)
+		if status != exitRefused || got.Differences != nil || !strings.Contains(said, tt.want) {
+			t.Errorf("%s: status %d, %+v, %q", name, status, got, said)
+		}
+	}
+
+	// An audit device can log signatures as they are. Then nobody has to be asked.
+	plain := filepath.Join(t.TempDir(), "plain.log")
+	v.vault.Write(t, "sys/audit/plain", map[string]any{"type": "file", "options": map[string]string{"file_path": plain, "log_raw": "true"}})
+	since := time.Now()
+	if o := a.post(); o.code != "" {
+		t.Fatalf("%+v", o)
+	}
+	v.vault.Write(t, "transit/sign/runtime-key", map[string]any{"input": foreign})
+	until(t, patience, "the record", func() bool {
+		must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post&state=forwarded", &records))
+		return len(records) == posts+1
+	})
+	got, status, said := audit(plain, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys", "runtime-key,session-key")
+	if status != exitRefused || !got.Summary.Exact || got.Summary.OnlyVault != 1 || got.Differences[0].Key != "runtime-key:v1" {
+		t.Errorf("status %d, %+v, %s", status, got, said)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	return raw
+}

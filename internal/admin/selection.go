@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// Selection selects records, as an operator asks for them. Empty fields select all.
+type Selection struct {
+	ledger.Query
+	Key string // only records with an artifact that this key has signed: a kid, or a name for all its versions
+}
+
+// Source is a ledger, or a copy of one.
+type Source interface {
+	Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error]
+}
+
+// Records yields what is selected from a ledger: see [ledger.Store].
+func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		q := s.Query
+		if s.Key != "" {
+			q.Limit = 0 // of those with the key
+		}
+		left := s.Limit // without a limit it never becomes zero
+		for r, err := range from.Records(ctx, q) {
+			switch {
+			case errors.Is(err, ledger.ErrNotFound):
+				yield(ledger.Record{}, refusal.New("post_unknown", "the cursor %.80q is the id of no record that is kept", s.Cursor))
+				return
+			case err != nil:
+				yield(ledger.Record{}, err)
+				return
+			case s.Key != "" && !SignedBy(r, s.Key):
+				continue
+			}
+			if left--; !yield(r, nil) || left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// SignedBy reports whether a record holds an artifact that the key has signed: a kid, or a name for all its versions.
+func SignedBy(r ledger.Record, key string) bool {
+	return slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool {
+		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
+	})
+}
+
+// Check refuses a selection that no record can match, such as one with a misspelt state. An empty list would read as if
+// there were no such records.
+func (s Selection) Check() error {
+	switch {
+	case s.Limit < 0:
+		return refusal.New("query_malformed", "the limit %d is no number of records", s.Limit)
+	case s.State != "" && !slices.Contains(ledger.States[:], s.State):
+		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", s.State, JoinWords(ledger.States[:]))
+	case s.Flow != "" && !slices.Contains(proxy.Flows[:], s.Flow):
+		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", s.Flow, JoinWords(proxy.Flows[:]))
+	case !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until):
+		return refusal.New("query_malformed", "no record has started since %s and before %s", s.Since.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// values writes the selection as parseSelection reads it.
+func (s Selection) values() url.Values {
+	v := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	for name, at := range map[string]time.Time{"since": s.Since, "until": s.Until} {
+		if !at.IsZero() {
+			set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	if s.Limit > 0 {
+		set("limit", strconv.Itoa(s.Limit))
+	}
+	if s.OldestFirst {
+		set("order", oldestFirst)
+	}
+	set("state", string(s.State))
+	set("session", s.Session)
+	set("flow", s.Flow)
+	set("cursor", s.Cursor)
+	set("key", s.Key)
+	return v
+}
+
+// oldestFirst is the value of order that puts the oldest records first.
+const oldestFirst = "oldest"
+
+// parseSelection reads a selection from the query of a request. A name that it does not know is refused: to ignore it
+// would answer another question.
+func parseSelection(v url.Values) (s Selection, err error) {
+	for name := range v {
+		switch text := v.Get(name); name {
+		case "since":
+			s.Since, err = time.Parse(time.RFC3339, text)
+		case "until":
+			s.Until, err = time.Parse(time.RFC3339, text)
+		case "limit":
+			if s.Limit, err = strconv.Atoi(text); err == nil && s.Limit == 0 {
+				err = strconv.ErrRange
+			}
+		case "order":
+			if s.OldestFirst = text == oldestFirst; !s.OldestFirst {
+				err = strconv.ErrSyntax
+			}
+		case "state":
+			s.State = ledger.State(text)
+		case "session":
+			s.Session = text
+		case "flow":
+			s.Flow = text
+		case "cursor":
+			s.Cursor = text
+		case "key":
+			s.Key = text
+		default:
+			return s, refusal.New("query_malformed", "a query for records has no %.40q", name)
+		}
+		if err != nil {
+			return s, refusal.New("query_malformed", "%s=%.40q cannot be read", name, v.Get(name))
+		}
+	}
+	return s, s.Check()
+}
+
+// ParseTime reads a time as operators write it: as of RFC 3339, as a date, which is its midnight in UTC, or as how long
+// ago it was before now.
+func ParseTime(text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	ago, err := time.ParseDuration(text)
+	if err != nil || ago < 0 {
+		return time.Time{}, refusal.New("query_malformed", "%.40q is no time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h", text)
+	}
+	return now.Add(-ago), nil
+}
+
+// JoinWords joins words with commas.
+func JoinWords[S ~string](words []S) string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = string(w)
+	}
+	return strings.Join(texts, ", ")
+}

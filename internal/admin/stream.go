@@ -1,0 +1,88 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// stalled is how long a client may take to read the next part of a list.
+const stalled = time.Minute
+
+// writeList answers with a list as one JSON array, an element a line, written as it is read. After an error the array has
+// no end; the caller has to break the connection, so that nobody takes what has come for the whole list.
+func writeList(w http.ResponseWriter, records iter.Seq2[ledger.Record, error]) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	conn := http.NewResponseController(w)
+	out := bufio.NewWriterSize(patient{w, conn}, 64<<10)
+	_, _ = out.WriteString("[")                                    // a bufio.Writer keeps its error until Flush
+	if err := errors.Join(out.Flush(), conn.Flush()); err != nil { // the next record may take long to find
+		return err
+	}
+	separator := "\n"
+	for r, err := range records {
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		_, _ = out.WriteString(separator)
+		if _, err := out.Write(raw); err != nil {
+			return err
+		}
+		separator = ",\n"
+	}
+	_, _ = out.WriteString("]\n")
+	return out.Flush()
+}
+
+// patient writes to a client that may take its time for each part.
+type patient struct {
+	to   http.ResponseWriter
+	conn *http.ResponseController
+}
+
+func (p patient) Write(part []byte) (int, error) {
+	if err := p.conn.SetWriteDeadline(time.Now().Add(stalled)); err != nil {
+		return 0, err
+	}
+	return p.to.Write(part)
+}
+
+// Records asks the sidecar at an endpoint, unix:PATH, for the records that are selected, and yields them as they come. An
+// error is the last thing that it yields; without one the list is whole.
+func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		fail := func(err error) { yield(ledger.Record{}, err) }
+		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil)
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer done()
+		in := json.NewDecoder(resp.Body)
+		_, err = in.Token()
+		for err == nil && in.More() {
+			var r ledger.Record
+			if err = in.Decode(&r); err == nil && !yield(r, nil) {
+				return
+			}
+		}
+		if err == nil {
+			_, err = in.Token()
+		}
+		if err != nil {
+			fail(fmt.Errorf("the list broke off, and is not whole: %w", err))
+		}
+	}
+}

@@ -1,0 +1,296 @@
+// Package archive verifies the records of posts of any age, and carries them: with the roots that are pinned, the trust bundle, the history
+// beside it and the manifests of all times.
+//
+//	archive.go  Trust: what one pair of roots answers for; Archive: the trust of today, and of roots before
+//	verify.go   many records, and what their verification comes to
+//	record.go   one record, as mediator posts show --json prints it
+//	export.go   the format of an export, and its writer
+//	import.go   its Reader
+package archive
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// Trust is what one pair of roots answers for: the registry for keys, the auditor for manifests. It is not safe for concurrent use.
+type Trust struct {
+	Roots   []evidence.Root // the registry's, then the auditor's
+	Bundle  evidence.Bundle
+	History evidence.History
+
+	files     roots                // the public files of the roots
+	pins      *evidence.Trust      // the roots alone
+	manifests map[string]*manifest // by hash
+	today     string               // hash of the manifest for a record that names none that is known
+	foreign   bool                 // the roots came with the records, and are not pinned
+}
+
+// manifest is one deployment manifest with the certificates that it believes.
+type manifest struct {
+	text    string // canonical JSON
+	strict  *policy.Strict
+	archive *evidence.Archive // nil until it is needed
+}
+
+// ReadRoots reads two pinned roots, with nothing that they answer for: of the records in an export, that comes with them.
+func ReadRoots(registry, auditor string) (*Trust, error) {
+	var raw roots
+	var err error
+	for path, to := range map[string]*json.RawMessage{registry: &raw.Registry, auditor: &raw.Auditor} {
+		if *to, err = files.Read(path); err != nil {
+			return nil, fmt.Errorf("pinned root key: %w", err)
+		}
+	}
+	pair, err := config.ReadRoots(registry, auditor)
+	if err != nil {
+		return nil, err
+	}
+	t, err := newTrust(pair, evidence.Bundle{}, evidence.History{})
+	if err == nil {
+		t.files = raw
+	}
+	return t, err
+}
+
+// Read reads the trust that lies in files. today is the path of a manifest beside those in the history; it may be empty.
+func Read(from config.Trust, today string) (*Trust, error) {
+	t, err := ReadRoots(from.Registry, from.Auditor)
+	if err != nil {
+		return nil, err
+	}
+	if t.Bundle, _, err = config.ReadBundle(from.Bundle); err != nil {
+		return nil, err
+	}
+	if t.History, err = config.ReadHistory(from.Bundle); err != nil {
+		return nil, err
+	}
+	for _, text := range t.History.Manifests {
+		_ = t.addManifest(text) // one that this program does not read any more is left out: it refuses no other
+	}
+	if today == "" {
+		return t, nil
+	}
+	m, strict, err := config.ReadAuditedManifest(today)
+	if err != nil {
+		return nil, err
+	}
+	text, err := m.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	t.today, t.manifests[strict.ManifestHash] = strict.ManifestHash, &manifest{text: text, strict: strict}
+	return t, nil
+}
+
+// ReadEarlier reads the trusts of earlier roots: each folder in dir holds one, in files that are called as those of today are. Without
+// dir there are none.
+func ReadEarlier(dir string, today config.Trust) (Archive, error) {
+	folders, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(folders) >= maxTrusts {
+		return nil, fmt.Errorf("%s has %d folders; less than %d are read", dir, len(folders), maxTrusts)
+	}
+	var a Archive
+	for _, f := range slices.Backward(folders) { // newest first, as their names are
+		if strings.HasPrefix(f.Name(), ".") {
+			continue
+		}
+		in := func(path string) string { return filepath.Join(dir, f.Name(), filepath.Base(path)) }
+		t, err := Read(config.Trust{Registry: in(today.Registry), Auditor: in(today.Auditor), Bundle: in(today.Bundle)}, "")
+		if err != nil {
+			return nil, err
+		}
+		a = append(a, t)
+	}
+	return a, nil
+}
+
+func newTrust(roots []evidence.Root, b evidence.Bundle, h evidence.History) (*Trust, error) {
+	pins, err := evidence.NewTrust(roots, evidence.Bundle{}, evidence.SignerPolicy{})
+	return &Trust{Roots: roots, Bundle: b, History: h, pins: pins, manifests: make(map[string]*manifest)}, err
+}
+
+// addManifest adds a manifest, as canonical JSON.
+func (t *Trust) addManifest(text string) error {
+	m, err := policy.ParseManifest([]byte(text))
+	if err != nil {
+		return err
+	}
+	strict, err := m.Strict()
+	if err == nil {
+		t.manifests[strict.ManifestHash] = &manifest{text: text, strict: strict}
+	}
+	return err
+}
+
+// manifest returns the manifest that a record names. If it is not there, today's tells in which check the record differs from it.
+func (t *Trust) manifest(r ledger.Record) (*manifest, error) {
+	for _, hash := range []string{r.Manifest, t.today} {
+		if m := t.manifests[hash]; m != nil {
+			return m, nil
+		}
+	}
+	return nil, refusal.New("manifest_unknown", "the record was judged by manifest %q, which is not there: give it with --manifest", r.Manifest)
+}
+
+// verifier returns what judges a record: as of the moment when its last artifact was signed.
+func (t *Trust) verifier(m *manifest, r ledger.Record, now time.Time) (*evidence.Verifier, error) {
+	if m.archive == nil {
+		all, err := evidence.NewArchive(t.Roots, t.Bundle, t.History, m.strict.Signers)
+		if err != nil {
+			return nil, err
+		}
+		m.archive = all
+	}
+	return m.archive.At(lastSigned(r), now)
+}
+
+// Verify verifies the chain of a record with public keys alone. now is the time of today: a record is not of the future.
+func (t *Trust) Verify(ctx context.Context, r ledger.Record, now time.Time) (Verdict, error) {
+	if t.foreign {
+		return Verdict{}, refusal.New("roots_not_pinned", "the record belongs to roots that are not pinned here: %s and %s", t.Roots[0].KeyID, t.Roots[1].KeyID)
+	}
+	m, err := t.manifest(r)
+	if err != nil {
+		return Verdict{}, err
+	}
+	v, err := t.verifier(m, r, now)
+	if err != nil {
+		return Verdict{}, err
+	}
+	checks, whole := gate.VerifyRecord(ctx, v, m.strict, r)
+	return Verdict{Checks: checks, Whole: whole}, nil
+}
+
+// Verdict is the result of verifying a record.
+type Verdict struct {
+	Checks []ledger.Check
+	Whole  bool // every artifact of the chain is there and valid
+}
+
+// Refused returns the check that refused the record. Its code is empty if nothing more than missing artifacts did.
+func (v Verdict) Refused() (k ledger.Check) {
+	for _, k := range v.Checks {
+		if !k.OK && k.Code != missing {
+			return k
+		}
+	}
+	return ledger.Check{}
+}
+
+// missing is the code of a check whose artifact is not there.
+const missing = "artifact_missing"
+
+// Revocations returns when the list was signed that the trust has of what is revoked, and false where it has none.
+func (t *Trust) Revocations() (signed time.Time, ok bool) {
+	signed = t.revocationsSigned()
+	return signed, !signed.IsZero()
+}
+
+// revocationsSigned returns when the revocation list says that it was signed; zero where there is none.
+func (t *Trust) revocationsSigned() time.Time {
+	c, err := evidence.UnverifiedClaims(evidence.RevocationListKind, t.Bundle.Revocations)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(c.IssuedAt, 0).UTC()
+}
+
+// Archive is the trust of several pairs of roots, today's first.
+type Archive []*Trust
+
+// Of returns the trust that a record belongs to: the one whose auditor signed its deployment certificate, or else today's.
+func (a Archive) Of(r ledger.Record) *Trust {
+	if len(a) > 1 {
+		for _, t := range a {
+			if t.pins.Signed(evidence.DeploymentCertificateKind.Typ, artifact(r, "deploymentCertificate")) {
+				return t
+			}
+		}
+	}
+	return a[0]
+}
+
+// Pinned returns the trusts of an export as somebody believes them who has own: with own certificates and revocations beside the export's, and
+// own ones first. Roots that are not in own are not believed.
+func (a Archive) Pinned(own Archive) Archive {
+	out := make(Archive, len(a))
+	for i, t := range a {
+		pinned := *t
+		pinned.foreign, pinned.manifests = true, make(map[string]*manifest)
+		for hash, m := range t.manifests {
+			pinned.manifests[hash] = &manifest{text: m.text, strict: m.strict}
+		}
+		for _, o := range own {
+			if reflect.DeepEqual(o.Roots, t.Roots) {
+				pinned.foreign = false
+				pinned.join(o)
+			}
+		}
+		out[i] = &pinned
+	}
+	return out
+}
+
+// join adds what o has. Of two certificates that were issued in one second the later in the list counts, so those of o come last: they
+// may know of a retirement that t does not know of.
+func (t *Trust) join(o *Trust) {
+	theirs := make(map[string]bool)
+	for _, token := range slices.Concat(o.History.Certificates, o.Bundle.Certificates) {
+		theirs[token] = true
+	}
+	mine := slices.DeleteFunc(slices.Concat(t.History.Certificates, t.Bundle.Certificates), func(token string) bool { return theirs[token] })
+	t.History.Certificates, t.Bundle.Certificates = append(mine, o.History.Certificates...), o.Bundle.Certificates
+	lists := slices.Concat(t.History.Revocations, o.History.Revocations)
+	newer, older := o, t
+	if o.revocationsSigned().Before(t.revocationsSigned()) {
+		newer, older = t, o
+	}
+	if older.Bundle.Revocations != "" {
+		lists = append(lists, older.Bundle.Revocations)
+	}
+	t.Bundle.Revocations, t.History.Revocations = newer.Bundle.Revocations, lists
+}
+
+// lastSigned returns when the last artifact of a record was signed, by its own word. This is the request proof, or the start of a post
+// that did not get as far.
+func lastSigned(r ledger.Record) time.Time {
+	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, artifact(r, "requestProof"))
+	if err != nil {
+		return r.Started
+	}
+	return time.Unix(c.IssuedAt, 0)
+}
+
+func artifact(r ledger.Record, name string) (token string) {
+	for _, a := range r.Artifacts {
+		if a.Name == name {
+			token = cmp.Or(token, a.Token)
+		}
+	}
+	return token
+}

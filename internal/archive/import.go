@@ -1,0 +1,233 @@
+package archive
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Reader reads an export, one record at a time.
+type Reader struct {
+	in       *bufio.Reader
+	number   int // of the line that was read last
+	shared   int // bytes before the records
+	next     part
+	archive  Archive
+	policies []string
+}
+
+// part is one line.
+type part struct {
+	name  string
+	value json.RawMessage
+}
+
+// IsExport reports whether in begins as an export does, compressed or not. It takes nothing away from in.
+func IsExport(in *bufio.Reader) bool {
+	start, _ := in.Peek(len(begins))
+	return string(start) == begins || compressed(in)
+}
+
+func compressed(in *bufio.Reader) bool {
+	start, _ := in.Peek(2)
+	return string(start) == "\x1f\x8b" // RFC 1952 section 2.3.1
+}
+
+// NewReader reads an export up to its records.
+func NewReader(in *bufio.Reader) (*Reader, error) {
+	var from io.Reader = in
+	if compressed(in) {
+		plain, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, refusal.New("evidence_malformed", "the export begins as one that is compressed, and is not: %v", err)
+		}
+		from = plain
+	}
+	r := &Reader{in: bufio.NewReaderSize(from, maxLine)}
+	var h header
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	if err := r.parse(lineHeader, &h); err != nil {
+		return nil, err
+	}
+	if h.Version != version {
+		return nil, r.malformed("it has version %d, and this program reads %d", h.Version, version)
+	}
+	for {
+		err := r.read()
+		if err != nil {
+			return nil, err
+		}
+		if r.next.name == lineRecord || r.next.name == lineEnd {
+			return r, r.checkShared()
+		}
+		if r.shared += len(r.next.value); r.shared > maxShared {
+			return nil, r.malformed("more than %d bytes come before the records", maxShared)
+		}
+		if err := r.share(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// read reads the next line.
+func (r *Reader) read() error {
+	r.number++
+	raw, err := r.in.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return r.malformed("the line has more than %d bytes", maxLine)
+	case errors.Is(err, io.EOF):
+		return r.malformed("the export breaks off before its end")
+	case err != nil:
+		return r.malformed("%v", err)
+	}
+	var members map[string]json.RawMessage
+	if err := evidence.ParseMembers(raw, &members); err != nil {
+		return r.malformed("%v", err)
+	}
+	if len(members) != 1 {
+		return r.malformed("it has %d members; each line has one", len(members))
+	}
+	for name, value := range members {
+		r.next = part{name, value}
+	}
+	return nil
+}
+
+// parse reads the line into what v points to, if the line has this name.
+func (r *Reader) parse(name string, v any) error {
+	if r.next.name != name {
+		return r.malformed("a %.40q stands where a %q is expected", r.next.name, name)
+	}
+	if err := evidence.ParseMembers(r.next.value, v); err != nil {
+		return r.malformed("%s: %v", name, err)
+	}
+	return nil
+}
+
+func (r *Reader) malformed(format string, args ...any) error {
+	return refusal.New("evidence_malformed", "line %d of the export: %s", r.number, fmt.Sprintf(format, args...))
+}
+
+// share takes over a line that comes before the records.
+func (r *Reader) share() error {
+	if r.next.name == lineRoots {
+		return r.roots()
+	}
+	var text string
+	if err := r.parse(r.next.name, &text); err != nil {
+		return err
+	}
+	if len(r.archive) == 0 {
+		return r.malformed("a %.40q comes before the first roots", r.next.name)
+	}
+	t := r.archive[len(r.archive)-1]
+	switch r.next.name {
+	case lineCertificate:
+		t.Bundle.Certificates = append(t.Bundle.Certificates, text)
+	case lineEarlierCertificate:
+		t.History.Certificates = append(t.History.Certificates, text)
+	case lineRevocations:
+		if t.Bundle.Revocations != "" {
+			return r.malformed("the roots have two revocation lists")
+		}
+		t.Bundle.Revocations = text
+	case lineEarlierRevocations:
+		t.History.Revocations = append(t.History.Revocations, text)
+	case lineManifest:
+		if err := t.addManifest(text); err != nil {
+			return r.malformed("the manifest cannot be read: %v", err)
+		}
+	case linePolicy:
+		r.policies = append(r.policies, text)
+	default:
+		return r.malformed("%.40q is nothing that an export has", r.next.name)
+	}
+	return nil
+}
+
+func (r *Reader) roots() error {
+	var files roots
+	if err := r.parse(lineRoots, &files); err != nil {
+		return err
+	}
+	if len(r.archive) == maxTrusts {
+		return r.malformed("it has more than %d pairs of roots", maxTrusts)
+	}
+	pair, err := files.parse()
+	if err != nil {
+		return r.malformed("the roots cannot be read: %v", err)
+	}
+	t, err := newTrust(pair, evidence.Bundle{}, evidence.History{})
+	if err != nil {
+		return r.malformed("the roots cannot be read: %v", err)
+	}
+	t.files = files
+	r.archive = append(r.archive, t)
+	return nil
+}
+
+// checkShared refuses an export without roots, and a policy that no manifest demands.
+func (r *Reader) checkShared() error {
+	if len(r.archive) == 0 {
+		return r.malformed("the export has no roots")
+	}
+	for _, t := range r.archive {
+		if len(t.manifests) == 1 {
+			for hash := range t.manifests {
+				t.today = hash
+			}
+		}
+	}
+	return r.archive.checkPolicies(r.policies)
+}
+
+// Archive returns what the export holds beside its records. Its roots are the file's own: nobody has pinned them.
+func (r *Reader) Archive() Archive { return r.archive }
+
+// Records yields the records. An error is the last thing that it yields; without one the export is whole.
+func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for n := 0; ; n++ {
+			record, err := r.record(n)
+			if err == io.EOF || !yield(record, err) || err != nil {
+				return
+			}
+			if err := r.read(); err != nil {
+				yield(ledger.Record{}, err)
+				return
+			}
+		}
+	}
+}
+
+// record reads the line as a record, or as the end after n records, which is io.EOF.
+func (r *Reader) record(n int) (record ledger.Record, err error) {
+	if r.next.name != lineEnd {
+		if err := r.parse(lineRecord, &record); err != nil {
+			return record, err
+		}
+		return record, checkArtifacts(record, fmt.Sprintf("line %d of the export", r.number))
+	}
+	var e ending
+	if err := r.parse(lineEnd, &e); err != nil {
+		return record, err
+	}
+	if e.Records != n {
+		return record, r.malformed("the export ends after %d records, and had %d", n, e.Records)
+	}
+	if _, err := r.in.ReadByte(); err != io.EOF {
+		return record, r.malformed("something comes after the end")
+	}
+	return record, io.EOF
+}

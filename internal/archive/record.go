@@ -1,0 +1,46 @@
+package archive
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// artifactNames are the names of the artifacts that a record can hold.
+var artifactNames = []string{
+	"challenge", "originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
+	"capability", "requestProof",
+}
+
+// ParseRecord reads one record, as mediator posts show --json prints it. An error names it by its name. It refuses a record without
+// artifacts: of a call that needed no evidence, or that was refused before there was any.
+func ParseRecord(raw []byte, name string) (ledger.Record, error) {
+	var p struct {
+		ledger.Record
+		Assurance json.RawMessage `json:"assurance"` // not read: who verifies a record assesses it himself
+	}
+	if err := evidence.ParseStrict(raw, &p); err != nil {
+		return p.Record, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", name, err)
+	}
+	if len(p.Artifacts) == 0 {
+		return p.Record, fmt.Errorf("%s: the record has no artifacts", name)
+	}
+	return p.Record, checkArtifacts(p.Record, name)
+}
+
+// checkArtifacts refuses a record with an artifact whose name is not known, or is there twice.
+func checkArtifacts(r ledger.Record, name string) error {
+	for i, a := range r.Artifacts {
+		switch {
+		case !slices.Contains(artifactNames, a.Name):
+			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %.40q, which is no artifact", name, i, a.Name)
+		case slices.ContainsFunc(r.Artifacts[:i], func(b ledger.Artifact) bool { return b.Name == a.Name }):
+			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %q, which is there twice", name, i, a.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Warning is what a configuration may say and its author should know. It has a stable code.
+type Warning struct {
+	Code     string `json:"code"`
+	Key      string `json:"key"`
+	Sentence string `json:"sentence"`
+}
+
+func (w Warning) String() string { return fmt.Sprintf("%s: %s (%s)", w.Key, w.Sentence, w.Code) }
+
+// warn notes what the rules leave open together.
+func (c *Sidecar) warn() {
+	for i, e := range c.EgressRules {
+		if !e.WebSocket {
+			continue
+		}
+		for _, a := range c.ActionRules {
+			if covers(e.Match.Host, a.Match.Host) {
+				c.Warnings = append(c.Warnings, Warning{"websocket_beside_action", fmt.Sprintf("egress[%d].websocket", i),
+					fmt.Sprintf("the rule %s allows WebSockets to %s, where the action %s posts: what passes in a WebSocket is not looked into, and needs no evidence", e.Name, a.Match.Host, a.Name)})
+				break
+			}
+		}
+	}
+}
+
+// covers reports whether a rule's host, or "*." and a domain, covers host.
+func covers(rule, host string) bool {
+	domain, wild := strings.CutPrefix(rule, "*")
+	return rule == host || wild && strings.HasSuffix(host, domain)
+}

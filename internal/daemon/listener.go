@@ -1,0 +1,206 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/flood"
+)
+
+// patience is how long a request may take before its connection can be closed for another one, where requests are bounded in time.
+const patience = 5 * time.Second
+
+// boundedListener bounds the connections that are open at once, of each address and of all together. Connections that say nothing
+// must not keep others out: a new connection takes the place of the oldest one that waits for its client, first of those that
+// have no request, then of those whose request takes longer than patience. A connection whose request is being answered keeps its place.
+type boundedListener struct {
+	net.Listener
+	limits Limits
+	log    *zap.Logger
+
+	mu      sync.Mutex // guards all below, and the connections' handling
+	changed *sync.Cond
+	open    []*boundedConn // oldest first
+	of      map[netip.Addr]int
+	closed  bool
+}
+
+func newBoundedListener(l net.Listener, limits Limits, log *zap.Logger) *boundedListener {
+	b := &boundedListener{Listener: l, limits: limits, log: flood.Logger(log), of: make(map[netip.Addr]int)}
+	b.changed = sync.NewCond(&b.mu)
+	return b
+}
+
+// boundedConn is a connection of a boundedListener.
+type boundedConn struct {
+	net.Conn
+	l        *boundedListener
+	from     netip.Addr
+	handling time.Time // when its request began; zero while it has none
+}
+
+// Accept returns the next connection, once there is a place for it. It closes a connection of an address all of whose places are
+// in use; so such an address delays no other.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &boundedConn{Conn: accepted, l: l, from: addressOf(accepted)}
+		if l.admit(c) {
+			return c, nil
+		}
+		accepted.Close()
+	}
+}
+
+// addressOf returns the address that counts for a connection: of IPv6 the network of 64 bits, because one client has all of it.
+func addressOf(c net.Conn) netip.Addr {
+	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	addr := tcp.AddrPort().Addr().Unmap()
+	if addr.Is6() {
+		network, _ := addr.WithZone("").Prefix(64)
+		return network.Addr()
+	}
+	return addr
+}
+
+// admit gives a connection a place, and waits for one if necessary. It reports false if the connection gets none.
+func (l *boundedListener) admit(c *boundedConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.closed {
+		ofAddress := l.limits.PerAddress > 0 && l.of[c.from] >= l.limits.PerAddress
+		if !ofAddress && len(l.open) < l.limits.Connections {
+			l.open = append(l.open, c)
+			l.of[c.from]++
+			return true
+		}
+		if victim := l.victim(c.from, ofAddress); victim != nil {
+			l.log.Warn("a connection was closed for another one: as many as may be were open", zap.Stringer("address", victim.from), zap.Bool("request", !victim.handling.IsZero()))
+			l.remove(victim)
+			victim.cut()
+			continue
+		}
+		if ofAddress {
+			l.log.Warn("a connection was refused: its address has as many as it may have", zap.Stringer("address", c.from))
+			return false
+		}
+		if l.limits.Request > 0 {
+			later := time.AfterFunc(patience, l.wake) // by then there is a victim
+			l.changed.Wait()
+			later.Stop()
+		} else {
+			l.changed.Wait()
+		}
+	}
+	return false
+}
+
+func (l *boundedListener) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changed.Broadcast()
+}
+
+// victim returns the connection to close for another one, or nil: of the given address, or else of the address with most connections
+// among those that can be closed. It is called with mu held.
+func (l *boundedListener) victim(from netip.Addr, only bool) *boundedConn {
+	now := time.Now()
+	var found *boundedConn
+	for _, c := range l.open {
+		switch {
+		case only && c.from != from:
+		case !c.handling.IsZero() && (l.limits.Request == 0 || now.Sub(c.handling) < patience):
+		case found == nil || c.before(found):
+			found = c
+		}
+	}
+	return found
+}
+
+// before reports whether c is to be closed before o, which is older.
+func (c *boundedConn) before(o *boundedConn) bool {
+	if silent := c.handling.IsZero(); silent != o.handling.IsZero() {
+		return silent
+	}
+	return c.l.of[c.from] > c.l.of[o.from]
+}
+
+// cut closes a connection at once. TLS would first write to it, and wait for a client that takes nothing.
+func (c *boundedConn) cut() {
+	under := c.Conn
+	if over, ok := under.(*tls.Conn); ok {
+		under = over.NetConn()
+	}
+	under.Close()
+}
+
+// remove gives a connection's place back, once. It is called with mu held.
+func (l *boundedListener) remove(c *boundedConn) {
+	for i, o := range l.open {
+		if o == c {
+			l.open = append(l.open[:i], l.open[i+1:]...)
+			if l.of[c.from]--; l.of[c.from] == 0 {
+				delete(l.of, c.from)
+			}
+			l.changed.Broadcast()
+			return
+		}
+	}
+}
+
+// Close ends the listener, and Accept.
+func (l *boundedListener) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.changed.Broadcast()
+	l.mu.Unlock()
+	return l.Listener.Close()
+}
+
+// Close closes the connection and gives its place back.
+func (c *boundedConn) Close() error {
+	c.l.mu.Lock()
+	c.l.remove(c)
+	c.l.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// setHandling notes when a request of the connection begins, and with the zero time that it has ended.
+func (c *boundedConn) setHandling(t time.Time) {
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.handling = t
+	if t.IsZero() {
+		c.l.changed.Broadcast()
+	}
+}
+
+// handling tells the bounded listeners which connections have a request.
+func handling(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := boundedOf(r.Context()); c != nil {
+			c.setHandling(time.Now())
+			defer c.setHandling(time.Time{})
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// boundedOf returns the connection of a request if it is one of a boundedListener.
+func boundedOf(ctx context.Context) *boundedConn {
+	c, _ := ctx.Value(connKey{}).(*boundedConn)
+	return c
+}

@@ -1,0 +1,317 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/flood"
+)
+
+// strangersLog is a log that counts the bytes of its lines.
+func strangersLog(t *testing.T) (log *zap.Logger, size func() int64) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if log, err = NewLogger(config.Log{}, "trigger", f); err != nil {
+		t.Fatal(err)
+	}
+	return log, func() int64 {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+}
+
+// publicServer serves "in" within the limits, over TLS if it is configured, and holds each request for "/hold" until release is called.
+func publicServer(t *testing.T, limits Limits, over *tls.Config, log *zap.Logger) (port string, holding chan struct{}, release func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	if over != nil {
+		l = tls.NewListener(l, over)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, held := make(chan error, 1), make(chan struct{})
+	holding = make(chan struct{}, 100)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hold" {
+			holding <- struct{}{}
+			<-held
+		}
+		_, _ = io.WriteString(w, "in")
+	})
+	go func() { done <- Serve(ctx, l, h, limits, 10*time.Second, log) }()
+	release = func() { close(held) }
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return port, holding, release
+}
+
+// dial connects to a port of this machine from one of its addresses.
+func dial(t *testing.T, from, port string) net.Conn {
+	t.Helper()
+	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	return c
+}
+
+// ask sends a request and returns the status of the answer.
+func ask(c net.Conn, path string) (int, error) {
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
+		return 0, err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode, err
+}
+
+// ended waits until the other side has closed a connection.
+func ended(c net.Conn) error {
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("the connection is open still: %w", err)
+	}
+	return nil
+}
+
+// TestSilentConnectionsGiveWay: connections that say nothing keep nobody out, neither from their own address nor from another one.
+func TestSilentConnectionsGiveWay(t *testing.T) {
+	secure := httptest.NewTLSServer(nil)
+	defer secure.Close()
+	for name, over := range map[string]*tls.Config{"HTTP": nil, "HTTPS": {Certificates: secure.TLS.Certificates, MinVersion: tls.VersionTLS12}} {
+		t.Run(name, func(t *testing.T) { silentConnectionsGiveWay(t, over) })
+	}
+}
+
+func silentConnectionsGiveWay(t *testing.T, over *tls.Config) {
+	log, size := strangersLog(t)
+	port, _, _ := publicServer(t, Limits{Connections: 20, PerAddress: 10, Header: time.Hour, Request: time.Hour}, over, log)
+	var silent []net.Conn
+	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		for range 100 {
+			silent = append(silent, dial(t, from, port))
+		}
+	}
+	for _, from := range []string{"127.0.0.4", "127.0.0.5"} {
+		c := dial(t, from, port)
+		if over != nil {
+			c = tls.Client(c, &tls.Config{InsecureSkipVerify: true}) // which certificate it is does not matter here
+		}
+		if status, err := ask(c, "/"); status != http.StatusOK {
+			t.Errorf("from %s: %d, %v", from, status, err)
+		}
+	}
+	for _, c := range silent[:90] { // of the first address the oldest 90
+		if err := ended(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := size(); n > 4*flood.Lines*500 {
+		t.Errorf("the log has %d bytes", n)
+	}
+}
+
+// TestConnectionsOfAnAddress: an address has its places and no more; its requests are answered, and others come in beside them.
+func TestConnectionsOfAnAddress(t *testing.T) {
+	log, _ := strangersLog(t)
+	port, holding, release := publicServer(t, Limits{Connections: 5, PerAddress: 3}, nil, log)
+	answers := make(chan error, 3)
+	for range 3 {
+		c := dial(t, "127.0.0.2", port)
+		go func() {
+			status, err := ask(c, "/hold")
+			if status != http.StatusOK {
+				err = fmt.Errorf("%d, %w", status, err)
+			}
+			answers <- err
+		}()
+		<-holding
+	}
+	if err := ended(dial(t, "127.0.0.2", port)); err != nil {
+		t.Errorf("a fourth connection of the address: %v", err)
+	}
+	other := dial(t, "127.0.0.3", port)
+	for range 3 { // on one connection, which is silent in between
+		if status, err := ask(other, "/"); status != http.StatusOK {
+			t.Errorf("from another address: %d, %v", status, err)
+		}
+	}
+	release()
+	for range 3 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	if status, err := ask(dial(t, "127.0.0.2", port), "/"); status != http.StatusOK {
+		t.Errorf("once there is a place: %d, %v", status, err)
+	}
+}
+
+// TestSlowRequestsGiveWay: a request that takes longer than requests do gives its place to a new connection.
+func TestSlowRequestsGiveWay(t *testing.T) {
+	l := newBoundedListener(nil, Limits{Connections: 3, PerAddress: 2, Request: time.Hour}, zap.NewNop())
+	at := func(from string, handling time.Duration) *boundedConn {
+		one, other := net.Pipe()
+		t.Cleanup(func() { one.Close(); other.Close() })
+		c := &boundedConn{Conn: one, l: l, from: addressOf(fromAddress{one, from})}
+		if handling > 0 {
+			c.handling = time.Now().Add(-handling)
+		}
+		return c
+	}
+	slow, slower := at("10.0.0.1", 2*patience), at("10.0.0.2", 3*patience)
+	for _, c := range []*boundedConn{slow, slower, at("10.0.0.3", time.Millisecond)} {
+		l.admit(c)
+	}
+	for i, c := range []struct {
+		next   *boundedConn
+		victim *boundedConn
+	}{{at("10.0.0.4", time.Millisecond), slow}, {at("10.0.0.4", time.Millisecond), slower}} {
+		if !l.admit(c.next) {
+			t.Fatalf("%d: refused", i)
+		}
+		if _, err := c.victim.Conn.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%d: the slow one is open still", i)
+		}
+	}
+	if l.admit(at("10.0.0.4", 0)) {
+		t.Error("a third connection of an address whose two are busy was admitted")
+	}
+}
+
+// fromAddress is a connection from an address.
+type fromAddress struct {
+	net.Conn
+	from string
+}
+
+func (c fromAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1} }
+
+// TestAddressOf: of IPv6 one network counts as one address.
+func TestAddressOf(t *testing.T) {
+	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::"} {
+		if got := addressOf(fromAddress{nil, from}); got.String() != want {
+			t.Errorf("%s counts as %s, want %s", from, got, want)
+		}
+	}
+}
+
+// TestEndpointOverTCP: callers without the token cannot take all places.
+func TestEndpointOverTCP(t *testing.T) {
+	l, err := Listen(config.Endpoint{TCP: "127.0.0.1:0"}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, ok := l.(*boundedListener); !ok {
+		t.Errorf("%T has no bounds", l)
+	}
+}
+
+// TestListenerEnds: a listener that waits for a place ends with its server.
+func TestListenerEnds(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newBoundedListener(inner, Limits{Connections: 1}, zap.NewNop())
+	port := fmt.Sprint(inner.Addr().(*net.TCPAddr).Port)
+	dial(t, "127.0.0.1", port)
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.(*boundedConn).setHandling(time.Now())
+	dial(t, "127.0.0.1", port)
+	done := make(chan error, 1)
+	go func() { _, err := l.Accept(); done <- err }()
+	l.Close()
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSocketStrangers connects many times to a socket that does not admit this user: little of it is in the log.
+func TestSocketStrangers(t *testing.T) {
+	log, size := strangersLog(t)
+	path := filepath.Join(t.TempDir(), "socket")
+	inner, err := Listen(config.Endpoint{Unix: path, UIDs: []uint32{1}}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner.(*peerListener).allowed = nil // not even this one
+	done := make(chan struct{})
+	go func() { defer close(done); _, _ = inner.Accept() }()
+	for range 2000 {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if err := ended(c); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	inner.Close()
+	<-done
+	if n := size(); n == 0 || n > flood.Lines*500 {
+		t.Errorf("2000 connections left %d bytes in the log", n)
+	}
+}
+
+// TestLinesOfStrangersAreCounted: what is left out of the log is counted in it.
+func TestLinesOfStrangersAreCounted(t *testing.T) {
+	core, logs := observer.New(zapcore.InfoLevel)
+	l := newBoundedListener(nil, Limits{Connections: 1, PerAddress: 1}, zap.New(core))
+	one, other := net.Pipe()
+	defer one.Close()
+	defer other.Close()
+	busy := &boundedConn{Conn: one, l: l, handling: time.Now()}
+	l.admit(busy)
+	for range 3 * flood.Lines {
+		if l.admit(&boundedConn{Conn: one, l: l}) {
+			t.Fatal("admitted")
+		}
+	}
+	if n := logs.Len(); n != flood.Lines {
+		t.Errorf("%d lines, want %d", n, flood.Lines)
+	}
+}

@@ -1,0 +1,45 @@
+package sidecar
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// TestLedgerRetention: records are kept for 90 days, unless the configuration says otherwise.
+func TestLedgerRetention(t *testing.T) {
+	const day = 24 * time.Hour
+	duration := func(d time.Duration) *config.Duration { return (*config.Duration)(&d) }
+	for name, tt := range map[string]struct {
+		retention *config.Duration
+		age       time.Duration
+		kept      bool
+	}{
+		"by default, young": {nil, 89 * day, true}, "by default, old": {nil, 91 * day, false}, "for ever": {duration(0), 4000 * day, true},
+		"for a day, young": {duration(day), 23 * time.Hour, true}, "for a day, old": {duration(day), 25 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := openLedger(t.Context(), &config.Sidecar{State: t.TempDir(), Retention: tt.retention}, zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			now := time.Now()
+			if err := l.Add(t.Context(), ledger.Record{ID: "post_1", Flow: "egress", State: ledger.StateRefused, Started: now.Add(-tt.age), Finished: now}); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Prune(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			_, err = l.Get(t.Context(), "post_1")
+			if kept := err == nil; kept != tt.kept || err != nil && !errors.Is(err, ledger.ErrNotFound) {
+				t.Errorf("kept %t, %v", kept, err)
+			}
+		})
+	}
+}

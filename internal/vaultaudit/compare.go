@@ -1,0 +1,230 @@
+package vaultaudit
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Comparison says how a log is compared with a record.
+type Comparison struct {
+	Since, Until time.Time     // of what is reported; zero Since is the beginning
+	Window       time.Duration // by how much the times of a signature in the two may differ
+	// Hash returns a signature as the log has it, so that the signatures themselves are compared. It may be nil. It is not used
+	// for a log that has signatures as they are.
+	Hash Hash
+	// Found is given each difference as soon as it is one.
+	Found func(Difference) error
+}
+
+// maxHeld bounds what is in memory of the two: what may still be found in the other one.
+const maxHeld = 1 << 19
+
+// errWindow means that more is in memory than may be.
+var errWindow = errors.New("too many signatures lie within the window of time: choose a smaller one")
+
+// Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds of
+// both what lies within the window, and no more.
+func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger.Record, error]) (Summary, error) {
+	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool), summary: Summary{Since: c.Since, Until: c.Until}}
+	nextSignature, stop := iter.Pull2(c.near(log.Signatures()))
+	defer stop()
+	s, err, moreSignatures := nextSignature()
+	if err != nil {
+		return j.summary, err
+	}
+	if moreSignatures && isPlain(s.Value) {
+		j.Hash = plain
+	}
+	j.summary.Exact = j.Hash != nil
+	nextArtifact, stop2 := iter.Pull2(artifacts(ctx, j.watch(records), log.Keys, j.Hash))
+	defer stop2()
+	a, err, moreArtifacts := nextArtifact()
+	for err == nil && (moreSignatures || moreArtifacts) {
+		if moreSignatures && (!moreArtifacts || !a.Time.Before(s.Time)) {
+			if err = errors.Join(j.settle(s.Time), j.signature(s)); err == nil {
+				s, err, moreSignatures = nextSignature()
+			}
+		} else if err = errors.Join(j.settle(a.Time), j.artifact(a)); err == nil {
+			a, err, moreArtifacts = nextArtifact()
+		}
+	}
+	if err == nil {
+		err = j.release(len(j.order))
+	}
+	j.summary.OtherKeys = log.otherKeys
+	return j.summary, err
+}
+
+// near leaves out what is too long before or after the range to be the partner of anything in it.
+func (c Comparison) near(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature, error] {
+	return func(yield func(Signature, error) bool) {
+		for s, err := range signatures {
+			switch {
+			case err == nil && s.Time.After(c.Until.Add(2*c.Window)):
+				return
+			case err == nil && !c.Since.IsZero() && s.Time.Before(c.Since.Add(-2*c.Window)):
+			case !yield(s, err):
+				return
+			}
+		}
+	}
+}
+
+// Records is the query for the records whose artifacts are compared.
+func (c Comparison) Records() ledger.Query {
+	q := ledger.Query{Until: c.Until.Add(2 * c.Window), OldestFirst: true}
+	if !c.Since.IsZero() {
+		q.Since = c.Since.Add(-2 * c.Window)
+	}
+	return q
+}
+
+// join is a comparison under way.
+type join struct {
+	Comparison
+	waiting map[string][]*held // those without a partner, by what a partner has in common with them
+	seen    map[string]bool    // the values of signatures in the log
+	order   []*held            // in which they came
+	refused []ledger.Record    // posts that broke off, without what was signed for them
+	summary Summary
+}
+
+// watch remembers the posts that broke off within the window.
+func (j *join) watch(records iter.Seq2[ledger.Record, error]) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for r, err := range records {
+			if err == nil && r.State == ledger.StateRefused && r.Event != "" {
+				j.refused = slices.DeleteFunc(j.refused, func(old ledger.Record) bool { return old.Started.Before(r.Started.Add(-3 * j.Window)) })
+				j.refused = append(j.refused, ledger.Record{ID: r.ID, Started: r.Started, Finished: r.Finished})
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// refusedAt returns the id of a post that broke off about a time.
+func (j *join) refusedAt(at time.Time) string {
+	const late = 5 * time.Second // a request that nobody waits for any more is answered nevertheless
+	for _, r := range j.refused {
+		if !at.Before(r.Started) && !at.After(r.Finished.Add(late)) {
+			return r.ID
+		}
+	}
+	return ""
+}
+
+// held is a signature or an artifact.
+type held struct {
+	at      time.Time
+	common  string
+	value   string // in seen
+	matched bool
+	Difference
+}
+
+// inRange reports whether what happened at a time is compared. What lies beside it may still be the partner of
+// something.
+func (c Comparison) inRange(at time.Time) bool { return !at.Before(c.Since) && at.Before(c.Until) }
+
+func (j *join) signature(s Signature) error {
+	if j.seen[s.Value] { // Ed25519 makes one signature of one text: whoever has it knows nothing new
+		if j.inRange(s.Time) {
+			j.summary.Repeated++
+		}
+		return nil
+	}
+	j.seen[s.Value] = true
+	if j.inRange(s.Time) {
+		j.summary.Signatures++
+	}
+	return j.add(&held{at: s.Time, common: j.common(s.Key, s.Value), value: s.Value, Difference: Difference{
+		Only: OnlyVault, Time: s.Time, Key: s.Key, Request: s.Request, Item: s.Item, By: s.By, Remote: s.Remote,
+	}})
+}
+
+func (j *join) artifact(a Artifact) error {
+	if j.inRange(a.Time) {
+		j.summary.Artifacts++
+	}
+	return j.add(&held{at: a.Time, common: j.common(a.Key, a.Value), Difference: Difference{
+		Only: OnlyRecord, Time: a.Time, Key: a.Key, Post: a.Post, Artifact: a.Name,
+	}})
+}
+
+// common is what a signature and its artifact have in common.
+func (j *join) common(key, value string) string {
+	if j.summary.Exact {
+		return key + " " + value
+	}
+	return key
+}
+
+// add looks for the partner of h, the one that has waited longest, and has h wait if there is none.
+func (j *join) add(h *held) error {
+	if len(j.order) >= maxHeld {
+		return errWindow
+	}
+	j.order = append(j.order, h)
+	others := j.waiting[h.common]
+	if len(others) == 0 || others[0].Only == h.Only {
+		j.waiting[h.common] = append(others, h)
+		return nil
+	}
+	h.matched, others[0].matched = true, true
+	j.leave(others[0])
+	if j.inRange(h.at) || j.inRange(others[0].at) {
+		j.summary.Matched++
+	}
+	return nil
+}
+
+// leave takes one off those that wait: the one that has waited longest of its kind.
+func (j *join) leave(h *held) {
+	if rest := j.waiting[h.common][1:]; len(rest) > 0 {
+		j.waiting[h.common] = rest
+	} else {
+		delete(j.waiting, h.common)
+	}
+}
+
+// settle lets go of what is too old, at a time, to find a partner any more.
+func (j *join) settle(now time.Time) error {
+	n := 0
+	for n < len(j.order) && j.order[n].at.Add(j.Window).Before(now) {
+		n++
+	}
+	return j.release(n)
+}
+
+// release lets go of the first n, and reports those without a partner.
+func (j *join) release(n int) error {
+	for _, h := range j.order[:n] {
+		delete(j.seen, h.value)
+		if h.matched {
+			continue
+		}
+		j.leave(h)
+		if !j.inRange(h.at) {
+			continue
+		}
+		if h.Only == OnlyVault {
+			h.Refused = j.refusedAt(h.at)
+			j.summary.OnlyVault++
+		} else {
+			j.summary.OnlyRecord++
+		}
+		if err := j.Found(h.Difference); err != nil {
+			return err
+		}
+	}
+	clear(j.order[:n])
+	j.order = j.order[n:]
+	return nil
+}

@@ -1,0 +1,76 @@
+// Package vaultaudit compares the audit log of Vault, which has every signature that Vault made, with the record of calls,
+// which has every artifact that the mediator used. What only Vault has was signed for somebody else, or for a post that
+// broke off. What only the record has is missing in the log.
+//
+//	vaultaudit.go  what is compared, and how it went
+//	log.go         signatures, from the lines of an audit log
+//	record.go      artifacts, from records
+//	hash.go        how a device hashes, asked of Vault
+//	compare.go     the comparison of the two, in the order of time
+package vaultaudit
+
+import (
+	"time"
+)
+
+// Signature is a signature that Vault made with a key of the deployment's.
+type Signature struct {
+	Time    time.Time // when Vault answered
+	Key     string    // the kid
+	Value   string    // of the signature, as the log has it: hashed by the audit device or, if that logs so, as it is
+	Request string    // Vault's id of the request
+	Item    int       // which of the signatures of the request, from 0 on
+	By      string    // the display name of the token
+	Remote  string    // the address of who asked
+}
+
+// Artifact is a signed artifact of a record.
+type Artifact struct {
+	Time  time.Time // when it was signed, to the second
+	Key   string    // the kid
+	Value string    // of the signature, as the log would have it; empty if that cannot be known
+	Post  string    // the id of the record
+	Name  string    // which artifact of the record
+}
+
+// Difference is a signature that only the log has, or an artifact that only the record has.
+type Difference struct {
+	Only     string    `json:"only"` // vault or record
+	Time     time.Time `json:"time"`
+	Key      string    `json:"key"`
+	Request  string    `json:"request,omitempty"`
+	Item     int       `json:"item,omitempty"`
+	By       string    `json:"by,omitempty"`
+	Remote   string    `json:"remote,omitempty"`
+	Post     string    `json:"post,omitempty"`
+	Artifact string    `json:"artifact,omitempty"`
+	// Refused is the id of a post that was under way then and has been refused, or failed: the signature may have been made for it. It
+	// shows nothing: whoever uses a key past the mediator can choose such a moment.
+	Refused string `json:"refused,omitempty"`
+}
+
+// OnlyVault and OnlyRecord are the values of [Difference.Only].
+const (
+	OnlyVault  = "vault"
+	OnlyRecord = "record"
+)
+
+// Summary says what was compared.
+type Summary struct {
+	// Exact is whether signatures were compared themselves. Otherwise only their keys, times and number were: a signature that
+	// nobody recorded is then taken for one that is missing in the log at about the same time, and what was signed is not
+	// compared.
+	Exact      bool      `json:"exact"`
+	Since      time.Time `json:"since,omitzero"`
+	Until      time.Time `json:"until"`
+	Signatures int       `json:"signatures"` // in the log, of the keys that are compared
+	Artifacts  int       `json:"artifacts"`  // in the record, of these keys
+	Matched    int       `json:"matched"`
+	Repeated   int       `json:"repeated"`  // signatures that Vault made again over the same, as when a connection broke
+	OtherKeys  int       `json:"otherKeys"` // signatures of other keys of the same mount, such as the roots'
+	OnlyVault  int       `json:"onlyVault"`
+	OnlyRecord int       `json:"onlyRecord"`
+}
+
+// Differ reports whether there were differences.
+func (s Summary) Differ() bool { return s.OnlyVault+s.OnlyRecord > 0 }

@@ -1,0 +1,262 @@
+package vaultaudit_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/vaultaudit"
+	"github.com/actionproof/mediator/ledger"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
+
+// signature is the n-th signature, as Vault gives it.
+func signature(n int) string {
+	return "vault:v1:" + base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "signature %d", n))
+}
+
+// line is an entry of a log that shows signatures as they are.
+func line(when time.Time, path string, numbers ...int) string {
+	type item struct {
+		Signature string `json:"signature"`
+		Version   int    `json:"key_version"`
+		Error     string `json:"error"`
+	}
+	var batch []item
+	for _, n := range numbers {
+		if n < 0 {
+			batch = append(batch, item{"", 0, "not signed"})
+			continue
+		}
+		batch = append(batch, item{signature(n), 1, ""})
+	}
+	raw, err := json.Marshal(map[string]any{
+		"type": "response", "time": when.Format(time.RFC3339Nano), "auth": map[string]any{"display_name": "approle"},
+		"request":  map[string]any{"id": fmt.Sprint("request-", numbers), "path": path, "remote_address": "10.0.0.1"},
+		"response": map[string]any{"data": map[string]any{"batch_results": batch}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(raw) + "\n"
+}
+
+// record is a record whose artifacts have the signatures with these numbers.
+func record(started time.Time, numbers ...int) ledger.Record {
+	r := ledger.Record{ID: fmt.Sprint("post-", numbers), Started: started}
+	b64 := base64.RawURLEncoding.EncodeToString
+	for _, n := range numbers {
+		r.Artifacts = append(r.Artifacts, ledger.Artifact{Name: fmt.Sprint("artifact-", n), Token: b64([]byte(`{"alg":"EdDSA","kid":"k:v1","typ":"t"}`)) + "." +
+			b64(fmt.Appendf(nil, `{"iat":%d}`, started.Unix())) + "." + b64(fmt.Appendf(nil, "signature %d", n))})
+	}
+	return r
+}
+
+func each(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
+	return func(yield func(ledger.Record, error) bool) {
+		for _, r := range records {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// compare compares files with records and returns what differs, as "vault REQUEST ITEM" and "record POST ARTIFACT".
+func compare(t *testing.T, c vaultaudit.Comparison, files []string, records iter.Seq2[ledger.Record, error]) (found []string, s vaultaudit.Summary, notes []string, err error) {
+	t.Helper()
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(n string) { notes = append(notes, n) }}
+	for i, f := range files {
+		logs.Files = append(logs.Files, vaultaudit.Log{Name: fmt.Sprint("file", i), From: strings.NewReader(f)})
+	}
+	c.Found = func(d vaultaudit.Difference) error {
+		if d.Only == vaultaudit.OnlyVault {
+			found = append(found, fmt.Sprint("vault ", d.Request, " ", d.Item))
+		} else {
+			found = append(found, fmt.Sprint("record ", d.Post, " ", d.Artifact))
+		}
+		return nil
+	}
+	if c.Until.IsZero() {
+		c.Until = noon.Add(time.Hour)
+	}
+	if c.Window == 0 {
+		c.Window = 10 * time.Second
+	}
+	s, err = c.Run(t.Context(), logs, records)
+	return found, s, notes, err
+}
+
+func TestCompare(t *testing.T) {
+	sign := "transit/sign/k"
+	for _, tt := range []struct {
+		name    string
+		files   []string
+		records []ledger.Record
+		c       vaultaudit.Comparison
+		want    []string
+		check   func(s vaultaudit.Summary) bool
+	}{
+		{
+			"a batch for several posts, with one that was not signed", []string{line(at(1), sign, 1, -1, 2, 3)},
+			[]ledger.Record{record(at(0.5), 1), record(at(0.6), 2, 3)}, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.Matched == 3 && s.Signatures == 3 },
+		},
+		{
+			"files of two servers, in the order of time", []string{line(at(1), sign, 1) + line(at(30), sign, 4), line(at(2), sign, 2) + line(at(29), sign, 3)},
+			[]ledger.Record{record(at(1), 1), record(at(2), 2), record(at(29), 3), record(at(30), 4)}, vaultaudit.Comparison{Window: 2 * time.Second}, nil, func(s vaultaudit.Summary) bool { return s.Matched == 4 },
+		},
+		{
+			"what only one has", []string{line(at(1), sign, 1, 2) + line(at(100), sign, 3)}, []ledger.Record{record(at(1), 1, 7), record(at(101), 3)},
+			vaultaudit.Comparison{}, []string{"record post-[1 7] artifact-7", "vault request-[1 2] 1"}, nil,
+		},
+		{"nothing in the record", []string{line(at(1), sign, 1)}, nil, vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil},
+		{"nothing in the log", []string{""}, []ledger.Record{record(at(1), 1)}, vaultaudit.Comparison{}, []string{"record post-[1] artifact-1"}, nil},
+		{
+			"too far apart", []string{line(at(1), sign, 1) + line(at(60), sign, 2)}, []ledger.Record{record(at(30), 1), record(at(60), 2)},
+			vaultaudit.Comparison{}, []string{"vault request-[1] 0", "record post-[1] artifact-1"}, nil,
+		},
+		{
+			"made again, as when a connection broke", []string{line(at(1), sign, 1) + line(at(2), sign, 1)}, []ledger.Record{record(at(1), 1)},
+			vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.Repeated == 1 && s.Matched == 1 },
+		},
+		{
+			"made again long afterwards", []string{line(at(1), sign, 1) + line(at(300), sign, 1)}, []ledger.Record{record(at(1), 1)},
+			vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil,
+		},
+		{
+			"one artifact in two records", []string{line(at(1), sign, 1)}, []ledger.Record{record(at(1), 1), record(at(2), 1)},
+			vaultaudit.Comparison{}, []string{"record post-[1] artifact-1"}, nil,
+		},
+		{
+			"the edges of a range", []string{line(at(9), sign, 1) + line(at(10), sign, 2) + line(at(11), sign, 3) + line(at(19), sign, 4) + line(at(20), sign, 5)},
+			[]ledger.Record{record(at(9), 2), record(at(19), 5)}, // each a second before
+			vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, []string{"vault request-[3] 0", "vault request-[4] 0"}, nil,
+		},
+		{
+			"other keys, other mounts and other requests", []string{
+				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") + strings.Replace(line(at(1), sign, 10), "response", "request", 1),
+			}, nil, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.OtherKeys == 1 && s.Signatures == 0 },
+		},
+		{"with a hash algorithm in the path", []string{line(at(1), sign+"/sha2-512", 1)}, nil, vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			found, s, notes, err := compare(t, tt.c, tt.files, each(tt.records...))
+			slices.Sort(found)
+			slices.Sort(tt.want)
+			if err != nil || !slices.Equal(found, tt.want) || len(notes) != 0 || s.Differ() != (len(tt.want) > 0) {
+				t.Errorf("got %q, %+v, %v, %v, want %q", found, s, notes, err, tt.want)
+			}
+			if tt.check != nil && !tt.check(s) {
+				t.Errorf("got %+v", s)
+			}
+		})
+	}
+}
+
+func TestCompareRefuses(t *testing.T) {
+	whole := line(at(1), "transit/sign/k", 1)
+	for name, tt := range map[string]struct{ log, want string }{
+		"no JSON":                       {whole + "none\n", "file0, line 2: this is no entry"},
+		"no entry":                      {whole + "{}\n", "file0, line 2: an entry"},
+		"a signature without a version": {strings.Replace(whole, `"batch_results":[{`, `"signature":"vault:v1:x","none":[{`, 1), "has no version"},
+		"a negative version":            {strings.Replace(whole, `"key_version":1`, `"key_version":-1`, 1), "has no version"},
+		"a long line":                   {strings.Repeat("a", 5<<20), "longer than"},
+	} {
+		_, _, _, err := compare(t, vaultaudit.Comparison{}, []string{tt.log}, each())
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	broken := errors.New("the ledger went away")
+	_, _, _, err := compare(t, vaultaudit.Comparison{}, []string{whole}, func(yield func(ledger.Record, error) bool) { yield(ledger.Record{}, broken) })
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	// A token that names another time than its record does not keep others from being found.
+	wild := record(at(1), 1, 2)
+	head, rest, _ := strings.Cut(wild.Artifacts[0].Token, ".")
+	_, sig, _ := strings.Cut(rest, ".")
+	wild.Artifacts[0].Token = head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"iat":99999999999}`)) + "." + sig
+	if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
+		t.Errorf("got %v, %v", found, err)
+	}
+	// A post that broke off may be the reason of a signature.
+	refused := record(at(1))
+	refused.State, refused.Event, refused.Finished = ledger.StateRefused, "evt_1", at(2)
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{From: strings.NewReader(line(at(1.5), "transit/sign/k", 1) + line(at(30), "transit/sign/k", 2))}}}
+	var posts []string
+	if _, err := (vaultaudit.Comparison{Until: at(60), Window: time.Second, Found: func(d vaultaudit.Difference) error {
+		posts = append(posts, d.Refused)
+		return nil
+	}}).Run(t.Context(), logs, each(refused)); err != nil || !slices.Equal(posts, []string{refused.ID, ""}) {
+		t.Errorf("got %q, %v", posts, err)
+	}
+	// The last line of a log that is being written.
+	found, _, notes, err := compare(t, vaultaudit.Comparison{}, []string{whole + whole[:100]}, each(record(at(1), 1)))
+	if err != nil || len(found) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "file0: the last line has no end") {
+		t.Errorf("got %v, %v, %v", found, notes, err)
+	}
+}
+
+// TestCompareHoldsTheWindow compares more than may be in memory: only what lies within the window is.
+func TestCompareHoldsTheWindow(t *testing.T) {
+	const n = 30_000
+	in, out := io.Pipe()
+	go func() {
+		for i := range n {
+			if _, err := io.WriteString(out, line(at(float64(i)), "transit/sign/k", i)); err != nil {
+				return
+			}
+		}
+		out.Close()
+	}()
+	defer in.Close()
+	ahead := 0 // how far the log is read beyond what has been found
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{Name: "log", From: in}}}
+	c := vaultaudit.Comparison{Until: at(n + 1), Window: 20 * time.Second}
+	handed := 0
+	c.Found = func(d vaultaudit.Difference) error {
+		ahead = max(ahead, handed-int(d.Time.Sub(noon)/time.Second))
+		return nil
+	}
+	s, err := c.Run(t.Context(), logs, func(yield func(ledger.Record, error) bool) {
+		for i := range n {
+			handed = i
+			numbers := []int{i}
+			if i%100 == 0 {
+				numbers = nil // a signature without an artifact
+			}
+			if !yield(record(at(float64(i)), numbers...), nil) {
+				return
+			}
+		}
+	})
+	if err != nil || s.OnlyVault != n/100 || s.Matched != n-n/100 || ahead > 30 {
+		t.Errorf("%+v, %v; %d seconds ahead", s, err, ahead)
+	}
+}
+
+// FuzzLog reads any text as a log: it ends, and whatever it finds has a key and a time.
+func FuzzLog(f *testing.F) {
+	f.Add([]byte(line(at(1), "transit/sign/k", 1, -1, 2)))
+	f.Add([]byte(line(at(1), "transit/sign/k", 1) + "{"))
+	f.Add([]byte(`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"data":{"signature":"hmac-sha256:00","key_version":3}}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(string) {}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(string(raw))}}}
+		for s, err := range logs.Signatures() {
+			if err == nil && (!strings.HasPrefix(s.Key, "k:v") || s.Time.IsZero() || s.Value == "") {
+				t.Errorf("got %+v", s)
+			}
+		}
+	})
+}

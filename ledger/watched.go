@@ -1,0 +1,185 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/files"
+)
+
+const (
+	// markPeriod is how often the mark is noted while the ledger changes: an older copy that lacks no more is not told from the
+	// ledger.
+	markPeriod = time.Second
+	// markTimeout bounds one reading of the mark.
+	markTimeout = 2 * time.Second
+	// maxMark bounds the file of the mark, in bytes.
+	maxMark = 4 << 10
+)
+
+// Watched is a store whose identity is kept in a file beside it, to notice when the ledger is replaced, emptied or put back. Once that
+// is noticed, it consumes nothing any more. The file is written after the ledger's commit, and never shows more than the ledger has.
+type Watched struct {
+	Identified
+	path string
+	note func(error) // is told of what cannot be noted, and of a replaced ledger
+
+	changed  atomic.Bool
+	replaced atomic.Pointer[ReplacedError]
+	last     Identity // as the file has it; of run, and of Close afterwards
+	stop     context.CancelFunc
+	done     chan struct{} // closed when run has ended
+}
+
+// LastSeen reads the identity that was seen last, from the file at path. Without a file seen is false.
+func LastSeen(path string) (last Identity, seen bool, err error) {
+	raw, err := files.ReadUpTo(path, maxMark)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, false, nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(raw, &last); err == nil && (last.ID == "") {
+			err = errors.New("it has no id")
+		}
+	}
+	if err != nil {
+		return Identity{}, false, &ReplacedError{fmt.Sprintf("which ledger was used last cannot be read from %s: %v. %s", path, err, howToAccept)}
+	}
+	return last, true, nil
+}
+
+// Note writes the identity that was seen last to the file at path.
+func Note(path string, i Identity) error {
+	raw, err := json.Marshal(i)
+	if err == nil {
+		err = files.Replace(path, append(raw, '\n'), 0o600)
+	}
+	if err != nil {
+		return Unavailable("note its mark", err)
+	}
+	return nil
+}
+
+// howToAccept ends the sentence of a refused ledger.
+const howToAccept = "Put the ledger back; if this one is meant, accept it with mediator ledger accept"
+
+// compare refuses a ledger that cannot be what has become of the one that was seen last.
+func compare(now, last Identity) error {
+	switch {
+	case now.Follows(last):
+		return nil
+	case now.ID != last.ID:
+		return &ReplacedError{fmt.Sprintf("the ledger is another one (%s) than before (%s): which keys are consumed, and the records, are lost. %s", now.ID, last.ID, howToAccept)}
+	default:
+		return &ReplacedError{fmt.Sprintf("the ledger %s is an older copy: its mark is %d, and was %d. What was consumed since could be used again. %s", now.ID, now.Mark, last.Mark, howToAccept)}
+	}
+}
+
+// Watch holds a store against the identity in the file at path, which is made if it is not there: at a first start nothing was there
+// before. It refuses a ledger that was replaced with a [*ReplacedError]. note is told of what goes wrong later.
+func Watch(ctx context.Context, s Identified, path string, note func(error)) (*Watched, error) {
+	last, seen, err := LastSeen(path)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.Identity(ctx)
+	if err == nil && seen {
+		err = compare(now, last)
+	}
+	if err == nil {
+		err = Note(path, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &Watched{Identified: s, path: path, note: note, last: now, done: make(chan struct{})}
+	ctx, w.stop = context.WithCancel(context.Background())
+	go w.run(ctx)
+	return w, nil
+}
+
+// run notes the mark while the ledger changes. What goes wrong is said once, until it goes well.
+func (w *Watched) run(ctx context.Context) {
+	defer close(w.done)
+	failing := false
+	for range every.Tick(ctx, markPeriod) {
+		if w.replaced.Load() != nil || !w.changed.Swap(false) {
+			continue
+		}
+		err := w.look(ctx)
+		if err != nil {
+			w.changed.Store(true)
+			if !failing && ctx.Err() == nil {
+				w.note(err)
+			}
+		}
+		failing = err != nil
+	}
+}
+
+// look notes the mark, unless the ledger was replaced.
+func (w *Watched) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	now, err := w.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	var replaced *ReplacedError
+	if errors.As(compare(now, w.last), &replaced) {
+		w.replaced.Store(replaced)
+		return replaced
+	}
+	if err := Note(w.path, now); err != nil {
+		return err
+	}
+	w.last = now
+	return nil
+}
+
+// Consume consumes keys: see [Store].
+func (w *Watched) Consume(ctx context.Context, keys ...Key) error {
+	return w.consuming(func() error { return w.Identified.Consume(ctx, keys...) })
+}
+
+// Begin consumes keys and records an intent: see [Store].
+func (w *Watched) Begin(ctx context.Context, r Record, keys ...Key) error {
+	return w.consuming(func() error { return w.Identified.Begin(ctx, r, keys...) })
+}
+
+func (w *Watched) consuming(do func() error) error {
+	if err := w.replaced.Load(); err != nil {
+		return err
+	}
+	defer w.changed.Store(true)
+	return do()
+}
+
+// Finish records an outcome: see [Store].
+func (w *Watched) Finish(ctx context.Context, r Record) error { return w.Write(ctx, []Record{r}, nil) }
+
+// Add keeps a whole record: see [Store].
+func (w *Watched) Add(ctx context.Context, r Record) error { return w.Write(ctx, nil, []Record{r}) }
+
+// Write finishes posts and adds records: see [Store].
+func (w *Watched) Write(ctx context.Context, outcomes, records []Record) error {
+	defer w.changed.Store(true)
+	return w.Identified.Write(ctx, outcomes, records)
+}
+
+// Close notes the mark, and closes the store.
+func (w *Watched) Close() error {
+	w.stop()
+	<-w.done
+	var err error
+	if w.replaced.Load() == nil && w.changed.Swap(false) {
+		err = w.look(context.Background())
+	}
+	return errors.Join(err, w.Identified.Close())
+}

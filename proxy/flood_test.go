@@ -1,0 +1,221 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+const stranger = "Basic c2VzX3g6eA==" // of no session
+
+// every way in which a call can be refused before its session is known, and the one in which it is answered all the same. Each returns
+// the record's id that the caller is told.
+var unknown = map[string]func(p *Pipeline, authorization string) string{
+	"a call": func(p *Pipeline, authorization string) string {
+		return served(p, "https://a.example/x", authorization, p.ServeHTTP)
+	},
+	"its next event": func(p *Pipeline, authorization string) string {
+		return served(p, "http://"+InternalHost+"/v1/event", authorization, p.ServeHTTP)
+	},
+	"a page that is not there": func(p *Pipeline, authorization string) string {
+		return served(p, "http://"+InternalHost+"/nowhere", authorization, p.ServeHTTP)
+	},
+	"the CA": func(p *Pipeline, authorization string) string {
+		return served(p, "http://"+InternalHost+"/v1/ca.pem", authorization, p.ServeHTTP)
+	},
+	"a malformed request": func(p *Pipeline, authorization string) string {
+		return served(p, "https://a.example/x", authorization, func(w http.ResponseWriter, r *http.Request) {
+			p.Refuse(w, r, refusal.New("request_malformed", "it is malformed"))
+		})
+	},
+	"a request without a route": func(p *Pipeline, authorization string) string {
+		r := httptest.NewRequest(http.MethodGet, "https://a.example/x", nil)
+		r.Header.Set("Proxy-Authorization", authorization)
+		w := httptest.NewRecorder()
+		p.Refuse(w, r, refusal.New("too_many_tunnels", "too many"))
+		return postOf(w)
+	},
+	"a CONNECT": func(p *Pipeline, authorization string) string {
+		return served(p, "https://b.elsewhere/", authorization, func(w http.ResponseWriter, r *http.Request) {
+			_, err := p.Connect(r, upstream.Target{Scheme: "https", Host: "b.elsewhere", Port: 443})
+			p.Refuse(w, r, err)
+		})
+	},
+	"a tunnel": func(p *Pipeline, authorization string) string {
+		target := upstream.Target{Scheme: "https", Host: "a.example", Port: 443}
+		ctx := intercept.WithRoute(context.Background(), intercept.Route{Target: target, ProxyAuthorization: authorization})
+		p.Refused(ctx, target, refusal.New("target_mismatch", "another host"))
+		return ""
+	},
+}
+
+// served makes a request with these proxy credentials.
+func served(p *Pipeline, url, authorization string, serve http.HandlerFunc) string {
+	r := httptest.NewRequest(http.MethodGet, url, nil)
+	target := upstream.Target{Scheme: r.URL.Scheme, Host: r.URL.Hostname(), Port: 443}
+	w := httptest.NewRecorder()
+	serve(w, r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: authorization})))
+	return postOf(w)
+}
+
+func postOf(w *httptest.ResponseRecorder) string {
+	var d problem.Details
+	_ = json.Unmarshal(w.Body.Bytes(), &d) // the CA is no JSON
+	return d.Post
+}
+
+// TestUnknownCallers: callers whose session is not known leave a few records and lines a minute, and the rest is counted. Whoever has a
+// session leaves each record.
+func TestUnknownCallers(t *testing.T) {
+	for name, call := range unknown {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoadRig(t, Load{})
+				l.sessions.CloseStanding()
+				credentials := l.open()
+				core, logs := observer.New(zapcore.InfoLevel)
+				registry := prometheus.NewRegistry()
+				p := l.succeed(Load{Unknown: 3}, func(o *PipelineOptions) {
+					o.Log, o.LogLater = zap.New(core), nil
+					var err error
+					o.Metrics, err = NewMetrics(registry)
+					must(t, err)
+				})
+				records := func() int { _, n := l.record.last(); return n }
+				const calls = 50
+				for i := range calls {
+					id := call(p, stranger)
+					if rec, n := l.record.last(); n != min(i+1, 3) || rec.Session != "" {
+						t.Fatalf("%d records after %d calls, the last %+v", n, i+1, rec)
+					} else if i >= 3 && id != "" {
+						t.Fatalf("the answer names the record %s, which there is not", id)
+					}
+				}
+				if n := logs.TakeAll(); len(n) != 3 {
+					t.Errorf("%d lines", len(n))
+				}
+				if got := leftOut(t, registry); got != calls-3 {
+					t.Errorf("%g were counted as left out, want %d", got, calls-3)
+				}
+				for range calls { // beside the strangers
+					call(p, credentials)
+				}
+				if rec, n := l.record.last(); n != 3+calls || rec.Session == "" || rec.Event != "evt_2" {
+					t.Errorf("%d records, the last %+v", n-3, rec)
+				}
+				_ = logs.TakeAll()
+				time.Sleep(flood.Window)
+				synctest.Wait()
+				if said := logs.TakeAll(); len(said) != 1 || said[0].Message != "calls of unknown callers left no record" || said[0].ContextMap()["calls"] != int64(calls-3) {
+					t.Errorf("the log says %+v", said)
+				}
+				p = l.succeed(Load{Unknown: 3}, func(o *PipelineOptions) { o.After = p }) // a reload begins no new minute
+				before := records()
+				call(p, stranger)
+				call(p, stranger)
+				p = l.succeed(Load{Unknown: 3}, func(o *PipelineOptions) { o.After = p })
+				call(p, stranger)
+				call(p, stranger)
+				if n := records() - before; n != 3 {
+					t.Errorf("%d records in the next minute", n)
+				}
+			})
+		})
+	}
+}
+
+func leftOut(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == "mediator_records_left_out_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("there is no such metric")
+	return 0
+}
+
+// TestOverloadIsRecorded: a call that is refused before its session is looked up is its session's all the same.
+func TestOverloadIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoadRig(t, Load{Calls: 1, Unknown: 1})
+		session, going := l.open(), make(chan struct{})
+		l.answer = func(*http.Request) (int, error) { <-going; return http.StatusOK, nil }
+		done := make(chan struct{})
+		go func() { defer close(done); l.call(session, "GET https://a.example/x") }()
+		synctest.Wait()
+		for range 20 {
+			l.refused("overloaded", http.StatusServiceUnavailable, 1, session, "GET https://a.example/x")
+		}
+		close(going)
+		<-done
+	})
+}
+
+// TestFloodOfStrangers: what a flood of wrong credentials makes the sidecar write has a bound, in the ledger's file and in the log.
+func TestFloodOfStrangers(t *testing.T) {
+	l := newLoadRig(t, Load{})
+	l.sessions.CloseStanding()
+	dir := t.TempDir()
+	store, err := ledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), ledger.Options{Now: time.Now})
+	must(t, err)
+	record := ledger.NewQueue(store, func(ledger.Record, error) {})
+	var log bytes.Buffer
+	p := l.succeed(Load{}, func(o *PipelineOptions) {
+		o.Record = record
+		o.LogLater = nil
+		o.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(&log)), zapcore.InfoLevel))
+	})
+	size := func() (n int64) {
+		for _, name := range []string{"ledger.db", "ledger.db-wal"} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if err == nil {
+				n += info.Size()
+			}
+		}
+		return n
+	}
+	before, began := size(), time.Now()
+	long := "https://a.example/" + string(bytes.Repeat([]byte("x"), 60<<10))
+	for range 3000 {
+		served(p, long, stranger, p.ServeHTTP)
+	}
+	minutes := 1 + int64(time.Since(began)/flood.Window) // a busy machine takes more than one
+	if grown := size() - before; grown > minutes*256<<10 {
+		t.Errorf("the ledger grew by %d bytes", grown)
+	}
+	must(t, record.Close()) // and with it whatever is stored later
+	if n := int64(log.Len()); n > minutes*40<<10 {
+		t.Errorf("the log has %d bytes", n)
+	}
+	records, err := os.ReadFile(filepath.Join(dir, "ledger.db"))
+	must(t, err)
+	if n := int64(bytes.Count(records, []byte(`"session_credentials"`))); n == 0 || n > 10*(minutes+1) {
+		t.Errorf("%d records", n)
+	}
+}

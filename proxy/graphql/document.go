@@ -1,0 +1,140 @@
+package graphql
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/parser"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Bounds on a document. The parser bounds its depth by itself.
+const (
+	maxDocument = 256 << 10 // bytes
+	maxTokens   = 20_000    // comments included
+	maxFields   = 256       // different fields at the top of all operations
+)
+
+// Operation is one operation of a document.
+type Operation struct {
+	Type   string   // query, mutation or subscription
+	Fields []string // the names of the fields at its top, each once, sorted; no aliases
+}
+
+// readDocument reads all operations of a document. Whatever could be run counts: operations that the request does not pick,
+// and fields behind @skip and @include.
+func readDocument(text string) ([]Operation, error) {
+	if len(text) > maxDocument {
+		return nil, refusal.New("graphql_too_large", "the document has more than %d bytes", maxDocument)
+	}
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
+	parsed, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, maxTokens)
+	if err != nil {
+		return nil, notParsed(err)
+	}
+	if len(parsed.Operations) == 0 {
+		return nil, malformed("the document has no operation")
+	}
+	d := document{fragments: make(map[string]ast.SelectionSet, len(parsed.Fragments))}
+	for _, f := range parsed.Fragments {
+		if _, twice := d.fragments[f.Name]; twice {
+			return nil, ambiguous("has two fragments with the name %.60s", f.Name)
+		}
+		d.fragments[f.Name] = f.SelectionSet
+	}
+	operations := make([]Operation, 0, len(parsed.Operations))
+	for _, o := range parsed.Operations {
+		fields, err := d.fields(o.SelectionSet)
+		if err != nil {
+			return nil, err
+		}
+		operations = append(operations, Operation{Type: string(o.Operation), Fields: fields})
+	}
+	return operations, nil
+}
+
+// notParsed says where a document is no GraphQL, and repeats nothing of it.
+func notParsed(err error) error {
+	var at *gqlerror.Error
+	if errors.As(err, &at) && len(at.Locations) > 0 {
+		return malformed("the document is no GraphQL at line %d, column %d", at.Locations[0].Line, at.Locations[0].Column)
+	}
+	return refusal.New("graphql_too_large", "the document has more than %d tokens", maxTokens)
+}
+
+// checkText refuses text in which parsers find the end of a comment or of a string at different places: what one takes for a
+// string is an operation to another.
+//   - Block strings: the parser that is used here ends """a"""" behind the last quotation mark, and others before it.
+//   - A carriage return alone, and the line ends of Unicode, which earlier versions of the specification knew.
+//   - Byte order marks, control characters, and bytes that are no UTF-8.
+func checkText(text string) error {
+	if strings.Contains(text, `"""`) {
+		return ambiguous(`has a block string ("""): send such text in a variable`)
+	}
+	if !utf8.ValidString(text) {
+		return ambiguous("is not UTF-8")
+	}
+	for i, r := range text {
+		switch {
+		case r == '\r' && strings.HasPrefix(text[i:], "\r\n"), r == '\n', r == '\t':
+		case r < ' ', r >= 0x7f && r <= 0x9f, r == 0x2028, r == 0x2029, r == 0xfeff:
+			return ambiguous("has the character %U, which some parsers take for the end of a line: send it in a variable", r)
+		}
+	}
+	return nil
+}
+
+func ambiguous(format string, args ...any) error {
+	return refusal.New("graphql_ambiguous", "the document "+format, args...)
+}
+
+// document resolves the fragments of one.
+type document struct {
+	fragments map[string]ast.SelectionSet
+}
+
+// fields returns the fields at the top of an operation.
+func (d document) fields(top ast.SelectionSet) ([]string, error) {
+	var fields []string
+	known := make(map[string]bool)
+	spread := make(map[string]bool) // so that a fragment in itself ends, and one in many others is read once
+	for queue := []ast.SelectionSet{top}; len(queue) > 0; queue = queue[1:] {
+		for _, s := range queue[0] {
+			switch s := s.(type) {
+			case *ast.Field:
+				if !known[s.Name] {
+					known[s.Name] = true
+					fields = append(fields, s.Name)
+				}
+			case *ast.InlineFragment:
+				queue = append(queue, s.SelectionSet)
+			case *ast.FragmentSpread:
+				to, ok := d.fragments[s.Name]
+				if !ok {
+					return nil, malformed("the document has no fragment %.60s", s.Name)
+				}
+				if !spread[s.Name] {
+					spread[s.Name] = true
+					queue = append(queue, to)
+				}
+			default:
+				return nil, malformed("the document selects what is neither a field nor a fragment")
+			}
+		}
+	}
+	if len(fields) > maxFields {
+		return nil, refusal.New("graphql_too_large", "an operation has more than %d different fields at its top", maxFields)
+	}
+	if len(fields) == 0 {
+		return nil, malformed("an operation selects no field")
+	}
+	slices.Sort(fields)
+	return fields, nil
+}

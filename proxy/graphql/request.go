@@ -1,0 +1,99 @@
+package graphql
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Some servers know others by which
+// a document is found that the request does not hold, so there are no others.
+type parameters struct {
+	Query         string                     `json:"query"`
+	OperationName string                     `json:"operationName"`
+	Variables     map[string]json.RawMessage `json:"variables"`
+	Extensions    map[string]json.RawMessage `json:"extensions"`
+}
+
+// ReadPost reads the request of a POST. Its body has been bounded; url is the call's.
+func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error) {
+	if url.RawQuery != "" || url.ForceQuery {
+		return nil, refusal.New("query_refused", "a POST with a GraphQL request takes no query in its URL: some servers read the document there")
+	}
+	if kind, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || kind != "application/json" || len(header["Content-Type"]) != 1 {
+		return nil, refusal.New("content_type", "a GraphQL request is sent as application/json; application/graphql, forms and uploads are not taken")
+	}
+	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
+		return nil, refusal.New("graphql_batch_refused", "the body is a batch of requests; each goes in a call of its own")
+	}
+	if !utf8.Valid(body) {
+		return nil, malformed("the body is not UTF-8")
+	}
+	var p parameters
+	if err := evidence.ParseMembers(body, &p); err != nil {
+		return nil, malformed("the body is no GraphQL request: %v", err)
+	}
+	return p.operations()
+}
+
+// ReadGet reads the request of a GET, which is in the query of its URL.
+func ReadGet(url *url.URL) ([]Operation, error) {
+	values, err := parseQuery(url.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	p := parameters{Query: values["query"], OperationName: values["operationName"]}
+	for name, to := range map[string]*map[string]json.RawMessage{"variables": &p.Variables, "extensions": &p.Extensions} {
+		if text := values[name]; text != "" {
+			if err := evidence.ParseMembers([]byte(text), to); err != nil {
+				return nil, malformed("%s in the URL is not a JSON object: %v", name, err)
+			}
+		}
+	}
+	return p.operations()
+}
+
+// parseQuery reads the query of a URL, in which each parameter comes once.
+func parseQuery(query string) (map[string]string, error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, malformed("the query of the URL cannot be read in one way")
+	}
+	one := make(map[string]string, len(values))
+	for name, list := range values {
+		switch name {
+		case "query", "operationName", "variables", "extensions":
+		default:
+			return nil, malformed("the URL has the parameter %.60q, which no GraphQL request has", name)
+		}
+		if len(list) != 1 {
+			return nil, malformed("the URL has the parameter %s %d times", name, len(list))
+		}
+		one[name] = list[0]
+	}
+	return one, nil
+}
+
+// operations reads the document of a request.
+func (p *parameters) operations() ([]Operation, error) {
+	for name := range p.Extensions {
+		if strings.EqualFold(name, "persistedQuery") { // with a document as well: the server may go by the hash
+			return nil, refusal.New("graphql_persisted_refused", "the request names a persisted query; what that does is not to be seen")
+		}
+	}
+	if p.Query == "" {
+		return nil, refusal.New("graphql_persisted_refused", "the request has no document")
+	}
+	return readDocument(p.Query)
+}
+
+func malformed(format string, args ...any) error {
+	return refusal.New("graphql_malformed", format, args...)
+}

@@ -1,0 +1,183 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/graphql"
+	"github.com/actionproof/mediator/proxy/match"
+)
+
+// asked keeps what the control plane was asked last.
+type asked struct {
+	Control
+	request policy.Request
+}
+
+func (a *asked) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
+	a.request = r
+	return a.Control.Decide(ctx, r)
+}
+
+// newGraphQLRig is a choke point in front of a GraphQL endpoint, with a rule for the mutations addComment and addReaction, one for queries,
+// if it is set, and one for reads of the whole host.
+func newGraphQLRig(t *testing.T, queries bool) (*postRig, *asked) {
+	t.Helper()
+	control := &asked{}
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		control.Control = o.Control
+		o.Control = control
+		at := func(path string, methods ...string) match.Match {
+			m := actions[0].Match
+			m.Path, m.Methods = path, methods
+			return m
+		}
+		comment := actions[0]
+		comment.Name, comment.Match, comment.GraphQL = "comment", at("/graphql", "POST"), &graphql.Rule{Type: graphql.Mutation, Fields: []string{"addComment", "addReaction"}}
+		egress := []Egress{{Name: "reads", Match: at("/**", "GET", "HEAD")}}
+		if queries {
+			egress = append(egress, Egress{Name: "queries", Match: at("/graphql", "GET", "HEAD", "POST"), Credential: comment.Credential, GraphQL: &graphql.Rule{Type: graphql.Query}})
+		}
+		var err error
+		o.Rules, err = NewRules([]Action{comment}, egress)
+		must(t, err)
+	})
+	return p, control
+}
+
+const (
+	viewer  = `{"query":"{ viewer { login } }"}`
+	comment = `{ "query": "mutation($i: X!) { __typename b: addReaction(input: $i) { id } a: addComment(input: $i) { id } }",` + "\n" + `"variables": {"i": 1} }`
+)
+
+// TestGraphQL sends a query by its rule, and a mutation with the whole chain of evidence for what it does.
+func TestGraphQL(t *testing.T) {
+	p, control := newGraphQLRig(t, true)
+	resp, _ := p.send("POST", "/graphql", viewer)
+	rec, _ := p.record.last()
+	if resp.StatusCode != http.StatusCreated || len(p.body) != 1 || p.body[0] != viewer || p.sent[0].Header.Get("Authorization") != "Bearer "+secretToken {
+		t.Fatalf("got %d, and the upstream %q", resp.StatusCode, p.body)
+	}
+	if rec.Flow != flowEgress || rec.Rule != "queries" || rec.Message != "query viewer" || rec.State != ledger.StateForwarded {
+		t.Errorf("recorded was %+v", rec)
+	}
+	resp, _ = p.send("GET", "/graphql?query="+url.QueryEscape("{ viewer { login } }"), "")
+	if rec, _ = p.record.last(); resp.StatusCode != http.StatusCreated || rec.Rule != "queries" || rec.Message != "query viewer" {
+		t.Errorf("by GET: %d, recorded was %+v", resp.StatusCode, rec)
+	}
+
+	resp, _ = p.send("POST", "/graphql", comment)
+	if resp.StatusCode != http.StatusCreated || len(p.body) != 3 || p.body[2] != comment {
+		t.Fatalf("got %d, and the upstream %q", resp.StatusCode, p.body)
+	}
+	hash, err := evidence.HashJSON([]byte(comment))
+	must(t, err)
+	const resource = "POST /graphql mutation __typename,addComment,addReaction"
+	if rec, _ = p.record.last(); rec.Flow != flowPost || rec.Rule != "comment" || rec.Resource != resource || rec.ContentHash != hash || rec.Message != "mutation __typename,addComment,addReaction" {
+		t.Errorf("recorded was %+v", rec)
+	}
+	want := &policy.GraphQL{Type: "mutation", Fields: []string{"__typename", "addComment", "addReaction"}}
+	if got := control.request; got.Binding.Resource != resource || got.Binding.ContentHash != hash || got.Call.Message == nil || !reflect.DeepEqual(got.Call.Message.GraphQL, want) {
+		t.Errorf("the control plane was asked %+v", got)
+	}
+}
+
+// TestGraphQLThatIsRefused: nothing is sent, whatever rule for reads of the host there is beside.
+func TestGraphQLThatIsRefused(t *testing.T) {
+	mutation := "?query=" + url.QueryEscape("mutation { addComment(input: {}) { id } }")
+	for _, queries := range []bool{true, false} {
+		p, _ := newGraphQLRig(t, queries)
+		for _, tt := range []struct {
+			name, method, path, body string
+			header                   []string
+			want                     string
+		}{
+			{"a mutation that no rule names", "POST", "/graphql", `{"query":"mutation { deleteRepository(input: {}) { id } }"}`, nil, "graphql_unmatched"},
+			{"a batch", "POST", "/graphql", "[" + viewer + "]", nil, "graphql_batch_refused"},
+			{"a persisted query", "POST", "/graphql", `{"extensions":{"persistedQuery":{}}}`, nil, "graphql_persisted_refused"},
+			{"a subscription", "POST", "/graphql", `{"query":"subscription { a }"}`, nil, "graphql_unmatched"},
+			{"two types", "POST", "/graphql", viewer, []string{"Content-Type", "application/graphql"}, "content_type"},
+			{"no document", "POST", "/graphql", "", []string{"Content-Type", "application/json"}, "graphql_malformed"},
+			{"a document in the URL", "POST", "/graphql" + mutation, comment, nil, "query_refused"},
+			{"a mutation by GET", "GET", "/graphql" + mutation, "", nil, "graphql_get_refused"},
+			{"one with a body", "GET", "/graphql" + mutation, comment, nil, "graphql_malformed"},
+			{"another spelling of the path", "GET", "/graphql/" + mutation, "", nil, "path_ambiguous"},
+			{"in capitals", "GET", "/GraphQL" + mutation, "", nil, "path_ambiguous"},
+			{"a compressed body", "POST", "/graphql", viewer, []string{"Content-Encoding", "gzip"}, "content_encoded"},
+			{"a WebSocket", "GET", "/graphql", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, "upgrade_refused"},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				p.T = t
+				p.record.t = t
+				p.wantRefused(tt.want, tt.method, tt.path, tt.body, tt.header...)
+			})
+		}
+		p.T, p.record.t = t, t
+		resp, text := p.send("POST", "/graphql", viewer)
+		if want := map[bool]int{true: http.StatusCreated, false: http.StatusForbidden}[queries]; resp.StatusCode != want {
+			t.Errorf("a query with the rule %t got %d %s", queries, resp.StatusCode, text)
+		}
+	}
+	p, _ := newGraphQLRig(t, false)
+	resp, text := p.send("POST", "/graphql", viewer)
+	var d struct {
+		problem.Details
+		Errors []struct{ Message string }
+	}
+	if err := json.Unmarshal([]byte(text), &d); err != nil || resp.Header.Get("Content-Type") != "application/json" || len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message, "graphql_unmatched: no rule names the query viewer") {
+		t.Errorf("got %v %s", resp.Header, text)
+	}
+	if rec, _ := p.record.last(); rec.Message != "query viewer" || rec.Code != "graphql_unmatched" || rec.ID != d.Post {
+		t.Errorf("recorded was %+v", rec)
+	}
+}
+
+func TestGraphQLRulesThatAreRefused(t *testing.T) {
+	at := func(url string, methods ...string) match.Match {
+		m, err := match.Parse(url, methods)
+		must(t, err)
+		return m
+	}
+	const endpoint = "https://api.example.com/graphql"
+	mutation := func(name string, fields ...string) Action {
+		return Action{Name: name, Match: at(endpoint, "POST"), GraphQL: &graphql.Rule{Type: graphql.Mutation, Fields: fields}}
+	}
+	query := Egress{Name: "queries", Match: at(endpoint, "GET", "HEAD", "POST"), GraphQL: &graphql.Rule{Type: graphql.Query}}
+	again := query
+	again.Name = "again"
+	for _, tt := range []struct {
+		name    string
+		actions []Action
+		egress  []Egress
+		want    string
+	}{
+		{"both", []Action{mutation("a", "x"), mutation("b", "y")}, []Egress{query}, ""},
+		{"a read of the host beside", []Action{mutation("a", "x")}, []Egress{{Name: "reads", Match: at("https://api.example.com/**", "GET", "HEAD")}}, ""},
+		{"a WebSocket beside", []Action{mutation("a", "x")}, []Egress{{Name: "w", Match: at("https://api.example.com/socket", "GET"), WebSocket: true}}, ""},
+		{"one field twice", []Action{mutation("a", "x"), mutation("b", "x")}, nil, "name the mutation x"},
+		{"queries twice", nil, []Egress{query, again}, "one of them every field"},
+		{"a plain POST", []Action{mutation("a", "x")}, []Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}}, "spellings of an action's path"},
+		{"a plain POST over queries", nil, []Egress{query, {Name: "p", Match: at("https://api.example.com/**", "POST")}}, "spellings of an egress rule's path"},
+		{"a plain GET there", []Action{mutation("a", "x")}, []Egress{{Name: "p", Match: at(endpoint, "GET")}}, "same path pattern"},
+		{"a WebSocket there", []Action{mutation("a", "x")}, []Egress{{Name: "w", Match: at(endpoint, "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket of the host", []Action{mutation("a", "x")}, []Egress{{Name: "w", Match: at("https://api.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket of the domain", nil, []Egress{query, {Name: "w", Match: at("https://*.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket of another spelling", nil, []Egress{query, {Name: "w", Match: at("https://api.example.com/GraphQL/", "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket in the clear", nil, []Egress{query, {Name: "w", Match: at("http://api.example.com:443/graphql", "GET"), WebSocket: true}}, "is about messages"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := NewRules(tt.actions, tt.egress); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package mcp
+
+import (
+	"net/http"
+
+	"github.com/actionproof/mediator/proxy/body"
+)
+
+// Call is a call to an MCP server on its way.
+type Call struct {
+	Watch
+	// Unread is set where nothing is to be learnt from the answer.
+	Unread bool
+	// Answer reads the answer; nil until there is one, and where it is not read.
+	Answer *Answer
+}
+
+// Prepare readies the request that is sent.
+func (c *Call) Prepare(out *http.Request) {
+	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be read
+	if c.Sent != nil && c.Sent.IsRequest() {
+		c.Memory.Sent(c.Peer, c.Sent.ID)
+	}
+}
+
+// Begin puts a reader before the relay of the answer: the client may answer at once what it asks.
+func (c *Call) Begin(resp *http.Response) {
+	if c.Unread {
+		return
+	}
+	c.Answer = NewAnswer(c.Watch, resp.StatusCode, resp.Header)
+	body.Watch(resp, c.Answer)
+}

@@ -1,0 +1,245 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// newSocketRig is a choke point whose rule for /ws allows WebSockets, in front of an upstream that sends back what comes in one.
+func newSocketRig(t *testing.T, change func(*PipelineOptions)) *postRig {
+	t.Helper()
+	return newPostRig(t, echoSocket, func(o *PipelineOptions, actions []Action) {
+		m := actions[0].Match
+		egress := []Egress{
+			{Name: "sockets", Match: match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/ws", Methods: []string{"GET"}}, Credential: actions[0].Credential, WebSocket: true},
+			{Name: "reads", Match: match.Match{Scheme: m.Scheme, Host: m.Host, Port: m.Port, Path: "/**", Methods: []string{"GET"}}},
+		}
+		var err error
+		o.Rules, err = NewRules(actions, egress)
+		must(t, err)
+		if change != nil {
+			change(o)
+		}
+	})
+}
+
+// echoSocket answers the handshake of RFC 6455 section 1.3, and sends back what comes until its client ends.
+func echoSocket(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Authorization") != "Bearer "+secretToken {
+		http.Error(w, "no handshake with the credential", http.StatusUnauthorized)
+		return
+	}
+	echoed := r.Header.Get("X-Echo") // the name of a header that the answer repeats
+	c, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\nX-Echoed: "+r.Header.Get(echoed)+"\r\n\r\n")
+	_, _ = io.Copy(c, rw)
+}
+
+// open opens a WebSocket and returns what is inside of it, with the answer to its handshake.
+func (p *postRig) open(path string) (net.Conn, *http.Response) {
+	p.T.Helper()
+	c := p.MustTunnel(at(0, p.upstream))
+	return c, roundTripRaw(p.T, c, handshake(path, at(0, p.upstream)))
+}
+
+func handshake(path, authority string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: " + authority + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer mine\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+}
+
+// says sends text in a WebSocket and waits until it has come back.
+func says(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	_, err := io.WriteString(c, text)
+	must(t, err)
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != text {
+		t.Fatalf("got %q, %v", got, err)
+	}
+}
+
+// wantEnd waits for the end of a WebSocket and for its record.
+func (p *postRig) wantEnd(c net.Conn, code string, bytes int64) {
+	p.T.Helper()
+	if rest, err := io.ReadAll(c); len(rest) > 0 || isTimeout(err) {
+		p.T.Fatalf("the WebSocket did not end: %q, %v", rest, err)
+	}
+	rec := p.wait(1)
+	if rec.Code != code || rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols || rec.BytesIn != bytes || rec.BytesOut != bytes ||
+		rec.Rule != "sockets" || rec.Flow != flowEgress || rec.Session == "" {
+		p.T.Errorf("recorded was %+v", rec)
+	}
+	for p.pipeline.load.open.Load() != 0 || p.pipeline.load.calls.Load() != 0 { // it is given back after the record
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// wait waits for so many records and returns the last.
+func (p *postRig) wait(n int) ledger.Record {
+	p.T.Helper()
+	for {
+		if rec, got := p.record.last(); got >= n {
+			return rec
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestWebSocket(t *testing.T) {
+	const text = "no frame, for nothing looks into it"
+	for _, tt := range []struct {
+		name, text, code string
+		change           func(*PipelineOptions)
+		end              func(*postRig, net.Conn)
+	}{
+		{"the agent ends it", text, "", nil, func(_ *postRig, c net.Conn) { _ = c.(interface{ CloseWrite() error }).CloseWrite() }},
+		{"the session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.Close(p.session.ID) }},
+		{"the pod's session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.CloseStanding() }},
+		{"the pod's next session opens", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1") }},
+		{"nothing comes", "", "websocket_closed", func(o *PipelineOptions) { o.Timeouts.WebSocketIdle = 50 * time.Millisecond }, func(*postRig, net.Conn) {}},
+		{"the mediator shuts down", text, "shutting_down", nil, func(p *postRig, _ net.Conn) {
+			must(p.T, p.Proxy.Shutdown(context.Background())) // returns only once the WebSocket has its record
+			if _, n := p.record.last(); n != 1 {
+				p.T.Errorf("%d records at the end of the shutdown", n)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newSocketRig(t, tt.change)
+			c, resp := p.open("/ws")
+			if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("X-Kept") != "1" || resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Connection") != "Upgrade" {
+				t.Fatalf("got %d %v", resp.StatusCode, resp.Header)
+			}
+			says(t, c, tt.text)
+			tt.end(p, c)
+			p.wantEnd(c, tt.code, int64(len(tt.text)))
+		})
+	}
+}
+
+// TestHandshakeThatRepeatsTheCredential: the answer is kept from the agent, and no WebSocket opens.
+func TestHandshakeThatRepeatsTheCredential(t *testing.T) {
+	p := newSocketRig(t, nil)
+	c := p.MustTunnel(at(0, p.upstream))
+	resp := roundTripRaw(t, c, strings.Replace(handshake("/ws", at(0, p.upstream)), "\r\n\r\n", "\r\nX-Echo: Authorization\r\n\r\n", 1))
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), `"credential_echoed"`) || strings.Contains(string(body), secretToken) {
+		t.Errorf("got %d %s", resp.StatusCode, body)
+	}
+	if rec := p.wait(1); rec.Code != "credential_echoed" || rec.Status != http.StatusSwitchingProtocols {
+		t.Errorf("recorded was %+v", rec)
+	}
+}
+
+func TestWebSocketThatBreaks(t *testing.T) {
+	p := newSocketRig(t, nil)
+	c, _ := p.open("/ws")
+	says(t, c, "hello")
+	_ = c.(*tls.Conn).NetConn().(*net.TCPConn).SetLinger(0) // so that the end is a reset
+	_ = c.(*tls.Conn).NetConn().Close()
+	if rec := p.wait(1); rec.Code != "client_gone" || rec.State != ledger.StateForwarded || rec.BytesIn != 5 {
+		t.Errorf("recorded was %+v", rec)
+	}
+}
+
+// TestWebSocketsAreBounded opens one more than there may be.
+func TestWebSocketsAreBounded(t *testing.T) {
+	p := newSocketRig(t, func(o *PipelineOptions) { o.Load.WebSockets = 1 })
+	first, resp := p.open("/ws")
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("got %d", resp.StatusCode)
+	}
+	second, resp := p.open("/ws")
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), `"overloaded"`) || len(p.sent) != 1 {
+		t.Fatalf("got %d %s, and %d calls arrived", resp.StatusCode, body, len(p.sent))
+	}
+	must(t, second.Close())
+	says(t, first, "goes on")
+	must(t, first.(*tls.Conn).CloseWrite())
+	p.wait(2)
+	for p.pipeline.load.open.Load() != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	third, resp := p.open("/ws")
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("got %d once the first has ended", resp.StatusCode)
+	}
+	must(t, third.Close())
+	p.wait(3)
+}
+
+// TestReloadWithAnOpenWebSocket takes WebSockets out of the rules: the one that is open goes on to its end, and there is no other.
+func TestReloadWithAnOpenWebSocket(t *testing.T) {
+	p := newSocketRig(t, nil)
+	o := p.pipeline.o
+	var err error
+	o.Rules, err = NewRules(nil, []Egress{{Name: "reads", Match: match.Match{Scheme: "https", Host: "a.example.com", Port: portOf(p.upstream), Path: "/**", Methods: []string{"GET"}}}})
+	must(t, err)
+	o.After = p.pipeline
+	next, err := NewPipeline(o)
+	must(t, err)
+	open, _ := p.open("/ws")
+	says(t, open, "before")
+	p.handler.Set(next)
+	says(t, open, "after")
+	other, resp := p.open("/ws")
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"upgrade_refused"`) {
+		t.Errorf("got %d %s", resp.StatusCode, body)
+	}
+	must(t, errors.Join(other.Close(), open.Close()))
+	p.wait(2)
+}
+
+// TestWebSocketIsNotAnswered has the connection closed in place of an answer, and a record of why.
+func TestWebSocketIsNotAnswered(t *testing.T) {
+	for _, path := range []string{"/x", "/posts", "/none/**"} {
+		p := newSocketRig(t, func(o *PipelineOptions) { o.HangUp = true })
+		c := p.MustTunnel(at(0, p.upstream))
+		_, err := io.WriteString(c, handshake(path, at(0, p.upstream)))
+		must(t, err)
+		if rest, err := io.ReadAll(c); len(rest) > 0 || isTimeout(err) {
+			t.Errorf("%s: got %q, %v", path, rest, err)
+		}
+		if rec := p.wait(1); rec.Code != "upgrade_refused" || rec.State != ledger.StateRefused || len(p.sent) != 0 {
+			t.Errorf("%s: recorded was %+v", path, rec)
+		}
+	}
+	p := newSocketRig(t, func(o *PipelineOptions) { o.HangUp = true })
+	p.wantRefused("upgrade_refused", "GET", "/x", "", "Connection", "Upgrade", "Upgrade", "h2c") // what is no WebSocket is answered
+}
+
+// TestUpstreamRefusesTheHandshake brings such an answer to the agent as any, and the connection goes on.
+func TestUpstreamRefusesTheHandshake(t *testing.T) {
+	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, func(o *PipelineOptions, actions []Action) {
+		m := actions[0].Match
+		m.Methods, m.Path = []string{"GET"}, "/**"
+		var err error
+		o.Rules, err = NewRules(actions, []Egress{{Name: "sockets", Match: m, WebSocket: true}})
+		must(t, err)
+	})
+	c, resp := p.open("/ws")
+	if resp.StatusCode != http.StatusTeapot {
+		t.Fatalf("got %d", resp.StatusCode)
+	}
+	if resp = roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: "+at(0, p.upstream)+"\r\n\r\n"); resp.StatusCode != http.StatusTeapot {
+		t.Errorf("the next request got %d", resp.StatusCode)
+	}
+	if rec := p.wait(2); rec.Status != http.StatusTeapot || p.pipeline.load.open.Load() != 0 {
+		t.Errorf("recorded was %+v", rec)
+	}
+}
