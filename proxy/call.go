@@ -59,7 +59,7 @@ type call struct {
 	// permit is the call's leave to reach its host.
 	permit upstream.Permit
 	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.
-	streamed *agentBody
+	streamed *body.Streamed
 	// held is the body of a call whose message was read to find its rule; nil for any other.
 	held *body.Body
 	// message is what a post does by its message, if its rule is about messages.

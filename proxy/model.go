@@ -15,8 +15,7 @@ func (j modelJudge) read(c *call, rules []rule) (rule, error) {
 	if c.held == nil {
 		return rule{}, refusal.New("model_request_malformed", "the request to the model: it has no body")
 	}
-	r := rules[0]
-	request, err := inference.Read(*r.egress.Observe, c.held.Text, c.session.content[:])
+	request, err := inference.Read(*rules[0].egress.Observe, c.held.Text, c.session.content[:])
 	if err != nil {
 		return rule{}, err
 	}
@@ -25,5 +24,5 @@ func (j modelJudge) read(c *call, rules []rule) (rule, error) {
 		Key: c.session.content[:], Now: j.p.o.Now,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 	})
-	return r, nil
+	return rules[0], nil
 }

@@ -38,7 +38,7 @@ type Options struct {
 
 // Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only copies: a reader in
 // a goroutine of its own follows a stream, and is there only while there is something to read. What is no stream is read by Interaction.
-// The calls of the methods belong to one goroutine, but for what Prepare gives to another.
+// The calls of the methods belong to one goroutine, but for what Prepare gives to another. To Prepare and Begin nil is a call that is not observed.
 type Observer struct {
 	o Options
 
@@ -79,6 +79,9 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 
 // Prepare readies the request that is sent, and sees when its head has been written.
 func (b *Observer) Prepare(out *http.Request) *http.Request {
+	if b == nil {
+		return out
+	}
 	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be followed
 	return out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() {
 		b.mu.Lock()
@@ -89,6 +92,9 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 
 // Begin takes the head of the answer, and has the observer take its body as it passes.
 func (b *Observer) Begin(resp *http.Response) {
+	if b == nil {
+		return
+	}
 	b.head(resp.StatusCode, resp.Header)
 	body.Watch(resp, b)
 }
