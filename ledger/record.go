@@ -45,6 +45,7 @@ type Record struct {
 	Path         string     `json:"path,omitempty"`    // without the query
 	Message      string     `json:"message,omitempty"` // what the call's message does, where its rule is about messages
 	Result       string     `json:"result,omitempty"`  // what became of it, by the server's answer
+	Model        *ModelCall `json:"model,omitempty"`   // what was seen of a call to a model
 	ContentHash  string     `json:"contentHash,omitempty"`
 	BindingHash  string     `json:"bindingHash,omitempty"`
 	CapabilityID string     `json:"capabilityId,omitempty"`

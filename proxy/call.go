@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/session"
@@ -59,13 +60,15 @@ type call struct {
 	// permit is the call's leave to reach its host.
 	permit upstream.Permit
 	// streamed is the request's own body where that is what is sent; nil for a post, whose body has been read before.
-	streamed *agentBody
+	streamed *body.Streamed
 	// held is the body of a call whose message was read to find its rule; nil for any other.
 	held *body.Body
 	// message is what a post does by its message, if its rule is about messages.
 	message *policy.Message
 	// mcp is what is known of a call to an MCP server; nil for any other.
 	mcp *mcp.Call
+	// model observes a call to a model; nil for any other.
+	model *inference.Observer
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
 	kept bool
 	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.
@@ -145,6 +148,9 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	c.record.Finished = c.now()
 	if c.record.State == ledger.StateRefused {
 		c.record.Method, c.record.Path = clip(c.record.Method, maxRefusedMethod), clip(c.record.Path, maxRefusedPath)
+	}
+	if c.model != nil && c.record.State != ledger.StateRefused {
+		c.record.Model = c.model.Interaction().Record()
 	}
 	p.identify(ctx, c)
 	p.o.Metrics.observe(c.record)

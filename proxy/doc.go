@@ -14,7 +14,7 @@
 //	load.go         bounds the calls in flight and the rates
 //	session/        1   whose call it is
 //	rules.go        2   which rule the call matches; header.go refuses what has two readings
-//	message.go          the message of the call chooses among the rules of its endpoint; mcp.go and graphql.go read it
+//	message.go          the message of the call chooses among the rules of its endpoint; mcp.go, graphql.go and model.go read it
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
 //	content.go      3   the body, read once and hashed; package body holds it

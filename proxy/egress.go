@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
@@ -27,9 +26,9 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	var sent io.Reader = c.r.Body
 	switch {
 	case c.held != nil:
-		sent = c.held.Reader()
+		sent = c.held.Sending()
 	case c.r.Body != http.NoBody:
-		c.streamed = &agentBody{ReadCloser: c.r.Body}
+		c.streamed = &body.Streamed{ReadCloser: c.r.Body}
 		sent = c.streamed
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
@@ -55,33 +54,4 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
 	c.record.State = ledger.StateForwarding
 	return p.send(c, out, cancel, credential)
-}
-
-// agentBody is a body as the agent sends it. It keeps why it could not be read to its end: the transport knows only that it has
-// nothing to send.
-type agentBody struct {
-	io.ReadCloser
-	mu  sync.Mutex // guards err: the transport reads in a goroutine of its own
-	err error
-}
-
-func (b *agentBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
-		err = body.ReadError(err, 0)
-		b.mu.Lock()
-		b.err = err
-		b.mu.Unlock()
-	}
-	return n, err
-}
-
-// failed returns why the body could not be read; nil where it could, or where there is none.
-func (b *agentBody) failed() error {
-	if b == nil {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
 }

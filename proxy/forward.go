@@ -53,7 +53,7 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	if c.mcp != nil {
 		c.mcp.Prepare(out)
 	}
-	return out
+	return c.model.Prepare(out)
 }
 
 // send sends a call to its upstream, once, and relays the answer. The record says what became of it. cancel cancels out's context.
@@ -61,7 +61,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	resp, err := p.o.Transport.RoundTrip(out)
 	c.step("upstream")
 	if err != nil {
-		err = upstream.Classify(cmp.Or(c.streamed.failed(), c.turnedAway(), err))
+		err = upstream.Classify(cmp.Or(c.streamed.Failed(), c.turnedAway(), err))
 		c.record.State = c.unanswered(err)
 		c.permit.Settle(0, err)
 		return err
@@ -82,6 +82,7 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	if c.mcp != nil {
 		c.mcp.Begin(resp)
 	}
+	c.model.Begin(resp)
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)
 	}

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/actionproof/mediator/proxy/graphql"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -53,6 +55,8 @@ type Egress struct {
 	// origin, method and path alone.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
+	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
+	Observe *inference.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -68,6 +72,8 @@ func (r rule) kind() string {
 		return kindMCP
 	case r.graphQL() != nil:
 		return kindGraphQL
+	case r.egress != nil && r.egress.Observe != nil:
+		return kindModel
 	}
 	return ""
 }
@@ -115,6 +121,10 @@ func (e *endpoint) check() (i int, err error) {
 		return mcp.CheckRules(of(e.rules, rule.mcp))
 	case kindGraphQL:
 		return graphql.CheckRules(of(e.rules, rule.graphQL))
+	case kindModel:
+		if len(e.rules) > 1 {
+			return 1, errors.New("another rule observes the same URL")
+		}
 	}
 	return 0, nil
 }

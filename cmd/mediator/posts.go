@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,6 +74,9 @@ func printRecord(w io.Writer, p admin.Record) {
 			fmt.Fprintf(w, "  %-12s %s\n", f.name, f.value)
 		}
 	}
+	if p.Model != nil {
+		printModel(w, *p.Model)
+	}
 	var steps []string
 	for _, s := range p.Steps {
 		steps = append(steps, fmt.Sprintf("%s %.2f", s.Name, float64(s.Micros)/1000))
@@ -92,6 +96,38 @@ func printRecord(w io.Writer, p admin.Record) {
 		fmt.Fprintln(w, "  evidence")
 		chainTree(p.Artifacts).draw(indent{w})
 	}
+}
+
+// printModel prints what was seen of a call to a model.
+func printModel(w io.Writer, m ledger.ModelCall) {
+	how := []string{m.Outcome}
+	for _, f := range []struct{ name, value string }{{"asked", m.Model}, {"answered by", m.AnsweredBy}, {"error", m.Error}, {"unread", m.Unread}, {"unseen", strings.Join(m.Hosted, " ")}} {
+		if f.value != "" {
+			how = append(how, f.name+" "+f.value)
+		}
+	}
+	fmt.Fprintf(w, "  model        %s %s\n", m.API, strings.Join(how, ", "))
+	printFigures(w, "tokens", []figure{{"input", m.Input}, {"output", m.Output}, {"cached", m.Cached}, {"reasoning", m.Reasoning}}, 1)
+	printFigures(w, "tool calls", []figure{{"agent", m.Calls}, {"provider", m.HostedCalls}}, 1)
+	printFigures(w, "model ms", []figure{{"sent", m.Sent}, {"head", m.Head}, {"first content", m.First}, {"end", m.End}}, 1000)
+}
+
+type figure struct {
+	name string
+	*ledger.Figure
+}
+
+// printFigures prints figures in one line, each with how it is known. per is how many of them are one of what is printed.
+func printFigures(w io.Writer, name string, figures []figure, per float64) {
+	var all []string
+	for _, f := range figures {
+		if f.Figure == nil {
+			all = append(all, f.name+" not measured")
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s %s %s", f.name, strconv.FormatFloat(float64(f.N)/per, 'f', -1, 64), f.State))
+	}
+	fmt.Fprintf(w, "  %-12s %s\n", name, strings.Join(all, ", "))
 }
 
 // indent indents the lines that are written to it by four columns. Each Write has to be whole lines.

@@ -68,7 +68,8 @@ func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answerJSON(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"hello world"}}]}`)
 	case call == "POST api.openai.com/v1/responses" && header("Authorization", "Bearer secret-openai-key"):
-		v.stream(w, `{"type":"response.output_text.delta","delta":"hello "}`, `{"type":"response.output_text.delta","delta":"world"}`)
+		v.stream(w, `{"type":"response.output_text.delta","delta":"hello "}`, `{"type":"response.output_text.delta","delta":"world"}`,
+			`{"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[]}}`)
 	case call == "POST api.anthropic.com/v1/messages" && header("X-Api-Key", "secret-anthropic-key"):
 		if ask.Stream {
 			v.stream(w, `{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
@@ -206,8 +207,13 @@ func TestSDKs(t *testing.T) {
 			if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000&state="+tt.state, &posts); err != nil {
 				t.Fatal(err)
 			}
-			if i := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == tt.rule }); i < 0 {
+			i := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == tt.rule })
+			if i < 0 {
 				t.Errorf("no call by rule %q is recorded as %s", tt.rule, tt.state)
+			}
+			model := tt.state == "forwarded" && (tt.script == "openai.mjs" || tt.script == "anthropic.mjs")
+			if i >= 0 && model && (posts[i].Model == nil || posts[i].Model.Outcome != "complete" || posts[i].Model.API != tt.rule) {
+				t.Errorf("of the call to the model is recorded %+v", posts[i].Model)
 			}
 			if posted := r.posts.Load() - before; posted != 0 && tt.script != "slack.mjs" || posted != 1 && tt.name == "Slack posts" {
 				t.Errorf("%d posts arrived", posted)

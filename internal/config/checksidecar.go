@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/graphql"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -216,8 +217,28 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	}
 	c.EgressRules = append(c.EgressRules, proxy.Egress{
 		Name: e.Name, Match: parseMatch(key+".match", e.Match, methods, f),
-		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), GraphQL: parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f), WebSocket: e.WebSocket,
+		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), GraphQL: parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f), WebSocket: e.WebSocket, Observe: e.observe(key, f),
 	})
+}
+
+// observe returns how the calls to a model are read; nil if they are not.
+func (e Egress) observe(key string, f *findings) *inference.Rule {
+	if e.Observe == "" {
+		if e.HostedTools != nil {
+			f.Add(key+".hostedTools", "has no meaning without observe")
+		}
+		return nil
+	}
+	out := &inference.Rule{Dialect: inference.Dialect(e.Observe), Hosted: e.HostedTools}
+	switch err := out.Check(); {
+	case e.Match.MCP != nil:
+		f.Add(key+".observe", "a rule is about an MCP server or about a model, and not about both")
+	case !slices.Equal(e.Match.Methods, []string{http.MethodPost}):
+		f.Add(key+".observe", "a call to a model is a POST: name other methods in a rule of their own")
+	case err != nil:
+		f.Add(key+".observe", "%v", err)
+	}
+	return out
 }
 
 // checkCredential checks the credential that a rule injects, if any. A secret in a file is read once for that.

@@ -290,6 +290,14 @@ type Egress struct {
 	Match Match `yaml:"match"`
 	// Credential is injected in place of whatever the agent sent. Default: the agent's own headers go through.
 	Credential *Credential `yaml:"credential"`
+	// Observe has the calls to a model looked at: openai-chat, openai-responses or anthropic-messages, after the shape of its API. Requests are
+	// judged before they are sent, and records say what was asked and answered when, in names and figures. The rule then has the method POST
+	// alone. Default: they pass unseen.
+	Observe string `yaml:"observe"`
+	// HostedTools are what the provider of an observed model may do by itself besides answering, which cannot be seen here: types of tools that
+	// it runs (web_search, mcp, code_execution_20250825), members of a request (background, previous_response_id, mcp_servers), or
+	// remote_content, which it fetches from URLs in a request. Default: none; such requests are refused.
+	HostedTools []string `yaml:"hostedTools"`
 	// WebSocket admits WebSockets as well; the rule has to name GET. What passes in one is not looked into, so an agent can post by it. It ends
 	// with the session, or when nothing comes for timeouts.websocketIdle. Default false.
 	WebSocket bool `yaml:"websocket"`

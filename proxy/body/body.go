@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 
@@ -113,6 +114,7 @@ type Body struct {
 	file *os.File // unlinked; nil while the body fits in memory
 
 	memory, spool Share
+	closed        sync.Once
 }
 
 // hold reads body to its end, into memory or, from inMemory bytes on, into an unlinked file, whose bytes it hashes. announced is its length, or
@@ -195,13 +197,16 @@ func (c *Body) Reader() io.Reader {
 	return io.NewSectionReader(c.file, 0, c.Size)
 }
 
-// Close frees what holds the body.
+// Close frees what holds the body. It may be called more than once, from any goroutine.
 func (c *Body) Close() {
-	if c.file != nil {
-		_ = c.file.Close()
-	}
-	c.memory.Free()
-	c.spool.Free()
+	c.closed.Do(func() {
+		c.Text = nil
+		if c.file != nil {
+			_ = c.file.Close()
+		}
+		c.memory.Free()
+		c.spool.Free()
+	})
 }
 
 // Read reads the body of a request, which may have so many bytes. It is JSON, or any bytes.

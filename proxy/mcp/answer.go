@@ -10,6 +10,9 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/proxy/jsonread"
+	"github.com/actionproof/mediator/proxy/sse"
 )
 
 // Result is what became of a request, by the server's answer.
@@ -60,7 +63,7 @@ type Answer struct {
 
 	json   bool
 	length int // of the answer, as its header says; less than 0 where it does not
-	stream *events
+	stream *sse.Reader
 	held   []byte
 	result Result
 	blind  bool     // some of the answer was not read
@@ -90,7 +93,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 			a.length = -1
 		}
 	case kind == "text/event-stream" && plain:
-		a.stream = &events{most: maxAnswer}
+		a.stream = sse.NewReader(maxAnswer)
 	case !failed:
 		a.lose()
 	}
@@ -131,9 +134,9 @@ func (a *Answer) Write(p []byte) (int, error) {
 	case a.json:
 		a.held = append(a.held, p...)
 	case a.stream != nil:
-		before := cap(a.stream.line) + cap(a.stream.data)
-		a.stream.write(p, a.event)
-		if after := cap(a.stream.line) + cap(a.stream.data); a.stream.over || after > before && !a.Take(after-before) {
+		before := a.stream.Held()
+		a.stream.Write(p, a.event)
+		if after := a.stream.Held(); a.stream.Over() || after > before && !a.Take(after-before) {
 			a.lose()
 		}
 	}
@@ -181,13 +184,13 @@ func (a *Answer) event(id string, data []byte) {
 
 // message reads one message of the server.
 func (a *Answer) message(text []byte) {
-	o, err := readObject(text, false, 3)
+	o, err := jsonread.Lenient(text, 3)
 	if err != nil {
 		a.miss()
 		return
 	}
-	method, isCall := o.get("method").text()
-	id, err := readID(o.get("id").value)
+	method, isCall := o.Get("method").Text()
+	id, err := readID(o.Get("id").Value)
 	switch {
 	case err != nil: // a notification, or an error without an id
 	case isCall:
@@ -196,7 +199,7 @@ func (a *Answer) message(text []byte) {
 		}
 		a.Memory.ask(question{a.peer, id, method})
 	case a.Sent == nil:
-		a.show(o.get("result").members)
+		a.show(o.Get("result").Members)
 		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
 	case id == a.Sent.ID:
 		a.response(o)
@@ -206,7 +209,7 @@ func (a *Answer) message(text []byte) {
 // response reads the result of the request.
 func (a *Answer) response(o object) {
 	a.result = resultOf(o, a.Sent.IsCall())
-	result := o.get("result").members
+	result := o.Get("result").Members
 	if a.Sent.Method == listTools {
 		a.show(result)
 	}
@@ -214,16 +217,16 @@ func (a *Answer) response(o object) {
 		return
 	}
 	u := unfinished{server: a.peer.Server, method: a.Sent.Method, name: a.Sent.Name, asks: make(map[string]string)}
-	state, _ := result.get("requestState").text()
+	state, _ := result.Get("requestState").Text()
 	u.state = stateHash(state)
-	if asks := result.get("inputRequests").value; asks != nil {
-		requests, err := readObject(asks, false, 2)
+	if asks := result.Get("inputRequests").Value; asks != nil {
+		requests, err := jsonread.Lenient(asks, 2)
 		if err != nil || len(requests) > maxInputs {
 			a.miss()
 			return
 		}
 		for _, r := range requests {
-			u.asks[r.name], _ = r.members.get("method").text()
+			u.asks[r.Name], _ = r.Members.Get("method").Text()
 		}
 	}
 	a.Memory.wantMore(u)
@@ -231,19 +234,19 @@ func (a *Answer) response(o object) {
 
 // resultOf reads what became of a request, which may be the call of a tool.
 func resultOf(o object, call bool) Result {
-	result := o.get("result")
-	kind, _ := result.members.get("resultType").text()
+	result := o.Get("result")
+	kind, _ := result.Members.Get("resultType").Text()
 	switch {
-	case o.get("error").value != nil:
+	case o.Get("error").Value != nil:
 		return ResultError
-	case result.value == nil:
+	case result.Value == nil:
 		return ResultUnseen
-	case kind == "input_required", result.members.get("inputRequests").value != nil, result.members.get("requestState").value != nil,
-		call && result.members.get("task").value != nil:
+	case kind == "input_required", result.Members.Get("inputRequests").Value != nil, result.Members.Get("requestState").Value != nil,
+		call && result.Members.Get("task").Value != nil:
 		return ResultUnfinished
 	case kind != "" && kind != "complete": // of an extension
 		return ResultUnseen
-	case call && result.members.get("isError").value.Kind() == 't':
+	case call && result.Members.Get("isError").Value.Kind() == 't':
 		return ResultToolFailed
 	}
 	return ResultOK
@@ -251,7 +254,7 @@ func resultOf(o object, call bool) Result {
 
 // show notes the definitions of tools in a result.
 func (a *Answer) show(result object) {
-	tools := result.get("tools").value
+	tools := result.Get("tools").Value
 	if tools == nil || tools.Kind() != '[' {
 		return
 	}

@@ -1,8 +1,9 @@
 package mcp
 
 import (
-	"io"
 	"net/http"
+
+	"github.com/actionproof/mediator/proxy/body"
 )
 
 // Call is a call to an MCP server on its way.
@@ -22,29 +23,11 @@ func (c *Call) Prepare(out *http.Request) {
 	}
 }
 
-// Begin puts a reader beside the answer.
+// Begin puts a reader before the relay of the answer: the client may answer at once what it asks.
 func (c *Call) Begin(resp *http.Response) {
 	if c.Unread {
 		return
 	}
 	c.Answer = NewAnswer(c.Watch, resp.StatusCode, resp.Header)
-	resp.Body = &watched{resp.Body, c.Answer}
-}
-
-// watched is an answer's body that is read on its way.
-type watched struct {
-	io.ReadCloser
-	answer *Answer
-}
-
-// Read reads a piece, and looks at it before it goes on: the client may answer at once what it asks.
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.ReadCloser.Read(p)
-	if n > 0 {
-		_, _ = w.answer.Write(p[:n])
-	}
-	if err != nil {
-		w.answer.End(err)
-	}
-	return n, err
+	body.Watch(resp, c.Answer)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/lru"
+	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // Bounds on what is kept of a definition.
@@ -65,11 +66,11 @@ func (d *Definitions) show(server, tool string, now definition) (before string) 
 
 // define reads the definition of a tool.
 func define(raw jsontext.Value) (tool string, d definition, err error) {
-	o, err := readObject(raw, false, 2)
+	o, err := jsonread.Lenient(raw, 2)
 	if err != nil {
 		return "", d, err
 	}
-	tool, ok := o.get("name").text()
+	tool, ok := o.Get("name").Text()
 	if !ok {
 		return "", d, fmt.Errorf("a tool has no name")
 	}
@@ -77,7 +78,7 @@ func define(raw jsontext.Value) (tool string, d definition, err error) {
 		return tool, d, err
 	}
 	d.params = make(map[string][]string)
-	d.collect(o.get("inputSchema").value, nil)
+	d.collect(o.Get("inputSchema").Value, nil)
 	return tool, d, nil
 }
 
@@ -86,16 +87,16 @@ func (d *definition) collect(schema jsontext.Value, path []string) {
 	if schema.Kind() != '{' || len(path) >= maxParamDepth || !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return
 	}
-	o, err := readObject(schema, false, 3)
+	o, err := jsonread.Lenient(schema, 3)
 	if err != nil {
 		return
 	}
-	for _, p := range o.get("properties").members {
-		at := append(path[:len(path):len(path)], p.name)
-		if header, ok := p.members.get("x-mcp-header").text(); ok && len(d.params) < maxParams {
+	for _, p := range o.Get("properties").Members {
+		at := append(path[:len(path):len(path)], p.Name)
+		if header, ok := p.Members.Get("x-mcp-header").Text(); ok && len(d.params) < maxParams {
 			d.params[http.CanonicalHeaderKey("Mcp-Param-"+header)] = at
 		}
-		d.collect(p.value, at)
+		d.collect(p.Value, at)
 	}
 }
 
@@ -103,13 +104,13 @@ func (d *definition) collect(schema jsontext.Value, path []string) {
 func (d definition) checkHeaders(c *Message, header http.Header) error {
 	for name, path := range d.params {
 		values, arg := header[name], argument(c.Arguments, path)
-		absent := arg.value == nil || arg.value.Kind() == 'n'
+		absent := arg.Value == nil || arg.Value.Kind() == 'n'
 		switch {
 		case absent && len(values) == 0:
 		case absent:
 			return mismatch("the header %s repeats an argument that the call does not have", name)
 		case len(values) == 0 && header.Get("Mcp-Protocol-Version") < headersMirror: // no revision before demands it
-		case len(values) != 1 || !repeats(values[0], arg.value):
+		case len(values) != 1 || !repeats(values[0], arg.Value):
 			return mismatch("the header %s does not say what the argument %s says", name, strings.Join(path, "."))
 		}
 	}
@@ -123,12 +124,12 @@ func argument(args json.RawMessage, path []string) (found member) {
 		if value == nil || value.Kind() != '{' {
 			return member{}
 		}
-		o, err := readObject(value, false, 1)
+		o, err := jsonread.Lenient(value, 1)
 		if err != nil {
 			return member{}
 		}
-		found = o.get(name)
-		value = found.value
+		found = o.Get(name)
+		value = found.Value
 	}
 	return found
 }
@@ -143,18 +144,18 @@ func (m *Message) hasArgument(name, param string, values []string) error {
 }
 
 func anyRepeats(header string, value jsontext.Value, depth int) bool {
-	if value == nil || depth > maxDepth {
+	if value == nil || depth > jsonread.MaxDepth {
 		return false
 	}
 	if value.Kind() != '{' {
 		return repeats(header, value)
 	}
-	o, err := readObject(value, false, 1)
+	o, err := jsonread.Lenient(value, 1)
 	if err != nil {
 		return false
 	}
 	for _, m := range o {
-		if anyRepeats(header, m.value, depth+1) {
+		if anyRepeats(header, m.Value, depth+1) {
 			return true
 		}
 	}
@@ -169,7 +170,7 @@ func repeats(header string, value jsontext.Value) bool {
 	}
 	switch value.Kind() {
 	case '"':
-		text, ok := member{value: value}.text()
+		text, ok := member{Value: value}.Text()
 		return ok && text == said
 	case 't', 'f':
 		return said == string(value)

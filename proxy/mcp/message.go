@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // Versions are the revisions of the protocol that are read, the latest first.
@@ -102,7 +103,7 @@ func (m *Message) BoundedArguments(most int) json.RawMessage {
 // Read reads one message of a client strictly, and holds the headers of its request against it. With an error it still returns what
 // was read until then, such as the id, which the error is answered with; without an id the message is nil.
 func Read(body []byte, header http.Header) (*Message, error) {
-	o, err := readObject(body, true, 3)
+	o, err := readMessage(body)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func Read(body []byte, header http.Header) (*Message, error) {
 	if err := m.envelope(o); err != nil {
 		return m.orNil(), err
 	}
-	if err := m.parameters(o.get("params")); err != nil {
+	if err := m.parameters(o.Get("params")); err != nil {
 		return m.orNil(), err
 	}
 	return m.orNil(), m.agree(header)
@@ -128,27 +129,27 @@ func (m *Message) envelope(o object) (err error) {
 	if err := spelled(o, "jsonrpc", "id", "method", "params", "result", "error"); err != nil {
 		return err
 	}
-	if id := o.get("id"); id.value != nil {
-		if m.ID, err = readID(id.value); err != nil {
+	if id := o.Get("id"); id.Value != nil {
+		if m.ID, err = readID(id.Value); err != nil {
 			return err
 		}
 	}
-	if version, _ := o.get("jsonrpc").text(); version != "2.0" {
+	if version, _ := o.Get("jsonrpc").Text(); version != "2.0" {
 		return malformed("the message is not of JSON-RPC 2.0")
 	}
-	method, result, failure := o.get("method"), o.get("result"), o.get("error")
-	if method.value != nil {
-		text, ok := method.text()
+	method, result, failure := o.Get("method"), o.Get("result"), o.Get("error")
+	if method.Value != nil {
+		text, ok := method.Text()
 		switch {
 		case !ok || text == "" || len(text) > maxMethod:
 			return malformed("the method is not a text of 1 to %d bytes", maxMethod)
-		case result.value != nil || failure.value != nil:
+		case result.Value != nil || failure.Value != nil:
 			return malformed("the message is a request and a response")
 		}
 		m.Method = text
 		return nil
 	}
-	if m.ID == "" || (result.value == nil) == (failure.value == nil) || o.get("params").value != nil {
+	if m.ID == "" || (result.Value == nil) == (failure.Value == nil) || o.Get("params").Value != nil {
 		return malformed("the message is neither a request nor a notification nor a response")
 	}
 	return nil
@@ -156,47 +157,47 @@ func (m *Message) envelope(o object) (err error) {
 
 // parameters reads those of the parameters that are judged.
 func (m *Message) parameters(params member) error {
-	if params.value != nil && params.value.Kind() != '{' {
+	if params.Value != nil && params.Value.Kind() != '{' {
 		return malformed("the parameters are not an object")
 	}
-	m.params = params.members
+	m.params = params.Members
 	if err := spelled(m.params, "_meta", "name", "uri", "arguments", "inputResponses", "requestState", "protocolVersion"); err != nil {
 		return err
 	}
-	if meta := m.params.get("_meta"); meta.value != nil && meta.value.Kind() != '{' {
+	if meta := m.params.Get("_meta"); meta.Value != nil && meta.Value.Kind() != '{' {
 		return malformed("_meta is not an object")
-	} else if err := spelled(meta.members, versionMember); err != nil {
+	} else if err := spelled(meta.Members, versionMember); err != nil {
 		return err
 	}
 	named := map[string]string{callTool: "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]
 	if named != "" {
 		var ok bool
-		if m.Name, ok = m.params.get(named).text(); !ok || m.Name == "" || len(m.Name) > maxName {
+		if m.Name, ok = m.params.Get(named).Text(); !ok || m.Name == "" || len(m.Name) > maxName {
 			return malformed("the member %s of the parameters is not a text of 1 to %d bytes", named, maxName)
 		}
 	}
-	if args := m.params.get("arguments"); args.value != nil && m.Method == callTool {
-		if args.value.Kind() != '{' {
+	if args := m.params.Get("arguments"); args.Value != nil && m.Method == callTool {
+		if args.Value.Kind() != '{' {
 			return malformed("the arguments are not an object")
 		}
-		m.Arguments = json.RawMessage(args.value)
+		m.Arguments = json.RawMessage(args.Value)
 	}
 	return m.retry()
 }
 
 // retry reads by what a request goes on with an earlier one (2026-07-28, Multi Round-Trip Requests).
 func (m *Message) retry() error {
-	if responses := m.params.get("inputResponses"); responses.value != nil {
-		if responses.value.Kind() != '{' || len(responses.members) > maxInputs {
+	if responses := m.params.Get("inputResponses"); responses.Value != nil {
+		if responses.Value.Kind() != '{' || len(responses.Members) > maxInputs {
 			return malformed("inputResponses is not an object of up to %d members", maxInputs)
 		}
-		for _, r := range responses.members {
-			m.inputs = append(m.inputs, r.name)
+		for _, r := range responses.Members {
+			m.inputs = append(m.inputs, r.Name)
 		}
 	}
-	if state := m.params.get("requestState"); state.value != nil {
+	if state := m.params.Get("requestState"); state.Value != nil {
 		var ok bool
-		if m.state, ok = state.text(); !ok || m.state == "" || len(m.state) > maxState {
+		if m.state, ok = state.Text(); !ok || m.state == "" || len(m.state) > maxState {
 			return malformed("requestState is not a text of 1 to %d bytes", maxState)
 		}
 	}
@@ -206,10 +207,10 @@ func (m *Message) retry() error {
 // spelled refuses an object that has one of names in another case, which some parsers take for it.
 func spelled(o object, names ...string) error {
 	for _, m := range o {
-		own := toFold(m.name)
+		own := jsonread.ToFold(m.Name)
 		for _, name := range names {
-			if m.name != name && own.same(foldable{name, true}) {
-				return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", m.name, name)
+			if m.Name != name && own.Same(jsonread.ToFold(name)) {
+				return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", m.Name, name)
 			}
 		}
 	}
@@ -223,7 +224,7 @@ const maxInteger = 1<<53 - 1
 func readID(v jsontext.Value) (ID, error) {
 	switch v.Kind() {
 	case '"':
-		text, ok := member{value: v}.text()
+		text, ok := member{Value: v}.Text()
 		if ok && len(text) <= maxID {
 			return ID(quote(text)), nil
 		}
@@ -301,13 +302,13 @@ func (m *Message) version(header http.Header) (string, error) {
 		}
 	}
 	if m.Method == initialize {
-		proposed, _ := m.params.get("protocolVersion").text()
+		proposed, _ := m.params.Get("protocolVersion").Text()
 		return version, known(proposed)
 	}
-	inBody := m.params.get("_meta").members.get(versionMember)
-	own, ok := inBody.text()
+	inBody := m.params.Get("_meta").Members.Get(versionMember)
+	own, ok := inBody.Text()
 	switch {
-	case inBody.value == nil && version < headersMirror, inBody.value == nil && !m.IsRequest():
+	case inBody.Value == nil && version < headersMirror, inBody.Value == nil && !m.IsRequest():
 	case !ok || own != version:
 		return "", mismatch("the header Mcp-Protocol-Version does not say the revision that _meta says")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // Rule names messages that may pass. What no rule of an endpoint names is refused.
@@ -77,7 +78,7 @@ func CheckRules(rules []*Rule) (i int, err error) {
 	named := make(map[string]string)
 	for i, r := range rules {
 		for _, tool := range r.Tools {
-			key := fold(tool)
+			key := jsonread.Fold(tool)
 			if other, taken := named[key]; taken {
 				return i, fmt.Errorf("two rules of one MCP server name the tools %q and %q", other, tool)
 			}

@@ -4,6 +4,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -18,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/trigger"
@@ -37,6 +39,9 @@ type Session struct {
 
 	// Memory is what MCP servers have asked and shown.
 	Memory mcp.Memory
+
+	// Content is the key by which blocks of content are hashed; it never leaves the process.
+	Content [inference.MinKey]byte
 
 	prompted atomic.Bool // a human has answered an MCP server
 
@@ -159,6 +164,7 @@ func (s *Set) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
 	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
 	session.life, session.end = context.WithCancel(context.Background())
+	_, _ = rand.Read(session.Content[:]) // which never fails
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	return session
 }

@@ -192,3 +192,11 @@ func wantReplaced(t *testing.T, err error, sentence string) {
 		t.Errorf("got %v, want ledger_replaced: %s", err, sentence)
 	}
 }
+
+func wantUnavailable(t *testing.T, err error) {
+	t.Helper()
+	var e *ledger.Error
+	if !errors.As(err, &e) || e.Code() != "ledger_unavailable" {
+		t.Errorf("got %v, want the code ledger_unavailable", err)
+	}
+}

@@ -368,6 +368,9 @@ func fill(v reflect.Value) {
 		for i := range v.NumField() {
 			fill(v.Field(i))
 		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		fill(v.Index(0))
@@ -386,13 +389,5 @@ func wantConsumed(t *testing.T, err error, id string) {
 	var c *ledger.ConsumedError
 	if !errors.As(err, &c) || c.Key.ID != id || c.Code() != "replayed" {
 		t.Errorf("got %v, want key %s refused as consumed", err, id)
-	}
-}
-
-func wantUnavailable(t *testing.T, err error) {
-	t.Helper()
-	var e *ledger.Error
-	if !errors.As(err, &e) || e.Code() != "ledger_unavailable" {
-		t.Errorf("got %v, want the code ledger_unavailable", err)
 	}
 }

@@ -1,9 +1,10 @@
-package mcp
+// Package sse reads streams of server-sent events (HTML standard, section 9.2.6) as they pass.
+package sse
 
 import "bytes"
 
-// events reads a stream of server-sent events (HTML standard, section 9.2.6) as it comes, in pieces of any size.
-type events struct {
+// Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
+type Reader struct {
 	most int // bytes of one event
 	line []byte
 	data []byte
@@ -15,10 +16,19 @@ type events struct {
 	over    bool // an event was larger than most: nothing after that is read
 }
 
+// NewReader returns a reader of events of up to most bytes.
+func NewReader(most int) *Reader { return &Reader{most: most} }
+
+// Held returns how many bytes of memory the reader holds.
+func (e *Reader) Held() int { return cap(e.line) + cap(e.data) }
+
+// Over reports whether an event was larger than the reader takes. It reads nothing after that.
+func (e *Reader) Over() bool { return e.over }
+
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// write reads a piece of the stream, and calls event for each event that ends in it. The data is valid only during the call.
-func (e *events) write(p []byte, event func(id string, data []byte)) {
+// Write reads a piece of the stream, and calls event for each event that ends in it. The data is valid only during the call.
+func (e *Reader) Write(p []byte, event func(id string, data []byte)) {
 	for len(p) > 0 && !e.over {
 		if e.cr && p[0] == '\n' {
 			e.cr, p = false, p[1:]
@@ -36,7 +46,7 @@ func (e *events) write(p []byte, event func(id string, data []byte)) {
 	}
 }
 
-func (e *events) add(p []byte) {
+func (e *Reader) add(p []byte) {
 	if len(e.line)+len(e.data)+len(p) > e.most {
 		e.over, e.line, e.data = true, nil, nil
 		return
@@ -44,7 +54,7 @@ func (e *events) add(p []byte) {
 	e.line = append(e.line, p...)
 }
 
-func (e *events) endLine(event func(id string, data []byte)) {
+func (e *Reader) endLine(event func(id string, data []byte)) {
 	if e.over {
 		return
 	}

@@ -1,0 +1,63 @@
+package body
+
+import (
+	"io"
+	"net/http"
+	"sync"
+)
+
+// Sending returns a body that was held to be judged, as it is sent. It is closed with its end, and is free from then on: its answer may take long.
+func (c *Body) Sending() io.ReadCloser { return &sending{r: c.Reader(), held: c} }
+
+type sending struct {
+	mu   sync.Mutex // guards r: the transport may close while it reads
+	r    io.Reader
+	held *Body
+}
+
+func (b *sending) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.r == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.r.Read(p)
+}
+
+func (b *sending) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.r = nil
+	b.held.Close()
+	return nil
+}
+
+// Streamed is a body that is sent as the agent sends it. It keeps why it could not be read to its end: the transport knows only that it has
+// nothing to send.
+type Streamed struct {
+	io.ReadCloser
+	mu  sync.Mutex // guards err: the transport reads in a goroutine of its own
+	err error
+}
+
+// Read reads a piece of the body.
+func (b *Streamed) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
+		err = ReadError(err, 0)
+		b.mu.Lock()
+		b.err = err
+		b.mu.Unlock()
+	}
+	return n, err
+}
+
+// Failed returns why the body could not be read; nil where it could, or where there is none.
+func (b *Streamed) Failed() error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}

@@ -1,0 +1,33 @@
+package body
+
+import (
+	"io"
+	"net/http"
+)
+
+// Watcher reads the body of an answer on its way.
+type Watcher interface {
+	// Write takes a piece. What it returns is not looked at.
+	io.Writer
+	// End says how the body has ended: by [io.EOF] as a whole.
+	End(err error)
+}
+
+// Watch gives each piece of an answer's body to w before it goes on.
+func Watch(resp *http.Response, w Watcher) { resp.Body = &watched{resp.Body, w} }
+
+type watched struct {
+	io.ReadCloser
+	by Watcher
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if n > 0 {
+		_, _ = w.by.Write(p[:n])
+	}
+	if err != nil {
+		w.by.End(err)
+	}
+	return n, err
+}

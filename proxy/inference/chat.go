@@ -1,0 +1,111 @@
+package inference
+
+import (
+	"bytes"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// chat reads answers of chat completions, and of servers that deviate a little: without usage, without an end, with empty choices, with
+// reasoning beside the content, with calls that have no index.
+type chat struct{}
+
+type chatAnswer struct {
+	ID      string         `json:"id"`
+	Model   string         `json:"model"`
+	Error   jsontext.Value `json:"error"`
+	Choices []struct {
+		Index   int         `json:"index"`
+		Delta   chatMessage `json:"delta"`
+		Message chatMessage `json:"message"`
+		Finish  string      `json:"finish_reason"`
+	} `json:"choices"`
+	Usage struct {
+		Prompt        *int64 `json:"prompt_tokens"`
+		Completion    *int64 `json:"completion_tokens"`
+		PromptDetails struct {
+			Cached *int64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+		CompletionDetails struct {
+			Reasoning *int64 `json:"reasoning_tokens"`
+		} `json:"completion_tokens_details"`
+	} `json:"usage"`
+}
+
+type chatMessage struct {
+	Content   jsontext.Value `json:"content"`
+	Refusal   string         `json:"refusal"`
+	Thought   string         `json:"reasoning_content"`
+	Reasoning jsontext.Value `json:"reasoning"` // of servers that do not call it reasoning_content
+	Calls     []toolCall     `json:"tool_calls"`
+	Call      *named         `json:"function_call"`
+}
+
+func (chat) event(t *tally, data []byte) bool {
+	if bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
+		t.ended = true
+		return true
+	}
+	return readChat(t, data)
+}
+
+func (chat) whole(t *tally, body []byte) bool {
+	t.ended = true
+	return readChat(t, body)
+}
+
+func readChat(t *tally, data []byte) bool {
+	var a chatAnswer
+	if json2.Unmarshal(data, &a) != nil {
+		return false
+	}
+	t.named(a.ID, a.Model)
+	if a.Error.Kind() != jsontext.KindInvalid && a.Error.Kind() != 'n' {
+		t.failure(a.Error)
+	}
+	for _, c := range a.Choices {
+		m := c.Delta
+		if !t.stream {
+			m = c.Message
+		}
+		m.read(t, c.Index)
+		if c.Finish != "" {
+			t.stop(c.Index, c.Finish)
+			t.ended = true // some servers send no [DONE]
+		}
+	}
+	declare(&t.in.Input, a.Usage.Prompt)
+	declare(&t.in.Output, a.Usage.Completion)
+	declare(&t.in.Cached, a.Usage.PromptDetails.Cached)
+	declare(&t.in.Reasoning, a.Usage.CompletionDetails.Reasoning)
+	return true
+}
+
+func (m chatMessage) read(t *tally, choice int) {
+	t.text(place{choice: choice, kind: KindReasoning}, m.Thought)
+	if m.Thought == "" && m.Reasoning.Kind() == '"' {
+		t.text(place{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
+	}
+	if m.Content.Kind() == '[' { // of servers that answer in parts
+		var parts []item
+		if json2.Unmarshal(m.Content, &parts) == nil {
+			for i, p := range parts {
+				t.text(place{choice: choice, part: i, kind: KindText}, textOf(p.Text))
+			}
+		}
+	} else {
+		t.text(place{choice: choice, kind: KindText}, textOf(m.Content))
+	}
+	t.text(place{choice: choice, kind: KindRefusal}, m.Refusal)
+	for i, c := range m.Calls {
+		if c.Index != nil {
+			i = *c.Index
+		}
+		name, arguments := c.read()
+		t.call(place{choice: choice, item: 1 + i}, c.ID, name, arguments)
+	}
+	if m.Call != nil {
+		t.call(place{choice: choice}, "", m.Call.Name, textOf(m.Call.Arguments))
+	}
+}

@@ -1,0 +1,305 @@
+package inference
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/proxy/jsonread"
+)
+
+// Kind is what a block of content is.
+type Kind string
+
+// The kinds.
+const (
+	KindText      Kind = "text"
+	KindRefusal   Kind = "refusal"   // the model refuses to answer
+	KindReasoning Kind = "reasoning" // as far as the provider shows it
+	KindCall      Kind = "call"      // the model calls a tool that the agent runs
+	KindResult    Kind = "result"    // what such a tool has returned
+	KindOther     Kind = "other"     // images, files, and what the provider's own tools have done
+)
+
+// item is a message, a part of one, or an item of an input: the members that are read, of all dialects.
+type item struct {
+	Type       string         `json:"type"`
+	Role       string         `json:"role"`
+	Content    jsontext.Value `json:"content"`
+	Text       jsontext.Value `json:"text"`
+	Thinking   string         `json:"thinking"`
+	Refusal    string         `json:"refusal"`
+	Reasoning  string         `json:"reasoning_content"`
+	Summary    jsontext.Value `json:"summary"`
+	ID         string         `json:"id"`
+	CallID     string         `json:"call_id"`
+	ToolCallID string         `json:"tool_call_id"`
+	ToolUseID  string         `json:"tool_use_id"`
+	Name       string         `json:"name"`
+	Arguments  jsontext.Value `json:"arguments"`
+	Input      jsontext.Value `json:"input"`
+	Output     jsontext.Value `json:"output"`
+	Tools      jsontext.Value `json:"tools"`
+	Calls      []toolCall     `json:"tool_calls"`
+	Call       *named         `json:"function_call"`
+}
+
+// toolCall is a call of a tool in a chat. A custom tool takes a text in place of arguments.
+type toolCall struct {
+	Index    *int   `json:"index"`
+	ID       string `json:"id"`
+	Function *named `json:"function"`
+	Custom   *named `json:"custom"`
+}
+
+type named struct {
+	Name      string         `json:"name"`
+	Arguments jsontext.Value `json:"arguments"`
+	Input     jsontext.Value `json:"input"`
+}
+
+// read returns the name and the arguments of the call.
+func (c toolCall) read() (name, arguments string) {
+	if f := c.Function; f != nil {
+		return nameOf(f.Name), textOf(f.Arguments)
+	}
+	if f := c.Custom; f != nil {
+		return nameOf(f.Name), textOf(f.Input)
+	}
+	return "", ""
+}
+
+// textOf returns the text that a value is, or its own spelling.
+func textOf(v jsontext.Value) string {
+	switch v.Kind() {
+	case '"':
+		raw, err := jsontext.AppendUnquote(nil, v)
+		if err != nil {
+			return ""
+		}
+		return string(raw)
+	case 'n', jsontext.KindInvalid:
+		return ""
+	}
+	return string(v)
+}
+
+// canonical returns the arguments of a call in the one spelling of their value, so that those of a stream are the same as those that come back.
+func canonical(arguments string) string {
+	if arguments == "" { // as a stream has an empty object
+		return "{}"
+	}
+	v := jsontext.Value(bytes.Clone([]byte(arguments)))
+	if v.Canonicalize() != nil {
+		return arguments
+	}
+	return string(v)
+}
+
+// content reads what a request says to the model.
+func (r *reading) content(top jsonread.Object) error {
+	said, instructions := top.Get("messages").Value, top.Get("system").Value
+	if r.Dialect == OpenAIResponses {
+		said, instructions = top.Get("input").Value, top.Get("instructions").Value
+	}
+	if err := r.parts(instructions, "system"); err != nil {
+		return err
+	}
+	if r.Dialect == OpenAIResponses && (said == nil || said.Kind() == '"') {
+		return r.parts(said, "user")
+	}
+	if said == nil {
+		return malformed("it has no messages")
+	}
+	var items []jsontext.Value
+	if err := decode(said, &items, "the list of messages"); err != nil {
+		return err
+	}
+	for _, raw := range items {
+		var it item
+		if err := decode(raw, &it, "a message"); err != nil {
+			return err
+		}
+		var err error
+		if r.Dialect == OpenAIResponses {
+			err = r.inputItem(raw, it)
+		} else {
+			err = r.message(it)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message reads a message of a chat, or of messages.
+func (r *reading) message(it item) error {
+	role := nameOf(it.Role)
+	if it.Reasoning != "" {
+		r.add(Block{Role: role, Kind: KindReasoning}, it.Reasoning)
+	}
+	if r.Dialect == OpenAIChat && (it.Role == "tool" || it.Role == "function") {
+		return r.result(it.Content, it.ToolCallID, role)
+	}
+	if err := r.parts(it.Content, role); err != nil {
+		return err
+	}
+	if it.Refusal != "" {
+		r.add(Block{Role: role, Kind: KindRefusal}, it.Refusal)
+	}
+	if it.Call != nil {
+		it.Calls = append(it.Calls, toolCall{Function: it.Call})
+	}
+	for _, c := range it.Calls {
+		name, arguments := c.read()
+		r.call(role, c.ID, name, arguments)
+	}
+	return nil
+}
+
+func (r *reading) call(role, id, name, arguments string) {
+	r.add(Block{Role: role, Kind: KindCall, ID: nameOf(id), Name: name}, canonical(arguments))
+}
+
+// pastItems are what an input may hold besides messages and calls: what has happened before, and nothing that makes the provider act.
+var pastItems = []string{
+	"computer_call", "local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
+	"tool_search_call", "compaction", "compaction_trigger", "configuration_update", "image_generation_call", "code_interpreter_call", "file_search_call",
+	"web_search_call", "mcp_list_tools", "mcp_call", "mcp_approval_request",
+}
+
+// inputItem reads an item of the input of responses.
+func (r *reading) inputItem(raw jsontext.Value, it item) error {
+	role := nameOf(it.Role)
+	switch it.Type {
+	case "message", "":
+		if it.Role == "" {
+			return r.hosted(Untyped)
+		}
+		return r.parts(it.Content, role)
+	case "function_call":
+		r.call("assistant", it.CallID, nameOf(it.Name), textOf(it.Arguments))
+	case "custom_tool_call":
+		r.call("assistant", it.CallID, nameOf(it.Name), textOf(it.Input))
+	case "function_call_output", "custom_tool_call_output":
+		return r.result(it.Output, it.CallID, "tool")
+	case "computer_call_output":
+		r.other(raw, "tool", it.CallID)
+		return r.fetched(it.Output)
+	case "reasoning":
+		if err := r.parts(it.Summary, "assistant"); err != nil {
+			return err
+		}
+		return r.parts(it.Content, "assistant")
+	case "additional_tools", "tool_search_output":
+		return r.tools(it.Tools, "")
+	default:
+		if !slices.Contains(pastItems, it.Type) {
+			return r.hosted(it.Type)
+		}
+		r.other(raw, role, it.CallID)
+	}
+	return nil
+}
+
+// result reads what a tool has returned.
+func (r *reading) result(v jsontext.Value, id, role string) error {
+	if r.answers != nil {
+		return malformed("a result stands in another one")
+	}
+	id = nameOf(id)
+	r.answers = &id
+	defer func() { r.answers = nil }()
+	return r.parts(v, role)
+}
+
+// parts reads content: a text, or a list of parts.
+func (r *reading) parts(v jsontext.Value, role string) error {
+	switch v.Kind() {
+	case 'n', jsontext.KindInvalid:
+		return nil
+	case '"':
+		r.add(Block{Role: role, Kind: KindText}, textOf(v))
+		return nil
+	}
+	var parts []jsontext.Value
+	if err := decode(v, &parts, "the content of a message"); err != nil {
+		return err
+	}
+	for _, raw := range parts {
+		var it item
+		if raw.Kind() == '"' {
+			r.add(Block{Role: role, Kind: KindText}, textOf(raw))
+			continue
+		}
+		if err := decode(raw, &it, "a part of a message"); err != nil {
+			return err
+		}
+		if err := r.part(raw, it, role); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pastParts are parts of a message that hold URLs which the provider does not fetch: what its own tools have done before, and sources.
+var pastParts = []string{
+	"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
+	"text_editor_code_execution_tool_result", "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result", "search_result", "tool_reference",
+	"redacted_thinking", "compaction",
+}
+
+func (r *reading) part(raw jsontext.Value, it item, role string) error {
+	switch it.Type {
+	case "text", "input_text", "output_text":
+		r.add(Block{Role: role, Kind: KindText}, textOf(it.Text))
+	case "summary_text", "reasoning_text":
+		r.add(Block{Role: role, Kind: KindReasoning}, textOf(it.Text))
+	case "thinking":
+		r.add(Block{Role: role, Kind: KindReasoning}, it.Thinking)
+	case "refusal":
+		r.add(Block{Role: role, Kind: KindRefusal}, it.Refusal)
+	case "tool_use":
+		r.call(role, it.ID, nameOf(it.Name), textOf(it.Input))
+	case "tool_result":
+		return r.result(it.Content, it.ToolUseID, role)
+	default:
+		r.other(raw, role, "")
+		if !slices.Contains(pastParts, it.Type) {
+			return r.fetched(raw)
+		}
+	}
+	return nil
+}
+
+func (r *reading) other(raw jsontext.Value, role, id string) {
+	r.add(Block{Role: role, Kind: KindOther, ID: nameOf(id)}, string(raw))
+}
+
+// addresses are the members by which content names what the provider is to fetch.
+var addresses = []string{"url", "image_url", "file_url", "video_url", "audio_url"}
+
+// fetched judges content that the provider would fetch: the fetch of a URL can carry out what the agent puts into it.
+func (r *reading) fetched(v jsontext.Value) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(v))
+	for {
+		token, err := dec.ReadToken()
+		if err != nil { // the whole request is JSON: this is its end
+			return nil
+		}
+		in, n := dec.StackIndex(dec.StackDepth())
+		isAddress := in == '{' && n%2 == 1 && slices.Contains(addresses, token.String())
+		if !isAddress || dec.PeekKind() != '"' {
+			continue
+		}
+		if url, err := dec.ReadToken(); err == nil && !isData(url.String()) {
+			return r.hosted(RemoteContent)
+		}
+	}
+}
+
+// isData reports whether a URL holds its content itself (RFC 2397).
+func isData(url string) bool { return len(url) >= 5 && strings.EqualFold(url[:5], "data:") }

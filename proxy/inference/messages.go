@@ -1,0 +1,155 @@
+package inference
+
+import (
+	"slices"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// messages reads answers of the Messages API.
+type messages struct{}
+
+type messageEvent struct {
+	Type    string         `json:"type"`
+	Index   int            `json:"index"`
+	Message message        `json:"message"`
+	Block   messageBlock   `json:"content_block"`
+	Error   jsontext.Value `json:"error"`
+	Usage   messageUsage   `json:"usage"`
+	Delta   struct {
+		Type     string `json:"type"`
+		Text     string `json:"text"`
+		Thinking string `json:"thinking"`
+		JSON     string `json:"partial_json"`
+		Stop     string `json:"stop_reason"`
+	} `json:"delta"`
+}
+
+type message struct {
+	Type    string         `json:"type"`
+	ID      string         `json:"id"`
+	Model   string         `json:"model"`
+	Content []messageBlock `json:"content"`
+	Stop    string         `json:"stop_reason"`
+	Usage   messageUsage   `json:"usage"`
+	Error   jsontext.Value `json:"error"`
+}
+
+type messageBlock struct {
+	Type     string         `json:"type"`
+	Text     string         `json:"text"`
+	Thinking string         `json:"thinking"`
+	ID       string         `json:"id"`
+	Name     string         `json:"name"`
+	Input    jsontext.Value `json:"input"`
+}
+
+// messageUsage counts what came from a cache and what went into it beside the input.
+type messageUsage struct {
+	Input         *int64 `json:"input_tokens"`
+	Output        *int64 `json:"output_tokens"`
+	Read          *int64 `json:"cache_read_input_tokens"`
+	Write         *int64 `json:"cache_creation_input_tokens"`
+	OutputDetails struct {
+		Thinking *int64 `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// hostedBlocks are the blocks by which the provider's own tools show themselves.
+var hostedBlocks = []string{"server_tool_use", "mcp_tool_use"}
+
+func (messages) event(t *tally, data []byte) bool {
+	var e messageEvent
+	if json2.Unmarshal(data, &e) != nil {
+		return false
+	}
+	at := place{item: e.Index}
+	switch e.Type {
+	case "message_start":
+		t.named(e.Message.ID, e.Message.Model)
+		e.Message.Usage.declare(t)
+	case "content_block_start":
+		e.Block.read(t, e.Index)
+	case "content_block_delta":
+		switch e.Delta.Type {
+		case "text_delta":
+			at.kind = KindText
+			t.text(at, e.Delta.Text)
+		case "thinking_delta":
+			at.kind = KindReasoning
+			t.text(at, e.Delta.Thinking)
+		case "input_json_delta":
+			if at.kind = KindCall; t.has(at) { // and not the input of one of the provider's own tools
+				t.call(at, "", "", e.Delta.JSON)
+			}
+		}
+	case "message_delta":
+		t.stop(0, e.Delta.Stop)
+		e.Usage.declare(t)
+	case "message_stop":
+		t.ended = true
+	case "error":
+		t.ended = true
+		t.failure(e.Error)
+	}
+	return true
+}
+
+func (messages) whole(t *tally, body []byte) bool {
+	var m message
+	if json2.Unmarshal(body, &m) != nil {
+		return false
+	}
+	t.ended = true
+	if m.Type == "error" {
+		t.failure(m.Error)
+		return true
+	}
+	t.named(m.ID, m.Model)
+	for i, b := range m.Content {
+		b.read(t, i)
+	}
+	t.stop(0, m.Stop)
+	m.Usage.declare(t)
+	return true
+}
+
+// read notes a block as it begins, with what it says until then.
+func (b messageBlock) read(t *tally, i int) {
+	switch {
+	case b.Type == "text":
+		t.text(place{item: i, kind: KindText}, b.Text)
+	case b.Type == "thinking":
+		t.text(place{item: i, kind: KindReasoning}, b.Thinking)
+	case b.Type == "tool_use":
+		input := textOf(b.Input)
+		if t.stream { // where it is an empty object, whose members come in pieces
+			input = ""
+		}
+		t.call(place{item: i}, b.ID, b.Name, input)
+	case slices.Contains(hostedBlocks, b.Type):
+		t.hosted++
+	}
+}
+
+func (t *tally) has(at place) bool {
+	return slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at == at })
+}
+
+// declare notes the tokens. In a stream the last ones count.
+func (u messageUsage) declare(t *tally) {
+	declare(&t.in.Output, u.Output)
+	declare(&t.in.Cached, u.Read)
+	declare(&t.in.Reasoning, u.OutputDetails.Thinking)
+	if u.Input == nil {
+		return
+	}
+	all := *u.Input
+	for _, more := range []*int64{u.Read, u.Write} {
+		if more != nil {
+			all += *more
+		}
+	}
+	declare(&t.in.Input, &all)
+}

@@ -1,0 +1,314 @@
+package inference
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/sse"
+)
+
+// Bounds on what an observer holds, in bytes.
+const (
+	maxBehind  = 1 << 20  // of a stream that the reader has not come to
+	maxPieces  = 4096     // in which that has come
+	maxEvent   = 1 << 20  // of one event
+	maxAnswer  = 4 << 20  // of an answer that is no stream, or of a compressed one
+	maxDecoded = 16 << 20 // of a compressed answer
+	keptQueue  = 4 << 10  // of the queue while nothing is in it
+)
+
+// Options are what an [Observer] works with. All are required.
+type Options struct {
+	Key []byte // of the HMACs, as for [Read]
+	Now func() time.Time
+	// Take asks for n more bytes of memory, Free gives all of them back. Both are called from any goroutine, one at a time. What does not get its
+	// memory is not followed.
+	Take func(n int) bool
+	Free func()
+}
+
+// Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only copies: a reader in
+// a goroutine of its own follows a stream, and is there only while there is something to read. What is no stream is read by Interaction.
+// The calls of the methods belong to one goroutine, but for what Prepare gives to another. To Prepare and Begin nil is a call that is not observed.
+type Observer struct {
+	o Options
+
+	mu      sync.Mutex  // guards all below
+	idle    sync.Cond   // the reader has read what there was
+	in      Interaction // but for what the tally writes, while there is a reader
+	lost    string      // why the answer is not followed
+	held    []byte      // of an answer that is no stream, or that is compressed
+	queue   []byte      // of a stream
+	pieces  []piece
+	spare   []byte // for queue, when the reader is done with it
+	charged int    // how much memory the queue has got; the first of it is free
+	reading bool   // there is a reader, to whom tally and events belong
+	ended   bool
+	broken  bool // the answer did not end as a whole
+	gzip    bool
+	whole   bool // the answer is no stream
+	done    bool // the figures are made
+
+	tally  tally
+	events *sse.Reader
+	answer answer
+}
+
+// piece is what one Write has brought.
+type piece struct {
+	size int
+	at   time.Time
+}
+
+// Observe begins to time a call, whose request has come at received.
+func Observe(r *Request, received time.Time, o Options) *Observer {
+	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue, in: Interaction{Request: r, Received: Moment{received, Observed}}}
+	b.idle.L = &b.mu
+	b.tally = tally{in: &b.in, key: o.Key}
+	return b
+}
+
+// Prepare readies the request that is sent, and sees when its head has been written.
+func (b *Observer) Prepare(out *http.Request) *http.Request {
+	if b == nil {
+		return out
+	}
+	out.Header.Set("Accept-Encoding", "identity") // or the answer could not be followed
+	return out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.in.Sent = Moment{b.o.Now(), Observed}
+	}}))
+}
+
+// Begin takes the head of the answer, and has the observer take its body as it passes.
+func (b *Observer) Begin(resp *http.Response) {
+	if b == nil {
+		return
+	}
+	b.head(resp.StatusCode, resp.Header)
+	body.Watch(resp, b)
+}
+
+func (b *Observer) head(status int, header http.Header) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.in.Head, b.in.Status = Moment{b.o.Now(), Observed}, status
+	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	switch {
+	case kind == "text/event-stream":
+		b.in.Streamed, b.tally.stream = true, true
+		b.events = sse.NewReader(maxEvent)
+	case kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"):
+		b.whole = true
+	default:
+		b.lose(ReasonType)
+	}
+	switch strings.ToLower(header.Get("Content-Encoding")) {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		b.gzip = true
+	default:
+		b.lose(ReasonEncoding)
+	}
+}
+
+// lose gives up to follow the answer.
+func (b *Observer) lose(reason string) {
+	if b.lost == ReasonNone {
+		b.lost = reason
+	}
+	b.held, b.queue, b.pieces, b.spare = nil, nil, nil, nil
+}
+
+// Write takes a piece of the answer. It never fails, and never waits for the reader.
+func (b *Observer) Write(p []byte) (int, error) {
+	now := b.o.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.lost != ReasonNone || b.ended || len(p) == 0:
+	case b.whole || b.gzip:
+		b.hold(p)
+	default:
+		b.put(p, now)
+	}
+	return len(p), nil
+}
+
+// put leaves a piece of a stream to the reader.
+func (b *Observer) put(p []byte, now time.Time) {
+	behind := len(b.queue) + len(p)
+	switch more := behind - b.charged; {
+	case behind > maxBehind || len(b.pieces) == maxPieces:
+		b.lose(ReasonBehind)
+		return
+	case more > 0 && !b.o.Take(more):
+		b.lose(ReasonNoMemory)
+		return
+	case more > 0:
+		b.charged = behind
+	}
+	b.queue = append(b.queue, p...)
+	b.pieces = append(b.pieces, piece{len(p), now})
+	if !b.reading {
+		b.reading = true
+		go b.follow()
+	}
+}
+
+// hold keeps a piece of an answer that is read at its end.
+func (b *Observer) hold(p []byte) {
+	before := cap(b.held)
+	if len(b.held)+len(p) > maxAnswer {
+		b.lose(ReasonTooLarge)
+		return
+	}
+	b.held = append(b.held, p...)
+	if grown := cap(b.held) - before; grown > 0 && !b.o.Take(grown) {
+		b.lose(ReasonNoMemory)
+	}
+}
+
+// follow reads what is in the queue, until it is empty.
+func (b *Observer) follow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.pieces) > 0 && b.lost == ReasonNone {
+		queue, pieces := b.queue, b.pieces
+		b.queue, b.pieces = b.spare[:0], nil
+		b.mu.Unlock()
+		reason, took := b.read(queue, pieces)
+		b.mu.Lock()
+		switch {
+		case reason != ReasonNone:
+			b.lose(reason)
+		case took > 0 && !b.o.Take(took):
+			b.lose(ReasonNoMemory)
+		case cap(queue) <= keptQueue:
+			b.spare = queue
+		}
+	}
+	if cap(b.queue) > keptQueue {
+		b.queue = nil
+	}
+	b.reading = false
+	b.idle.Broadcast()
+}
+
+// read reads pieces of a stream. It returns why it cannot, and how much more memory the reader holds.
+func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) {
+	defer func() {
+		if recover() != nil { // what it was may hold a text
+			reason = ReasonFault
+		}
+	}()
+	before := max(b.events.Held(), keptQueue)
+	for _, p := range pieces {
+		b.tally.at = p.at
+		b.events.Write(queue[:p.size], func(_ string, data []byte) {
+			if len(bytes.TrimSpace(data)) == 0 || reason != ReasonNone {
+				return
+			}
+			if !b.answer.event(&b.tally, data) {
+				reason = ReasonFormat
+			}
+			b.tally.endEvent()
+		})
+		queue = queue[p.size:]
+		if b.events.Over() {
+			reason = ReasonTooLarge
+		}
+		if reason != ReasonNone {
+			return reason, 0
+		}
+	}
+	return ReasonNone, max(0, b.events.Held()-before)
+}
+
+// End says how the answer, or the call without one, has ended: by [io.EOF] as a whole. Only the first End counts.
+func (b *Observer) End(err error) {
+	now := b.o.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.ended, b.broken, b.in.End = true, !errors.Is(err, io.EOF), Moment{now, Observed}
+	}
+}
+
+// Interaction waits until what was taken of the answer is read, and returns what is known of the call. It gives back all memory.
+// The answer counts as broken off if it has not ended before.
+func (b *Observer) Interaction() Interaction {
+	b.End(io.ErrUnexpectedEOF)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.reading {
+		b.idle.Wait()
+	}
+	if b.done {
+		return b.in
+	}
+	b.done = true
+	if b.lost == ReasonNone && (b.whole || b.gzip) {
+		b.lost = b.readHeld()
+	}
+	b.tally.conclude(b.lost)
+	b.held, b.queue, b.spare, b.events = nil, nil, nil, nil
+	b.o.Free()
+	return b.in
+}
+
+// readHeld reads an answer that was held. Of a compressed stream nothing says when it came.
+func (b *Observer) readHeld() (reason string) {
+	defer func() {
+		if recover() != nil {
+			reason = ReasonFault
+		}
+	}()
+	body := b.held
+	if b.gzip {
+		if body, reason = decompress(body); reason != ReasonNone {
+			return reason
+		}
+	}
+	b.tally.stream = false
+	switch {
+	case b.whole && b.broken:
+		return ReasonNone // half of a JSON text says nothing
+	case b.whole && !b.answer.whole(&b.tally, body):
+		return ReasonFormat
+	case b.whole:
+		b.tally.endEvent()
+		return ReasonNone
+	}
+	b.tally.stream = true
+	reason, _ = b.read(body, []piece{{size: len(body)}})
+	b.tally.stream = false
+	b.in.First, b.in.Deltas, b.in.DeltaCount = Moment{}, nil, Count{}
+	return reason
+}
+
+// decompress returns what a gzip text holds; of one that is cut what comes before the cut.
+func decompress(body []byte) (out []byte, reason string) {
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, ReasonEncoding
+	}
+	out, err = io.ReadAll(io.LimitReader(r, maxDecoded+1))
+	switch {
+	case len(out) > maxDecoded:
+		return nil, ReasonTooLarge
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, ReasonEncoding
+	}
+	return out, ReasonNone
+}

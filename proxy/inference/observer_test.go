@@ -1,0 +1,234 @@
+package inference_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// TestTimes times a stream whose pieces come one by one.
+func TestTimes(t *testing.T) {
+	b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options()) // each look at the clock is 1 ms later
+	httptrace.ContextClientTrace(b.Prepare(httptest.NewRequest("POST", "/", nil)).Context()).WroteHeaders()
+	begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
+	for _, piece := range []string{
+		`data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n",
+		`data: {"choices":[{"delta":{"content":"hel"}}]}` + "\n", "\n",
+		stream(`{"choices":[{"delta":{"content":"lo"}}]}`, `{"choices":[{"delta":{"content":" world"},"finish_reason":"stop"}]}`), stream(`[DONE]`),
+	} {
+		write(t, b, piece, 0)
+	}
+	b.End(io.EOF)
+	in := b.Interaction()
+	for _, tt := range []struct {
+		name string
+		got  inference.Moment
+		want int
+	}{{"received", in.Received, 0}, {"sent", in.Sent, 1}, {"head", in.Head, 2}, {"first", in.First, 5}, {"end", in.End, 8}} {
+		if got := tt.got.At.Sub(start).Milliseconds(); got != int64(tt.want) || tt.got.State != inference.Observed {
+			t.Errorf("%s: %d ms %s, want %d ms", tt.name, got, tt.got.State, tt.want)
+		}
+	}
+	if got := fmt.Sprintf("%v %s %t", in.Deltas, count(in.DeltaCount), in.Streamed); got != "[{5000 3} {6000 2} {6000 6}] 3 observed true" {
+		t.Errorf("deltas: %s", got)
+	}
+}
+
+// TestSeries: of many deltas the first are kept, and all are counted.
+func TestSeries(t *testing.T) {
+	in := observe(t, inference.OpenAIChat, eventStream, strings.Repeat(stream(`{"choices":[{"delta":{"content":"x"}}]}`), 3000), 100, options())
+	if len(in.Deltas) != 1024 || count(in.DeltaCount) != "3000 observed" || in.Said[0].Size != 3000 {
+		t.Errorf("%d deltas, %s, %v", len(in.Deltas), count(in.DeltaCount), in.Said)
+	}
+}
+
+// TestManySaid: an answer of many blocks says that not all of them are kept.
+func TestManySaid(t *testing.T) {
+	calls := make([]string, 300)
+	for i := range calls {
+		calls[i] = fmt.Sprintf(`{"index":%d,"id":"call_%d","function":{"name":"f","arguments":"{}"}}`, i, i)
+	}
+	in := observe(t, inference.OpenAIChat, eventStream, stream(`{"choices":[{"delta":{"tool_calls":[`+strings.Join(calls, ",")+`]},"finish_reason":"tool_calls"}]}`), 0, options())
+	if len(in.Said) != 256 || in.SaidAll {
+		t.Errorf("%d blocks, all: %t", len(in.Said), in.SaidAll)
+	}
+	large := observe(t, inference.OpenAIChat, jsonType, `{"choices":[{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"`+strings.Repeat("x", 70<<10)+`"}}]}}]}`, 0, options())
+	if got := blocks(large.Said); got != "call c f 71680 unhashed\n" || !large.SaidAll {
+		t.Errorf("large arguments: %s, all: %t", got, large.SaidAll)
+	}
+}
+
+// TestNotFollowed: what cannot be followed is not measured, and Write takes it all the same.
+func TestNotFollowed(t *testing.T) {
+	chat := stream(`{"id":"c","choices":[{"delta":{"content":"a secret"},"finish_reason":"stop"}]}`)
+	no := func(o *inference.Options) { o.Take = func(int) bool { return false } }
+	for _, tt := range []struct {
+		name, kind, encoding, body string
+		change                     func(*inference.Options)
+		reason                     string
+	}{
+		{"more at once than the reader may be behind", eventStream, "", strings.Repeat(chat, 20_000), nil, inference.ReasonBehind},
+		{"no memory for the queue", eventStream, "", strings.Repeat(chat, 1000), no, inference.ReasonNoMemory},
+		{"no memory for JSON", jsonType, "", `{"choices":[]}`, no, inference.ReasonNoMemory},
+		{"JSON that is too large", jsonType, "", `{"choices":[],"x":"` + strings.Repeat("x", 5<<20) + `"}`, nil, inference.ReasonTooLarge},
+		{"type", "text/html", "", "<html>", nil, inference.ReasonType},
+		{"no type", "", "", "{}", nil, inference.ReasonType},
+		{"brotli", jsonType, "br", "{}", nil, inference.ReasonEncoding},
+		{"twice", jsonType, "gzip, gzip", "{}", nil, inference.ReasonEncoding},
+		{"gzip that is none", jsonType, "gzip", "{}", nil, inference.ReasonEncoding},
+		{"gzip of too much", jsonType, "gzip", compress(t, strings.Repeat(" ", 17<<20)), nil, inference.ReasonTooLarge},
+		{"an event that is too large", eventStream, "gzip", compress(t, "data: "+strings.Repeat("x", 2<<20)), nil, inference.ReasonTooLarge},
+		{"not JSON", jsonType, "", "<html>", nil, inference.ReasonFormat},
+		{"event that is not JSON", eventStream, "", "data: hello\n\n", nil, inference.ReasonFormat},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options()
+			if tt.change != nil {
+				tt.change(&o)
+			}
+			freed := 0
+			o.Free = func() { freed++ }
+			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, o)
+			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {tt.encoding}})
+			write(t, b, tt.body, 0)
+			b.End(io.EOF)
+			in := b.Interaction()
+			if in.Outcome != inference.OutcomeUnread || in.Reason != tt.reason || in.Said != nil || in.Output.State != inference.NotMeasured || in.End.State != inference.Observed {
+				t.Errorf("%+v", in)
+			}
+			if b.Interaction(); freed != 1 {
+				t.Errorf("memory was given back %d times", freed)
+			}
+		})
+	}
+}
+
+func compress(t testing.TB, text string) string {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err := io.WriteString(w, text)
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestGzip: a compressed answer has its figures, but no times of its pieces.
+func TestGzip(t *testing.T) {
+	for _, tt := range answers {
+		b := inference.Observe(mustRead(t, tt.dialect, smallest[tt.dialect]), start, options())
+		begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": {"gzip"}})
+		write(t, b, compress(t, tt.body), 10)
+		b.End(io.EOF)
+		in := b.Interaction()
+		if got := figures(in); got != tt.want || in.First.State != inference.NotMeasured || in.DeltaCount.State != inference.NotMeasured || in.Deltas != nil {
+			t.Errorf("%s: got\n%s, want\n%s; first %v, deltas %v", tt.name, got, tt.want, in.First, in.DeltaCount)
+		}
+	}
+}
+
+// TestEnds: how a call ends that gets no answer, an answer that breaks off, and one that says that it failed.
+func TestEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		status  int // 0 for no answer
+		kind    string
+		body    string
+		end     error
+		outcome inference.Outcome
+		output  string
+	}{
+		{"no answer", 0, "", "", io.ErrUnexpectedEOF, inference.OutcomeCut, "0 estimated"},
+		{"JSON that broke off", 200, jsonType, `{"choices":[{"mess`, io.ErrUnexpectedEOF, inference.OutcomeCut, "0 estimated"},
+		{"stream that broke off", 200, eventStream, stream(`{"choices":[{"delta":{"content":"four"}}]}`), io.ErrUnexpectedEOF, inference.OutcomeCut, "1 estimated"},
+		{"client that leaves after the end", 200, eventStream, stream(`{"choices":[{"delta":{"content":"four"},"finish_reason":"stop"}]}`, "[DONE]"), context.Canceled, inference.OutcomeComplete, "1 estimated"},
+		{"429", 429, jsonType, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
+		{"502 of a gateway", 502, "text/html", `<html>`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
+		{"500 with a stream", 500, eventStream, stream(`{"choices":[]}`), io.EOF, inference.OutcomeFailed, "0 not_measured"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options())
+			if tt.status > 0 {
+				begin(b, tt.status, http.Header{"Content-Type": {tt.kind}})
+			}
+			write(t, b, tt.body, 0)
+			b.End(tt.end)
+			b.End(io.EOF) // too late
+			if in := b.Interaction(); in.Outcome != tt.outcome || count(in.Output) != tt.output {
+				t.Errorf("%s, output %s", in.Outcome, count(in.Output))
+			}
+		})
+	}
+}
+
+// TestNoText: nothing of what was said is in what is known of a call, however it is printed.
+func TestNoText(t *testing.T) {
+	const secret = "the launch code is 0000"
+	for d, with := range map[inference.Dialect]string{
+		inference.OpenAIChat:        `{"model":"m","messages":[{"role":"` + secret + `","content":"` + secret + `"},{"role":"assistant","content":"x","tool_calls":[{"id":"` + secret + `","function":{"name":"` + secret + `","arguments":"` + secret + `"}}]}]}`,
+		inference.OpenAIResponses:   `{"model":"` + secret + `","instructions":"` + secret + `","input":"` + secret + `","tools":[{"type":"function","name":"` + secret + `"}]}`,
+		inference.AnthropicMessages: `{"model":"` + secret + `","system":"` + secret + `","messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","data":"` + secret + `"}},{"type":"tool_result","tool_use_id":"` + secret + `","content":"` + secret + `"}]}]}`,
+	} {
+		for _, tt := range answers {
+			if tt.dialect != d {
+				continue
+			}
+			b := inference.Observe(mustRead(t, d, with), start, options())
+			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}})
+			body := tt.body
+			for _, said := range []string{"Let's", "look", "hello", "hm", "world", "select 1", "the text of it", "Hello"} {
+				body = strings.ReplaceAll(body, said, secret)
+			}
+			write(t, b, body, 0)
+			b.End(io.EOF)
+			in := b.Interaction()
+			for _, printed := range []string{fmt.Sprintf("%+v %#v %+v", in, in, *in.Request), fmt.Sprint(in)} {
+				if strings.Contains(printed, "launch") {
+					t.Errorf("%s/%s: %s", d, tt.name, printed)
+				}
+			}
+		}
+		for _, body := range []string{`{"` + secret + `":1}`, `{"messages":"` + secret + `"}`, `{"input":[{"type":"` + secret + `"}]}`, `{"` + secret, `{"model":"` + secret + `","model":1}`, `{"tools":[{"type":"` + secret + `"}]}`} {
+			if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key); err == nil || strings.Contains(err.Error(), "launch") {
+				t.Errorf("%s %s: %v", d, body, err)
+			}
+		}
+	}
+}
+
+// TestConcurrent reads many streams while others write, as a sidecar does. The race detector looks at it.
+func TestConcurrent(t *testing.T) {
+	t.Parallel()
+	done := make(chan string)
+	for range 20 {
+		go func() {
+			o := options()
+			o.Now = time.Now
+			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), time.Now(), o)
+			httptrace.ContextClientTrace(b.Prepare(httptest.NewRequest("POST", "/", nil)).Context()).WroteHeaders()
+			begin(b, http.StatusOK, http.Header{"Content-Type": {eventStream}})
+			write(t, b, answers[0].body, 50)
+			b.End(io.EOF)
+			done <- figures(b.Interaction())
+		}()
+	}
+	for range 20 {
+		if got := <-done; got != answers[0].want {
+			t.Errorf("%s", got)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package inference
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"slices"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/jsonread"
+)
+
+// MinKey is the least length of a key for the HMACs of content, in bytes.
+const MinKey = 32
+
+// Bounds on what is kept of a request.
+const (
+	maxBlocks = 1024 // the last ones
+	maxTools  = 256  // names
+	maxName   = 128  // bytes of one
+)
+
+// Request is what a call asks of a model.
+type Request struct {
+	Dialect Dialect
+	Model   string   // empty if the request names none
+	Stream  bool     // whether the answer is asked for as a stream
+	Tools   []string // names of the tools that the agent runs, at most 256
+	Hosted  []string // what the provider may do by itself, as the rule lists it: what it does then is not seen
+	// Asked are the blocks of content, in their order: the last 1,024 of AskedCount.
+	Asked      []Block
+	AskedCount int
+	// AskedBytes is how much text they hold.
+	AskedBytes int
+}
+
+// Read judges the request of a call, before it is sent. It refuses what two parsers could read differently
+// (model_request_ambiguous, model_request_malformed), and what would make the provider do by itself what rule does not list
+// (model_hosted_tool). key is that of the HMACs, of at least [MinKey] bytes.
+func Read(rule Rule, body, key []byte) (*Request, error) {
+	if len(key) < MinKey {
+		return nil, errors.New("inference: the key of the content is too short")
+	}
+	top, err := jsonread.Strict(body, 1)
+	switch {
+	case errors.Is(err, jsonread.ErrAmbiguous):
+		return nil, refusal.New("model_request_ambiguous", "two parsers could read the request to the model differently: a member stands in it twice, or in two cases")
+	case err != nil:
+		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels", jsonread.MaxDepth)
+	}
+	r := reading{Request: &Request{Dialect: rule.Dialect}, rule: rule, key: key}
+	if err := r.members(top); err != nil {
+		return nil, err
+	}
+	return r.Request, nil
+}
+
+// malformed says what is wrong with a request. It repeats nothing of it.
+func malformed(format string, args ...any) error {
+	return refusal.New("model_request_malformed", "the request to the model: "+format, args...)
+}
+
+// reading is a request that is read.
+type reading struct {
+	*Request
+	rule    Rule
+	key     []byte
+	answers *string // the id of the call whose result is read
+}
+
+// decode reads a part of the request. The whole of it has one reading, so that no part of it can have two.
+func decode(raw jsontext.Value, v any, what string) error {
+	if json2.Unmarshal(raw, v) != nil {
+		return malformed("%s is not as the API has it", what)
+	}
+	return nil
+}
+
+// hosted notes what the provider would do by itself, if the rule lists it.
+func (r *reading) hosted(name string) error {
+	if !slices.Contains(r.rule.Hosted, name) {
+		return refusal.New("model_hosted_tool", "by %q the provider of the model would do more than answer, which cannot be seen here", nameOf(name))
+	}
+	if !slices.Contains(r.Hosted, name) {
+		r.Hosted = append(r.Hosted, name)
+	}
+	return nil
+}
+
+func (r *reading) members(top jsonread.Object) error {
+	for _, m := range top {
+		if !slices.Contains(r.Dialect.plain(), m.Name) && !isUnset(m.Value) {
+			if err := r.hosted(m.Name); err != nil {
+				return err
+			}
+		}
+	}
+	var model string
+	if raw := top.Get("model").Value; raw != nil {
+		if err := decode(raw, &model, "model"); err != nil {
+			return err
+		}
+	}
+	r.Model = nameOf(model)
+	if raw := top.Get("stream").Value; raw != nil {
+		if err := decode(raw, &r.Stream, "stream"); err != nil {
+			return err
+		}
+	}
+	if err := r.tools(top.Get("tools").Value, ""); err != nil {
+		return err
+	}
+	if err := r.tools(top.Get("functions").Value, "function"); err != nil { // which tools has replaced
+		return err
+	}
+	if err := r.content(top); err != nil {
+		return err
+	}
+	r.Asked = slices.Clone(r.Asked[max(0, len(r.Asked)-maxBlocks):])
+	return nil
+}
+
+// isUnset reports whether a value is one by which nothing is asked for.
+func isUnset(v jsontext.Value) bool {
+	switch v.Kind() {
+	case 'n', 'f':
+		return true
+	case '[':
+		var list []jsontext.Value
+		return json2.Unmarshal(v, &list) == nil && len(list) == 0
+	}
+	return false
+}
+
+// tool is a tool that a request offers to the model.
+type tool struct {
+	Type        string         `json:"type"`
+	Name        string         `json:"name"`
+	Function    named          `json:"function"`
+	Custom      named          `json:"custom"`
+	Environment item           `json:"environment"`
+	Execution   string         `json:"execution"`
+	Tools       jsontext.Value `json:"tools"`
+}
+
+// isAgents reports whether the agent runs the tool.
+func (t tool) isAgents(d Dialect) bool {
+	switch {
+	case slices.Contains(d.agentTools(), t.Type):
+		return true
+	case d == AnthropicMessages:
+		return t.Type == ""
+	case d == OpenAIResponses && t.Type == "shell":
+		return t.Environment.Type == "local"
+	case d == OpenAIResponses && t.Type == "tool_search":
+		return t.Execution == "client"
+	}
+	return false
+}
+
+// tools judges a list of tools. One that does not say its type is of the type untyped.
+func (r *reading) tools(raw jsontext.Value, untyped string) error {
+	if raw == nil {
+		return nil
+	}
+	var all []tool
+	if err := decode(raw, &all, "the list of tools"); err != nil {
+		return err
+	}
+	for _, t := range all {
+		within := []tool{t}
+		if r.Dialect == OpenAIResponses && t.Type == "namespace" {
+			within = nil
+			if err := decode(t.Tools, &within, "a namespace of tools"); err != nil {
+				return err
+			}
+		}
+		for _, t := range within {
+			if t.Type == "" {
+				t.Type = untyped
+			}
+			if !t.isAgents(r.Dialect) {
+				if err := r.hosted(cmp.Or(t.Type, Untyped)); err != nil {
+					return err
+				}
+				continue
+			}
+			r.tool(t)
+		}
+	}
+	return nil
+}
+
+// tool notes a tool that the agent runs.
+func (r *reading) tool(t tool) {
+	for _, name := range []string{t.Name, t.Function.Name, t.Custom.Name, t.Type} {
+		if name = nameOf(name); name != "" && len(r.Tools) < maxTools {
+			r.Tools = append(r.Tools, name)
+			return
+		}
+	}
+}
+
+// add notes a block of content. What is hashed is only compared with blocks of the same session.
+func (r *reading) add(b Block, text string) {
+	if r.answers != nil {
+		b.ID = *r.answers
+		if b.Kind == KindText {
+			b.Kind = KindResult
+		}
+	}
+	b.Size = len(text)
+	b.Hash = hashOf(r.key, b.Kind, text)
+	r.AskedCount++
+	r.AskedBytes += len(text)
+	if r.Asked = append(r.Asked, b); len(r.Asked) == 2*maxBlocks {
+		r.Asked = append(r.Asked[:0], r.Asked[maxBlocks:]...)
+	}
+}
+
+// hashOf hashes a block. The arguments of a call have a domain of their own.
+func hashOf(key []byte, k Kind, text string) (h [sha256.Size]byte) {
+	mac := newMAC(key, k)
+	mac.Write([]byte(text))
+	mac.Sum(h[:0])
+	return h
+}
+
+func newMAC(key []byte, k Kind) hash.Hash {
+	mac := hmac.New(sha256.New, key)
+	if k == KindCall {
+		mac.Write([]byte("arguments\x00"))
+	} else {
+		mac.Write([]byte("text\x00"))
+	}
+	return mac
+}
+
+// nameOf returns a name that an agent or a provider has chosen, if it looks like one, and else nothing: it stands in records, where no text
+// may get in.
+func nameOf(s string) string {
+	if len(s) > maxName {
+		return ""
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == ':', c == '/', c == '@', c == '+':
+		default:
+			return ""
+		}
+	}
+	return s
+}

@@ -1,0 +1,190 @@
+package inference
+
+import (
+	"strings"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// responses reads answers of the Responses API.
+type responses struct{}
+
+type responseEvent struct {
+	Type     string         `json:"type"`
+	Delta    string         `json:"delta"`
+	Item     responseItem   `json:"item"`
+	Response response       `json:"response"`
+	Output   int            `json:"output_index"`
+	Content  int            `json:"content_index"`
+	Summary  int            `json:"summary_index"`
+	Code     jsontext.Value `json:"code"`
+	Error    jsontext.Value `json:"error"`
+}
+
+type response struct {
+	ID         string         `json:"id"`
+	Model      string         `json:"model"`
+	Status     string         `json:"status"`
+	Error      jsontext.Value `json:"error"`
+	Incomplete struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Output []responseItem `json:"output"`
+	Usage  struct {
+		Input        *int64 `json:"input_tokens"`
+		Output       *int64 `json:"output_tokens"`
+		InputDetails struct {
+			Cached *int64 `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+		OutputDetails struct {
+			Reasoning *int64 `json:"reasoning_tokens"`
+		} `json:"output_tokens_details"`
+	} `json:"usage"`
+}
+
+type responseItem struct {
+	Type      string         `json:"type"`
+	CallID    string         `json:"call_id"`
+	Name      string         `json:"name"`
+	Arguments jsontext.Value `json:"arguments"`
+	Input     jsontext.Value `json:"input"`
+	Content   []responsePart `json:"content"`
+	Summary   []responsePart `json:"summary"`
+}
+
+type responsePart struct {
+	Type    string `json:"type"`
+	Text    string `json:"text"`
+	Refusal string `json:"refusal"`
+}
+
+// hostedItems are the items of an output by which the provider's own tools show themselves.
+var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call", "program"}
+
+func (responses) event(t *tally, data []byte) bool {
+	if string(data) == "[DONE]" { // of compatible servers
+		return true
+	}
+	var e responseEvent
+	if json2.Unmarshal(data, &e) != nil {
+		return false
+	}
+	at := place{item: e.Output, part: e.Content}
+	switch e.Type {
+	case "response.output_text.delta":
+		at.kind = KindText
+		t.text(at, e.Delta)
+	case "response.refusal.delta":
+		at.kind = KindRefusal
+		t.text(at, e.Delta)
+	case "response.reasoning_text.delta":
+		at.kind = KindReasoning
+		t.text(at, e.Delta)
+	case "response.reasoning_summary_text.delta":
+		t.text(place{item: e.Output, part: -1 - e.Summary, kind: KindReasoning}, e.Delta)
+	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
+		t.call(place{item: e.Output}, "", "", e.Delta)
+	case "response.output_item.added":
+		e.Item.begin(t, e.Output)
+	case "response.output_item.done":
+		e.Item.end(t, e.Output)
+	case "error":
+		t.ended = true
+		t.failure(data)
+		if t.in.Error == "error" || e.Error.Kind() == '{' { // the event's own type
+			t.in.Error = ""
+			t.failure(e.Error)
+		}
+	case "response.created", "response.in_progress", "response.queued":
+		t.named(e.Response.ID, e.Response.Model)
+	case "response.completed", "response.incomplete", "response.failed":
+		t.ended = true
+		e.Response.end(t)
+	}
+	return true
+}
+
+func (responses) whole(t *tally, body []byte) bool {
+	var r response
+	if json2.Unmarshal(body, &r) != nil {
+		return false
+	}
+	t.ended = true
+	for i, o := range r.Output {
+		o.begin(t, i)
+		o.end(t, i)
+	}
+	r.end(t)
+	return true
+}
+
+// isCall reports whether the item is the call of a tool that the agent runs, with arguments.
+func (o responseItem) isCall() bool { return o.Type == "function_call" || o.Type == "custom_tool_call" }
+
+// begin notes an item as it begins. What it says comes later.
+func (o responseItem) begin(t *tally, i int) {
+	for _, kind := range hostedItems {
+		if o.Type == kind {
+			t.hosted++
+		}
+	}
+	if o.isCall() {
+		t.call(place{item: i}, o.CallID, o.Name, "")
+	}
+}
+
+// end notes what an item has said, unless it has come in pieces.
+func (o responseItem) end(t *tally, i int) {
+	if o.isCall() {
+		if s := t.find(place{item: i, kind: KindCall}); s != nil && s.block.Size == 0 {
+			t.call(s.at, o.CallID, o.Name, textOf(o.Arguments)+textOf(o.Input))
+		}
+		return
+	}
+	for j, p := range o.Content {
+		at := place{item: i, part: j, kind: KindText}
+		switch p.Type {
+		case "refusal":
+			at.kind = KindRefusal
+			p.Text = p.Refusal
+		case "reasoning_text":
+			at.kind = KindReasoning
+		}
+		t.unlessSaid(at, p.Text)
+	}
+	for j, p := range o.Summary {
+		t.unlessSaid(place{item: i, part: -1 - j, kind: KindReasoning}, p.Text)
+	}
+}
+
+// unlessSaid notes a text that has not come in pieces before.
+func (t *tally) unlessSaid(at place, text string) {
+	for _, s := range t.blocks {
+		if s.at == at {
+			return
+		}
+	}
+	t.text(at, text)
+}
+
+// end reads what stands in an answer when it has ended.
+func (r response) end(t *tally) {
+	t.named(r.ID, r.Model)
+	declare(&t.in.Input, r.Usage.Input)
+	declare(&t.in.Output, r.Usage.Output)
+	declare(&t.in.Cached, r.Usage.InputDetails.Cached)
+	declare(&t.in.Reasoning, r.Usage.OutputDetails.Reasoning)
+	switch {
+	case r.Error.Kind() == '{' || r.Status == "failed":
+		t.failure(r.Error)
+	case r.Status == "queued" || r.Status == "in_progress":
+		t.in.Outcome = OutcomeUnfinished
+	default:
+		reason := r.Incomplete.Reason
+		if reason == "" {
+			reason = strings.TrimSpace(r.Status)
+		}
+		t.stop(0, reason)
+	}
+}

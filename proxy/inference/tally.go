@@ -1,0 +1,235 @@
+package inference
+
+import (
+	"hash"
+	"net/http"
+	"time"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Bounds on what is kept of an answer.
+const (
+	maxSaid      = 256      // blocks
+	maxDeltas    = 1024     // of the series
+	maxStops     = 128      // choices
+	maxArguments = 64 << 10 // bytes of the arguments of a call, which are hashed when it is whole
+)
+
+// bytesPerToken is what an estimate takes for the size of a token: of English text it is close to 4.
+const bytesPerToken = 4
+
+// answer reads the answers of one dialect.
+type answer interface {
+	// event reads an event of a stream, and reports whether it is one.
+	event(t *tally, data []byte) bool
+	// whole reads an answer that is no stream.
+	whole(t *tally, body []byte) bool
+}
+
+func (d Dialect) answer() answer {
+	switch d {
+	case OpenAIChat:
+		return chat{}
+	case OpenAIResponses:
+		return responses{}
+	}
+	return messages{}
+}
+
+// place is where a block stands in an answer: as the dialect counts.
+type place struct {
+	choice, item, part int
+	kind               Kind
+}
+
+// said is a block that is being said.
+type said struct {
+	at        place
+	block     Block
+	mac       hash.Hash // of a text
+	arguments []byte    // of a call
+	tooLarge  bool
+}
+
+// tally counts what an answer says. It belongs to one goroutine at a time.
+type tally struct {
+	in  *Interaction
+	key []byte
+	at  time.Time // when the piece came that is read
+
+	blocks []*said
+	full   bool // there are blocks that are not kept
+	bytes  int  // of all text
+	event  int  // of the event that is read
+	hosted int
+	ended  bool // the answer has said that this was its end
+	stream bool
+}
+
+// find returns a block, which begins if it is not there; nil if there are too many.
+func (t *tally) find(at place) *said {
+	for i := len(t.blocks) - 1; i >= 0; i-- {
+		if t.blocks[i].at == at {
+			return t.blocks[i]
+		}
+	}
+	if len(t.blocks) == maxSaid {
+		t.full = true
+		return nil
+	}
+	s := &said{at: at, block: Block{Kind: at.kind}}
+	if at.kind != KindCall {
+		s.mac = newMAC(t.key, at.kind)
+	}
+	t.blocks = append(t.blocks, s)
+	return s
+}
+
+// text notes a piece of a text.
+func (t *tally) text(at place, text string) {
+	if text == "" {
+		return
+	}
+	t.event += len(text)
+	if s := t.find(at); s != nil {
+		s.block.Size += len(text)
+		s.mac.Write([]byte(text))
+	}
+}
+
+// call notes a call of a tool, or a piece of its arguments.
+func (t *tally) call(at place, id, name, arguments string) {
+	at.kind = KindCall
+	s := t.find(at)
+	t.event += len(arguments)
+	if s == nil {
+		return
+	}
+	if s.block.ID == "" {
+		s.block.ID = nameOf(id)
+	}
+	if s.block.Name == "" {
+		s.block.Name = nameOf(name)
+	}
+	s.block.Size += len(arguments)
+	if s.tooLarge = s.tooLarge || len(s.arguments)+len(arguments) > maxArguments; s.tooLarge {
+		s.arguments = nil
+		return
+	}
+	s.arguments = append(s.arguments, arguments...)
+}
+
+// endEvent ends an event of a stream: what it says is one delta.
+func (t *tally) endEvent() {
+	if t.event == 0 {
+		return
+	}
+	t.bytes += t.event
+	if t.stream {
+		if t.in.DeltaCount.N == 0 {
+			t.in.First = Moment{t.at, Observed}
+		}
+		t.in.DeltaCount.N++
+		if len(t.in.Deltas) < maxDeltas {
+			micros := max(0, t.at.Sub(t.in.Received.At).Microseconds())
+			t.in.Deltas = append(t.in.Deltas, Delta{uint32(min(micros, 1<<32-1)), uint32(min(t.event, 1<<32-1))})
+		}
+	}
+	t.event = 0
+}
+
+func (t *tally) stop(choice int, reason string) {
+	if reason = nameOf(reason); reason != "" && len(t.in.Stops) < maxStops {
+		t.in.Stops = append(t.in.Stops, Stop{choice, reason})
+	}
+}
+
+// named notes the names of the answer.
+func (t *tally) named(id, model string) {
+	if t.in.ID == "" {
+		t.in.ID = nameOf(id)
+	}
+	if t.in.Model == "" {
+		t.in.Model = nameOf(model)
+	}
+}
+
+// failure notes that the provider could not answer.
+func (t *tally) failure(v jsontext.Value) {
+	var e struct {
+		Type jsontext.Value `json:"type"`
+		Code jsontext.Value `json:"code"`
+	}
+	t.in.Outcome = OutcomeFailed
+	if v.Kind() != '{' || json2.Unmarshal(v, &e) != nil {
+		return
+	}
+	for _, name := range []jsontext.Value{e.Code, e.Type} {
+		if t.in.Error == "" && name.Kind() == '"' {
+			t.in.Error = nameOf(textOf(name))
+		}
+	}
+}
+
+// declare notes a figure of the provider. Without one the figure stays as it is.
+func declare(to *Count, n *int64) {
+	if n != nil && *n >= 0 {
+		*to = Count{*n, Declared}
+	}
+}
+
+// conclude makes the figures of what was read. lost says why the answer was not followed to its end.
+func (t *tally) conclude(lost string) {
+	in := t.in
+	for _, s := range t.blocks {
+		switch {
+		case s.mac != nil:
+			s.mac.Sum(s.block.Hash[:0])
+		case !s.tooLarge:
+			s.block.Hash = hashOf(t.key, KindCall, canonical(string(s.arguments)))
+		}
+		in.Said = append(in.Said, s.block)
+	}
+	t.blocks = nil
+	in.Reason = lost
+	if lost != ReasonNone {
+		in.unread()
+		return
+	}
+	in.SaidAll = !t.full
+	in.HostedCalls = Count{int64(t.hosted), Observed}
+	if t.stream {
+		in.DeltaCount.State = Observed
+	}
+	if in.Outcome == "" {
+		in.Outcome = OutcomeComplete
+		if !t.ended {
+			in.Outcome = OutcomeCut
+		}
+	}
+	if in.Status >= http.StatusBadRequest {
+		in.Outcome = OutcomeFailed
+		return
+	}
+	if in.Outcome == OutcomeUnfinished {
+		return
+	}
+	if in.Input.State == NotMeasured {
+		in.Input = Count{int64(in.Request.AskedBytes+bytesPerToken-1) / bytesPerToken, Estimated}
+	}
+	if in.Output.State == NotMeasured {
+		in.Output = Count{int64(t.bytes+bytesPerToken-1) / bytesPerToken, Estimated}
+	}
+}
+
+// unread takes back what cannot be known of an answer that was not followed to its end.
+func (in *Interaction) unread() {
+	in.Outcome = OutcomeUnread
+	if in.Status >= http.StatusBadRequest {
+		in.Outcome = OutcomeFailed
+	}
+	in.Said, in.Deltas, in.Stops, in.Error = nil, nil, nil, ""
+	in.DeltaCount, in.Input, in.Output, in.Cached, in.Reasoning = Count{}, Count{}, Count{}, Count{}, Count{}
+}

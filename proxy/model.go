@@ -1,0 +1,28 @@
+package proxy
+
+import (
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// kindModel is the kind of an endpoint of a model API whose calls are observed.
+const kindModel = "model"
+
+// modelJudge reads calls to models.
+type modelJudge struct{ p *Pipeline }
+
+func (j modelJudge) read(c *call, rules []rule) (rule, error) {
+	if c.held == nil {
+		return rule{}, refusal.New("model_request_malformed", "the request to the model: it has no body")
+	}
+	request, err := inference.Read(*rules[0].egress.Observe, c.held.Text, c.session.Content[:])
+	if err != nil {
+		return rule{}, err
+	}
+	budget := j.p.bodies.Answers()
+	c.model = inference.Observe(request, c.record.Started, inference.Options{
+		Key: c.session.Content[:], Now: j.p.o.Now,
+		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
+	})
+	return rules[0], nil
+}

@@ -1,0 +1,341 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/openai/openai-go/v3"
+	openaioption "github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/match"
+)
+
+// modelPaths are where the APIs of each dialect are.
+var modelPaths = map[inference.Dialect]string{
+	inference.OpenAIChat: "/v1/chat/completions", inference.OpenAIResponses: "/v1/responses", inference.AnthropicMessages: "/v1/messages",
+}
+
+// secretText is what is said to models and by them, and stands in no record.
+const secretText = "the launch code is 0000"
+
+// newModelRig is a choke point that observes calls to models, which answer answers.
+func newModelRig(t testing.TB, answer http.HandlerFunc, hosted ...string) *postRig {
+	t.Helper()
+	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
+		o.Load.Bodies.Memory = 8 << 20
+		var egress []Egress
+		for d, path := range modelPaths {
+			m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: path, Methods: []string{"POST"}}
+			egress = append(egress, Egress{Name: string(d), Match: m, Observe: &inference.Rule{Dialect: d, Hosted: hosted}})
+		}
+		var err error
+		o.Rules, err = NewRules(actions, egress)
+		must(t, err)
+	})
+}
+
+// wantModel waits for the one record of a call to a model: a client has its answer before that is recorded.
+func (p *postRig) wantModel(t testing.TB) ledger.ModelCall {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		p.record.mu.Lock()
+		for _, rec := range p.record.posts {
+			if rec.Model == nil {
+				continue
+			}
+			p.record.mu.Unlock()
+			raw, err := json.Marshal(rec)
+			must(t, err)
+			if strings.Contains(string(raw), "launch") {
+				t.Errorf("the record has what was said: %s", raw)
+			}
+			return *rec.Model
+		}
+		p.record.mu.Unlock()
+	}
+	t.Fatal("no call to a model is recorded")
+	return ledger.ModelCall{}
+}
+
+// answerModels answers as the providers do, in a stream if asked for one. The shapes are those that the official SDKs read.
+func answerModels(w http.ResponseWriter, r *http.Request) {
+	var ask struct{ Stream bool }
+	_ = json.NewDecoder(r.Body).Decode(&ask)
+	var events []string
+	whole := ""
+	switch inference.Dialect(dialectAt(r.URL.Path)) {
+	case inference.OpenAIChat:
+		whole = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-5-2025","choices":[{"index":0,"message":{"role":"assistant","content":"` + secretText + `","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`
+		events = []string{
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`,
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{"content":"` + secretText + `"},"finish_reason":null}]}`,
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`,
+			`[DONE]`,
+		}
+	case inference.OpenAIResponses:
+		response := `{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"gpt-5-2025","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` + secretText + `","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":2},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}`
+		whole = response
+		events = []string{
+			`{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","model":"gpt-5-2025","output":[]}}`,
+			`{"type":"response.output_text.delta","sequence_number":1,"item_id":"msg_1","output_index":0,"content_index":0,"delta":"` + secretText + `"}`,
+			`{"type":"response.completed","sequence_number":2,"response":` + response + `}`,
+		}
+	case inference.AnthropicMessages:
+		whole = `{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025","content":[{"type":"text","text":"` + secretText + `"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":6,"output_tokens_details":{"thinking_tokens":1}}}`
+		events = []string{
+			`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":1}}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
+			`{"type":"ping"}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + secretText + `"}}`,
+			`{"type":"content_block_stop","index":0}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":6,"output_tokens_details":{"thinking_tokens":1}}}`,
+			`{"type":"message_stop"}`,
+		}
+	}
+	if !ask.Stream {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, whole)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		var typed struct{ Type string }
+		if json.Unmarshal([]byte(e), &typed) == nil && typed.Type != "" {
+			fmt.Fprintf(w, "event: %s\n", typed.Type)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", e)
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+func dialectAt(path string) inference.Dialect {
+	for d, p := range modelPaths {
+		if p == path {
+			return d
+		}
+	}
+	return ""
+}
+
+// sayTo says something to a model with the official SDK of its provider, and returns what it says.
+func (p *postRig) sayTo(t testing.TB, d inference.Dialect, stream bool) (said string, err error) {
+	t.Helper()
+	ctx := t.Context()
+	open := openai.NewClient(openaioption.WithBaseURL(p.base+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithHTTPClient(p.client), openaioption.WithMaxRetries(0))
+	claude := anthropic.NewClient(anthropicoption.WithBaseURL(p.base), anthropicoption.WithAPIKey("k"), anthropicoption.WithHTTPClient(p.client), anthropicoption.WithMaxRetries(0))
+	switch d {
+	case inference.OpenAIChat:
+		ask := openai.ChatCompletionNewParams{Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(secretText)}}
+		if !stream {
+			answer, err := open.Chat.Completions.New(ctx, ask)
+			if err != nil {
+				return "", err
+			}
+			return answer.Choices[0].Message.Content, nil
+		}
+		ask.StreamOptions.IncludeUsage = openai.Bool(true)
+		events := open.Chat.Completions.NewStreaming(ctx, ask)
+		for events.Next() {
+			for _, c := range events.Current().Choices {
+				said += c.Delta.Content
+			}
+		}
+		return said, events.Err()
+	case inference.OpenAIResponses:
+		ask := responses.ResponseNewParams{Model: "gpt-5", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(secretText)}}
+		if !stream {
+			answer, err := open.Responses.New(ctx, ask)
+			if err != nil {
+				return "", err
+			}
+			return answer.OutputText(), nil
+		}
+		events := open.Responses.NewStreaming(ctx, ask)
+		for events.Next() {
+			if e := events.Current(); e.Type == "response.output_text.delta" {
+				said += e.Delta
+			}
+		}
+		return said, events.Err()
+	}
+	ask := anthropic.MessageNewParams{Model: "gpt-5", MaxTokens: 100, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(secretText))}}
+	if !stream {
+		answer, err := claude.Messages.New(ctx, ask)
+		if err != nil {
+			return "", err
+		}
+		return answer.Content[0].Text, nil
+	}
+	events := claude.Messages.NewStreaming(ctx, ask)
+	for events.Next() {
+		said += events.Current().Delta.Text
+	}
+	return said, events.Err()
+}
+
+// TestModelSDKs makes calls with the official SDKs, and reads the figures in their records.
+func TestModelSDKs(t *testing.T) {
+	for d := range modelPaths {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/stream=%t", d, stream), func(t *testing.T) {
+				p := newModelRig(t, answerModels)
+				said, err := p.sayTo(t, d, stream)
+				if err != nil || said != secretText {
+					t.Fatalf("the SDK gets %q, %v", said, err)
+				}
+				m := p.wantModel(t)
+				got := fmt.Sprint(m.API, m.Model, m.AnsweredBy, m.Outcome, m.Streamed, *m.Input, *m.Output, *m.Cached, *m.Reasoning, *m.Calls)
+				want := fmt.Sprint(d, "gpt-5", "gpt-5-2025", "complete", stream, "{9 declared}{6 declared}{2 declared}{1 declared}{0 observed}")
+				if strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+					t.Errorf("the record has %s, want %s", got, want)
+				}
+				if (m.First != nil) != stream || m.Sent == nil || m.Head == nil || m.End == nil || m.Sent.N > m.Head.N || m.Head.N > m.End.N || stream && (m.First.N < m.Head.N || m.First.N > m.End.N) {
+					t.Errorf("times: %+v %+v %+v %+v", m.Sent, m.Head, m.First, m.End)
+				}
+			})
+		}
+	}
+}
+
+// TestModelHosted refuses what the provider would do by itself before anything is sent, and lets it pass where the rule lists it.
+func TestModelHosted(t *testing.T) {
+	const body = `{"model":"gpt-5","input":"` + secretText + `","tools":[{"type":"web_search"}]}`
+	p := newModelRig(t, answerModels)
+	p.wantRefused("model_hosted_tool", "POST", "/v1/responses", body)
+	p.wantRefused("model_hosted_tool", "POST", "/v1/responses", `{"model":"gpt-5","input":"x","background":true}`)
+	p.wantRefused("model_request_ambiguous", "POST", "/v1/responses", `{"model":"gpt-5","input":"x","input":"y"}`)
+	p.wantRefused("model_request_ambiguous", "POST", "/v1/chat/completions", `{"messages":[],"tools":[],"Tools":[{"type":"web_search"}]}`)
+	p.wantRefused("model_request_malformed", "POST", "/v1/chat/completions", `{"messages":`)
+	p.wantRefused("model_request_malformed", "POST", "/v1/chat/completions", "")
+	for _, rec := range p.record.posts {
+		if rec.Model != nil || rec.State != ledger.StateRefused {
+			t.Errorf("a refused call has the record %+v", rec)
+		}
+	}
+	allowed := newModelRig(t, answerModels, "web_search")
+	if resp, _ := allowed.send("POST", "/v1/responses", body); resp.StatusCode != 200 || allowed.body[0] != body {
+		t.Errorf("a listed tool: %d, %q was sent", resp.StatusCode, allowed.body)
+	}
+	if m := allowed.wantModel(t); fmt.Sprint(m.Hosted) != "[web_search]" {
+		t.Errorf("what could not be seen: %v", m.Hosted)
+	}
+}
+
+// TestModelRefusedSDK: the SDKs show the code of a refusal.
+func TestModelRefusedSDK(t *testing.T) {
+	p := newModelRig(t, answerModels)
+	open := openai.NewClient(openaioption.WithBaseURL(p.base+"/v1"), openaioption.WithAPIKey("k"), openaioption.WithHTTPClient(p.client))
+	_, err := open.Responses.New(t.Context(), responses.ResponseNewParams{Model: "gpt-5", Background: openai.Bool(true)})
+	var refused *openai.Error
+	if !errors.As(err, &refused) || refused.StatusCode != http.StatusForbidden {
+		t.Errorf("OpenAI's SDK: %v", err)
+	}
+	claude := anthropic.NewClient(anthropicoption.WithBaseURL(p.base), anthropicoption.WithAPIKey("k"), anthropicoption.WithHTTPClient(p.client))
+	_, err = claude.Messages.New(t.Context(), anthropic.MessageNewParams{Model: "m", MaxTokens: 1, Tools: []anthropic.ToolUnionParam{{OfWebSearchTool20250305: &anthropic.WebSearchTool20250305Param{}}}})
+	var refusedToo *anthropic.Error
+	if !errors.As(err, &refusedToo) || refusedToo.StatusCode != http.StatusForbidden || !strings.Contains(err.Error(), "model_hosted_tool") {
+		t.Errorf("Anthropic's SDK: %v", err)
+	}
+	if len(p.sent) > 0 {
+		t.Errorf("%d requests were sent", len(p.sent))
+	}
+}
+
+// TestModelBytes: an answer comes through as it is, whether it can be followed or not.
+func TestModelBytes(t *testing.T) {
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"`+secretText+`"},"finish_reason":"stop"}]}`)
+	must(t, w.Close())
+	large := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\""+secretText+"\"}}]}\r\n\r\n", 40_000)
+	for _, tt := range []struct {
+		name, kind, encoding, body string
+		budget                     int // of what is held of answers, in bytes
+		outcome, unread            string
+	}{
+		{"stream", "text/event-stream", "", ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\r\n\r\n", 1 << 20, "complete", ""},
+		{"stream that is none", "text/event-stream", "", "data: \x00\xff {\n\ndata: {}\n\n", 1 << 20, "not_measured", "malformed"},
+		{"gzip", "application/json", "gzip", zipped.String(), 1 << 20, "complete", ""},
+		{"another encoding", "application/json", "br", "\x01\x02\x03", 1 << 20, "not_measured", "encoding"},
+		{"text", "text/plain", "", secretText, 1 << 20, "not_measured", "type"},
+		{"too large", "application/json", "", strings.Repeat("x", 5<<20), 64 << 20, "not_measured", "too_large"},
+		{"no memory is left", "application/json", "", strings.Repeat("x", 1<<20), 100, "not_measured", "no_memory"},
+		{"no memory is left for a stream", "text/event-stream", "", large, 0, "not_measured", "no_memory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newModelRig(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tt.kind)
+				if tt.encoding != "" {
+					w.Header().Set("Content-Encoding", tt.encoding)
+				}
+				_, _ = io.WriteString(w, tt.body)
+			})
+			taken := p.pipeline.bodies.Answers()
+			must(t, taken.Take(64<<20-tt.budget))
+			defer taken.Free()
+			resp, got := p.send("POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"`+secretText+`"}]}`, "Accept-Encoding", "gzip, br")
+			if got != tt.body || resp.Header.Get("Content-Encoding") != tt.encoding {
+				t.Errorf("the answer has %d bytes, want %d; encoding %q", len(got), len(tt.body), resp.Header.Get("Content-Encoding"))
+			}
+			if asked := p.sent[0].Header.Values("Accept-Encoding"); fmt.Sprint(asked) != "[identity]" {
+				t.Errorf("the upstream is asked for %v", asked)
+			}
+			if m := p.wantModel(t); m.Outcome != tt.outcome || m.Unread != tt.unread {
+				t.Errorf("outcome %s %q, want %s %q", m.Outcome, m.Unread, tt.outcome, tt.unread)
+			}
+		})
+	}
+}
+
+// TestModelBodyIsFreed: a request takes no memory while its answer comes, which may take long.
+func TestModelBodyIsFreed(t *testing.T) {
+	answer := make(chan struct{})
+	p := newModelRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		<-answer
+	})
+	defer close(answer)
+	large := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 5<<20) + `"}]}` // of the 8 MiB for all
+	for i := range 3 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.base+"/v1/chat/completions", strings.NewReader(large))
+		must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := p.client.Do(req)
+		must(t, err)
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("call %d is answered %d", i, resp.StatusCode)
+		}
+	}
+}
+
+// TestModelRules: two rules cannot observe one URL.
+func TestModelRules(t *testing.T) {
+	m := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1", Methods: []string{"POST"}}
+	rule := func(name string) Egress {
+		return Egress{Name: name, Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}}
+	}
+	if _, err := NewRules(nil, []Egress{rule("a"), rule("b")}); err == nil || !strings.Contains(err.Error(), "observes the same URL") {
+		t.Errorf("%v", err)
+	}
+	plain := rule("plain")
+	plain.Observe = nil
+	if _, err := NewRules(nil, []Egress{rule("a"), plain}); err == nil {
+		t.Error("a rule that does not look takes the same calls")
+	}
+}
