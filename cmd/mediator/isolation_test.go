@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -375,16 +376,71 @@ func TestListenerOfASession(t *testing.T) {
 		t.Errorf("the session by its id, at the shared port: %s", out)
 	}
 	must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+first.Session, nil, nil))
-	second, code := open(p.Listener) // it is free again, and the first session is over
-	if code != "" {
-		t.Fatalf("a listener whose session has ended is refused: %s", code)
+	if out := get("-x", first.ProxyURL, event); !strings.HasSuffix(strings.TrimSpace(out), "000") {
+		t.Errorf("the listener outlives its session, though this process has it still: %s", out)
 	}
-	if out := get("-x", second.ProxyURL, event); !strings.Contains(out, second.Session) {
-		t.Errorf("a connection to the listener of the second session: %s", out)
+	if _, code := open(p.Listener); code != "listener_refused" {
+		t.Errorf("a listener whose session has ended is taken for another: %s", code)
 	}
-	must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+second.Session, nil, nil))
-	must(t, p.Listener.Close())
-	if out := get("-x", second.ProxyURL, event); !strings.HasSuffix(strings.TrimSpace(out), "000") {
-		t.Errorf("the listener outlives its sessions: %s", out)
+}
+
+// TestOperatorsShells starts isolated agents from shells that are set up otherwise than most.
+func TestOperatorsShells(t *testing.T) {
+	r := newSessionRig(t)
+	outside, err := os.Readlink("/proc/self/ns/net")
+	must(t, err)
+	shared, err := os.MkdirTemp("/dev/shm", "shell")
+	must(t, err)
+	defer os.RemoveAll(shared)
+	must(t, os.Chmod(shared, 0o755))
+	for name, tt := range map[string]struct {
+		change       func(*exec.Cmd)
+		script, want string
+	}{
+		"in a folder of /dev/shm": {func(c *exec.Cmd) { c.Dir = shared }, "pwd", shared},
+		"in /dev/shm":             {func(c *exec.Cmd) { c.Dir = "/dev/shm" }, "ls /dev/shm >/dev/null && echo there", "there"},
+		"among the terminals":     {func(c *exec.Cmd) { c.Dir = "/dev/pts" }, "pwd", isolate.Home},
+		"with a strict umask": {func(c *exec.Cmd) {
+			c.Args = append([]string{"sh", "-c", `umask 077; exec "$0" "$@"`, "/proc/self/exe"}, c.Args[1:]...)
+			self, err := os.Executable()
+			must(t, err)
+			c.Path, c.Args[3] = need(t, "sh"), self
+		}, "head -1 " + isolate.CAFile, "-----BEGIN CERTIFICATE-----"},
+		"with a slow reader": {func(c *exec.Cmd) { c.Stdout = &slowWriter{Writer: c.Stdout} }, "seq 1 20000; echo END", "END"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, err := r.startRun(t, tt.change, []string{"--require-isolation"}, "readlink /proc/self/ns/net; "+tt.script)
+			if lines := strings.Fields(stdout); err != nil || strings.Contains(stdout, outside) || !strings.HasSuffix(strings.TrimSpace(stdout), tt.want) || len(lines) < 2 {
+				t.Errorf("%v, %q%s", err, stdout[max(0, len(stdout)-200):], stderr)
+			}
+		})
+	}
+}
+
+// slowWriter takes its first piece only after a while, longer than an agent has to end.
+type slowWriter struct {
+	io.Writer
+	begun bool
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	if !w.begun {
+		w.begun = true
+		time.Sleep(6 * time.Second)
+	}
+	return w.Writer.Write(p)
+}
+
+// TestLauncherIsGone: a session whose launcher has been killed is over, and its event is done.
+func TestLauncherIsGone(t *testing.T) {
+	r := newSessionRig(t)
+	a := r.startObedient(t)
+	must(t, a.run.Process.Kill())
+	_ = a.run.Wait()
+	if !eventually(func() bool {
+		_, out, _ := invoke(t, "events", "list", "--json", "--trigger", "unix:"+filepath.Join(r.Dir, "run", "trigger.sock"))
+		return strings.Contains(out, `"done"`)
+	}) {
+		t.Error("the event of a session that nobody closed is not done")
 	}
 }

@@ -36,7 +36,11 @@ func TestRestart(t *testing.T) {
 		r.Stack = s
 		t.Cleanup(s.Stop)
 	}
-	trusted := filepath.Join(t.TempDir(), "ca.pem") // what the client has taken once
+	folder, err := os.MkdirTemp(".", "restart") // an isolated agent has its own folder of temporary files, and this one, in which it starts
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	must(t, os.Chmod(folder, 0o755))
+	trusted := filepath.Join(folder, "ca.pem") // what the client has taken once
 	post := func() (string, error) {
 		return r.asAgent(t, curl, "-sS", "--fail", "--cacert", trusted, "-H", "Content-Type: application/json", "-d", `{"body":"again"}`, "https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
 	}
@@ -46,7 +50,7 @@ func TestRestart(t *testing.T) {
 		start()
 		if i == 0 {
 			first = read("ca.pem")
-			must(t, os.WriteFile(trusted, []byte(first), 0o600))
+			must(t, os.WriteFile(trusted, []byte(first), 0o644))
 			if info, err := os.Stat(in("ca/ca-key.pem")); err != nil || info.Mode().Perm() != 0o600 {
 				t.Fatalf("the CA's key: %v, %v", info.Mode(), err)
 			}
@@ -100,7 +104,7 @@ func TestRestart(t *testing.T) {
 	if read("ca.pem") == first {
 		t.Error("the CA is the one that does not cover the new host")
 	}
-	must(t, os.WriteFile(trusted, []byte(read("ca.pem")), 0o600))
+	must(t, os.WriteFile(trusted, []byte(read("ca.pem")), 0o644))
 	if out, err := post(); err != nil {
 		t.Errorf("with the new CA: %s %v", out, err)
 	}

@@ -2,6 +2,9 @@ package main
 
 import (
 	"math"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +45,11 @@ Who can reach such a run is only declared, and so it is with --uid and --share-n
 				return usagef("mediator run --share-network and --require-isolation exclude each other")
 			}
 			o.Args, o.Stdout, o.Stderr = args, c.OutOrStdout(), c.ErrOrStderr()
-			return launch.Run(c.Context(), o)
+			// A terminal that is closed, or a reader of the output that has gone, must not leave the session open.
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP, syscall.SIGQUIT)
+			defer stop()
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+			return launch.Run(ctx, o)
 		},
 	}
 	adminFlag(c, &o.Admin)

@@ -99,12 +99,16 @@ func (l *listener) socket() uint64 {
 	return l.inode
 }
 
-// Close closes the listener. Its socket may be taken for another session from then on.
+// Close closes the listener, and ends it in the processes that have a copy of it.
 func (l *listener) Close() (err error) {
 	if l == nil {
 		return nil
 	}
 	l.once.Do(func() {
+		// Whoever passed the listener may still have a copy of it, and have made it blocking: this ends an accept nevertheless.
+		if raw, failed := l.SyscallConn(); failed == nil {
+			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+		}
 		err = l.TCPListener.Close()
 		l.all.mu.Lock()
 		defer l.all.mu.Unlock()

@@ -190,6 +190,19 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	return answer, nil
 }
 
+// Abandoned closes the session of a run whose launcher has ended without closing it.
+func (s *Server) Abandoned(ctx context.Context, run *observe.Run) {
+	opened := s.Sessions.CloseRun(run)
+	if opened == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := s.Triggers.Done(ctx, opened.Event.ID, opened.Runtime); err != nil {
+		s.Log.Error("the event of a session that nobody closed is not done", zap.String("event", opened.Event.ID), zap.Error(err))
+	}
+}
+
 // closeSession closes a session. From then on its event cannot be the reason of a post.
 func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
 	opened, open := s.Sessions.Get(r.PathValue("id"))

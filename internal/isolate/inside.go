@@ -58,8 +58,10 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 	switch {
 	case errors.As(err, &program):
 		r.Program = program.Reason
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENODEV):
+		r.Cause = err.Error() // the container or the kernel does not let anybody
 	case err != nil:
-		r.Cause = err.Error()
+		r.Fault = err.Error()
 	case listener != nil:
 		rights = unix.UnixRights(int(listener.Fd()))
 	}
@@ -95,7 +97,7 @@ func (s *setup) apply() (listener *os.File, dir string, err error) {
 	}
 	all := []kept{program}
 	dir = Home
-	if k, err := keep(s.Dir); err == nil && k.dir {
+	if k, err := keep(s.Dir); err == nil && k.dir && !isKernels(k.path) {
 		all, dir = append(all, k), k.path
 	} else {
 		fmt.Fprintf(os.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", s.Dir, Home)
@@ -110,16 +112,14 @@ func (s *setup) apply() (listener *os.File, dir string, err error) {
 		}
 		all = append(all, k)
 	}
-	if isHidden(s.Program) {
-		s.Program = program.path // s.Program can be a link that is hidden
-	}
+	s.Program = program.path // the path that was given can lead through a link that is hidden
 	if err := hide(all); err != nil {
 		return nil, "", err
 	}
 	for _, k := range all {
 		_ = k.file.Close()
 	}
-	if err := errors.Join(os.Mkdir(filepath.Dir(Home), 0o755), os.Mkdir(Home, 0o700), os.Chown(Home, s.UID, s.GID)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700), os.Chown(Home, s.UID, s.GID)); err != nil {
 		return nil, "", err
 	}
 	if err := confine.RestrictAgent(); err != nil {
@@ -132,6 +132,9 @@ func (s *setup) apply() (listener *os.File, dir string, err error) {
 // the exit status of processes whose parents have ended.
 func (s *setup) run(a Agent, dir string, control io.Reader) (status int, err error) {
 	if err := os.WriteFile(CAFile, a.CA, 0o644); err != nil { //nolint:gosec // a certificate, which the agent reads
+		return 0, err
+	}
+	if err := os.Chmod(CAFile, 0o644); err != nil { //nolint:gosec // whatever the operator's umask is
 		return 0, err
 	}
 	sys := &syscall.SysProcAttr{Setsid: true}

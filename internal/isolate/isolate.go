@@ -86,7 +86,8 @@ type setup struct {
 
 // ready is the answer of pid 1. The listener comes with it. Exactly one of the errors may be set.
 type ready struct {
-	Cause   string `json:"cause,omitempty"`   // why the namespaces cannot be used
+	Cause   string `json:"cause,omitempty"`   // why nobody can use the namespaces here
+	Fault   string `json:"fault,omitempty"`   // what else went wrong
 	Program string `json:"program,omitempty"` // why the program cannot be executed
 }
 
@@ -96,7 +97,7 @@ const (
 	killDelay     = 5 * time.Second // between a request to end and the kill
 )
 
-// Start makes a place. The error is a [ProgramError], or says why no place can be made here. When ctx ends, the agent
+// Start makes a place. The error is a [ProgramError] or an [UnavailableError], or says what went wrong. When ctx ends, the agent
 // gets SIGTERM, and SIGKILL five seconds later.
 func Start(ctx context.Context, o Options) (*Place, error) {
 	attributes, inner, err := o.Users.attributes()
@@ -118,8 +119,10 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 	cmd.Stdout, cmd.Stderr = pipe{o.Stdout}, pipe{o.Stderr}
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = attributes
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = killDelay
+	cmd.Cancel = func() error { // without WaitDelay, which would cut the output for a slow reader
+		time.AfterFunc(killDelay, func() { _ = cmd.Process.Kill() })
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
 	if err := cmd.Start(); err != nil {
 		_ = control.Close()
 		return nil, startCause(err)
@@ -135,19 +138,28 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 // pipe keeps os/exec from handing a file to the agent as it is.
 type pipe struct{ io.Writer }
 
+// UnavailableError says why nobody can make namespaces on this machine or in this container.
+type UnavailableError struct{ Cause string }
+
+func (e *UnavailableError) Error() string { return e.Cause }
+
 // startCause says why the first process cannot be started, if it is known.
 func startCause(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return errors.New("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, or because the users of this container are too few")
+		return unavailable("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, or because the users of this container are too few")
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
-		return errors.New("no more user namespaces can be made: see sysctl user.max_user_namespaces")
+		return unavailable("no more user namespaces can be made: see sysctl user.max_user_namespaces")
 	case errors.Is(err, unix.EACCES):
-		return errors.New("the agent's user cannot execute the mediator's own program")
+		return unavailable("the agent's user cannot execute the mediator's own program")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		return fmt.Errorf("this kernel cannot make the namespaces: %w", err)
+		return unavailable("this kernel cannot make the namespaces: %v", err)
 	}
 	return fmt.Errorf("the namespaces cannot be made: %w", err)
+}
+
+func unavailable(format string, args ...any) error {
+	return &UnavailableError{fmt.Sprintf(format, args...)}
 }
 
 // prepare has pid 1 set the namespaces up, and returns its listener.
@@ -172,7 +184,9 @@ func (p *Place) prepare(s setup) (*os.File, error) {
 	case err != nil:
 		return nil, err
 	case r.Cause != "":
-		return nil, errors.New(r.Cause)
+		return nil, &UnavailableError{r.Cause}
+	case r.Fault != "":
+		return nil, errors.New(r.Fault)
 	case r.Program != "":
 		return nil, &ProgramError{r.Program}
 	case listener == nil && !s.ShareNetwork:
@@ -190,8 +204,8 @@ func (p *Place) Run(a Agent) error {
 	}
 	err := p.cmd.Wait()
 	_ = p.control.Close()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		return nil // the agent has ended, and another process still has its pipes
+	if p.cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
+		return nil // it was asked to end, and did
 	}
 	return err
 }

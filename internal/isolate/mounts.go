@@ -26,6 +26,11 @@ func isHidden(path string) bool {
 	return slices.ContainsFunc(hidden(), func(dir string) bool { return path != dir && below(path, dir) })
 }
 
+// isKernels reports whether a path stands in what the kernel shows of the machine, its terminals among it. The place has that of its own.
+func isKernels(path string) bool {
+	return below(path, "/proc") || below(path, "/dev") && !below(path, "/dev/shm")
+}
+
 // below reports whether path is dir or stands below it.
 func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
@@ -97,12 +102,15 @@ func hide(keep []kept) error {
 			return fmt.Errorf("%s cannot be hidden: %w", dir, err)
 		}
 	}
+	if err := terminals(); err != nil {
+		return err
+	}
 	for _, k := range bound {
 		if err := k.mount(); err != nil {
 			return fmt.Errorf("%s cannot be mounted: %w", k.path, err)
 		}
 	}
-	return terminals()
+	return nil
 }
 
 // terminals gives the place terminals of its own.

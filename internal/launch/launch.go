@@ -116,6 +116,7 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		Users: o.users(), ShareNetwork: o.ShareNetwork, Program: program, Dir: dir, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	var unfit *isolate.ProgramError
+	var unavailable *isolate.UnavailableError
 	switch {
 	case err == nil:
 		ask.Init = made.Init
@@ -125,7 +126,7 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		return isolated{o, made}, made.Listener, nil
 	case errors.As(err, &unfit):
 		return nil, nil, notStarted(err)
-	case o.RequireIsolation:
+	case o.RequireIsolation, !errors.As(err, &unavailable):
 		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v", err)
 	}
 	fmt.Fprintf(o.Stderr, "mediator: the agent is not isolated, so who can reach its run is only declared: %v\n", err)

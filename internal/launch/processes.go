@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,6 +42,9 @@ func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 			close(reaped)
 		}()
 		err = cmd.Wait()
+		if cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
+			err = nil // it was asked to end, and did
+		}
 		close(done)
 		<-reaped // reap frees pids that new processes could get before killLeft kills them
 		err = errors.Join(err, killOrphans())

@@ -183,6 +183,9 @@ func (p *process) connect() {
 	p.sessions = session.NewSet(time.Now)
 	p.watch = observe.NewWatcher(c.Agent.UID, time.Now, func(r *observe.Run, f observe.Finding) {
 		p.Log.Warn("a session is tainted: its posts are refused from now on", zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
+		if f.Kind == observe.Launcher {
+			go p.admin.Abandoned(p.life, r)
+		}
 	})
 	client, base := daemon.Client(c.Trigger)
 	p.triggers = trigger.NewClient(base, client)

@@ -32,18 +32,20 @@ func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session s
 
 // Accept returns a *conn.
 func (l *limitListener) Accept() (net.Conn, error) {
-	for i, s := range l.slots {
-		select {
-		case s <- struct{}{}:
-		case <-l.closed:
-			free(l.slots[:i])
-			return nil, net.ErrClosed
-		}
+	if !l.take(l.slots[0]) {
+		return nil, net.ErrClosed
 	}
 	accepted, err := l.Listener.Accept()
 	if err != nil {
-		free(l.slots)
+		free(l.slots[:1])
 		return nil, err
+	}
+	for i, s := range l.slots[1:] { // which others share: a listener that waits for a connection must hold none
+		if !l.take(s) {
+			_ = accepted.Close()
+			free(l.slots[:i+1])
+			return nil, net.ErrClosed
+		}
 	}
 	c := newConn(l.p, accepted, func() { free(l.slots) })
 	if c.session = l.session; l.life != nil {
@@ -51,6 +53,16 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		c.socket.release = func() { stop(); free(l.slots) }
 	}
 	return c, nil
+}
+
+// take waits for a slot. It reports false if the listener is closed first.
+func (l *limitListener) take(slot chan struct{}) bool {
+	select {
+	case slot <- struct{}{}:
+		return true
+	case <-l.closed:
+		return false
+	}
 }
 
 func free(slots []chan struct{}) {

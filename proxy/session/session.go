@@ -181,6 +181,19 @@ func (s *Set) Close(id string) bool {
 	return ok
 }
 
+// CloseRun ends the session of a run and returns it, or nil if there is none.
+func (s *Set) CloseRun(run *observe.Run) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, session := range s.byID {
+		if run != nil && session.Run == run {
+			s.remove(session)
+			return session
+		}
+	}
+	return nil
+}
+
 // remove ends a session. The caller holds s.mu.
 func (s *Set) remove(session *Session) {
 	delete(s.byID, session.ID)
