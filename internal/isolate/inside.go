@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -50,6 +51,9 @@ func Inside() error {
 	return nil
 }
 
+// limits are the errors by which a container or a kernel says that it lets nobody do what a place needs.
+var limits = []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENODEV, unix.ENOPROTOOPT}
+
 // answer tells the launcher how the setup ended. The listener is the launcher's alone from then on.
 func answer(control *net.UnixConn, listener *os.File, err error) error {
 	var r ready
@@ -58,7 +62,7 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 	switch {
 	case errors.As(err, &program):
 		r.Program = program.Reason
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENODEV):
+	case slices.ContainsFunc(limits, func(e unix.Errno) bool { return errors.Is(err, e) }):
 		r.Cause = err.Error() // the container or the kernel does not let anybody
 	case err != nil:
 		r.Fault = err.Error()
