@@ -406,7 +406,7 @@ func TestOperatorsShells(t *testing.T) {
 			must(t, err)
 			c.Path, c.Args[3] = need(t, "sh"), self
 		}, "head -1 " + isolate.CAFile, "-----BEGIN CERTIFICATE-----"},
-		"with a slow reader": {func(c *exec.Cmd) { c.Stdout = &slowWriter{Writer: c.Stdout} }, "seq 1 20000; echo END", "END"},
+		"with a slow reader": {func(c *exec.Cmd) { c.Stdout = &onFirst{c.Stdout, func() { time.Sleep(longerThanAnEnd) }} }, "seq 1 20000; echo END", "END"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, err := r.startRun(t, tt.change, []string{"--require-isolation"}, "readlink /proc/self/ns/net; "+tt.script)
@@ -417,16 +417,19 @@ func TestOperatorsShells(t *testing.T) {
 	}
 }
 
-// slowWriter takes its first piece only after a while, longer than an agent has to end.
-type slowWriter struct {
+// longerThanAnEnd is longer than an agent has to end after SIGTERM.
+const longerThanAnEnd = 6 * time.Second
+
+// onFirst does something before it takes its first piece.
+type onFirst struct {
 	io.Writer
-	begun bool
+	do func()
 }
 
-func (w *slowWriter) Write(p []byte) (int, error) {
-	if !w.begun {
-		w.begun = true
-		time.Sleep(6 * time.Second)
+func (w *onFirst) Write(p []byte) (int, error) {
+	if w.do != nil {
+		w.do()
+		w.do = nil
 	}
 	return w.Writer.Write(p)
 }
@@ -442,5 +445,20 @@ func TestLauncherIsGone(t *testing.T) {
 		return strings.Contains(out, `"done"`)
 	}) {
 		t.Error("the event of a session that nobody closed is not done")
+	}
+}
+
+// TestRunIsAskedToEnd sends mediator run a signal. The program hears SIGTERM, and its own status counts.
+func TestRunIsAskedToEnd(t *testing.T) {
+	r := newSessionRig(t)
+	for _, flags := range [][]string{{"--require-isolation"}, {"--share-network"}} {
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+			stdout, stderr, err := r.startRun(t, func(c *exec.Cmd) {
+				c.Stdout = &onFirst{Writer: c.Stdout, do: func() { _ = c.Process.Signal(signal) }}
+			}, flags, `trap 'echo ended; exit 0' TERM; echo begun; while :; do sleep 0.1; done`)
+			if err != nil || stdout != "begun\nended\n" {
+				t.Errorf("%v, %s: %v, %q%s", flags, signal, err, stdout, stderr)
+			}
+		}
 	}
 }

@@ -83,3 +83,24 @@ func TestServeSession(t *testing.T) {
 		t.Errorf("at its end: %v", err)
 	}
 }
+
+// TestIdleSessions: a session without a connection takes none from the others, however many there are.
+func TestIdleSessions(t *testing.T) {
+	r := newRig(t, func(o *intercept.Options) { o.Limits.Connections = 4 })
+	for range 10 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		ctx, end := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- r.Proxy.ServeSession(ctx, l, "ses") }()
+		t.Cleanup(func() { end(); <-served })
+		c, err := net.Dial("tcp", l.Addr().String())
+		must(t, err)
+		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		resp := roundTripRaw(t, c, "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+		_ = c.Close()
+	}
+}
