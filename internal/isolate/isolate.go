@@ -43,19 +43,32 @@ const CAFile = "/run/agent/ca.pem"
 // Options say how to isolate which agent.
 type Options struct {
 	Users        Users
-	ShareNetwork bool   // keep the network of the launcher, and make no listener
-	Program      string // the agent's program, an absolute path
-	Dir          string // the folder to start in, if the agent's user can enter it; an absolute path
+	ShareNetwork bool // keep the network of the launcher, and make no listener
+	// Programs are the absolute paths at which the agent's program may be. The first that the agent's user can execute
+	// is taken.
+	Programs []string
+	Dir      string // the folder to start in, if the agent's user can enter it; an absolute path
+	Bounds   Bounds
 	// Stdout and Stderr get what the agent writes. The agent itself writes to pipes: a terminal as its output would
 	// reach the agent, which could read from it.
 	Stdout, Stderr io.Writer
 }
 
+// Bounds bound what an agent can take from the machine. Each must be set.
+type Bounds struct {
+	Processes int `json:"processes"` // processes and threads at once
+	TempMiB   int `json:"tempMiB"`   // the size of all the private folders together, which are in memory
+}
+
+// DefaultBounds are enough for a browser, or for the packages of a large build.
+var DefaultBounds = Bounds{Processes: 4096, TempMiB: 1024}
+
 // Agent is the agent to start.
 type Agent struct {
-	Args []string `json:"args"`
-	Env  []string `json:"env"`
-	CA   []byte   `json:"ca"` // the content of CAFile
+	Args      []string `json:"args"`
+	Env       []string `json:"env"`
+	CA        []byte   `json:"ca"`        // the content of CAFile
+	GitConfig []byte   `json:"gitConfig"` // the content of .gitconfig in Home
 }
 
 // Place is a set of namespaces that waits for its agent.
@@ -70,25 +83,26 @@ type Place struct {
 	control *net.UnixConn
 }
 
-// ProgramError is the error for a program that the agent's user cannot execute.
-type ProgramError struct{ Reason string }
+// AgentError is the error for an agent that cannot run in any place: for its program or its folder.
+type AgentError struct{ Reason string }
 
-func (e *ProgramError) Error() string { return e.Reason }
+func (e *AgentError) Error() string { return e.Reason }
 
 // setup is the first message of the launcher.
 type setup struct {
-	ShareNetwork bool   `json:"shareNetwork"`
-	Program      string `json:"program"`
-	Dir          string `json:"dir"`
-	UID          int    `json:"uid"` // of the agent, as numbered in its user namespace
-	GID          int    `json:"gid"`
+	ShareNetwork bool     `json:"shareNetwork"`
+	Programs     []string `json:"programs"`
+	Dir          string   `json:"dir"`
+	Bounds       Bounds   `json:"bounds"`
+	UID          int      `json:"uid"` // of the agent, as numbered in its user namespace
+	GID          int      `json:"gid"`
 }
 
 // ready is the answer of pid 1. The listener comes with it. Exactly one of the errors may be set.
 type ready struct {
-	Cause   string `json:"cause,omitempty"`   // why nobody can use the namespaces here
-	Fault   string `json:"fault,omitempty"`   // what else went wrong
-	Program string `json:"program,omitempty"` // why the program cannot be executed
+	Cause string `json:"cause,omitempty"` // why nobody can use the namespaces here
+	Fault string `json:"fault,omitempty"` // what else went wrong
+	Agent string `json:"agent,omitempty"` // why this agent cannot run here
 }
 
 const (
@@ -97,7 +111,7 @@ const (
 	killDelay     = 5 * time.Second // between a request to end and the kill
 )
 
-// Start makes a place. The error is a [ProgramError] or an [UnavailableError], or says what went wrong. When ctx ends, the agent
+// Start makes a place. The error is an [AgentError] or an [UnavailableError], or says what went wrong. When ctx ends, the agent
 // gets SIGTERM, and SIGKILL five seconds later.
 func Start(ctx context.Context, o Options) (*Place, error) {
 	attributes, inner, err := o.Users.attributes()
@@ -128,7 +142,7 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 		return nil, startCause(err)
 	}
 	p := &Place{Init: cmd.Process.Pid, cmd: cmd, control: control}
-	if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Program, o.Dir, inner.UID, inner.GID}); err != nil {
+	if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Programs, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -187,8 +201,8 @@ func (p *Place) prepare(s setup) (*os.File, error) {
 		return nil, &UnavailableError{r.Cause}
 	case r.Fault != "":
 		return nil, errors.New(r.Fault)
-	case r.Program != "":
-		return nil, &ProgramError{r.Program}
+	case r.Agent != "":
+		return nil, &AgentError{r.Agent}
 	case listener == nil && !s.ShareNetwork:
 		return nil, errors.New("the first process in the namespaces has made no listener")
 	}

@@ -30,7 +30,7 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	t.Helper()
 	full.Only(t, "root")
 	var out bytes.Buffer
-	o := isolate.Options{Users: isolate.Users{Own: true}, Program: "/bin/sh", Dir: "/", Stdout: &out, Stderr: &out}
+	o := isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{"/bin/sh"}, Dir: "/", Bounds: isolate.DefaultBounds, Stdout: &out, Stderr: &out}
 	if change != nil {
 		change(&o)
 	}
@@ -57,6 +57,14 @@ func TestPlace(t *testing.T) {
 		{"its terminals", nil, `ls /dev/pts; script -qc 'test -t 0 && echo terminal' /dev/null`, "ptmx\nterminal\r\n", 0},
 		{"its devices", nil, `ls /dev | tr '\n' ' '; echo x >/dev/null; head -c 3 /dev/zero | wc -c`, "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n", 0},
 		{"what it cannot undo", nil, `unshare -Urm sh -c 'umount /tmp || umount -l /run || umount /dev || umount /proc' 2>/dev/null || ls /tmp /run`, "/run:\nagent\n\n/tmp:\n", 0},
+		{"how many processes it may have", func(o *isolate.Options) { o.Bounds.Processes = 20 },
+			`(for i in $(seq 100); do sleep 1000 & done) 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 15 && test $n -le 22 && echo bounded`, "bounded\n", 0},
+		{"how many in namespaces of its own", func(o *isolate.Options) { o.Bounds.Processes = 20 },
+			`(unshare -Ur sh -c 'for i in $(seq 100); do sleep 1000 & done') 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 10 && test $n -le 22 && echo bounded`, "bounded\n", 0},
+		{"how much it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 8 },
+			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do head -c 3M /dev/zero >$f 2>/dev/null && echo $f; done; true`, "/tmp/a\n/var/tmp/b\n", 0},
+		{"how many empty files it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 1 },
+			`cd /tmp && touch $(seq 1000) 2>/dev/null; test $(ls | wc -l) -lt 256 && echo bounded`, "bounded\n", 0},
 		{"its end", nil, `exit 3`, "", 3},
 		{"its end by a signal", nil, `kill -TERM $$`, "", 128 + 15},
 		{"its daemons end with it", nil, `(setsid sh -c 'trap "" TERM; echo begun; >/tmp/begun; while :; do sleep 1000; done' &); while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
@@ -136,9 +144,10 @@ func TestPrograms(t *testing.T) {
 		{program("closed", 0o700, 0o755), "/", "permission denied"},
 		{hidden, "/", "permission denied"},
 		{filepath.Join(dir, "absent"), "/", "no such file"},
+		{dir, "/", "is a directory"},
 	} {
-		p, out, err := start(t, func(o *isolate.Options) { o.Program, o.Dir = tt.program, tt.dir })
-		var refused *isolate.ProgramError
+		p, out, err := start(t, func(o *isolate.Options) { o.Programs, o.Dir = []string{tt.program}, tt.dir })
+		var refused *isolate.AgentError
 		if tt.refused != "" {
 			if !errors.As(err, &refused) || !strings.Contains(refused.Reason, tt.refused) {
 				t.Errorf("%s: %v", tt.program, err)
@@ -153,6 +162,38 @@ func TestPrograms(t *testing.T) {
 		err = p.Run(isolate.Agent{Args: []string{"p"}, Env: []string{"PATH=/usr/bin:/bin"}})
 		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") || !strings.Contains(out.String(), "cannot enter "+tt.dir) {
 			t.Errorf("%s: %v %s", tt.program, err, out)
+		}
+	}
+}
+
+// TestFirstProgram takes the first of several programs that the agent's user can execute.
+func TestFirstProgram(t *testing.T) {
+	dir, err := os.MkdirTemp("", "programs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	operators := filepath.Join(dir, "p")
+	if err := os.WriteFile(operators, []byte("#!/bin/sh\necho the operator's\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, out, err := start(t, func(o *isolate.Options) { o.Programs = []string{operators, "/bin/no-such-program", "/bin/echo"} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Listener.Close()
+	if err := p.Run(isolate.Agent{Args: []string{"p", "everybody's"}}); err != nil || out.String() != "everybody's\n" {
+		t.Errorf("%v %s", err, out)
+	}
+}
+
+// TestHiddenFolders refuses to start an agent in a folder that it would find empty, before anything is used up.
+func TestHiddenFolders(t *testing.T) {
+	for _, dir := range []string{"/tmp", "/run", "/var/tmp", "/var/run", "/tmp/.", "/proc/self/root/tmp"} {
+		_, _, err := start(t, func(o *isolate.Options) { o.Dir = dir })
+		var refused *isolate.AgentError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "of its own, which is empty") {
+			t.Errorf("%s: %v", dir, err)
 		}
 	}
 }
