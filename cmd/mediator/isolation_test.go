@@ -297,36 +297,6 @@ func TestRunNotIsolated(t *testing.T) {
 	}
 }
 
-// TestRunThatCannotBeSetUp falls back only for limits of the machine, and says so. Whatever else goes wrong is refused, and the event
-// still waits.
-func TestRunThatCannotBeSetUp(t *testing.T) {
-	r := newSessionRig(t)
-	// within starts mediator run in mounts of its own, after a line of shell.
-	within := func(line string) func(*exec.Cmd) {
-		return func(cmd *exec.Cmd) {
-			self, err := os.Executable()
-			must(t, err)
-			cmd.Args = append([]string{"unshare", "--mount", "sh", "-ec", line + `; exec "$0" "$@"`, self}, cmd.Args[1:]...)
-			cmd.Path = need(t, "unshare")
-		}
-	}
-	for _, tt := range []struct {
-		name, line string
-		falls      bool
-		says       string
-	}{
-		{"a container that masks parts of /proc", "mount --bind /dev/null /proc/timer_list && mount --bind /proc/sys /proc/sys", true, "/proc cannot be mounted, because this container shows its own only in part"},
-		{"a container whose kernel makes no more namespaces", "exec unshare --user --map-root-user --map-users 0,0,65536 sh -c 'echo 0 >/proc/sys/user/max_net_namespaces'", true, "x"},
-		{"a file where a folder has to be hidden", "mount -t tmpfs x /var && touch /var/tmp", false, "/var/tmp cannot be hidden: not a directory"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			stdout, stderr, err := r.startRun(t, within(tt.line), nil, "echo started")
-			t.Logf("%v %s %s", err, stdout, stderr)
-			_ = tt.falls
-		})
-	}
-}
-
 // TestRunLeavesNothing ends an agent that leaves processes behind, and a launcher that is killed.
 func TestRunLeavesNothing(t *testing.T) {
 	r := newSessionRig(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/demo"
 )
@@ -85,6 +89,85 @@ git -c user.name=a -c user.email=a@b commit -qm 'the first commit'`, dir).Combin
 			defer func() { must(t, os.Chown(filepath.Join(dir, ".git"), 0, 0)) }()
 			if stdout, stderr, err := start(); err == nil || stdout != "" || !strings.Contains(stderr, "dubious") {
 				t.Errorf("a repository of user %s: %v %q %s", strconv.Itoa(other), err, stdout, stderr)
+			}
+		})
+	}
+}
+
+// denials are what containers and security modules deny to programs in them, as filters of system calls.
+var denials = map[string]seccomp.SyscallGroup{
+	// The default profile of container runtimes, for a container without CAP_SYS_ADMIN.
+	"namespaces": {
+		NamesWithCondtions: []seccomp.NameWithConditions{
+			{Name: "clone", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_NEWUSER}}},
+			{Name: "unshare", Conditions: []seccomp.Condition{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_NEWUSER}}},
+		},
+		Action: seccomp.ActionErrno | seccomp.Action(unix.EPERM),
+	},
+	// AppArmor's default profile of container runtimes.
+	"mounts": {Names: []string{"mount", "umount2", "pivot_root"}, Action: seccomp.ActionErrno | seccomp.Action(unix.EACCES)},
+	// AppArmor on Ubuntu: a user namespace in which its maker has no capabilities.
+	"capabilities": {
+		NamesWithCondtions: []seccomp.NameWithConditions{
+			{Name: "ioctl", Conditions: []seccomp.Condition{{Argument: 1, Operation: seccomp.Equal, Value: unix.SIOCSIFFLAGS}}},
+		},
+		Action: seccomp.ActionErrno | seccomp.Action(unix.EPERM),
+	},
+}
+
+// runDenied executes this program anew with arguments, where something is denied.
+func runDenied(what string, args []string) int {
+	filter := seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{denials[what]}}}
+	err := seccomp.LoadFilter(filter)
+	if err == nil {
+		err = syscall.Exec("/proc/self/exe", append([]string{"mediator"}, args...), os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// TestRunThatCannotBeSetUp falls back only for limits of the machine, and says so. Whatever else goes wrong is refused, and the event
+// still waits.
+func TestRunThatCannotBeSetUp(t *testing.T) {
+	r := newSessionRig(t)
+	denied := func(what string) func(*exec.Cmd) {
+		return func(cmd *exec.Cmd) { cmd.Args = append([]string{"mediator", "denied", what}, cmd.Args[1:]...) }
+	}
+	// within starts mediator run in mounts of its own, after a line of shell.
+	within := func(line string) func(*exec.Cmd) {
+		return func(cmd *exec.Cmd) {
+			self, err := os.Executable()
+			must(t, err)
+			cmd.Path, cmd.Args = need(t, "unshare"), append([]string{"unshare", "--mount", "sh", "-ec", line + `; exec "$0" "$@"`, self}, cmd.Args[1:]...)
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*exec.Cmd)
+		falls  bool
+		says   string
+	}{
+		{"a container without user namespaces", denied("namespaces"), true, "new user namespaces are not permitted here (EPERM)"},
+		{"a security module that denies mounts", denied("mounts"), true, "the mounts cannot be made private: permission denied"},
+		{"a security module that denies capabilities", denied("capabilities"), true, "loopback cannot be brought up in the network namespace: operation not permitted"},
+		{"a container that masks parts of /proc", within("mount --bind /dev/null /proc/timer_list"), true, "/proc cannot be mounted, because this container shows its own only in part: operation not permitted"},
+		{"a sysctl", withoutNamespaces(t), true, "see sysctl user.max_user_namespaces"},
+		{"a file where a folder has to be hidden", within("mount -t tmpfs x /var && touch /var/tmp"), false, "/var/tmp cannot be hidden: not a directory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout, stderr, err := r.startRun(t, tt.change, nil, "echo started")
+			if !strings.Contains(stderr, tt.says) {
+				t.Errorf("it does not say %q: %s", tt.says, stderr)
+			}
+			if fell := err == nil && stdout == "started\n" && strings.Contains(stderr, "is only declared"); fell != tt.falls {
+				t.Errorf("%v %q %s", err, stdout, stderr)
+			}
+			if refused := err != nil && stdout == "" && strings.Contains(stderr, "its event still waits") && strings.Contains(stderr, "isolation_unavailable"); refused == tt.falls {
+				t.Errorf("%v %q %s", err, stdout, stderr)
+			}
+			stdout, stderr, err = r.startRun(t, tt.change, []string{"--require-isolation"}, "echo started")
+			if err == nil || stdout != "" || !strings.Contains(stderr, "isolation_unavailable") || !strings.Contains(stderr, tt.says) {
+				t.Errorf("with --require-isolation: %v %q %s", err, stdout, stderr)
 			}
 		})
 	}
