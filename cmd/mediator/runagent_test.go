@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -168,6 +169,118 @@ func TestRunThatCannotBeSetUp(t *testing.T) {
 			stdout, stderr, err = r.startRun(t, tt.change, []string{"--require-isolation"}, "echo started")
 			if err == nil || stdout != "" || !strings.Contains(stderr, "isolation_unavailable") || !strings.Contains(stderr, tt.says) {
 				t.Errorf("with --require-isolation: %v %q %s", err, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestRunAtATerminal starts mediator run as a shell at a terminal does. The agent has none of it, Ctrl-C asks it to end, and a
+// stopped mediator run leaves it running.
+func TestRunAtATerminal(t *testing.T) {
+	r := newSessionRig(t)
+	for _, tt := range runs {
+		t.Run(tt.name, func(t *testing.T) {
+			terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+			must(t, err)
+			defer terminal.Close()
+			number, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPTN)
+			must(t, errors.Join(err, unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPTLCK, 0)))
+			theirs, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+			must(t, err)
+			defer theirs.Close()
+			interrupt := func(cmd *exec.Cmd) {
+				_ = cmd.Process.Signal(syscall.SIGSTOP)
+				_ = cmd.Process.Signal(syscall.SIGCONT)
+				_, err := terminal.WriteString("\x03")
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			stdout, stderr, err := r.startRun(t, func(cmd *exec.Cmd) {
+				if tt.none {
+					withoutNamespaces(t)(cmd)
+				}
+				cmd.Stdin = theirs
+				cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Ctty = true, true, 0
+				cmd.Stdout = &onFirst{Writer: cmd.Stdout, do: func() { interrupt(cmd) }}
+			}, tt.flags, `trap 'echo asked to end; exit 7' TERM; tty; for fd in 0 1 2; do test -t $fd && echo a terminal; done; (exec </dev/tty) 2>/dev/null && echo the terminal; while :; do sleep 0.1; done`)
+			var exit *exec.ExitError
+			if stdout != "not a tty\nasked to end\n" || !errors.As(err, &exit) || exit.ExitCode() != 7 {
+				t.Errorf("%v %q %s", err, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestRunsAtOnce starts many runs together. Each has users of its own and ends with its own status, and nothing is left of them.
+func TestRunsAtOnce(t *testing.T) {
+	r := newSessionRig(t)
+	const many = 24
+	users, marks := make(chan string, many), strconv.Itoa(os.Getpid())+"000"
+	var wait sync.WaitGroup
+	for i := range many {
+		wait.Go(func() {
+			stdout, stderr, err := r.startRun(t, nil, []string{"--require-isolation"},
+				`curl -sSf -o /dev/null http://mediator.internal/v1/event; readlink /proc/self/ns/user; (setsid sleep "$1" &) ; exit "$0"`, strconv.Itoa(i), marks)
+			code := 0
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				code = exit.ExitCode()
+			}
+			if code != i || strings.Count(stdout, "\n") != 1 {
+				t.Errorf("%d: %v %q %s", i, err, stdout, stderr)
+			}
+			users <- stdout
+		})
+	}
+	wait.Wait()
+	close(users)
+	seen := make(map[string]bool)
+	for u := range users {
+		seen[u] = true
+	}
+	if len(seen) != many {
+		t.Errorf("%d runs have %d user namespaces", many, len(seen))
+	}
+	if out, _ := exec.Command("pgrep", "-f", "sleep "+marks).Output(); len(out) > 0 {
+		t.Errorf("left behind: %s", out)
+	}
+}
+
+// TestRunOutlivesItsSidecar ends the sidecar while a run lives. The agent has no way out any more, and its status is still passed on.
+func TestRunOutlivesItsSidecar(t *testing.T) {
+	r := newSessionRig(t)
+	a := r.startObedient(t)
+	a.tell("post")
+	a.hear(" 201")
+	r.Stack.Stop()
+	a.tell("post 2>&1")
+	a.hear("curl: (7)")
+	a.tell("exit 3")
+	_ = a.run.Wait()
+	if code := a.run.ProcessState.ExitCode(); code != 3 || !strings.Contains(a.errs.String(), "end the session: ") {
+		t.Errorf("%d %s", code, a.errs)
+	}
+}
+
+// TestRunInARun starts mediator run as an agent. It opens no session.
+func TestRunInARun(t *testing.T) {
+	r := newSessionRig(t)
+	dir, err := os.MkdirTemp("/srv", "mediator-") // where a run sees it, and its user can execute it
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	copied := filepath.Join(dir, "mediator")
+	raw, err := os.ReadFile("/proc/self/exe")
+	must(t, errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(copied, raw, 0o755)))
+	for _, tt := range runs {
+		t.Run(tt.name, func(t *testing.T) {
+			stdout, stderr, err := r.startRun(t, func(cmd *exec.Cmd) {
+				if tt.none {
+					withoutNamespaces(t)(cmd)
+				}
+			}, tt.flags, `"$0" run --admin "$1" -- echo inner; echo outer`, copied, r.Stack.Admin())
+			if err != nil || stdout != "outer\n" || !strings.Contains(stderr, "open a session: ") {
+				t.Errorf("%v %q %s", err, stdout, stderr)
 			}
 		})
 	}
