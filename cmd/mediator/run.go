@@ -42,8 +42,8 @@ Who can reach such a run is only declared, and so it is with --uid and --share-n
 			case o.RequireIsolation:
 				return usagef("mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of its own")
 			}
-			if o.Bounds.Processes < 1 || o.Bounds.TempMiB < 1 {
-				return usagef("mediator run --max-processes and --tmp-size are 1 at least")
+			if o.Bounds.Processes < 32 || o.Bounds.TempMiB < 1 { // threads of pid 1 in the run can count as the agent's
+				return usagef("mediator run --max-processes is 32 at least, and --tmp-size 1")
 			}
 			if o.ShareNetwork && o.RequireIsolation {
 				return usagef("mediator run --share-network and --require-isolation exclude each other")

@@ -153,6 +153,11 @@ func TestRunThatCannotBeSetUp(t *testing.T) {
 		{"a security module that denies capabilities", denied("capabilities"), true, "loopback cannot be brought up in the network namespace: operation not permitted"},
 		{"a container that masks parts of /proc", within("mount --bind /dev/null /proc/timer_list"), true, "/proc cannot be mounted, because this container shows its own only in part: operation not permitted"},
 		{"a sysctl", withoutNamespaces(t), true, "see sysctl user.max_user_namespaces"},
+		{"all namespaces in use", func(cmd *exec.Cmd) {
+			withoutNamespaces(t)(cmd)
+			cmd.Args[2] = `echo 1 >/proc/sys/user/max_user_namespaces; unshare --user tail --pid=$$ -f /dev/null >/dev/null 2>&1 &
+while test "$(readlink /proc/$!/ns/user)" = "$(readlink /proc/self/ns/user)"; do sleep 0.01; done; exec "$0" "$@"`
+		}, false, "all namespaces that the machine allows are in use"},
 		{"a file where a folder has to be hidden", within("mount -t tmpfs x /var && touch /var/tmp"), false, "/var/tmp cannot be hidden: not a directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,15 +1,18 @@
 package isolate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -165,8 +168,26 @@ func (s *setup) program() (kept, error) {
 	return kept{}, first
 }
 
-// restrict bounds the processes of this process's user in its user namespace, and of all that it starts.
+// What the kernel counts for root too, who has made the user namespace: an agent that took all of it would leave none
+// for the next run. /proc/sys/user is that of this user namespace.
+const (
+	maxNamespaces = 256 // of each kind; a browser has a handful
+	maxInotify    = 32  // instances
+)
+
+// restrict bounds what this process and all that it starts can take from the machine.
 func (b Bounds) restrict() error {
+	limits, err := filepath.Glob("/proc/sys/user/max_*_namespaces")
+	if err != nil || len(limits) == 0 {
+		return fmt.Errorf("the namespaces of the agent cannot be bounded: %w", cmp.Or(err, fs.ErrNotExist))
+	}
+	for _, name := range limits {
+		err = errors.Join(err, os.WriteFile(name, []byte(strconv.Itoa(maxNamespaces)), 0))
+	}
+	err = errors.Join(err, os.WriteFile("/proc/sys/user/max_inotify_instances", []byte(strconv.Itoa(maxInotify)), 0))
+	if err != nil {
+		return err
+	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
 		return err

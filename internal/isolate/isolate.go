@@ -22,6 +22,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,7 +55,7 @@ type Options struct {
 	Stdout, Stderr io.Writer
 }
 
-// Bounds bound what an agent can take from the machine. Each must be set.
+// Bounds bound what an agent can take from the machine. Each must be set, Processes to 32 at least.
 type Bounds struct {
 	Processes int `json:"processes"` // processes and threads at once
 	TempMiB   int `json:"tempMiB"`   // the size of all the private folders together, which are in memory
@@ -129,7 +130,8 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 	}
 	defer theirs.Close()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args, cmd.Env, cmd.Dir = []string{"mediator", Command}, []string{}, "/"
+	cmd.Args, cmd.Dir = []string{"mediator", Command}, "/"
+	cmd.Env = []string{"GOMAXPROCS=1"} // few threads, because they can count as the agent's
 	cmd.Stdout, cmd.Stderr = pipe{o.Stdout}, pipe{o.Stderr}
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = attributes
@@ -163,13 +165,28 @@ func startCause(err error) error {
 	case errors.Is(err, unix.EPERM):
 		return unavailable("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, or because the users of this container are too few")
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
-		return unavailable("no more user namespaces can be made: see sysctl user.max_user_namespaces")
+		if none := forbiddenKind(); none != "" {
+			return unavailable("this machine allows no such namespaces: see sysctl user.%s", none)
+		}
+		// No limit of the machine: whoever has taken them all must not be able to have an agent start without its own.
+		return errors.New("all namespaces that the machine allows are in use: end what has made them, or raise sysctl user.max_user_namespaces and its like")
 	case errors.Is(err, unix.EACCES):
 		return unavailable("the agent's user cannot execute the mediator's own program")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return unavailable("this kernel cannot make the namespaces: %v", err)
 	}
 	return fmt.Errorf("the namespaces cannot be made: %w", err)
+}
+
+// forbiddenKind returns the name of a sysctl that allows no namespaces of a kind at all, if there is one.
+func forbiddenKind() string {
+	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts", "net"} {
+		name := "max_" + kind + "_namespaces"
+		if raw, err := os.ReadFile("/proc/sys/user/" + name); err == nil && strings.TrimSpace(string(raw)) == "0" {
+			return name
+		}
+	}
+	return ""
 }
 
 func unavailable(format string, args ...any) error {

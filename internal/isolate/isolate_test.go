@@ -38,6 +38,26 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	return p, &out, err
 }
 
+// hoarder makes user namespaces, and keeps each by a descriptor.
+const hoarder = `
+import ctypes, os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
+libc, kept = ctypes.CDLL(None), []
+while True:
+    ready, say = os.pipe()
+    until, end = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(say, b"1" if libc.unshare(0x10000000) == 0 else b"0") # CLONE_NEWUSER
+        os.read(until, 1)
+        os._exit(0)
+    made = os.read(ready, 1) == b"1"
+    if made: kept.append(os.open(f"/proc/{child}/ns/user", os.O_RDONLY))
+    os.write(end, b"1")
+    os.waitpid(child, 0)
+    for fd in ready, say, until, end: os.close(fd)
+    if not made: break
+print("none after", len(kept))`
+
 // TestPlace shows an agent the place that it is in.
 func TestPlace(t *testing.T) {
 	for _, tt := range []struct {
@@ -57,10 +77,15 @@ func TestPlace(t *testing.T) {
 		{"its terminals", nil, `ls /dev/pts; script -qc 'test -t 0 && echo terminal' /dev/null`, "ptmx\nterminal\r\n", 0},
 		{"its devices", nil, `ls /dev | tr '\n' ' '; echo x >/dev/null; head -c 3 /dev/zero | wc -c`, "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n", 0},
 		{"what it cannot undo", nil, `unshare -Urm sh -c 'umount /tmp || umount -l /run || umount /dev || umount /proc' 2>/dev/null || ls /tmp /run`, "/run:\nagent\n\n/tmp:\n", 0},
-		{"how many processes it may have", func(o *isolate.Options) { o.Bounds.Processes = 20 },
-			`(for i in $(seq 100); do sleep 1000 & done) 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 15 && test $n -le 22 && echo bounded`, "bounded\n", 0},
-		{"how many in namespaces of its own", func(o *isolate.Options) { o.Bounds.Processes = 20 },
-			`(unshare -Ur sh -c 'for i in $(seq 100); do sleep 1000 & done') 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 10 && test $n -le 22 && echo bounded`, "bounded\n", 0},
+		{"how many processes it may have", func(o *isolate.Options) { o.Bounds.Processes = 32 },
+			`(for i in $(seq 100); do sleep 1000 & done) 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 25 && test $n -le 34 && echo bounded`, "bounded\n", 0},
+		{"how many in namespaces of its own", func(o *isolate.Options) { o.Bounds.Processes = 32 },
+			`(unshare -Ur sh -c 'for i in $(seq 100); do sleep 1000 & done') 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 20 && test $n -le 34 && echo bounded`, "bounded\n", 0},
+		{"how many namespaces of a kind it may have", nil, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
+		{"how many namespaces in a namespace of its own", nil, `unshare -Ur /usr/bin/python3 -c "$0"`, "none after 255\n", 0},
+		{"how many instances of inotify it may have", nil, `/usr/bin/python3 -c 'import ctypes
+libc = ctypes.CDLL(None)
+print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
 		{"how much it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 8 },
 			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do head -c 3M /dev/zero >$f 2>/dev/null && echo $f; done; true`, "/tmp/a\n/var/tmp/b\n", 0},
 		{"how many empty files it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 1 },
@@ -77,7 +102,7 @@ func TestPlace(t *testing.T) {
 			defer p.Listener.Close()
 			status := 0
 			var exit *exec.ExitError
-			if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", tt.script}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
+			if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", tt.script, hoarder}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
 				status = exit.ExitCode()
 			} else if err != nil {
 				t.Fatal(err)

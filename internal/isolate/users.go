@@ -31,7 +31,7 @@ const inner = 1000
 const ownIDs = 1 << 16
 
 // setupCapabilities are what pid 1 needs to set the namespaces up. They reach no further than these namespaces.
-var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP), uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN)}
+var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP), uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN), uintptr(cap.SYS_RESOURCE)}
 
 // attributes returns the attributes of pid 1, with its user namespace, and the agent's user as numbered there.
 func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
