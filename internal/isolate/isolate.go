@@ -115,10 +115,35 @@ const (
 // Start makes a place. The error is an [AgentError] or an [UnavailableError], or says what went wrong. When ctx ends, the agent
 // gets SIGTERM, and SIGKILL five seconds later.
 func Start(ctx context.Context, o Options) (*Place, error) {
-	attributes, inner, err := o.Users.attributes()
-	if err != nil {
-		return nil, err
+	const tries = 10
+	for range tries {
+		attributes, inner, err := o.Users.attributes()
+		if err != nil {
+			return nil, err
+		}
+		p, err := o.begin(ctx, attributes)
+		if err != nil {
+			return nil, err
+		}
+		switch alone, err := o.Users.alone(attributes, p.Init); {
+		case err != nil:
+			p.Close()
+			return nil, err
+		case !alone:
+			p.Close()
+			continue
+		}
+		if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Programs, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
+			p.Close()
+			return nil, err
+		}
+		return p, nil
 	}
+	return nil, fmt.Errorf("other runs took the same user ids %d times", tries)
+}
+
+// begin starts pid 1, which waits for its setup.
+func (o Options) begin(ctx context.Context, attributes *syscall.SysProcAttr) (*Place, error) {
 	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if !o.ShareNetwork {
 		attributes.Cloneflags |= unix.CLONE_NEWNET
@@ -143,12 +168,7 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 		_ = control.Close()
 		return nil, startCause(err)
 	}
-	p := &Place{Init: cmd.Process.Pid, cmd: cmd, control: control}
-	if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Programs, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
-		p.Close()
-		return nil, err
-	}
-	return p, nil
+	return &Place{Init: cmd.Process.Pid, cmd: cmd, control: control}, nil
 }
 
 // pipe keeps os/exec from handing a file to the agent as it is.

@@ -3,12 +3,14 @@ package isolate_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -114,6 +116,52 @@ print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
 				t.Error("the place outlives its agent")
 			}
 		})
+	}
+}
+
+// TestOwnUsers has several runs begin together where one block of user ids is left. One of them gets it at most.
+func TestOwnUsers(t *testing.T) {
+	full.Only(t, "root")
+	const first, size, slots, free = 0xC000_0000, 1 << 16, 0x2FFF, 0x1234
+	taken := exec.Command("sleep", "1000")
+	taken.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}, Pdeathsig: syscall.SIGKILL}
+	for i := range slots {
+		if i != free {
+			taken.SysProcAttr.Credential.Groups = append(taken.SysProcAttr.Credential.Groups, uint32(first+i*size+7))
+		}
+	}
+	if err := taken.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Process.Kill(); _ = taken.Wait() }()
+	var wait sync.WaitGroup
+	places := make(chan *isolate.Place, 8)
+	for range cap(places) {
+		wait.Go(func() {
+			p, _, err := start(t, nil)
+			if err != nil && !strings.Contains(err.Error(), "user ids") {
+				t.Error(err)
+			}
+			if err == nil {
+				places <- p
+			}
+		})
+	}
+	wait.Wait()
+	close(places)
+	if len(places) > 1 {
+		t.Errorf("%d runs have the same users", len(places))
+	}
+	for p := range places {
+		p.Close()
+	}
+	p, _, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", p.Init)); err != nil || !strings.Contains(string(ids), fmt.Sprint(first+free*size)) {
+		t.Errorf("%s, %v", ids, err)
 	}
 }
 
