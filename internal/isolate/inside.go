@@ -98,11 +98,20 @@ func (s *setup) apply() (begin start, listener *os.File, err error) {
 			return start{}, nil, err
 		}
 	}
+	again, err := elsewhere()
+	if err != nil {
+		return start{}, nil, err
+	}
 	all, begin, err := s.keepAll()
 	if err != nil {
 		return start{}, nil, err
 	}
-	if err := hide(all, s.Bounds.TempMiB); err != nil {
+	for _, path := range []string{begin.program, begin.dir} {
+		if slices.ContainsFunc(again, func(dir string) bool { return below(path, dir) }) {
+			return start{}, nil, &AgentError{path + " is in a folder that shows this machine's processes, sockets or temporary files, which an agent does not have: start mediator run with another one"}
+		}
+	}
+	if err := hide(all, again, s.Bounds.TempMiB); err != nil {
 		return start{}, nil, err
 	}
 	for _, k := range all {

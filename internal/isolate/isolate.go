@@ -4,6 +4,7 @@
 //	isolate.go      the launcher: makes the namespaces, hands the agent over, waits for its end
 //	inside.go       the first process in the namespaces (pid 1): sets them up, starts the agent, ends with it
 //	mounts.go       the files of the namespaces: what is hidden, and what is kept
+//	elsewhere.go    where else the machine shows what is hidden
 //	network.go      the network of the namespaces: loopback, and the listener
 //	users.go        the users of the namespaces
 //	descriptors.go  no descriptor is inherited

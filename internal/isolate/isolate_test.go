@@ -271,6 +271,57 @@ func TestHiddenFolders(t *testing.T) {
 	}
 }
 
+// TestElsewhere mounts what is hidden at other paths too, as a chroot has it. The agent finds nothing there, also where that is in
+// its own folder; and is not started in it.
+func TestElsewhere(t *testing.T) {
+	full.Only(t, "root")
+	for _, parent := range []string{"/srv", os.TempDir()} {
+		dir, err := os.MkdirTemp(parent, "a chroot-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		at := func(name string) string { return filepath.Join(dir, name) }
+		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile("/run/"+filepath.Base(dir), nil, 0o644), os.WriteFile(at("file"), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove("/run/" + filepath.Base(dir)) })
+		mount := func(source, name, kind string, flags uintptr) {
+			t.Helper()
+			if kind != "" || name != "file" {
+				if err := os.Mkdir(at(name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := syscall.Mount(source, at(name), kind, flags, ""); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = syscall.Unmount(at(name), syscall.MNT_DETACH) })
+		}
+		mount("proc", "proc", "proc", 0)
+		mount("/run", "run", "", syscall.MS_BIND)
+		mount("/tmp", "tmp", "", syscall.MS_BIND)
+		mount("/", "root", "", syscall.MS_BIND)
+		mount("/run/"+filepath.Base(dir), "file", "", syscall.MS_BIND)
+		p, out, err := start(t, func(o *isolate.Options) { o.Dir = dir })
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Listener.Close()
+		script := `touch proc/x run/x 2>/dev/null && echo writable; for d in proc run tmp root/tmp root/var/tmp; do echo $d $(ls $d | wc -l); done; test -f file || echo no file; test -e root/etc/passwd && echo the rest`
+		if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}); err != nil ||
+			out.String() != "proc 0\nrun 0\ntmp 0\nroot/tmp 0\nroot/var/tmp 0\nno file\nthe rest\n" {
+			t.Errorf("%s: %v %s", parent, err, out)
+		}
+		for _, in := range []string{"proc", "run", "tmp", "root/tmp"} {
+			var refused *isolate.AgentError
+			if _, _, err := start(t, func(o *isolate.Options) { o.Dir = at(in) }); !errors.As(err, &refused) {
+				t.Errorf("%s: %v", at(in), err)
+			}
+		}
+	}
+}
+
 // TestCommandByHand is refused: it is the first process in namespaces, or none.
 func TestCommandByHand(t *testing.T) {
 	out, err := exec.Command("/proc/self/exe", isolate.Command).CombinedOutput()

@@ -32,7 +32,9 @@ func isKernels(path string) bool {
 }
 
 // below reports whether path is dir or stands below it.
-func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
 
 // devices are the devices that the agent has.
 var devices = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
@@ -86,8 +88,9 @@ func (k kept) mount() error {
 // bare are the flags of everything that is mounted in a place.
 const bare = unix.MS_NOSUID | unix.MS_NODEV
 
-// hide gives the place its own /proc and its own folders in place of the hidden ones, with the paths of keep in them.
-func hide(keep []kept, tempMiB int) error {
+// hide gives the place its own /proc and its own folders in place of the hidden ones, with the paths of keep in them,
+// and covers the paths at which the machine shows those again.
+func hide(keep []kept, again []string, tempMiB int) error {
 	bound := slices.DeleteFunc(slices.Clone(keep), func(k kept) bool { return !isHidden(k.path) })
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("the mounts cannot be made private: %w", err)
@@ -106,7 +109,7 @@ func hide(keep []kept, tempMiB int) error {
 			return fmt.Errorf("%s cannot be mounted: %w", k.path, err)
 		}
 	}
-	return nil
+	return cover(again, bound)
 }
 
 // private mounts an empty folder over each of the hidden ones. All are folders of one file system in memory, so they
