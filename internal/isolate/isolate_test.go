@@ -84,6 +84,7 @@ func TestPlace(t *testing.T) {
 		{"how many in namespaces of its own", func(o *isolate.Options) { o.Bounds.Processes = 32 },
 			`(unshare -Ur sh -c 'for i in $(seq 100); do sleep 1000 & done') 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 20 && test $n -le 34 && echo bounded`, "bounded\n", 0},
 		{"how many namespaces of a kind it may have", nil, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
+		{"how many namespaces with a user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 60570, GID: 60570} }, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
 		{"how many namespaces in a namespace of its own", nil, `unshare -Ur /usr/bin/python3 -c "$0"`, "none after 255\n", 0},
 		{"how many instances of inotify it may have", nil, `/usr/bin/python3 -c 'import ctypes
 libc = ctypes.CDLL(None)
