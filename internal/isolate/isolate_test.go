@@ -93,6 +93,10 @@ print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
 			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do head -c 3M /dev/zero >$f 2>/dev/null && echo $f; done; true`, "/tmp/a\n/var/tmp/b\n", 0},
 		{"how many empty files it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 1 },
 			`cd /tmp && touch $(seq 1000) 2>/dev/null; test $(ls | wc -l) -lt 256 && echo bounded`, "bounded\n", 0},
+		{"no files that make others its user", nil, `cd /tmp; cp /bin/true a; chmod u+s a 2>/dev/null || echo refused; chmod 2755 a; /usr/bin/python3 -c 'import os
+for make in (lambda: os.open("b", os.O_CREAT, 0o4755), lambda: os.mknod("c", 0o104755), lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755), lambda: os.fchmod(os.open("a", 0), 0o6755)):
+    try: make()
+    except PermissionError: print("refused")'; find . -perm /4000`, "refused\nrefused\nrefused\nrefused\nrefused\n", 0},
 		{"its end", nil, `exit 3`, "", 3},
 		{"its end by a signal", nil, `kill -TERM $$`, "", 128 + 15},
 		{"its daemons end with it", nil, `(setsid sh -c 'trap "" TERM; echo begun; >/tmp/begun; while :; do sleep 1000; done' &); while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
