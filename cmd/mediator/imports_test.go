@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,9 +28,19 @@ var forbidden = map[string][]string{
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 
-// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/.
+// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/, and a line in
+// docs/architecture.md.
 func TestImports(t *testing.T) {
 	const module = "github.com/actionproof/mediator/"
+	page, err := os.ReadFile("../../docs/architecture.md")
+	must(t, err)
+	_, page, _ = bytes.Cut(page, []byte("## Packages"))
+	listed, _, _ := bytes.Cut(page, []byte("## Follow one post"))
+	for _, layer := range layers {
+		if !bytes.Contains(listed, []byte("`"+layer+"`")) {
+			t.Errorf("docs/architecture.md does not say what the package %s is for", layer)
+		}
+	}
 	must(t, filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
