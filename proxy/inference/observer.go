@@ -217,11 +217,11 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	before := max(b.events.Held(), keptQueue)
 	for _, p := range pieces {
 		b.tally.at = p.at
-		b.events.Write(queue[:p.size], func(_ string, data []byte) {
-			if len(bytes.TrimSpace(data)) == 0 || reason != ReasonNone {
+		b.events.Write(queue[:p.size], func(e sse.Event) {
+			if len(bytes.TrimSpace(e.Data)) == 0 || reason != ReasonNone {
 				return
 			}
-			if jsonread.TooMany(data) || !b.answer.event(&b.tally, data) {
+			if jsonread.TooMany(e.Data) || !b.answer.event(&b.tally, e.Data) {
 				reason = ReasonFormat
 			}
 			b.tally.endEvent()
