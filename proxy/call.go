@@ -97,7 +97,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 // route notes where the call goes.
 func (c *call) route(t upstream.Target) {
 	c.target = t
-	c.record.Host = t.Authority()
+	c.record.Host = t.Address()
 	c.record.Path = c.r.URL.EscapedPath() // without the query, which may hold secrets
 }
 
