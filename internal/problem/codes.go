@@ -49,6 +49,9 @@ func Known(code string) bool {
 	return ok
 }
 
+// Remedy returns what the table says to do about a code, or nothing where it does not know the code.
+func Remedy(code string) string { return table[code].Remedy }
+
 // Codes returns the whole table, by step and name.
 func Codes() []Code {
 	return slices.SortedFunc(maps.Values(table), func(a, b Code) int {
