@@ -26,14 +26,14 @@ var forbidden = map[string][]string{
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 
-// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/.
+// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/ and examples/.
 func TestImports(t *testing.T) {
 	const module = "github.com/actionproof/mediator/"
 	must(t, filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if slices.Contains([]string{".git", "node_modules", "testdata", "test", "bin", "dist"}, d.Name()) {
+		if slices.Contains([]string{".git", "node_modules", "testdata", "test", "examples", "bin", "dist"}, d.Name()) {
 			return filepath.SkipDir
 		}
 		files, err := filepath.Glob(filepath.Join(name, "*.go"))

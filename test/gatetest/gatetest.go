@@ -77,8 +77,14 @@ type Kit struct {
 // New makes a deployment from the example manifest, which each edit may change before it is certified.
 func New(t testing.TB, edits ...func(*policy.Manifest)) *Kit {
 	t.Helper()
+	return NewAt(t, Start, edits...)
+}
+
+// NewAt is New with another time on the kit's clock.
+func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
+	t.Helper()
 	k := &Kit{Clock: &Clock{}, Certificates: make(map[string]string)}
-	k.Clock.Set(Start)
+	k.Clock.Set(at)
 	k.Rules = must(decide.ParseRules(configs.Policy()))(t)
 	k.Manifest = must(policy.ParseManifest(configs.Manifest()))(t)
 	environment := evidence.HashBytes([]byte("environment"))
