@@ -141,7 +141,7 @@ func TestFromFilesTakesAManifest(t *testing.T) {
 	b := bound("POST /posts", gatetest.Content)
 	ch, err := a.client.Challenge(t.Context(), b)
 	wantAdmitted(t, err)
-	next, err := policy.ParseManifest(manifestOf(t, a.files.Manifest))
+	next, err := policy.ParseManifest(contentOf(t, a.files.Manifest))
 	wantAdmitted(t, err)
 	next.MaxChallengeAgeMs--
 	text, err := next.Canonical()
@@ -159,19 +159,32 @@ func TestFromFilesTakesAManifest(t *testing.T) {
 // TestFromFilesFailsClosed: what cannot be read again is believed for MaxStale and no longer, by all three ways in.
 func TestFromFilesFailsClosed(t *testing.T) {
 	t.Parallel()
-	a := newFromFiles(t, nil)
-	capability := a.earn(t, bound("POST /posts", gatetest.Content))
-	replace(t, a.files.Bundle, "{")
-	a.said(t, "the trust bundle is malformed")
-	a.kit.Clock.Advance(59 * time.Second)
-	wantAdmitted(t, a.admit(t))
-	a.kit.Clock.Advance(2 * time.Second)
-	gatetest.WantCode(t, a.admit(t), "trust_stale")
-	if status, code := a.do(t, a.request(t, capability, "/posts", gatetest.Content)); status != http.StatusServiceUnavailable || code != "trust_stale" || a.posts.Load() != 0 {
-		t.Errorf("got %d %s", status, code)
+	for name, tt := range map[string]struct {
+		path func(gate.Files) string
+		says string
+	}{
+		"bundle":   {func(f gate.Files) string { return f.Bundle }, "the trust bundle is malformed"},
+		"manifest": {func(f gate.Files) string { return f.Manifest }, "the manifest is malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newFromFiles(t, nil)
+			capability := a.earn(t, bound("POST /posts", gatetest.Content))
+			path := tt.path(a.files)
+			good := string(contentOf(t, path))
+			replace(t, path, "{")
+			a.said(t, tt.says)
+			a.kit.Clock.Advance(59 * time.Second)
+			wantAdmitted(t, a.admit(t))
+			a.kit.Clock.Advance(2 * time.Second)
+			gatetest.WantCode(t, a.admit(t), "trust_stale")
+			if status, code := a.do(t, a.request(t, capability, "/posts", gatetest.Content)); status != http.StatusServiceUnavailable || code != "trust_stale" || a.posts.Load() != 0 {
+				t.Errorf("got %d %s", status, code)
+			}
+			replace(t, path, good)
+			await(t, "what was before", func() bool { return a.admit(t) == nil }) // nothing has changed, so nothing is said
+		})
 	}
-	a.kit.WriteBundle(t, a.files.Bundle)
-	await(t, "the bundle of before", func() bool { return a.admit(t) == nil }) // nothing has changed, so nothing is said
 }
 
 // remoteFiles serves a folder over TLS.
@@ -321,7 +334,7 @@ func TestFromFilesEnds(t *testing.T) {
 	}
 }
 
-func manifestOf(t *testing.T, path string) []byte {
+func contentOf(t *testing.T, path string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
