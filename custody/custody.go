@@ -36,6 +36,12 @@ func IsUnfit(err error) bool {
 	return errors.As(err, &e) && e.code == "custody_unfit"
 }
 
+// Refused is the error of somebody who works on a key, and whom its custody tells that what was asked cannot be done; waiting does not
+// help. detail may quote the custody, so it is for operators alone: no process that signs makes this error.
+func Refused(err error, detail string, args ...any) *Error {
+	return &Error{code: "custody_refused", detail: fmt.Sprintf(detail, args...), err: err}
+}
+
 // NoCredential is the error of an API credential that cannot be had now, as [Unavailable] is of a key.
 func NoCredential(err error, detail string, args ...any) *Error {
 	return &Error{code: "credential_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
