@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // countingVault answers in memory, so that a test can let hours pass, and counts what it is asked. It has one key under every name.
@@ -196,4 +199,61 @@ func TestLoadInUse(t *testing.T) {
 			t.Errorf("after 6 s without use it signs with %s", got)
 		}
 	})
+}
+
+// TestAuditLines: a reading and a look are two lines each in a real audit log, whose size grows with the versions that Vault still
+// accepts and with nothing else.
+func TestAuditLines(t *testing.T) {
+	v := vaulttest.New(t)
+	path := filepath.Join(t.TempDir(), "audit.log")
+	v.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]any{"file_path": path}})
+	v.Mount(t, "transit", "transit", nil)
+	v.Write(t, "transit/keys/key", map[string]any{"type": "ed25519"})
+	token := v.TokenFor(t, "key", signPolicy("transit", "key"), time.Hour)
+	s := open(t, v, vault.Options{Refresh: time.Hour})
+	k, err := s.Key(t.Context(), "key", &vault.TokenFile{Path: write(t, token)}, "a", "b", "c", "d", "e", "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measure := func(do func()) (lines, bytes int) {
+		t.Helper()
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do()
+		after, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(after[len(before):]), "\n"), len(after) - len(before)
+	}
+	read := func() {
+		if err := k.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines, one := measure(read)
+	if lines != 2 {
+		t.Errorf("a reading is %d lines", lines)
+	}
+	for range 9 {
+		v.Write(t, "transit/keys/key/rotate", nil)
+	}
+	_, ten := measure(read)
+	v.Write(t, "transit/keys/key/config", map[string]any{"min_decryption_version": 10})
+	_, retired := measure(read)
+	if retired > one+one/10 {
+		t.Errorf("a reading has %d bytes with one version, and %d after nine were retired", one, retired)
+	}
+	lines, look := measure(func() { k.Observe(t.Context(), time.Hour) })
+	if lines != 4 { // the token, and what it may do
+		t.Errorf("a look is %d lines", lines)
+	}
+	if again, _ := measure(func() { k.Observe(t.Context(), time.Hour) }); again != 0 {
+		t.Errorf("a second look is %d lines", again)
+	}
+	const keys, readings, looks = 7, 24 * 3600 / 10, 24 * 3600 / 300
+	t.Logf("a reading: %d bytes, and %d for each further version; a look: %d; a day without posts: %.2f GB",
+		one, (ten-one)/9, look, float64(keys*(readings*one+looks*look))/1e9)
 }
