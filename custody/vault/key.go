@@ -110,16 +110,15 @@ func (k *Key) watch(ctx context.Context) {
 }
 
 // used has the key read because it is about to sign: in the background if it was read more than Refresh ago, and before it signs if that
-// was more than Stale ago.
-func (k *Key) used(ctx context.Context) error {
+// was more than Stale ago. While Vault does not answer nobody waits for it.
+func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
-	case age > o.Stale || age < -o.Stale:
-		return k.within(ctx, o.Stale)
+	case (age > o.Stale || age < -o.Stale) && k.lately() == nil:
+		_ = k.within(ctx, o.Stale)
 	case age > o.Refresh:
 		k.readOnce()
 	}
-	return nil
 }
 
 // within reads the key if it was read more than maxAge ago. All who wait share one reading.
@@ -269,7 +268,7 @@ func (k *Key) Name() string { return k.name }
 
 // Current returns the newest version, as Vault described it at most Stale ago.
 func (k *Key) Current(ctx context.Context) (custody.Version, error) {
-	_ = k.used(ctx) // fresh says what became of it
+	k.used(ctx) // fresh says what became of it
 	s, err := k.fresh(k.session.server.o.Stale)
 	if err != nil {
 		return custody.Version{}, err
