@@ -22,7 +22,7 @@ type Expected struct {
 // Chain verifies the receipts of one session, in their order. It keeps of each only its hash and the id of its request. It is not safe for
 // concurrent use.
 type Chain struct {
-	archive *evidence.Archive
+	archive *evidence.PastTrust
 	now     time.Time
 	want    Expected
 
@@ -36,7 +36,7 @@ type Chain struct {
 
 // NewChain begins the verification of a chain. Each receipt is judged as of the second in which it was signed, by what the archive has for that
 // time; what was revoked since is refused. now is the time of today: no receipt is of the future.
-func NewChain(a *evidence.Archive, want Expected, now time.Time) *Chain {
+func NewChain(a *evidence.PastTrust, want Expected, now time.Time) *Chain {
 	return &Chain{archive: a, now: now, want: want, numbers: make(map[string]int64)}
 }
 

@@ -50,10 +50,10 @@ func (k *Kit) Owner(t testing.TB) string {
 }
 
 // Archive is whom a verifier of records believes: the kit's certificates, and earlier ones.
-func (k *Kit) Archive(t testing.TB, earlier ...string) *evidence.Archive {
+func (k *Kit) Archive(t testing.TB, earlier ...string) *evidence.PastTrust {
 	t.Helper()
 	b := evidence.Bundle{Certificates: k.certificates(), Revocations: k.Revocations}
-	return must(evidence.NewArchive(k.roots(t), b, evidence.History{Certificates: earlier}, k.Strict.Signers))(t)
+	return must(evidence.NewPastTrust(k.roots(t), b, evidence.History{Certificates: earlier}, k.Strict.Signers))(t)
 }
 
 // Chain begins the verification of a chain, demanding what the kit's manifest demands.
