@@ -10,40 +10,56 @@ import (
 // MaxReceipts bounds a chain.
 const MaxReceipts = 1 << 17
 
-// Expected is what a verifier demands of a chain. What it demands of each receipt has no default, and neither has Owner: left empty, they
-// refuse. Session and Agent may be left empty; the first receipt then says whose chain it is.
+// Expected is whose chain a verifier expects. Owner has no default: left empty, it refuses every receipt. Session and Agent may be left empty; the
+// first receipt then says whose chain it is.
 type Expected struct {
-	evidence.Expected
 	Owner   string // of the pinned key registry; see [Owner]
 	Session string
 	Agent   string
 }
 
+// Opener opens a receipt, by itself, whose claims are c if its signature is right.
+type Opener func(token string, c Receipt) (evidence.Opened[Receipt], error)
+
+// Past returns an [Opener] that judges each receipt as of the second in which it was signed, by the certificates of that time; what was revoked
+// since is refused. now is the time of today: no receipt is of the future.
+func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Opener {
+	var verifier *evidence.Verifier // as of the second at
+	var at int64
+	return func(token string, c Receipt) (o evidence.Opened[Receipt], err error) {
+		if verifier == nil || at != c.IssuedAt {
+			if verifier, err = trust.At(time.Unix(c.IssuedAt, 0), now); err != nil {
+				return o, err
+			}
+			at = c.IssuedAt
+		}
+		return evidence.Open(verifier, Kind, token, want)
+	}
+}
+
 // Chain verifies the receipts of one session, in their order. It keeps of each only its hash and the id of its request. It is not safe for
 // concurrent use.
 type Chain struct {
-	archive *evidence.PastTrust
-	now     time.Time
+	open    Opener
 	want    Expected
-
-	verifier *evidence.Verifier // as of the second at
-	at       int64
-
 	last    Receipt
 	hashes  []string         // of the receipts, by number less one
 	numbers map[string]int64 // of the receipts, by request
 }
 
-// NewChain begins the verification of a chain. Each receipt is judged as of the second in which it was signed, by what the archive has for that
-// time; what was revoked since is refused. now is the time of today: no receipt is of the future.
-func NewChain(a *evidence.PastTrust, want Expected, now time.Time) *Chain {
-	return &Chain{archive: a, now: now, want: want, numbers: make(map[string]int64)}
+// NewChain begins the verification of a chain whose receipts are opened by open.
+func NewChain(open Opener, want Expected) *Chain {
+	return &Chain{open: open, want: want, numbers: make(map[string]int64)}
 }
 
 // Add verifies the next receipt of the chain and returns it: its signature, its claims, and its place after those before it. After an error
 // the chain is as it was before.
 func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
-	o, err := c.open(token)
+	claims, err := evidence.UnverifiedClaims(Kind, token)
+	if err != nil {
+		return evidence.Opened[Receipt]{}, err
+	}
+	o, err := c.open(token, claims)
 	if err != nil {
 		return evidence.Opened[Receipt]{}, err
 	}
@@ -55,22 +71,6 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	c.numbers[r.RequestID] = r.Chain.SequenceNumber
 	c.last = r
 	return o, nil
-}
-
-// open verifies a receipt by itself, as of the second in which it says that it was signed.
-func (c *Chain) open(token string) (o evidence.Opened[Receipt], err error) {
-	claims, err := evidence.UnverifiedClaims(Kind, token)
-	if err != nil {
-		return o, err
-	}
-	if c.verifier == nil || c.at != claims.IssuedAt {
-		v, err := c.archive.At(time.Unix(claims.IssuedAt, 0), c.now)
-		if err != nil {
-			return o, err
-		}
-		c.verifier, c.at = v, claims.IssuedAt
-	}
-	return evidence.Open(c.verifier, Kind, token, c.want.Expected)
 }
 
 // follows refuses a receipt that is not the next one of the chain.

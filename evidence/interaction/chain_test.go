@@ -233,19 +233,15 @@ func TestChainOf(t *testing.T) {
 		code string
 		want interaction.Expected
 	}{
-		"its owner":                     {"", interaction.Expected{Owner: k.Owner(t)}},
-		"all of it":                     {"", interaction.Expected{Owner: k.Owner(t), Session: "ses_1", Agent: "agent:worker-1"}},
-		"nobody's":                      {"receipt_owner", interaction.Expected{}},
-		"another owner's":               {"receipt_owner", interaction.Expected{Owner: strings.Repeat("o", 43)}},
-		"another session's":             {"receipt_session", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
-		"another agent's":               {"receipt_agent", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
-		"what it has to be is not said": {"expectation_missing", interaction.Expected{Owner: k.Owner(t), Session: "ses_1"}},
+		"its owner":         {"", interaction.Expected{Owner: k.Owner(t)}},
+		"all of it":         {"", interaction.Expected{Owner: k.Owner(t), Session: "ses_1", Agent: "agent:worker-1"}},
+		"nobody's":          {"receipt_owner", interaction.Expected{}},
+		"another owner's":   {"receipt_owner", interaction.Expected{Owner: strings.Repeat("o", 43)}},
+		"another session's": {"receipt_session", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
+		"another agent's":   {"receipt_agent", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tt.code != "expectation_missing" {
-				tt.want.Expected = k.Strict.Interaction
-			}
-			err := add(interaction.NewChain(k.Archive(t), tt.want, k.Clock.Now()), s.Receipts...)
+			err := add(interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), tt.want), s.Receipts...)
 			if tt.code != "" || err != nil {
 				wantCode(t, err, tt.code)
 			}
@@ -308,7 +304,7 @@ func TestAChainAcrossARotation(t *testing.T) {
 	if err := add(s.Chain(t), s.Receipts...); err == nil {
 		t.Error("the first key counts without a certificate")
 	}
-	chain := interaction.NewChain(k.Archive(t, first), interaction.Expected{Expected: k.Strict.Interaction, Owner: k.Owner(t)}, k.Clock.Now())
+	chain := interaction.NewChain(interaction.Past(k.Past(t, first), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: k.Owner(t)})
 	if err := add(chain, s.Receipts...); err != nil {
 		t.Error(err)
 	}

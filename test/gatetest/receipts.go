@@ -49,8 +49,8 @@ func (k *Kit) Owner(t testing.TB) string {
 	return interaction.Owner(k.Key(t, evidence.PurposeSignerCertificate).Public())
 }
 
-// Archive is whom a verifier of records believes: the kit's certificates, and earlier ones.
-func (k *Kit) Archive(t testing.TB, earlier ...string) *evidence.PastTrust {
+// Past is whom a verifier of records believes: the kit's certificates, and earlier ones.
+func (k *Kit) Past(t testing.TB, earlier ...string) *evidence.PastTrust {
 	t.Helper()
 	b := evidence.Bundle{Certificates: k.certificates(), Revocations: k.Revocations}
 	return must(evidence.NewPastTrust(k.roots(t), b, evidence.History{Certificates: earlier}, k.Strict.Signers))(t)
@@ -60,7 +60,7 @@ func (k *Kit) Archive(t testing.TB, earlier ...string) *evidence.PastTrust {
 func (s *Session) Chain(t testing.TB) *interaction.Chain {
 	t.Helper()
 	k := s.kit
-	return interaction.NewChain(k.Archive(t), interaction.Expected{Expected: k.Strict.Interaction, Owner: k.Owner(t)}, k.Clock.Now())
+	return interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: k.Owner(t)})
 }
 
 // Call signs the receipt of a call to a model, after the clock has gone on by a second. edit changes its claims before.
