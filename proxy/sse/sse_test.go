@@ -12,7 +12,7 @@ import (
 // read returns the events of a stream that comes in these pieces, each as its id and its data.
 func read(r *sse.Reader, pieces ...string) (events []string) {
 	for _, p := range pieces {
-		r.Write([]byte(p), func(id string, data []byte) { events = append(events, fmt.Sprintf("%s=%s", id, data)) })
+		r.Write([]byte(p), func(e sse.Event) { events = append(events, fmt.Sprintf("%s=%s", e.ID, e.Data)) })
 	}
 	return events
 }
