@@ -81,11 +81,16 @@ func freeIDs() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	var used [ownSlots]bool
+	for _, r := range taken {
+		for slot := max(0, (r[0]-firstOwn)/ownIDs); slot < ownSlots && firstOwn+slot*ownIDs < r[1]; slot++ {
+			used[slot] = true
+		}
+	}
 	begin := rand.IntN(ownSlots) //nolint:gosec // so that two runs rarely want the same; nobody has to be kept from guessing it
 	for i := range ownSlots {
-		first := firstOwn + (begin+i)%ownSlots*ownIDs
-		if !taken.overlap(first, first+ownIDs) {
-			return first, nil
+		if slot := (begin + i) % ownSlots; !used[slot] {
+			return firstOwn + slot*ownIDs, nil
 		}
 	}
 	return 0, errors.New("no block of 65,536 user ids is free")
