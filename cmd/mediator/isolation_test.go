@@ -29,6 +29,12 @@ func (r *rig) startRun(t *testing.T, change func(*exec.Cmd), flags []string, scr
 	t.Helper()
 	event, err := r.DeliverRelease(t.Context())
 	must(t, err)
+	return r.startRunFor(t, event, change, flags, script, args...)
+}
+
+// startRunFor is startRun for an event that has been delivered. It may be called concurrently.
+func (r *rig) startRunFor(t *testing.T, event string, change func(*exec.Cmd), flags []string, script string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	all := append(append([]string{"run", "--admin", r.Stack.Admin(), "--event", event}, flags...), "--", "sh", "-c", script)

@@ -223,9 +223,15 @@ func TestRunsAtOnce(t *testing.T) {
 	const many = 24
 	users, marks := make(chan string, many), strconv.Itoa(os.Getpid())+"000"
 	var wait sync.WaitGroup
-	for i := range many {
+	events := make([]string, many)
+	for i := range events {
+		var err error
+		events[i], err = r.DeliverRelease(t.Context())
+		must(t, err)
+	}
+	for i, event := range events {
 		wait.Go(func() {
-			stdout, stderr, err := r.startRun(t, nil, []string{"--require-isolation"},
+			stdout, stderr, err := r.startRunFor(t, event, nil, []string{"--require-isolation"},
 				`curl -sSf -o /dev/null http://mediator.internal/v1/event; readlink /proc/self/ns/user; (setsid sleep "$1" &) ; exit "$0"`, strconv.Itoa(i), marks)
 			code := 0
 			var exit *exec.ExitError
