@@ -27,7 +27,7 @@ func list(element string, n int) string {
 
 // TestMemoryOfRequests: a text of more values than a conversation has is refused before it takes a hundred times its own memory.
 func TestMemoryOfRequests(t *testing.T) {
-	const n = 1 << 20
+	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
 		"tools":      `{"tools":` + list(`{}`, n) + `,"messages":[],"input":"x"}`,
 		"namespace":  `{"tools":[{"type":"namespace","tools":` + list(`{}`, n) + `}],"input":"x"}`,
@@ -57,7 +57,7 @@ func TestMemoryOfRequests(t *testing.T) {
 
 // TestMemoryOfAnswers: so does an answer.
 func TestMemoryOfAnswers(t *testing.T) {
-	const n = 1 << 20
+	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
 		"choices": `{"choices":` + list(`{}`, n) + `}`, "output": `{"output":` + list(`{}`, n) + `}`, "content": `{"content":` + list(`{}`, n) + `}`,
 		"calls": `{"choices":[{"message":{"tool_calls":` + list(`{}`, n) + `}}]}`, "parts": `{"output":[{"content":` + list(`{}`, n) + `}]}`,
