@@ -66,14 +66,16 @@ func pinned(t testing.TB) []*mcp.Rule {
 
 // grown returns how much more memory is held after a function.
 func grown(f func()) int {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	held := func() int {
+		runtime.GC() // twice: the first leaves what is in pools
+		runtime.GC()
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		return int(now.HeapAlloc)
+	}
+	before := held()
 	f()
-	runtime.GC() // twice: the first leaves what is in pools
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	return int(after.HeapAlloc) - int(before.HeapAlloc)
+	return held() - before
 }
 
 func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, error) {
