@@ -325,6 +325,7 @@ func TestManyTools(t *testing.T) {
 	if kept := grown(held); kept > 1<<19 {
 		t.Errorf("%d bytes of the texts of a server are kept", kept)
 	}
+	runtime.KeepAlive(long)
 	runtime.KeepAlive(memory)
 	runtime.KeepAlive(shared)
 }
