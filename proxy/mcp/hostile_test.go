@@ -235,7 +235,11 @@ func TestOneIDTwice(t *testing.T) {
 	call := read(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)
 	_, err := memory.Begin(call, at, true)
 	check.WantCode(t, err, "mcp_message_ambiguous")
-	for _, other := range []mcp.Peer{{Server: at.Server, Session: "s2"}, {Server: "https://x/mcp", Session: "s1"}, {Server: at.Server}, {Server: at.Server}} {
+	_, err = memory.Begin(call, mcp.Peer{Server: at.Server, Session: at.Session, Query: "another"}, true)
+	check.WantCode(t, err, "mcp_message_ambiguous")
+	_, err = memory.Begin(call, mcp.Peer{Server: "https://alias.example.com/mcp", Session: at.Session}, true)
+	check.WantCode(t, err, "mcp_message_ambiguous")
+	for _, other := range []mcp.Peer{{Server: at.Server, Session: "s2"}, {Server: at.Server}, {Server: at.Server}} {
 		if _, err := memory.Begin(call, other, true); err != nil {
 			t.Errorf("%+v: %v", other, err)
 		}
@@ -267,14 +271,14 @@ func TestOneQuestionTwice(t *testing.T) {
 	}
 }
 
-// TestHumanBesidesPost: no human answers a server to which a post is on its way, or has no result yet.
+// TestHumanBesidesPost: no human answers a server while a post is on its way, or has no result yet.
 func TestHumanBesidesPost(t *testing.T) {
 	memory, tainted := new(mcp.Memory), 0
 	taint := func() { tainted++ }
 	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
 	f, err := memory.Begin(post, at, true)
 	check.Must(t, err)
-	check.WantCode(t, memory.HumanAnswers(at.Server, taint), "mcp_elicitation_refused")
+	check.WantCode(t, memory.HumanAnswers(taint), "mcp_elicitation_refused")
 	w := watch(post, memory)
 	w.Peer, w.Flight = at, f
 	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
@@ -282,12 +286,9 @@ func TestHumanBesidesPost(t *testing.T) {
 	a.End(errors.New("broken"))
 	memory.Keep(a, 1<<40, func(mcp.Result) {})
 	memory.End(f, a.Result())
-	check.WantCode(t, memory.HumanAnswers(at.Server, taint), "mcp_elicitation_refused")
-	if err := memory.HumanAnswers("https://x/mcp", taint); err != nil || tainted != 1 {
-		t.Errorf("another server: %v, %d", err, tainted)
-	}
+	check.WantCode(t, memory.HumanAnswers(taint), "mcp_elicitation_refused")
 	resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
-	if err := memory.HumanAnswers(at.Server, taint); err != nil || tainted != 2 {
+	if err := memory.HumanAnswers(taint); err != nil || tainted != 1 {
 		t.Errorf("after the result: %v, %d", err, tainted)
 	}
 }
@@ -317,6 +318,19 @@ func TestManyTools(t *testing.T) {
 	list(50, `{"name":"get_issue","description":"evil"}`)
 	if len(changed) != 1 || changed[0] != "get_issue" {
 		t.Errorf("changed are %q", changed)
+	}
+	changed = nil
+	for i := range 1100 { // URLs that the agent makes up
+		w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), new(mcp.Memory))
+		w.Shared, w.Rules, w.Peer.Query = shared, rules(""), fmt.Sprint(i)
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
+		_, _ = io.WriteString(a, tools("1", "good"))
+		a.End(io.EOF)
+	}
+	memory = new(mcp.Memory)
+	list(55, `{"name":"get_issue","description":"worse"}`)
+	if len(changed) != 1 {
+		t.Errorf("after many URLs changed are %q", changed)
 	}
 	long := strings.Repeat("x", 1<<20)
 	held := func() { // names that no rule can have, and headers that no server takes
