@@ -355,3 +355,20 @@ func TestLongHeaders(t *testing.T) {
 	_, err := mcp.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), http.Header{"Mcp-Session-Id": {strings.Repeat("x", 4097)}})
 	check.WantCode(t, err, "mcp_message_malformed")
 }
+
+// TestWhatAPostAccepts: a client that takes its answer in one form alone is told what to send.
+func TestWhatAPostAccepts(t *testing.T) {
+	for accept, want := range map[string]string{
+		"application/json, text/event-stream": "", "text/event-stream;q=0.5, application/json;charset=utf-8": "",
+		"application/json": "mcp_transport_unsupported", "text/event-stream": "mcp_transport_unsupported", "*/*": "mcp_transport_unsupported", "": "mcp_transport_unsupported",
+	} {
+		h := http.Header{"Accept": {accept}}
+		_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`), h, rules(""), peer, new(mcp.Memory))
+		if (err == nil) != (want == "") || err != nil && check.CodeOf(err) != want || err != nil && !strings.Contains(err.Error(), "send the header Accept: application/json, text/event-stream") {
+			t.Errorf("%q: %v", accept, err)
+		}
+		if _, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), h, rules(""), peer, new(mcp.Memory)); err != nil {
+			t.Errorf("a read that accepts %q: %v", accept, err)
+		}
+	}
+}
