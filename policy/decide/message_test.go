@@ -54,6 +54,7 @@ func TestConditionsOnMessages(t *testing.T) {
 		{"a text function of a number", `args.repo.startsWith("a/")`, call(`{"repo":1}`), "policy_error"},
 		{"a member of a text", `args.repo.owner == "a"`, call(`{"repo":"a/b"}`), "policy_error"},
 		{"arguments that were too many to send", `args.repo == "a/b"`, call(``), "policy_error"},
+		{"a name among arguments that were too many to send", `!("draft" in args)`, call(``), "policy_error"},
 		{"arguments of no message", `args.repo == "a/b"`, nil, "policy_error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
