@@ -254,10 +254,17 @@ func (p *Place) Run(a Agent) error {
 		p.Close()
 		return fmt.Errorf("the first process in the namespaces has ended: %w", err)
 	}
-	err := p.cmd.Wait()
+	err := Wait(p.cmd)
 	_ = p.control.Close()
-	if p.cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
-		return nil // it was asked to end, and did
+	return err
+}
+
+// Wait waits for the end of an agent's process that was started with a context. An agent that was asked to end and ended with success
+// has not failed.
+func Wait(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	if cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
+		return nil
 	}
 	return err
 }
