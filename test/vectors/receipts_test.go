@@ -317,6 +317,34 @@ func (d deployment) receiptFaults() []receiptVector {
 	)
 }
 
+// headVectors are session receipts that name where the session's chain of receipts stands.
+func (d deployment) headVectors() (out []artifactVector) {
+	many := make([]string, evidence.MaxOpenCalls+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("post_%03d", i)
+	}
+	for _, row := range []struct {
+		name, code   string
+		interactions any
+	}{
+		{"an empty chain", "ok", map[string]any{"number": 0}},
+		{"a chain", "ok", map[string]any{"number": 2, "headHash": otherHash, "openCalls": many[:2]}},
+		{"as many open calls as can be", "ok", map[string]any{"number": 0, "openCalls": many[:evidence.MaxOpenCalls]}},
+		{"one open call more", "claims_malformed", map[string]any{"number": 0, "openCalls": many}},
+		{"a head without a number", "claims_malformed", map[string]any{"number": 0, "headHash": otherHash}},
+		{"a number without a head", "claims_malformed", map[string]any{"number": 2}},
+		{"a head that is no hash", "claims_malformed", map[string]any{"number": 2, "headHash": "x"}},
+		{"open calls out of order", "claims_malformed", map[string]any{"number": 0, "openCalls": []string{"b", "a"}}},
+		{"no open calls", "claims_not_canonical", map[string]any{"number": 0, "openCalls": []string{}}},
+		{"no number", "claims_not_canonical", map[string]any{"headHash": otherHash}},
+	} {
+		typ := evidence.SessionReceiptKind.Typ
+		token := d.signed(evidence.PurposeAgentSession, typ, d.sessionClaims(), changes{typ: {"interactions": row.interactions}})
+		out = append(out, artifactVector{Name: "session receipt, names " + row.name, Typ: typ, Token: token, Verdict: row.code})
+	}
+	return out
+}
+
 // headFaults hold what a session receipt says of the chain against the chain.
 func headFaults(f receiptsFile) []receiptVector {
 	head := func(name, code string, n int64, hash string, closed bool, open ...string) receiptVector {
