@@ -5,11 +5,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
@@ -33,6 +35,11 @@ func newVault(t *testing.T) *vaultRig {
 	must(t, err)
 	v.apply(t)
 	return v
+}
+
+// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts are no part of one.
+func rolesOfPosts() []bootstrap.Role {
+	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool { return r.Purpose == evidence.PurposeInteraction })
 }
 
 // apply makes what is not there, and sets again what the roles' tokens are like.

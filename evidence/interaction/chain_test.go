@@ -162,7 +162,7 @@ func TestChainsThatAreRefused(t *testing.T) {
 			c := s.Chain(t)
 			wantCode(t, add(c, tokens...), row.code)
 			// What was refused has left no trace.
-			if n := c.Len(); n > 0 && n < 3 && slices.Equal(tokens[:n], whole[:n]) {
+			if n := int(c.Len()); n > 0 && n < 3 && slices.Equal(tokens[:n], whole[:n]) {
 				if err := add(c, whole[n:]...); err != nil {
 					t.Errorf("after the refusal: %v", err)
 				}
@@ -288,6 +288,46 @@ func TestHeads(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTails verifies the end of a chain: what is there is held together as in a whole one.
+func TestTails(t *testing.T) {
+	k := gatetest.New(t)
+	s := k.Session(t, "ses_1")
+	var heads []evidence.InteractionHead
+	for range 5 {
+		s.Call(t, nil)
+		heads = append(heads, s.Head())
+	}
+	other := k.Session(t, "ses_1")
+	for range 5 {
+		other.Call(t, func(c *receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
+	}
+	tail := func(tokens ...string) (*interaction.Chain, error) {
+		c := interaction.NewTail(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: s.Owner})
+		return c, add(c, tokens...)
+	}
+	c, err := tail(s.Receipts[2:]...)
+	if err != nil || c.First() != 3 || c.Len() != 5 {
+		t.Fatalf("receipts %d to %d, %v", c.First(), c.Len(), err)
+	}
+	for i, head := range heads {
+		if err := c.Names(head); (err == nil) != (i >= 1) { // the third names the second
+			t.Errorf("head %d: %v", i+1, err)
+		}
+	}
+	wantCode(t, c.Names(evidence.InteractionHead{Number: 9, HeadHash: heads[4].HeadHash}), "receipt_head_mismatch")
+	for _, tt := range []struct {
+		code   string
+		tokens []string
+	}{
+		{"receipt_gap", []string{s.Receipts[2], s.Receipts[4]}}, {"receipt_order", []string{s.Receipts[2], s.Receipts[2]}},
+		{"receipt_order", []string{s.Receipts[2], s.Receipts[1]}}, {"receipt_fork", []string{s.Receipts[2], other.Receipts[2]}},
+		{"receipt_fork", []string{s.Receipts[2], other.Receipts[3]}},
+	} {
+		_, err := tail(tt.tokens...)
+		wantCode(t, err, tt.code)
 	}
 }
 
