@@ -360,8 +360,9 @@ func FuzzChain(f *testing.F) {
 		f.Add(token)
 	}
 	f.Add(s.Receipts[0] + "~" + s.Receipts[1])
+	open, owner := interaction.Past(k.Past(f), k.Strict.Interaction, k.Clock.Now()), k.Owner(f)
 	f.Fuzz(func(t *testing.T, token string) {
-		c := s.Chain(t)
+		c := interaction.NewChain(open, interaction.Expected{Owner: owner})
 		o, err := c.Add(token)
 		if (err == nil) != (token == s.Receipts[0]) {
 			t.Fatalf("%q: %v", token, err) // nobody else has the key
