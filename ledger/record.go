@@ -61,6 +61,9 @@ type Record struct {
 	Artifacts    []Artifact `json:"artifacts,omitempty"`
 	Checks       []Check    `json:"checks,omitempty"`
 	Steps        []Step     `json:"steps,omitempty"`
+
+	// Open is kept with the intent of a post of which a receipt is to be made. The record itself does not have it.
+	Open []OpenCall `json:"-"`
 }
 
 // Check refuses a record that lacks its id or its start.

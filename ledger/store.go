@@ -25,11 +25,12 @@ func (k Key) Check() error {
 
 // Store is what every ledger does. It is safe for concurrent use.
 type Store interface {
+	Receipts
 	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that
 	// survives a crash. Every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
 	Consume(ctx context.Context, keys ...Key) error
-	// Begin consumes keys as Consume does and records the intent to forward r, in one transaction. The first byte may
-	// go out only after Begin has returned nil.
+	// Begin consumes keys as Consume does and records the intent to forward r, and with it that r.Open is open, if it is set, in one
+	// transaction. The first byte may go out only after Begin has returned nil.
 	Begin(ctx context.Context, r Record, keys ...Key) error
 	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It replaces the whole
 	// record except for its artifacts, which stay as Begin got them. It succeeds once. For a post that has not begun,
@@ -46,8 +47,8 @@ type Store interface {
 	// the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so posts go on
 	// meanwhile; one that is stored then may be in the list or not. A cursor that is not kept is [ErrNotFound].
 	Records(ctx context.Context, q Query) iter.Seq2[Record, error]
-	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It
-	// never removes a post in flight. The caller decides when; ctx may end it at any point.
+	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention, with the chains of receipts
+	// whose last one is older. It never removes a post in flight. The caller decides when; ctx may end it at any point.
 	//
 	// A key that has been removed is not free again. If the clock was wrong, and an artifact is live once more, Consume
 	// refuses every key that expires no later than one that was removed.

@@ -10,6 +10,7 @@
 //	postgres.go  Ledger: its transactions, and how records are written
 //	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
 //	query.go     lists, and one record
+//	receipt.go   chains of receipts, and the calls of which receipts are to be made
 //	prune.go     what it removes when keys and records have grown old
 //	identity.go  what tells the ledger from another, and from an older copy of itself
 //	schema.go    its tables
@@ -91,6 +92,9 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 	r.State = ledger.StateForwarding
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := l.insert(ctx, tx, r); err != nil {
+			return err
+		}
+		if err := l.open(ctx, tx, r.Open); err != nil {
 			return err
 		}
 		return Consume(ctx, tx, keys...)
