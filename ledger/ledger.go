@@ -130,7 +130,7 @@ func (l *Ledger) Finish(ctx context.Context, r Record) error { return l.Write(ct
 func (l *Ledger) Add(ctx context.Context, r Record) error { return l.Write(ctx, nil, []Record{r}) }
 
 // Write finishes posts and adds records: see [Store].
-func (l *Ledger) Write(ctx context.Context, outcomes, records []Record) error {
+func (l *Ledger) Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
 		for _, r := range outcomes {
 			if err := l.update(tx, r); err != nil {
@@ -145,7 +145,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []Record) error {
 				return err
 			}
 		}
-		return nil
+		return l.addReceipts(tx, receipts)
 	})
 }
 

@@ -111,14 +111,16 @@ func (l *Ledger) open(tx *sql.Tx, calls []OpenCall) error {
 
 // AddReceipts keeps receipts: see [Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...Receipt) error {
-	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		for _, r := range receipts {
-			if err := l.addReceipt(tx, r); err != nil {
-				return err
-			}
+	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.addReceipts(tx, receipts) })
+}
+
+func (l *Ledger) addReceipts(tx *sql.Tx, receipts []Receipt) error {
+	for _, r := range receipts {
+		if err := l.addReceipt(tx, r); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (l *Ledger) addReceipt(tx *sql.Tx, r Receipt) error {

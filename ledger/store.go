@@ -39,8 +39,8 @@ type Store interface {
 	// Add keeps the record of a call that is over: of a refusal, or of a call that needs no evidence. For any other
 	// state it returns [ErrState].
 	Add(ctx context.Context, r Record) error
-	// Write does Finish for outcomes and Add for records, all in one transaction or none.
-	Write(ctx context.Context, outcomes, records []Record) error
+	// Write does Finish for outcomes, Add for records and AddReceipts for receipts, all in one transaction or none.
+	Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error
 	// Get returns the record with this id, or the only one whose id begins with it.
 	Get(ctx context.Context, id string) (Record, error)
 	// Records yields the records that q selects, in the order that q names, and reads them as they are asked for. An error is

@@ -111,8 +111,8 @@ func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, nil, []ledger.Record{r})
 }
 
-// Write finishes posts and adds records: see [ledger.Store]. The number of round trips does not depend on how many.
-func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record) error {
+// Write finishes posts, and adds records and receipts: see [ledger.Store]. The number of round trips does not depend on how many.
+func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, receipts ...ledger.Receipt) error {
 	for _, r := range records {
 		if !r.State.Whole() {
 			return ledger.ErrState
@@ -122,7 +122,10 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record) e
 		if err := update(ctx, tx, outcomes...); err != nil {
 			return err
 		}
-		return l.insert(ctx, tx, records...)
+		if err := l.insert(ctx, tx, records...); err != nil {
+			return err
+		}
+		return addReceipts(ctx, tx, receipts)
 	})
 }
 

@@ -91,8 +91,13 @@ func (l *Ledger) open(ctx context.Context, tx *sql.Tx, calls []ledger.OpenCall) 
 	return nil
 }
 
-// AddReceipts keeps receipts: see [ledger.Receipts]. The number of round trips does not depend on how many.
+// AddReceipts keeps receipts: see [ledger.Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) error {
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return addReceipts(ctx, tx, receipts) })
+}
+
+// addReceipts keeps receipts in two statements, however many there are.
+func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) error {
 	if len(receipts) == 0 {
 		return nil
 	}
@@ -105,20 +110,18 @@ func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) er
 		sessions, numbers, calls = append(sessions, r.Session), append(numbers, r.Number), append(calls, r.Call)
 		signed, tokens = append(signed, r.Signed.UnixMilli()), append(tokens, r.Token)
 	}
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, insertReceipts, sessions, numbers, calls, signed, tokens)
-		var kept int
-		if err == nil {
-			err = tx.QueryRowContext(ctx, countReceipts, sessions, numbers, tokens).Scan(&kept)
-		}
-		switch {
-		case err != nil:
-			return ledger.Unavailable("write the receipt", err)
-		case kept != len(receipts):
-			return ledger.ErrForked
-		}
-		return nil
-	})
+	_, err := tx.ExecContext(ctx, insertReceipts, sessions, numbers, calls, signed, tokens)
+	var kept int
+	if err == nil {
+		err = tx.QueryRowContext(ctx, countReceipts, sessions, numbers, tokens).Scan(&kept)
+	}
+	switch {
+	case err != nil:
+		return ledger.Unavailable("write the receipt", err)
+	case kept != len(receipts):
+		return ledger.ErrForked
+	}
+	return nil
 }
 
 // LeftOpen returns the calls that are open: see [ledger.Receipts].
