@@ -31,6 +31,9 @@ func (p *Pipeline) beginAttest(t *posting) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		if run.Interactions, err = p.o.Receipts.Head(ctx, t.session.Chain); err != nil {
+			return
+		}
 		if run.Seen, err = t.session.Look(ctx); err == nil {
 			a, err = p.o.Attest.Attest(ctx, run)
 		}

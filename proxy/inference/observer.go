@@ -26,7 +26,7 @@ const (
 	keptQueue  = 4 << 10  // of the queue while nothing is in it
 )
 
-// Options are what an [Observer] works with. All but the last two are required.
+// Options are what an [Observer] works with. All but the last three are required.
 type Options struct {
 	Key []byte // of the HMACs, as for [Read]
 	Now func() time.Time
@@ -38,6 +38,8 @@ type Options struct {
 	// Measure is set where a receipt is made of the call. Sample is how much text of the answer is wanted then, in bytes.
 	Measure *Measure
 	Sample  int
+	// Ended, if set, is called when the answer has come to its end, before the client has the last of it.
+	Ended func()
 }
 
 // Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only copies: a reader in
@@ -246,6 +248,9 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 // End says how the answer, or the call without one, has ended: by [io.EOF] as a whole. Only the first End counts.
 func (b *Observer) End(err error) {
 	now := b.o.Now()
+	if b.o.Ended != nil {
+		b.o.Ended()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended {

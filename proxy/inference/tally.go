@@ -50,7 +50,7 @@ type said struct {
 	block     Block
 	mac       hash.Hash // of a text
 	words     wordCount
-	arguments []byte    // of a call
+	arguments []byte // of a call
 	tooLarge  bool
 }
 
