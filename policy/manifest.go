@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strict"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Manifest is the strict deployment manifest (seed: deployment), under the seed's names. Durations whose names end in Ms are in
@@ -26,10 +27,12 @@ type Manifest struct {
 	PolicyDecisionPolicy        ProofPolicy       `yaml:"policyDecisionPolicy" json:"policyDecisionPolicy"`
 	GrantPolicy                 ProofPolicy       `yaml:"grantPolicy" json:"grantPolicy"`
 	RequestProofPolicy          RequestPolicy     `yaml:"requestProofPolicy" json:"requestProofPolicy"`
-	MaxChallengeAgeMs           int64             `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
-	CapabilityTTLMs             int64             `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
-	MaxCapabilityAgeMs          int64             `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
-	Controls                    Controls          `yaml:"controls" json:"controls"`
+	// InteractionReceiptPolicy is for deployments whose sidecars make interaction receipts. Without it no interaction receipt is believed.
+	InteractionReceiptPolicy *InteractionPolicy `yaml:"interactionReceiptPolicy,omitempty" json:"interactionReceiptPolicy,omitempty"`
+	MaxChallengeAgeMs        int64              `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
+	CapabilityTTLMs          int64              `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
+	MaxCapabilityAgeMs       int64              `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
+	Controls                 Controls           `yaml:"controls" json:"controls"`
 }
 
 // ManifestVersion is the only version of the manifest that is known.
@@ -146,6 +149,13 @@ type ProofPolicy struct {
 	MaxProofAgeMs int64 `yaml:"maxProofAgeMs" json:"maxProofAgeMs"`
 }
 
+// InteractionPolicy is for interaction receipts.
+type InteractionPolicy struct {
+	Allowed         `yaml:",inline"`
+	KeyCustody      `yaml:",inline"`
+	MaxReceiptAgeMs int64 `yaml:"maxReceiptAgeMs" json:"maxReceiptAgeMs"`
+}
+
 // RequestPolicy is for the request proof (seed: requestProofPolicy).
 type RequestPolicy struct {
 	ProofPolicy         `yaml:",inline"`
@@ -174,7 +184,7 @@ func (m *Manifest) Canonical() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err = evidence.Canonical(raw)
+	raw, err = strictjson.Canonical(raw)
 	return string(raw), err
 }
 

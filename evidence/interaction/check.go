@@ -70,7 +70,7 @@ func first(errs ...error) error {
 func check(c *Receipt) error {
 	link := c.Chain
 	switch {
-	case c.Expires-c.IssuedAt != int64(lifetime/time.Second):
+	case c.Expires-c.IssuedAt != int64(Lifetime/time.Second):
 		return malformed("exp is not ten minutes after iat")
 	case !c.Probabilistic || c.NonHumanIdentityProven:
 		return malformed("it claims more than a likelihood, or that no human was involved")

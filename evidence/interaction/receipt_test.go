@@ -76,6 +76,11 @@ func sign(t *testing.T, c interaction.Receipt) (string, error) {
 
 func signBy(t *testing.T, name string, c interaction.Receipt) (string, error) {
 	t.Helper()
+	return signAny(t, name, interaction.Kind, c)
+}
+
+func signAny[C any](t *testing.T, name string, kind evidence.Kind[C], c C) (string, error) {
+	t.Helper()
 	key, err := custody.NewMemory(name)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +89,7 @@ func signBy(t *testing.T, name string, c interaction.Receipt) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return evidence.Sign(t.Context(), version, interaction.Kind, c)
+	return evidence.Sign(t.Context(), version, kind, c)
 }
 
 func TestReceiptsThatAreWhole(t *testing.T) {

@@ -52,7 +52,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	}
 	c.Custody.check(f)
 	c.Confine.check(f)
-	checkKeys(f, namedKey{"keys.runtime", c.Keys.Runtime}, namedKey{"keys.session", c.Keys.Session}, namedKey{"keys.requestProof", c.Keys.RequestProof})
+	c.checkKeys(f)
 	c.Admin.check("admin", f)
 	c.Trigger.checkRemote("trigger", f)
 	c.Control.checkRemote("control", f)

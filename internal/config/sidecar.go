@@ -32,10 +32,13 @@ type Sidecar struct {
 	Retention *Duration `yaml:"retention"`
 	// CA is the interception CA.
 	CA CA `yaml:"ca"`
-	// Custody says where the sidecar's three signing keys are.
+	// Custody says where the sidecar's signing keys are.
 	Custody Custody `yaml:"custody"`
-	// Keys names the sidecar's three signing keys and issuers.
+	// Keys names the sidecar's signing keys and issuers.
 	Keys SidecarKeys `yaml:"keys"`
+	// Receipts has the sidecar sign a receipt for each call to a model that a rule observes, and for each post, in one chain for each session.
+	// It goes together with keys.interactionReceipt, and a rule with observe needs it. Default: no receipts are made.
+	Receipts *Receipts `yaml:"receipts"`
 	// Audience is the aud of what the sidecar signs: the APIs that verify it. Required.
 	Audience string `yaml:"audience"`
 	// Trust pins the two root keys and names the trust bundle.
@@ -133,16 +136,6 @@ type CA struct {
 	CertificateFile string `yaml:"certificateFile" is:"path"`
 	// Unconstrained leaves the CA's certificate without name constraints. Default false: it is good only for the hosts that rules name.
 	Unconstrained bool `yaml:"unconstrained"`
-}
-
-// SidecarKeys are the sidecar's roles.
-type SidecarKeys struct {
-	// Runtime signs runtime attestations.
-	Runtime SigningKey `yaml:"runtime"`
-	// Session signs agent session receipts.
-	Session SigningKey `yaml:"session"`
-	// RequestProof signs request proofs.
-	RequestProof SigningKey `yaml:"requestProof"`
 }
 
 // Gate configures the mediator's own gate.

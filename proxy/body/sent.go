@@ -48,7 +48,7 @@ func (b *Streamed) Read(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	b.read += int64(n)
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
-		err = ReadError(err, 0)
+		err = readError(err, 0)
 		b.err = err
 	}
 	return n, err

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // parameters are the members of a request (https://graphql.github.io/graphql-over-http). Some servers know others by which
@@ -37,7 +37,7 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 		return nil, malformed("the body is not UTF-8")
 	}
 	var p parameters
-	if err := evidence.ParseMembers(body, &p); err != nil {
+	if err := strictjson.ParseMembers(body, &p); err != nil {
 		return nil, malformed("the body is no GraphQL request: %v", err)
 	}
 	return p.operations()
@@ -52,7 +52,7 @@ func ReadGet(url *url.URL) ([]Operation, error) {
 	p := parameters{Query: values["query"], OperationName: values["operationName"]}
 	for name, to := range map[string]*map[string]json.RawMessage{"variables": &p.Variables, "extensions": &p.Extensions} {
 		if text := values[name]; text != "" {
-			if err := evidence.ParseMembers([]byte(text), to); err != nil {
+			if err := strictjson.ParseMembers([]byte(text), to); err != nil {
 				return nil, malformed("%s in the URL is not a JSON object: %v", name, err)
 			}
 		}
