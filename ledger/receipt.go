@@ -36,6 +36,13 @@ type Receipt struct {
 	Token   string    `json:"token"`
 }
 
+// Standing is where the chain of a session's receipts stood when a post was attested.
+type Standing struct {
+	Number int64    `json:"number"`         // of the last receipt; 0 if there was none
+	Head   string   `json:"head,omitempty"` // its hash
+	Open   []string `json:"open,omitempty"` // the calls that had no receipt then
+}
+
 // Check refuses a receipt that lacks a part.
 func (r Receipt) Check() error {
 	if r.Session == "" || r.Call == "" || r.Token == "" || r.Signed.IsZero() {

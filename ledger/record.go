@@ -42,10 +42,11 @@ type Record struct {
 	Resource     string     `json:"resource,omitempty"`
 	Method       string     `json:"method,omitempty"`
 	Host         string     `json:"host,omitempty"`
-	Path         string     `json:"path,omitempty"`    // without the query
-	Message      string     `json:"message,omitempty"` // what the call's message does, where its rule is about messages
-	Result       string     `json:"result,omitempty"`  // what became of it, by the server's answer
-	Model        *ModelCall `json:"model,omitempty"`   // what was seen of a call to a model
+	Path         string     `json:"path,omitempty"`         // without the query
+	Message      string     `json:"message,omitempty"`      // what the call's message does, where its rule is about messages
+	Result       string     `json:"result,omitempty"`       // what became of it, by the server's answer
+	Model        *ModelCall `json:"model,omitempty"`        // what was seen of a call to a model
+	Interactions *Standing  `json:"interactions,omitempty"` // where the chain of the session's receipts stood at a post
 	ContentHash  string     `json:"contentHash,omitempty"`
 	BindingHash  string     `json:"bindingHash,omitempty"`
 	CapabilityID string     `json:"capabilityId,omitempty"`

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -22,6 +23,9 @@ type Record struct {
 	// Assurance is nil if the mediator's own gate verified no chain: for a call that is not a post, and for a post
 	// whose chain the API verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
+	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 up to that of the call itself, or up to the last
+	// one if it has none yet; none for a call of which no receipt is made.
+	Receipts []string `json:"receipts,omitempty"`
 }
 
 // Assess derives from the checks of a record what they prove. It counts only checks of the mediator's own gate and one
@@ -42,7 +46,36 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, ledger.ErrNotFound) {
 		err = refusal.New("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
 	}
-	wire.Write(w, Record{found, Assess(found)}, err)
+	shown := Record{Record: found, Assurance: Assess(found)}
+	if err == nil {
+		shown.Receipts, err = receiptsOf(r.Context(), s.Ledger, found)
+	}
+	wire.Write(w, shown, err)
+}
+
+// maxShownReceipts bounds the receipts that are shown with one record.
+const maxShownReceipts = 10 * ledger.MaxChain
+
+// receiptsOf returns the receipts of a call's session up to that of the call.
+func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) (tokens []string, err error) {
+	if r.Interactions == nil && r.Model == nil {
+		return nil, nil
+	}
+	for len(tokens) < maxShownReceipts {
+		page, err := from.Chain(ctx, r.Session, int64(len(tokens))+1, ledger.MaxChain)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range page {
+			if tokens = append(tokens, one.Token); one.Call == r.ID {
+				return tokens, nil
+			}
+		}
+		if len(page) < ledger.MaxChain {
+			break
+		}
+	}
+	return tokens, nil
 }
 
 // listRecords answers with the records that the query selects.

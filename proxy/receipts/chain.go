@@ -37,9 +37,10 @@ type Chain struct {
 	changed chan struct{}    // closed at the next change of anything above or below; nil if nobody waits
 	known   bool             // the ledger knows that the session has a chain
 
-	number int64  // of the last receipt
-	head   string // its hash
-	issued int64  // its iat
+	number int64                     // of the last receipt
+	head   string                    // its hash
+	issued int64                     // its iat
+	totals interaction.SessionTotals // its counts
 
 	policy  string // the last PolicyID
 	closing string // why the session has ended; empty while it has not

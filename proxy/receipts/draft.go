@@ -40,7 +40,7 @@ func (c *Chain) commit(id, name string, value any) string {
 	return hash
 }
 
-// base is what every receipt of the session says before its call is sent.
+// base is what every receipt of the session says before its call is sent. The caller holds c.mu.
 func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
 	nothing := c.commit(id, "nothing", nil)
 	return interaction.Receipt{
@@ -49,7 +49,7 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 		OutputCleanHash: hex.EncodeToString(c.mac("clean")), OutputTransportHash: hex.EncodeToString(c.mac("transport")),
 		Timing: interaction.Timing{RequestReceived: received.UnixMilli()},
 		Owner:  c.keeper.o.Owner, Agent: c.keeper.o.Agent, RuntimeID: c.keeper.o.Runtime, EventID: c.event, Outcome: interaction.OutcomeCompleted,
-		Session: interaction.SessionTotals{OpenedMS: c.opened.UnixMilli()}, Probabilistic: true,
+		Session: c.counted(), Probabilistic: true,
 	}
 }
 
@@ -81,8 +81,6 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum[:]))
 	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": q.Rule, "hosted": q.Request.Hosted})
 	claims.LLMCommitment = c.commit(r.ID, "llm", map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
-	claims.Session = c.memory.totals
-	claims.Session.OpenedMS = c.opened.UnixMilli()
 	claims.Model = &interaction.ModelCall{
 		API: string(q.Request.Dialect), Host: r.Host, Rule: q.Rule, Model: q.Request.Model, HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
 	}
@@ -115,8 +113,6 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum.Sum(nil)))
 	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": r.Rule, "hosted": []string{}})
 	claims.OutputCleanHash, claims.OutputTransportHash = r.ContentHash, hex.EncodeToString(mac.Sum(nil))
-	claims.Session = c.memory.totals
-	claims.Session.OpenedMS = c.opened.UnixMilli()
 	claims.Post = &interaction.PostMade{BindingHash: r.BindingHash}
 	for _, a := range clip(r.Artifacts, interaction.MaxNamed) {
 		claims.Post.Artifacts = append(claims.Post.Artifacts, interaction.NamedArtifact{Name: a.Name, Hash: evidence.HashToken(a.Token)})

@@ -103,7 +103,7 @@ func (k *Keeper) recover(session string, left []ledger.OpenCall) {
 		}
 		claims, err := evidence.UnverifiedClaims(interaction.Kind, last.Token)
 		c.number, c.head, c.issued = last.Number, evidence.HashToken(last.Token), claims.IssuedAt
-		c.closed = claims.Closing != nil
+		c.totals, c.closed = claims.Session, claims.Closing != nil
 		return err
 	}, func(err error) {
 		k.o.Log.Error("the chain of a session that an earlier process has left open cannot be read", zap.String("session", session), zap.Error(err))
@@ -221,9 +221,16 @@ func (k *Keeper) attempt(c *Chain, call *Call) (err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.number, c.head, c.issued = claims.Chain.SequenceNumber, call.signed.Hash(), claims.IssuedAt
+	c.number, c.head, c.issued, c.totals = claims.Chain.SequenceNumber, call.signed.Hash(), claims.IssuedAt, claims.Session
 	c.memory.told(min(claims.RelayedCount, c.memory.relayCount)) // nothing is relayed in a chain that was left open
 	return nil
+}
+
+// counted returns the counts of the session until now. The caller holds c.mu.
+func (c *Chain) counted() interaction.SessionTotals {
+	t := c.memory.totals
+	t.OpenedMS = c.opened.UnixMilli()
+	return t
 }
 
 // place returns the claims of a call as they are signed: at the end of the chain, with what was counted until now.
@@ -233,10 +240,12 @@ func (c *Chain) place(call *Call) interaction.Receipt {
 	claims := call.claims
 	claims.Chain = interaction.ChainLink{PreviousReceiptHash: c.head, SessionID: c.session, SequenceNumber: c.number + 1}
 	if !c.opened.IsZero() { // not of a session that an earlier process has left open, whose counts stand in the draft
-		claims.Session = c.memory.totals
-		claims.Session.OpenedMS = c.opened.UnixMilli()
+		claims.Session = c.counted()
 		claims.Relayed, claims.RelayedCount = slices.Clone(c.memory.relays), c.memory.relayCount
 	}
+	t := &claims.Session // no receipt counts less than the one before it: a draft was made earlier
+	t.Calls, t.CallsObserved = max(t.Calls, c.totals.Calls), max(t.CallsObserved, c.totals.CallsObserved)
+	t.BytesOut, t.BytesOutObserved = max(t.BytesOut, c.totals.BytesOut), max(t.BytesOutObserved, c.totals.BytesOutObserved)
 	now := c.keeper.o.Now().UnixMilli() // the clock may have been set back
 	for _, at := range []*int64{&claims.Timing.RequestReceived, &claims.Timing.LLMStart, &claims.Timing.LLMEnd, &claims.Timing.ResponseSent} {
 		*at = min(*at, now)
