@@ -24,7 +24,7 @@ type Record struct {
 	// whose chain the API verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
 	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 up to that of the call itself, or up to the last
-	// one if it has none yet; none for a call of which no receipt is made.
+	// one if it has none yet; the last 3 MiB of them. There are none for a call of which no receipt is made.
 	Receipts []string `json:"receipts,omitempty"`
 }
 
@@ -53,29 +53,42 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, shown, err)
 }
 
-// maxShownReceipts bounds the receipts that are shown with one record.
-const maxShownReceipts = 10 * ledger.MaxChain
+// maxShownReceipts bounds what the receipts take that are shown with one record, in bytes: clients of the API read 4 MiB.
+const maxShownReceipts = 3 << 20
 
-// receiptsOf returns the receipts of a call's session up to that of the call.
-func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) (tokens []string, err error) {
+// receiptsOf returns the receipts of a call's session up to that of the call: the last ones, if they are too many.
+func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) ([]string, error) {
 	if r.Interactions == nil && r.Model == nil {
 		return nil, nil
 	}
-	for len(tokens) < maxShownReceipts {
-		page, err := from.Chain(ctx, r.Session, int64(len(tokens))+1, ledger.MaxChain)
+	first := int64(1)
+	if r.Interactions != nil { // nothing before it is of interest that would not fit
+		first = max(first, r.Interactions.Number-ledger.MaxChain)
+	}
+	var tokens []string
+	for whole := false; !whole; first += ledger.MaxChain {
+		page, err := from.Chain(ctx, r.Session, first, ledger.MaxChain)
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range page {
-			if tokens = append(tokens, one.Token); one.Call == r.ID {
-				return tokens, nil
-			}
+		whole = len(page) < ledger.MaxChain
+		for i := 0; i < len(page) && !(i > 0 && page[i-1].Call == r.ID); i++ {
+			tokens = append(tokens, page[i].Token)
+			whole = whole || page[i].Call == r.ID
 		}
-		if len(page) < ledger.MaxChain {
-			break
-		}
+		tokens = lastOf(tokens, maxShownReceipts)
 	}
 	return tokens, nil
+}
+
+// lastOf returns the last texts of a list that together have at most so many bytes.
+func lastOf(list []string, most int) []string {
+	for i := len(list) - 1; i >= 0; i-- {
+		if most -= len(list[i]); most < 0 {
+			return slices.Clone(list[i+1:])
+		}
+	}
+	return list
 }
 
 // listRecords answers with the records that the query selects.

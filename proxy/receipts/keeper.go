@@ -238,6 +238,7 @@ func (c *Chain) place(call *Call) interaction.Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	claims := call.claims
+	claims.Owner = c.keeper.o.Owner // by whose registry the key is certified that signs, also of what an earlier process has left open
 	claims.Chain = interaction.ChainLink{PreviousReceiptHash: c.head, SessionID: c.session, SequenceNumber: c.number + 1}
 	if !c.opened.IsZero() { // not of a session that an earlier process has left open, whose counts stand in the draft
 		claims.Session = c.counted()
