@@ -16,6 +16,7 @@ import (
 // Session makes the interaction receipts of one session.
 type Session struct {
 	Receipts []string
+	Owner    string // that receipts name; of [Kit.Session] the kit's
 
 	kit    *Kit
 	issuer *signer.Issuer[interaction.Receipt]
@@ -40,7 +41,7 @@ func (k *Kit) Observe(t testing.TB) {
 func (k *Kit) Session(t testing.TB, id string) *Session {
 	t.Helper()
 	k.Observe(t)
-	return &Session{kit: k, issuer: Signer(t, k, interaction.Kind), id: id}
+	return &Session{kit: k, issuer: Signer(t, k, interaction.Kind), id: id, Owner: k.Owner(t)}
 }
 
 // Owner is how receipts name the owner of the kit's keys.
@@ -60,7 +61,7 @@ func (k *Kit) Past(t testing.TB, earlier ...string) *evidence.PastTrust {
 func (s *Session) Chain(t testing.TB) *interaction.Chain {
 	t.Helper()
 	k := s.kit
-	return interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: k.Owner(t)})
+	return interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: s.Owner})
 }
 
 // Call signs the receipt of a call to a model, after the clock has gone on by a second. edit changes its claims before.
@@ -132,7 +133,7 @@ func (s *Session) next(t testing.TB) interaction.Receipt {
 		OutputTransportHash: hash("transport"),
 		Timing:              interaction.Timing{RequestReceived: now - 900, LLMStart: now - 890, LLMEnd: now - 90, ResponseSent: now - 89},
 		Chain:               interaction.ChainLink{SessionID: s.id, SequenceNumber: int64(n + 1)},
-		Owner:               k.Owner(t), Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: "evt_" + strings.TrimPrefix(s.id, "ses_"), Outcome: interaction.OutcomeCompleted,
+		Owner:               s.Owner, Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: "evt_" + strings.TrimPrefix(s.id, "ses_"), Outcome: interaction.OutcomeCompleted,
 		Session:       interaction.SessionTotals{OpenedMS: Start.UnixMilli(), Calls: int64(n + 1), CallsObserved: int64(n + 1), BytesOut: int64(n+1) * 5000, BytesOutObserved: int64(n+1) * 5000},
 		Probabilistic: true,
 	}
