@@ -77,7 +77,6 @@ CREATE TABLE IF NOT EXISTS receipts (
 	token   TEXT NOT NULL,
 	UNIQUE (session, number)
 );
-CREATE INDEX IF NOT EXISTS receipts_signed ON receipts (signed);
 CREATE TABLE IF NOT EXISTS open_calls (
 	id      TEXT PRIMARY KEY, -- of a record, or of a session
 	session TEXT NOT NULL,
@@ -94,9 +93,10 @@ const (
 	selectLast     = `SELECT session, number, call, signed, token FROM receipts WHERE session = ? ORDER BY number DESC LIMIT 1`
 	selectToken    = `SELECT token FROM receipts WHERE session = ? AND number = ?`
 
-	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified.
-	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM receipts AS r WHERE signed < ?1
-		AND (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 ORDER BY signed LIMIT ?2)`
+	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified. It looks at the oldest rows, which
+	// are the first: an index would cost each receipt more.
+	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM (SELECT seq, session FROM receipts ORDER BY seq LIMIT ?3) AS r
+		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)`
 )
 
 // OpenCalls keeps that calls are open: see [Receipts].

@@ -84,16 +84,20 @@ func (c *Chain) wait(ctx context.Context, until func() bool) error {
 // settleEnding waits, for a short time, until the calls whose answer has come to its end have ended: an agent that has the whole answer may be
 // faster than the end of its call. The caller holds c.mu.
 func (c *Chain) settleEnding(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, endingTimeout)
-	defer cancel()
-	_ = c.wait(ctx, func() bool {
+	settled := func() bool {
 		for _, call := range c.open {
 			if call.ending {
 				return false
 			}
 		}
 		return true
-	})
+	}
+	if settled() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, endingTimeout)
+	defer cancel()
+	_ = c.wait(ctx, settled)
 }
 
 // Close says that the session has ended. The chain is closed when its last call has a receipt. Only the first reason counts.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -40,12 +41,10 @@ func (c *Chain) commit(id, name string, value any) string {
 	return hash
 }
 
-// base is what every receipt of the session says before its call is sent. The caller holds c.mu.
+// base is what every receipt of the session says before its call is sent, but for its commitments. The caller holds c.mu.
 func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
-	nothing := c.commit(id, "nothing", nil)
 	return interaction.Receipt{
 		RequestID: id, ActionType: action, PolicyID: manifest,
-		InputsCommitment: nothing, ConstraintsCommitment: nothing, LLMCommitment: c.commit(id, "llm", nil),
 		OutputCleanHash: hex.EncodeToString(c.mac("clean")), OutputTransportHash: hex.EncodeToString(c.mac("transport")),
 		Timing: interaction.Timing{RequestReceived: received.UnixMilli()},
 		Owner:  c.keeper.o.Owner, Agent: c.keeper.o.Agent, RuntimeID: c.keeper.o.Runtime, EventID: c.event, Outcome: interaction.OutcomeCompleted,
@@ -55,7 +54,11 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 
 // closingDraft is what the last receipt says. The caller holds c.mu.
 func (c *Chain) closingDraft() interaction.Receipt {
-	return c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
+	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
+	for name, to := range map[string]*string{"inputs": &claims.InputsCommitment, "constraints": &claims.ConstraintsCommitment, "llm": &claims.LLMCommitment} {
+		*to = c.commit(c.session, name, nil)
+	}
+	return claims
 }
 
 // ModelRequest is what is known of a call to a model before it is sent.
@@ -112,6 +115,7 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	claims := c.base(r.ID, interaction.ActionComposePost, r.Manifest, r.Started)
 	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum.Sum(nil)))
 	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": r.Rule, "hosted": []string{}})
+	claims.LLMCommitment = c.commit(r.ID, "llm", nil)
 	claims.OutputCleanHash, claims.OutputTransportHash = r.ContentHash, hex.EncodeToString(mac.Sum(nil))
 	claims.Post = &interaction.PostMade{BindingHash: r.BindingHash}
 	for _, a := range clip(r.Artifacts, interaction.MaxNamed) {
@@ -123,5 +127,5 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 // clip returns the first elements of s, at most n.
 func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }
 
-// clipText returns the beginning of a text, of at most n bytes.
-func clipText(s string, n int) string { return s[:min(len(s), n)] }
+// clipText returns the beginning of a text, of at most n bytes, without what is no UTF-8.
+func clipText(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

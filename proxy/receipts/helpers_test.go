@@ -271,3 +271,10 @@ const (
 	hello  = `{"model":"m","messages":[{"role":"user","content":"hello there"}]}`
 	answer = `{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"good day to you"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`
 )
+
+// nowhere is a ledger that keeps nothing.
+type nowhere struct{ receipts.Ledger }
+
+func (nowhere) OpenCalls(context.Context, ...ledger.OpenCall) error { return nil }
+func (nowhere) AddReceiptLater(ledger.Receipt) error                { return nil }
+func (nowhere) SettleReceipts(context.Context) error                { return nil }
