@@ -36,8 +36,11 @@ type chatMessage struct {
 }
 
 func (chat) event(t *tally, data []byte) bool {
+	if t.closed { // no client reads on
+		return true
+	}
 	if bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
-		t.ended = true
+		t.ended, t.closed = true, true
 		return true
 	}
 	return readChat(t, data)
