@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -30,6 +31,9 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	memory := &c.session.Memory
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
+	if c.r.URL.RawQuery != "" { // which may hold a secret
+		peer.Query = evidence.HashBytes([]byte(c.r.URL.RawQuery))
+	}
 	budget := j.p.bodies.Answers()
 	c.mcp = &mcp.Call{Watch: mcp.Watch{
 		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
@@ -61,11 +65,18 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 		return rule{}, err
 	}
 	if verdict.Human {
-		c.session.Prompted()
+		if err := memory.HumanAnswers(c.session.Prompted); err != nil {
+			return rule{}, err
+		}
 		j.p.o.Log.Warn("a human has answered an MCP server: the session makes no posts any more", zap.String("session", c.session.ID), zap.String("server", server))
 	}
-	c.mcp.Sent = m
 	chosen := rules[verdict.Rule]
+	if m.IsRequest() {
+		if c.mcp.Flight, err = memory.Begin(m, peer, chosen.action != nil); err != nil {
+			return rule{}, err
+		}
+	}
+	c.mcp.Sent = m
 	if chosen.action != nil {
 		c.message = &policy.Message{MCP: &policy.MCP{Server: server, Tool: m.Name, Arguments: m.BoundedArguments(policy.MaxArguments)}}
 	}

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/proxy/body"
 )
@@ -23,15 +25,37 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 			return rule{}, err
 		}
 	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
+	defer cancel()
+	done, err := p.bodies.Turn(ctx, c.text())
+	if err != nil {
+		return rule{}, err
+	}
+	defer done() // also after a panic
 	r, err = p.judges[to.kind].read(c, to.rules)
 	c.step("message")
 	return r, err
+}
+
+// text returns the size of the text that is held of the call.
+func (c *call) text() int {
+	if c.held == nil {
+		return 0
+	}
+	return len(c.held.Text)
 }
 
 // release frees the body that was held.
 func (c *call) release() {
 	if c.held != nil {
 		c.held.Close()
+	}
+}
+
+// over says that nothing of the call is on its way any more, but for what [Pipeline.keepOpen] keeps.
+func (c *call) over() {
+	if c.mcp != nil {
+		c.mcp.Done()
 	}
 }
 

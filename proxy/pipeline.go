@@ -154,6 +154,7 @@ func (p *Pipeline) JudgingTimeout() time.Duration { return maxSteps * p.o.Timeou
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := p.newCall(w, r)
 	defer p.load.leave(c)
+	defer c.over()
 	defer func() {
 		if v := recover(); v != nil {
 			p.recovered(c, v)

@@ -17,7 +17,7 @@ type Code struct {
 	Public bool
 	// Step is where on the way of one post the refusal arises: session, match, content, challenge, trigger, decision,
 	// attest, gate, proof, forward. Outside of that way it is admin, config, connect, custody, egress, internal,
-	// ledger, load or any.
+	// ledger, load, receipts or any.
 	Step   string
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
@@ -28,7 +28,7 @@ type Code struct {
 }
 
 // table holds every code by name.
-var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes)
+var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes, receiptCodes)
 
 func collect(lists ...[]Code) map[string]Code {
 	t := make(map[string]Code)

@@ -29,6 +29,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
@@ -54,7 +55,8 @@ type process struct {
 	runtime      *signer.Issuer[evidence.RuntimeAttestation]
 	session      *signer.Issuer[evidence.SessionReceipt]
 	requestProof *signer.Issuer[evidence.RequestProof]
-	secrets      *vault.Secrets // for credentials in Vault; nil if there are none
+	interaction  *signer.Issuer[interaction.Receipt] // nil where no receipts are made
+	secrets      *vault.Secrets                      // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
@@ -179,6 +181,13 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 	}
 	if p.requestProof, err = daemon.NewIssuer(ctx, p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
 		return err
+	}
+	if k := c.Keys.InteractionReceipt; k != nil {
+		key := *k
+		key.Lifetime = config.Duration(interaction.Lifetime)
+		if p.interaction, err = daemon.NewIssuer(ctx, p.Process, interaction.Kind, key, c.Audience); err != nil {
+			return err
+		}
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)
 	return err

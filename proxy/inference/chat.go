@@ -12,25 +12,18 @@ import (
 type chat struct{}
 
 type chatAnswer struct {
-	ID      string         `json:"id"`
-	Model   string         `json:"model"`
-	Error   jsontext.Value `json:"error"`
-	Choices []struct {
-		Index   int         `json:"index"`
-		Delta   chatMessage `json:"delta"`
-		Message chatMessage `json:"message"`
-		Finish  string      `json:"finish_reason"`
-	} `json:"choices"`
-	Usage struct {
-		Prompt        *int64 `json:"prompt_tokens"`
-		Completion    *int64 `json:"completion_tokens"`
-		PromptDetails struct {
-			Cached *int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		CompletionDetails struct {
-			Reasoning *int64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-	} `json:"usage"`
+	ID      string           `json:"id"`
+	Model   string           `json:"model"`
+	Error   jsontext.Value   `json:"error"`
+	Choices list[chatChoice] `json:"choices"`
+	Usage   chatUsage        `json:"usage"`
+}
+
+type chatChoice struct {
+	Index   int         `json:"index"`
+	Delta   chatMessage `json:"delta"`
+	Message chatMessage `json:"message"`
+	Finish  string      `json:"finish_reason"`
 }
 
 type chatMessage struct {
@@ -38,13 +31,16 @@ type chatMessage struct {
 	Refusal   string         `json:"refusal"`
 	Thought   string         `json:"reasoning_content"`
 	Reasoning jsontext.Value `json:"reasoning"` // of servers that do not call it reasoning_content
-	Calls     []toolCall     `json:"tool_calls"`
+	Calls     list[toolCall] `json:"tool_calls"`
 	Call      *named         `json:"function_call"`
 }
 
 func (chat) event(t *tally, data []byte) bool {
+	if t.closed { // no client reads on
+		return true
+	}
 	if bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
-		t.ended = true
+		t.ended, t.closed = true, true
 		return true
 	}
 	return readChat(t, data)
@@ -75,10 +71,7 @@ func readChat(t *tally, data []byte) bool {
 			t.ended = true // some servers send no [DONE]
 		}
 	}
-	declare(&t.in.Input, a.Usage.Prompt)
-	declare(&t.in.Output, a.Usage.Completion)
-	declare(&t.in.Cached, a.Usage.PromptDetails.Cached)
-	declare(&t.in.Reasoning, a.Usage.CompletionDetails.Reasoning)
+	a.Usage.tokens().declare(t)
 	return true
 }
 
@@ -88,7 +81,7 @@ func (m chatMessage) read(t *tally, choice int) {
 		t.text(place{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
 	}
 	if m.Content.Kind() == '[' { // of servers that answer in parts
-		var parts []item
+		var parts list[item]
 		if json2.Unmarshal(m.Content, &parts) == nil {
 			for i, p := range parts {
 				t.text(place{choice: choice, part: i, kind: KindText}, textOf(p.Text))

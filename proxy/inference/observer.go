@@ -8,11 +8,13 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
@@ -215,11 +217,11 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	before := max(b.events.Held(), keptQueue)
 	for _, p := range pieces {
 		b.tally.at = p.at
-		b.events.Write(queue[:p.size], func(_ string, data []byte) {
-			if len(bytes.TrimSpace(data)) == 0 || reason != ReasonNone {
+		b.events.Write(queue[:p.size], func(e sse.Event) {
+			if len(bytes.TrimSpace(e.Data)) == 0 || reason != ReasonNone {
 				return
 			}
-			if !b.answer.event(&b.tally, data) {
+			if jsonread.TooMany(e.Data) || !b.answer.event(&b.tally, e.Data) {
 				reason = ReasonFormat
 			}
 			b.tally.endEvent()
@@ -276,7 +278,7 @@ func (b *Observer) readHeld() (reason string) {
 	}()
 	body := b.held
 	if b.gzip {
-		if body, reason = decompress(body); reason != ReasonNone {
+		if body, reason = decompress(body, b.o.Take); reason != ReasonNone {
 			return reason
 		}
 	}
@@ -284,7 +286,7 @@ func (b *Observer) readHeld() (reason string) {
 	switch {
 	case b.whole && b.broken:
 		return ReasonNone // half of a JSON text says nothing
-	case b.whole && !b.answer.whole(&b.tally, body):
+	case b.whole && (jsonread.TooMany(body) || !b.answer.whole(&b.tally, body)):
 		return ReasonFormat
 	case b.whole:
 		b.tally.endEvent()
@@ -297,17 +299,28 @@ func (b *Observer) readHeld() (reason string) {
 	return reason
 }
 
-// decompress returns what a gzip text holds; of one that is cut what comes before the cut.
-func decompress(body []byte) (out []byte, reason string) {
+// decompress returns what a gzip text holds; of one that is cut what comes before the cut. It asks take for the memory that this needs.
+func decompress(body []byte, take func(n int) bool) (out []byte, reason string) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil, ReasonEncoding
 	}
-	out, err = io.ReadAll(io.LimitReader(r, maxDecoded+1))
-	switch {
-	case len(out) > maxDecoded:
-		return nil, ReasonTooLarge
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+	for err == nil {
+		if len(out) > maxDecoded {
+			return nil, ReasonTooLarge
+		}
+		if len(out) == cap(out) {
+			more := max(len(out), keptQueue)
+			if !take(more) {
+				return nil, ReasonNoMemory
+			}
+			out = slices.Grow(out, more)
+		}
+		var n int
+		n, err = r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+	}
+	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) { //nolint:errorlint // io.Reader's contract
 		return nil, ReasonEncoding
 	}
 	return out, ReasonNone

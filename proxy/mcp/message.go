@@ -13,7 +13,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
-	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // Versions are the revisions of the protocol that are read, the latest first.
@@ -40,7 +39,8 @@ const (
 	maxMethod = 128
 	maxName   = 2048 // of a tool, a prompt or a resource
 	maxState  = 64 << 10
-	maxInputs = 64 // of a retried call
+	maxHeader = 4 << 10 // of a session's or an event's id in a header
+	maxInputs = 64      // of a retried call
 )
 
 // versionMember is where a message of 2026-07-28 says its revision.
@@ -206,13 +206,8 @@ func (m *Message) retry() error {
 
 // spelled refuses an object that has one of names in another case, which some parsers take for it.
 func spelled(o object, names ...string) error {
-	for _, m := range o {
-		own := jsonread.ToFold(m.Name)
-		for _, name := range names {
-			if m.Name != name && own.Same(jsonread.ToFold(name)) {
-				return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", m.Name, name)
-			}
-		}
+	if has, meant, found := o.OtherCase(names...); found {
+		return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has, meant)
 	}
 	return nil
 }
@@ -250,10 +245,13 @@ func CheckStream(header http.Header) error {
 	return nil
 }
 
-// atMostOnce refuses a header of which two readers could take another one.
+// atMostOnce refuses a header of which two readers could take another one, and one that is too long to be kept.
 func atMostOnce(header http.Header, name string) error {
-	if n := len(header[name]); n > 1 {
-		return mismatch("the header %s stands there %d times", name, n)
+	switch values := header[name]; {
+	case len(values) > 1:
+		return mismatch("the header %s stands there %d times", name, len(values))
+	case len(values) == 1 && len(values[0]) > maxHeader:
+		return malformed("the header %s has more than %d bytes", name, maxHeader)
 	}
 	return nil
 }
