@@ -106,7 +106,7 @@ func (p *process) checkBound(c *config.Sidecar) error {
 	}
 	for _, host := range c.Hosts() {
 		if !p.ca.Covers(host) {
-			return refusal.New("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set", host)
+			return refusal.New("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set. ca.permit names hosts for which rules may come later", host)
 		}
 	}
 	return nil
