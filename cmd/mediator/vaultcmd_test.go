@@ -76,6 +76,7 @@ func TestVaultRoles(t *testing.T) {
 	purposes := map[string]string{
 		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
 		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession, "requestProof": evidence.PurposeRequestProof,
+		"interactionReceipt": evidence.PurposeInteraction,
 	}
 	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml"}
 	named := make(map[string]string) // "process purpose key"

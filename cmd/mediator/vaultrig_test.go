@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
@@ -34,6 +36,11 @@ func newVault(t *testing.T) *vaultRig {
 
 func (v *vaultRig) options() bootstrap.Options {
 	return bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
+}
+
+// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts are no part of one.
+func rolesOfPosts() []bootstrap.Role {
+	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool { return r.Purpose == evidence.PurposeInteraction })
 }
 
 // apply makes what is not there, and sets again what the roles' tokens are like.
