@@ -25,6 +25,7 @@ type Strict struct {
 	Decision     evidence.Expected
 	Grant        evidence.Expected
 	RequestProof evidence.Expected
+	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
@@ -73,10 +74,10 @@ type SessionExpected struct {
 	EnvironmentHash  string
 }
 
-// Pins refuses rules other than those that the manifest requires, as policy_hash_mismatch.
-func (s *Strict) Pins(rules *Rules) error {
-	if rules.Hash() == "" || rules.Hash() != s.Runtime.PolicyHash {
-		return refusal.New("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", rules.Hash(), s.Runtime.PolicyHash)
+// Pins refuses a policy file with another hash than the one that the manifest requires, as policy_hash_mismatch.
+func (s *Strict) Pins(policyHash string) error {
+	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
+		return refusal.New("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash, s.Runtime.PolicyHash)
 	}
 	return nil
 }
@@ -117,6 +118,9 @@ func (m *Manifest) Strict() (*Strict, error) {
 		PolicyHash: session.RequiredPolicyHash, EnvironmentHash: session.RequiredEnvironmentHash,
 	}
 	s.Decision, s.Grant, s.RequestProof = m.PolicyDecisionPolicy.strict(), m.GrantPolicy.strict(), m.RequestProofPolicy.strict()
+	if p := m.InteractionReceiptPolicy; p != nil {
+		s.Interaction = p.expected(p.MaxReceiptAgeMs, p.KeyCustody)
+	}
 	return s, nil
 }
 
@@ -137,6 +141,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.Session.Expected
 	case evidence.PurposeRequestProof:
 		return s.RequestProof
+	case evidence.PurposeInteraction:
+		return s.Interaction
 	}
 	return evidence.Expected{}
 }

@@ -55,6 +55,10 @@ type call struct {
 	entered bool
 	// webSocket is set while the call counts as a WebSocket that is open, or is about to be.
 	webSocket bool
+	// durable is set where something rests on the outcome: it is not stored later then. It is unset where the ledger cannot be reached.
+	durable bool
+	// told is what the agent may read of why the call failed.
+	told problem.Details
 	// hangUp closes the connection where an answer to a refusal would be.
 	hangUp bool
 	// permit is the call's leave to reach its host.
@@ -95,7 +99,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 // route notes where the call goes.
 func (c *call) route(t upstream.Target) {
 	c.target = t
-	c.record.Host = t.Authority()
+	c.record.Host = t.Address()
 	c.record.Path = c.r.URL.EscapedPath() // without the query, which may hold secrets
 }
 
@@ -126,6 +130,7 @@ func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
+	c.tell(err)
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }
@@ -153,6 +158,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 		c.record.Model = c.model.Interaction().Record()
 	}
 	p.identify(ctx, c)
+	c.remember()
 	p.o.Metrics.observe(c.record)
 	if c.session == nil && !p.load.unknown.Pass() {
 		p.o.Metrics.leftOut.Inc()
@@ -184,9 +190,9 @@ func (p *Pipeline) identify(ctx context.Context, c *call) {
 	}
 	route, ok := intercept.RouteFrom(ctx)
 	if !ok && c.r != nil {
-		route.ProxyAuthorization = c.r.Header.Get("Proxy-Authorization")
+		route.ProxyAuthorization, route.Session = c.r.Header.Get("Proxy-Authorization"), intercept.SessionOf(ctx)
 	}
-	if s, err := p.o.Sessions.Find(route.ProxyAuthorization); err == nil {
+	if s, err := p.o.Sessions.Of(route); err == nil {
 		c.of(s)
 	}
 }
@@ -229,6 +235,14 @@ func (c *call) canWait() bool { return !c.begun && !c.unsure && c.record.State !
 // An intent that may be durable although nothing was sent is closed as failed: it must not stay in flight.
 func (p *Pipeline) store(ctx context.Context, c *call) error {
 	switch {
+	case c.begun && c.durable:
+		within, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
+		defer cancel()
+		if p.o.Record.Finish(within, c.record) == nil {
+			return nil
+		}
+		c.durable = false
+		return p.o.Record.FinishLater(ctx, c.record)
 	case c.begun:
 		return p.o.Record.FinishLater(ctx, c.record)
 	case c.canWait():

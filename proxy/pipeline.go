@@ -37,6 +37,8 @@ type Triggers interface {
 	Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error)
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
 	Done(ctx context.Context, eventID, runtime string) (trigger.Event, error)
+	Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error
+	Budget(ctx context.Context, eventID string) (trigger.Budget, error)
 }
 
 // Control is the control plane.

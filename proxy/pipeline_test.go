@@ -32,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/session"
@@ -164,7 +165,10 @@ type fakeRoles struct {
 	otherEvent bool
 	token      string   // the access token that the request proof has to be bound to; secretToken if empty
 	done       []string // events whose sessions have ended
-	admitted   func()   // called by Admit, if set
+	unsent     []string // posts that never left
+	unsentAt   func()   // called by Unsent, if set
+	budget     trigger.Budget
+	admitted   func() // called by Admit, if set
 	asked      gate.AdmitRequest
 	decided    policy.Request // the last that the control plane was asked for
 	// receiptOf and grantOf change the claims before they are signed, if set.
@@ -202,6 +206,18 @@ func (f *fakeRoles) Claim(_ context.Context, c trigger.Claim) (trigger.Event, er
 func (f *fakeRoles) Done(_ context.Context, id, _ string) (trigger.Event, error) {
 	f.done = append(f.done, id)
 	return trigger.Event{}, nil
+}
+
+func (f *fakeRoles) Unsent(_ context.Context, id, runtime, action, binding string) error {
+	f.unsent = append(f.unsent, strings.Join([]string{id, runtime, action, binding}, " "))
+	if f.unsentAt != nil {
+		f.unsentAt()
+	}
+	return nil
+}
+
+func (f *fakeRoles) Budget(context.Context, string) (trigger.Budget, error) {
+	return f.budget, f.fail["budget"]
 }
 
 func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
@@ -329,7 +345,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	}))
 	roles, o := newRoles(t, p.sessions, p.record)
 	p.roles = roles
-	credential, err := NewCredential("Authorization", "Bearer ", fixed(secretToken))
+	credential, err := NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
 	base := "https://" + at(0, p.upstream)
 	p.base = base
@@ -649,7 +665,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 }
 
 func TestHeadersOfAnAction(t *testing.T) {
-	credential, err := NewCredential("X-Vendor-Token", "Bearer ", fixed(secretToken))
+	credential, err := NewCredential("X-Vendor-Token", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
 		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
@@ -727,9 +743,39 @@ func TestOutcomes(t *testing.T) {
 	t.Run("the upstream cannot be reached", func(t *testing.T) {
 		p := newPostRig(t, created, nil)
 		p.upstream.Close()
+		p.roles.unsentAt = func() {
+			if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" {
+				t.Errorf("the event is given back before the outcome is durable: %+v", rec)
+			}
+		}
 		_, answer := p.send("POST", "/posts", "{}")
-		if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" || !strings.Contains(answer, "upstream_unreachable") {
+		rec, n := p.record.last()
+		if n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" || !strings.Contains(answer, "upstream_unreachable") {
 			t.Errorf("got %+v, %s", rec, answer)
+		}
+		if !strings.Contains(answer, "connection refused") {
+			t.Errorf("the answer does not say why: %s", answer)
+		}
+		if want := "evt_1 worker-1 create_post " + rec.BindingHash; !slices.Equal(p.roles.unsent, []string{want}) {
+			t.Errorf("given back %q, want %q", p.roles.unsent, want)
+		}
+	})
+	t.Run("the upstream cannot be reached, nor the ledger", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.upstream.Close()
+		p.roles.admitted = func() { p.record.away = true } // once the post is on its way
+		p.send("POST", "/posts", "{}")
+		if len(p.roles.unsent) != 0 {
+			t.Errorf("given back, although the outcome is not durable: %q", p.roles.unsent)
+		}
+	})
+	t.Run("the upstream of an API that takes part cannot be reached", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.roles.presents = true
+		p.upstream.Close()
+		p.send("POST", "/posts", "{}")
+		if rec, _ := p.record.last(); rec.State != ledger.StateFailed || len(p.roles.unsent) != 0 {
+			t.Errorf("given back %q, record %+v", p.roles.unsent, rec)
 		}
 	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
@@ -1022,6 +1068,10 @@ func TestInternalPages(t *testing.T) {
 	}
 	p.roles.fail["claim"] = refusal.New("event_none", "none")
 	p.wantRefused("event_none", "GET", at+"/v1/event/next?wait=0s", "")
+	if _, body := p.send("GET", at+"/v1/event", ""); !strings.Contains(body, `"id":"evt_next"`) || len(p.roles.done) != 1 {
+		t.Errorf("after waiting in vain: %s, ended events: %v", body, p.roles.done)
+	}
+	p.sessions.CloseStanding()
 	p.wantRefused("session_required", "GET", at+"/v1/event", "")
 
 	single := newPostRig(t, created, nil)
@@ -1125,7 +1175,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
 			source := &rotating{secrets: []string{"old-token", "new-token"}}
-			credential, err := NewCredential("Authorization", "Bearer ", source)
+			credential, err := NewCredential("Authorization", "Bearer ", echo.Auto, source)
 			must(t, err)
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") == "Bearer old-token" {
@@ -1168,7 +1218,7 @@ func TestCookiesForACredential(t *testing.T) {
 
 // TestCredentialHasNoSecondSpelling sends a credential of the agent's own in the spelling that some servers read in its place.
 func TestCredentialHasNoSecondSpelling(t *testing.T) {
-	credential, err := NewCredential("X-Vendor-Token", "", fixed(secretToken))
+	credential, err := NewCredential("X-Vendor-Token", "", echo.Auto, fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
 	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token", "X.Vendor.Token"} {
@@ -1195,24 +1245,24 @@ func TestCredentialHasNoSecondSpelling(t *testing.T) {
 // TestCredentialHeaders: what net/http does not send as it stands, or an upstream reads as something else, carries no credential.
 func TestCredentialHeaders(t *testing.T) {
 	for _, header := range []string{"", "X Token", "Host", "content-length", "Content-Type", "Connection", "Transfer-Encoding", "Idempotency-Key", "ActionProof-Capability", "X-HTTP-Method-Override", "X_Forwarded_Host"} {
-		if _, err := NewCredential(header, "", fixed(secretToken)); err == nil {
+		if _, err := NewCredential(header, "", echo.Auto, fixed(secretToken)); err == nil {
 			t.Errorf("%q carries a credential", header)
 		}
 	}
-	if _, err := NewCredential("X-Token", "Bearer \r\nX: ", fixed(secretToken)); err == nil {
+	if _, err := NewCredential("X-Token", "Bearer \r\nX: ", echo.Auto, fixed(secretToken)); err == nil {
 		t.Error("a prefix of two lines was taken")
 	}
 }
 
 func TestCredentialIsNeverPrinted(t *testing.T) {
-	c, err := NewCredential("Authorization", "Bearer ", fixed(secretToken))
+	c, err := NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
 	raw, err := json.Marshal(c)
 	must(t, err)
 	if s := fmt.Sprintf("%v %+v %#v %s %d", c, c, c, c, c) + string(raw); strings.Contains(s, "upstream") {
 		t.Errorf("it prints as %s", s)
 	}
-	if _, err := NewCredential("Authorization", "", nil); err == nil {
+	if _, err := NewCredential("Authorization", "", echo.Auto, nil); err == nil {
 		t.Error("an empty credential was accepted")
 	}
 }

@@ -7,11 +7,29 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/vault/api"
 )
+
+// environment says which of the environment's variables Vault's library stumbles over. What they say counts for nothing here, but the
+// library reads them, with the files that some of them name.
+func environment(err error) error {
+	for _, name := range []string{api.EnvVaultCACert, api.EnvVaultCAPath, api.EnvVaultClientCert, api.EnvVaultClientKey} {
+		path := os.Getenv(name)
+		if path == "" {
+			continue
+		}
+		f, cannot := os.Open(path)
+		if cannot != nil {
+			return fmt.Errorf("the environment has %s=%s, a file that cannot be read (%w). The mediator does not use it, but Vault's library reads it: unset %s", name, path, cannot, name)
+		}
+		f.Close()
+	}
+	return fmt.Errorf("the environment's VAULT_ variables cannot be read, which the mediator does not use: unset them: %w", err)
+}
 
 // why says in a few words why Vault did not do what it was asked; it holds no token and nothing of an answer's body.
 func why(err error) string {
@@ -50,6 +68,17 @@ func answered(e *api.ResponseError) string {
 		return "Vault fails (500): see its log; an audit device that is full or gone does this"
 	}
 	return fmt.Sprintf("Vault answers %d", e.StatusCode)
+}
+
+// maxReason bounds what is quoted of Vault's answer, in bytes.
+const maxReason = 400
+
+// reason quotes what Vault gives as its reason: for those who administer keys, never for an agent.
+func reason(e *api.ResponseError) string {
+	if len(e.Errors) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; Vault says %.*q", maxReason, strings.Join(e.Errors, "; "))
 }
 
 // refuses tells an answer that would be the same the next time from one that says to come back.

@@ -16,16 +16,7 @@ type chatAnswer struct {
 	Model   string           `json:"model"`
 	Error   jsontext.Value   `json:"error"`
 	Choices list[chatChoice] `json:"choices"`
-	Usage   struct {
-		Prompt        *int64 `json:"prompt_tokens"`
-		Completion    *int64 `json:"completion_tokens"`
-		PromptDetails struct {
-			Cached *int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		CompletionDetails struct {
-			Reasoning *int64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-	} `json:"usage"`
+	Usage   chatUsage        `json:"usage"`
 }
 
 type chatChoice struct {
@@ -80,10 +71,7 @@ func readChat(t *tally, data []byte) bool {
 			t.ended = true // some servers send no [DONE]
 		}
 	}
-	declare(&t.in.Input, a.Usage.Prompt)
-	declare(&t.in.Output, a.Usage.Completion)
-	declare(&t.in.Cached, a.Usage.PromptDetails.Cached)
-	declare(&t.in.Reasoning, a.Usage.CompletionDetails.Reasoning)
+	a.Usage.tokens().declare(t)
 	return true
 }
 

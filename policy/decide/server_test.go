@@ -1,7 +1,7 @@
-package policy_test
+package decide_test
 
 import (
-	"io"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,11 +12,12 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 func TestClientAndServer(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	s := httptest.NewServer(policy.NewServer(w.engines()))
+	s := httptest.NewServer(decide.NewServer(w.engines()))
 	defer s.Close()
 	c := policy.NewClient(s.URL, s.Client())
 
@@ -36,7 +37,7 @@ func TestClientAndServer(t *testing.T) {
 
 func TestServerRefusesMalformedRequests(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	h := policy.NewServer(w.engines())
+	h := decide.NewServer(w.engines())
 	valid := jsonOf(t, w.request(nil))
 	for name, c := range map[string]struct {
 		body   string
@@ -67,40 +68,6 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 	}
 }
 
-func TestClientWithoutAControlPlane(t *testing.T) {
-	answer := func(status int, body string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body)
-		})
-	}
-	for name, h := range map[string]http.Handler{
-		"no problem document": answer(http.StatusBadGateway, "<html>"),
-		"no JSON":             answer(http.StatusOK, "<html>"),
-		"no grant":            answer(http.StatusOK, `{"policyDecision":"x"}`),
-		"no decision":         answer(http.StatusOK, `{"grant":"x"}`),
-		"another status":      answer(http.StatusAccepted, `{"policyDecision":"x","grant":"y"}`),
-		"broken off":          http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(h)
-			defer s.Close()
-			d, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-			wantCode(t, err, "control_unavailable", "the control plane")
-			if d != (policy.Decision{}) {
-				t.Errorf("got %+v", d)
-			}
-		})
-	}
-	s := httptest.NewServer(nil)
-	s.Close()
-	_, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-	wantCode(t, err, "control_unavailable", "does not answer")
-	if d := problem.DetailsOf(err); d.Status != http.StatusServiceUnavailable || d.RetryAfter == 0 {
-		t.Errorf("the agent would get %+v", d)
-	}
-}
-
 // TestCodesAreInTheTable finds a code that this package gives and nobody explains.
 func TestCodesAreInTheTable(t *testing.T) {
 	for code := range strings.FieldsSeq(`manifest_malformed policy_malformed deployment_unsafe deployment_id_not_allowed deployment_manifest_mismatch
@@ -112,4 +79,11 @@ func TestCodesAreInTheTable(t *testing.T) {
 			t.Errorf("%s is not in the table of codes", code)
 		}
 	}
+}
+
+func jsonOf(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	must(t, err)
+	return string(raw)
 }
