@@ -133,6 +133,8 @@ func (e *endpoint) check() (i int, err error) {
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
+	shown     []ruleDocument // to agents that ask
+	more      bool           // than those
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
@@ -156,6 +158,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
+	r.shown, r.more = show(actions, egress)
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {

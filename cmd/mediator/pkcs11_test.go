@@ -52,7 +52,7 @@ func TestPKCS11(t *testing.T) {
 		t.Fatalf("%s, %v", out, err)
 	}
 	var roles []daemon.RoleDocument
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 3 {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 4 {
 		t.Fatalf("%v, %v", roles, err)
 	}
 	for _, role := range roles {

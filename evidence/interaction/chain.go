@@ -42,14 +42,25 @@ func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Open
 type Chain struct {
 	open    Opener
 	want    Expected
+	tail    bool  // it may begin with any receipt
+	before  int64 // how many receipts there are before those that were added
 	last    Receipt
-	hashes  []string         // of the receipts, by number less one
+	first   Receipt
+	hashes  []string         // of the receipts that were added, in their order
 	numbers map[string]int64 // of the receipts, by request
 }
 
 // NewChain begins the verification of a chain whose receipts are opened by open.
 func NewChain(open Opener, want Expected) *Chain {
 	return &Chain{open: open, want: want, numbers: make(map[string]int64)}
+}
+
+// NewTail begins the verification of the end of a chain: the first receipt that is added may have any number. What came before it is not
+// verified, but for the hash that it names.
+func NewTail(open Opener, want Expected) *Chain {
+	c := NewChain(open, want)
+	c.tail = true
+	return c
 }
 
 // Add verifies the next receipt of the chain and returns it: its signature, its claims, and its place after those before it. After an error
@@ -67,6 +78,9 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	if err := c.follows(&r, o.Hash()); err != nil {
 		return evidence.Opened[Receipt]{}, err
 	}
+	if len(c.hashes) == 0 {
+		c.first, c.before = r, r.Chain.SequenceNumber-1
+	}
 	c.hashes = append(c.hashes, o.Hash())
 	c.numbers[r.RequestID] = r.Chain.SequenceNumber
 	c.last = r
@@ -75,10 +89,13 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 
 // follows refuses a receipt that is not the next one of the chain.
 func (c *Chain) follows(r *Receipt, hash string) error {
-	number, count := r.Chain.SequenceNumber, int64(len(c.hashes))
+	number, count, begun := r.Chain.SequenceNumber, c.Len(), len(c.hashes) > 0
 	session, agent := c.want.Session, c.want.Agent
-	if count > 0 {
+	if begun {
 		session, agent = c.last.Chain.SessionID, c.last.Agent
+	}
+	if c.tail && !begun {
+		count = number - 1
 	}
 	switch {
 	case c.want.Owner == "" || c.want.Owner != r.Owner:
@@ -87,23 +104,23 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 		return refusal.New("receipt_session", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID, session)
 	case agent != "" && agent != r.Agent:
 		return refusal.New("receipt_agent", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
-	case count > 0 && c.last.Closing != nil:
+	case begun && c.last.Closing != nil:
 		return refusal.New("receipt_after_closing", "receipt %d follows receipt %d, which closes the session", number, count)
-	case count == MaxReceipts:
+	case len(c.hashes) == MaxReceipts:
 		return refusal.New("receipt_chain_too_long", "a chain has at most %d receipts", MaxReceipts)
 	case number > count+1:
 		return refusal.New("receipt_gap", "receipt %d follows receipt %d: those between them are missing", number, count)
-	case number <= count && c.hashes[number-1] != hash:
+	case number <= count && c.hash(number) != hash && number > c.before:
 		return refusal.New("receipt_fork", "there are two receipts with the number %d", number)
 	case number <= count:
 		return refusal.New("receipt_order", "receipt %d follows receipt %d", number, count)
-	case count > 0 && r.Chain.PreviousReceiptHash != c.hashes[count-1]:
+	case begun && r.Chain.PreviousReceiptHash != c.hash(count):
 		return refusal.New("receipt_fork", "receipt %d names another receipt before it than receipt %d", number, count)
 	}
 	if other, ok := c.numbers[r.RequestID]; ok {
 		return refusal.New("receipt_duplicate", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
 	}
-	if count == 0 {
+	if !begun {
 		return nil
 	}
 	return c.agrees(r)
@@ -123,8 +140,22 @@ func (c *Chain) agrees(r *Receipt) error {
 	return nil
 }
 
-// Len returns how many receipts the chain has.
-func (c *Chain) Len() int { return len(c.hashes) }
+// Len returns the number of the last receipt: how many the chain has, with those before a tail.
+func (c *Chain) Len() int64 { return c.before + int64(len(c.hashes)) }
+
+// First returns the number of the first receipt that was added; 1 while there is none.
+func (c *Chain) First() int64 { return c.before + 1 }
+
+// hash returns the hash of the receipt with a number; empty if it is not known.
+func (c *Chain) hash(number int64) string {
+	switch at := number - c.before - 1; {
+	case at >= 0 && at < int64(len(c.hashes)):
+		return c.hashes[at]
+	case at == -1 && number > 0:
+		return c.first.Chain.PreviousReceiptHash
+	}
+	return ""
+}
 
 // Last returns the claims of the last receipt, which are zero while there is none.
 func (c *Chain) Last() Receipt { return c.last }
@@ -135,8 +166,8 @@ func (c *Chain) Closed() bool { return c.last.Closing != nil }
 // Names holds what the session receipt of a post says of the chain against the chain: the receipt that it names is there, the calls
 // that were open then have no receipt before it and, if the chain is closed, have one after it. The chain may have gone on since.
 func (c *Chain) Names(head evidence.InteractionHead) error {
-	if head.Number > int64(len(c.hashes)) || head.Number > 0 && c.hashes[head.Number-1] != head.HeadHash {
-		return refusal.New("receipt_head_mismatch", "the session receipt names receipt %d, %.80s, which is not in the chain of %d receipts", head.Number, head.HeadHash, len(c.hashes))
+	if head.Number > 0 && c.hash(head.Number) != head.HeadHash {
+		return refusal.New("receipt_head_mismatch", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
 	}
 	for _, id := range head.OpenCalls {
 		number, ok := c.numbers[id]

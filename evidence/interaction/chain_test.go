@@ -162,7 +162,7 @@ func TestChainsThatAreRefused(t *testing.T) {
 			c := s.Chain(t)
 			wantCode(t, add(c, tokens...), row.code)
 			// What was refused has left no trace.
-			if n := c.Len(); n > 0 && n < 3 && slices.Equal(tokens[:n], whole[:n]) {
+			if n := int(c.Len()); n > 0 && n < 3 && slices.Equal(tokens[:n], whole[:n]) {
 				if err := add(c, whole[n:]...); err != nil {
 					t.Errorf("after the refusal: %v", err)
 				}
@@ -291,6 +291,46 @@ func TestHeads(t *testing.T) {
 	}
 }
 
+// TestTails verifies the end of a chain: what is there is held together as in a whole one.
+func TestTails(t *testing.T) {
+	k := gatetest.New(t)
+	s := k.Session(t, "ses_1")
+	var heads []evidence.InteractionHead
+	for range 5 {
+		s.Call(t, nil)
+		heads = append(heads, s.Head())
+	}
+	other := k.Session(t, "ses_1")
+	for range 5 {
+		other.Call(t, func(c *receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
+	}
+	tail := func(tokens ...string) (*interaction.Chain, error) {
+		c := interaction.NewTail(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: s.Owner})
+		return c, add(c, tokens...)
+	}
+	c, err := tail(s.Receipts[2:]...)
+	if err != nil || c.First() != 3 || c.Len() != 5 {
+		t.Fatalf("receipts %d to %d, %v", c.First(), c.Len(), err)
+	}
+	for i, head := range heads {
+		if err := c.Names(head); (err == nil) != (i >= 1) { // the third names the second
+			t.Errorf("head %d: %v", i+1, err)
+		}
+	}
+	wantCode(t, c.Names(evidence.InteractionHead{Number: 9, HeadHash: heads[4].HeadHash}), "receipt_head_mismatch")
+	for _, tt := range []struct {
+		code   string
+		tokens []string
+	}{
+		{"receipt_gap", []string{s.Receipts[2], s.Receipts[4]}}, {"receipt_order", []string{s.Receipts[2], s.Receipts[2]}},
+		{"receipt_order", []string{s.Receipts[2], s.Receipts[1]}}, {"receipt_fork", []string{s.Receipts[2], other.Receipts[2]}},
+		{"receipt_fork", []string{s.Receipts[2], other.Receipts[3]}},
+	} {
+		_, err := tail(tt.tokens...)
+		wantCode(t, err, tt.code)
+	}
+}
+
 // TestAChainAcrossARotation: each receipt is judged by the certificates of its time.
 func TestAChainAcrossARotation(t *testing.T) {
 	k := gatetest.New(t)
@@ -320,8 +360,9 @@ func FuzzChain(f *testing.F) {
 		f.Add(token)
 	}
 	f.Add(s.Receipts[0] + "~" + s.Receipts[1])
+	open, owner := interaction.Past(k.Past(f), k.Strict.Interaction, k.Clock.Now()), k.Owner(f)
 	f.Fuzz(func(t *testing.T, token string) {
-		c := s.Chain(t)
+		c := interaction.NewChain(open, interaction.Expected{Owner: owner})
 		o, err := c.Add(token)
 		if (err == nil) != (token == s.Receipts[0]) {
 			t.Fatalf("%q: %v", token, err) // nobody else has the key

@@ -2,6 +2,8 @@ package interaction_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +103,66 @@ func TestReceiptsThatAreWhole(t *testing.T) {
 			}
 			if _, err := evidence.UnverifiedClaims(interaction.Kind, token); err != nil {
 				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestReadAsVIN reads receipts as readers of VIN's ReceiptV0 and ReceiptV1 do: the fields of these are there, under their names.
+func TestReadAsVIN(t *testing.T) {
+	for name, c := range map[string]interaction.Receipt{"a call to a model": modelCall(), "a post": post(), "the end": closing()} {
+		t.Run(name, func(t *testing.T) {
+			c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, hash
+			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: hash, CommitmentRevealed: true}
+			token, err := sign(t, observed(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r struct {
+				RequestID  string `json:"request_id"`
+				ActionType string `json:"action_type"`
+				PolicyID   string `json:"policy_id"`
+				Inputs     string `json:"inputs_commitment"`
+				Limits     string `json:"constraints_commitment"`
+				LLM        string `json:"llm_commitment"`
+				Clean      string `json:"output_clean_hash"`
+				Transport  string `json:"output_transport_hash"`
+				IssuedAt   int64  `json:"iat"`
+				Expires    int64  `json:"exp"`
+				Timing     map[string]int64
+				Chain      struct {
+					Previous string `json:"previous_receipt_hash"`
+					Session  string `json:"session_id"`
+					Number   int64  `json:"sequence_number"`
+				}
+				Challenge struct {
+					Nonce    string `json:"challenge_nonce"`
+					Hash     string `json:"commitment_hash"`
+					Revealed bool   `json:"commitment_revealed"`
+				}
+			}
+			if err := json.Unmarshal(payload, &r); err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range []string{r.Inputs, r.Limits, r.LLM, r.Clean, r.Transport, r.Chain.Previous, r.Challenge.Hash} {
+				if !evidence.IsHash(h) {
+					t.Errorf("%q is no hash", h)
+				}
+			}
+			if r.RequestID == "" || r.PolicyID == "" || r.Expires != r.IssuedAt+600 || r.Chain.Session == "" || r.Chain.Number != 2 || r.Challenge.Nonce == "" || !r.Challenge.Revealed {
+				t.Errorf("%+v", r)
+			}
+			if !slices.Contains([]string{"compose_post", "challenge_response", "generic", "confidential_llm_call"}, r.ActionType) {
+				t.Errorf("the action is %q", r.ActionType)
+			}
+			for _, name := range []string{"request_received_ms", "llm_start_ms", "llm_end_ms", "response_sent_ms"} {
+				if r.Timing[name] == 0 {
+					t.Errorf("there is no %s", name)
+				}
 			}
 		})
 	}

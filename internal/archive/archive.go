@@ -174,7 +174,9 @@ func (t *Trust) notPinned(what string) error {
 // Verify verifies the chain of a record with public keys alone, as of the moment when its last artifact was signed, and the interaction
 // receipts that its session receipt names, if receipts has them; it may be nil. now is the time of today: a record is not of the future.
 func (t *Trust) Verify(ctx context.Context, r ledger.Record, receipts Receipts, now time.Time) (Verdict, error) {
-	return t.verify(ctx, r, newSessions(receipts, now))
+	s := newSessions(receipts, now)
+	s.alone = true
+	return t.verify(ctx, r, s)
 }
 
 func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Verdict, err error) {
@@ -199,10 +201,14 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 		return v, nil
 	}
 	v.Interactions = &Interactions{InteractionHead: *head}
-	there, err := s.verify(ctx, t, r, *head)
-	if !there {
+	if s.from == nil {
+		return v, nil
+	}
+	chain, err := s.verify(ctx, t, r, *head)
+	if chain == nil {
 		return v, err
 	}
+	v.Interactions.First = chain.First()
 	if v.Interactions.Verified = err == nil; err != nil {
 		v.Checks, v.Whole = append(v.Checks, failed(CheckReceipts, err)), false
 	} else {

@@ -15,14 +15,18 @@ import (
 // them at most; none where it has none.
 type Receipts func(ctx context.Context, session string, from int64, limit int) ([]string, error)
 
-// ReceiptsOf returns a source that has the receipts of one chain, from number 1 on.
+// ReceiptsOf returns a source of one session's receipts, which are in their order.
 func ReceiptsOf(tokens []string) Receipts {
 	return func(_ context.Context, _ string, from int64, limit int) ([]string, error) {
-		if from < 1 || from > int64(len(tokens)) {
+		if len(tokens) == 0 {
 			return nil, nil
 		}
-		tokens := tokens[from-1:]
-		return tokens[:min(limit, len(tokens))], nil
+		first, err := evidence.UnverifiedClaims(interaction.Kind, tokens[0])
+		if err != nil {
+			return nil, err
+		}
+		at := min(max(0, from-first.Chain.SequenceNumber), int64(len(tokens)))
+		return tokens[at:][:min(limit, len(tokens)-int(at))], nil
 	}
 }
 
@@ -37,6 +41,7 @@ const CheckReceipts = "interaction receipts"
 // sessions verifies the interaction receipts that records rest on: of each session the whole chain, up to what its records name.
 type sessions struct {
 	from   Receipts // nil: there are none
+	alone  bool     // they came with one record: they may be the end of its chain, and all of them are verified
 	now    time.Time
 	chains map[string]*interaction.Chain // by session
 	count  int
@@ -56,40 +61,95 @@ func named(r ledger.Record) *evidence.InteractionHead {
 }
 
 // verify verifies the receipts of a record's session up to the one that its session receipt names, and holds the two against each other.
-// The session receipt is verified already. It reports whether there are any receipts.
-func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (there bool, err error) {
-	if s.from == nil {
-		return false, nil
+// The session receipt is verified already. It returns no chain where there are no receipts.
+func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*interaction.Chain, error) {
+	if s.alone {
+		return s.verifyAll(ctx, t, r, head)
 	}
 	chain := s.chains[r.Session]
 	if chain == nil {
-		chain = interaction.NewChain(t.opener(s.now), interaction.Expected{Owner: t.owner(), Session: r.Session, Agent: r.Subject})
+		chain = interaction.NewChain(t.opener(s.now), t.expected(r))
 		s.chains[r.Session] = chain
 	}
-	for int64(chain.Len()) < head.Number {
-		tokens, err := s.from(ctx, r.Session, int64(chain.Len())+1, int(min(readAtOnce, head.Number-int64(chain.Len()))))
+	for chain.Len() < head.Number {
+		n, err := s.read(ctx, chain, r.Session, head.Number-chain.Len())
 		if err != nil {
-			return true, err
+			return chain, err
 		}
-		if len(tokens) == 0 && chain.Len() == 0 {
-			return false, nil
+		if n == 0 && chain.Len() == 0 {
+			return nil, nil
 		}
-		if len(tokens) == 0 {
+		if n == 0 {
 			break
 		}
-		if s.count += len(tokens); s.count > maxSession {
-			return true, refusal.New("receipt_chain_too_long", "more than %d receipts are to be verified at once", maxSession)
+	}
+	return chain, holds(chain, r, head)
+}
+
+// verifyAll verifies the receipts that came with a record: the end of its session's chain, with what has come since.
+func (s *sessions) verifyAll(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*interaction.Chain, error) {
+	chain := interaction.NewTail(t.opener(s.now), t.expected(r))
+	for {
+		n, err := s.read(ctx, chain, r.Session, readAtOnce)
+		if err != nil {
+			return chain, err
 		}
-		for _, token := range tokens {
-			if _, err := chain.Add(token); err != nil {
-				return true, err
-			}
+		if n == 0 && chain.Len() == 0 {
+			return nil, nil
+		}
+		if n == 0 {
+			return chain, holds(chain, r, head)
 		}
 	}
-	if event := chain.Last().EventID; event != "" && event != r.Event {
-		return true, refusal.New("receipt_session", "the receipts are of a session of event %.80q, and the record of one of %.80q", event, r.Event)
+}
+
+// read adds the next receipts of a session to its chain: at most so many.
+func (s *sessions) read(ctx context.Context, chain *interaction.Chain, session string, most int64) (int, error) {
+	tokens, err := s.from(ctx, session, chain.Len()+1, int(min(readAtOnce, most)))
+	if err != nil {
+		return 0, err
 	}
-	return true, chain.Names(head)
+	if s.count += len(tokens); s.count > maxSession {
+		return 0, refusal.New("receipt_chain_too_long", "more than %d receipts are to be verified at once", maxSession)
+	}
+	for _, token := range tokens {
+		if _, err := chain.Add(token); err != nil {
+			return 0, err
+		}
+	}
+	return len(tokens), nil
+}
+
+// holds holds a chain against a record, and against what the record's session receipt names.
+func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
+	last := chain.Last()
+	if last.EventID != "" && last.EventID != r.Event {
+		return refusal.New("receipt_session", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
+	}
+	if last.Post != nil && last.RequestID == r.ID {
+		if err := holdsPost(last.Post, r); err != nil {
+			return err
+		}
+	}
+	return chain.Names(head)
+}
+
+// holdsPost refuses the receipt of a post that names other artifacts than the post's record has.
+func holdsPost(p *interaction.PostMade, r ledger.Record) error {
+	if p.BindingHash != r.BindingHash {
+		return refusal.New("record_mismatch", "the receipt of the post names another binding than the record")
+	}
+	for _, a := range p.Artifacts {
+		if evidence.HashToken(artifact(r, a.Name)) != a.Hash {
+			return refusal.New("record_mismatch", "the receipt of the post names another %.60s than the record has", a.Name)
+		}
+	}
+	return nil
+}
+
+// expected is whose chain the receipts of a record are.
+func (t *Trust) expected(r ledger.Record) interaction.Expected {
+	return interaction.Expected{Owner: t.owner(), Session: r.Session, Agent: r.Subject}
 }
 
 // owner is how receipts name the owner of what t answers for.
@@ -120,8 +180,9 @@ func (t *Trust) opener(now time.Time) interaction.Opener {
 // Interactions is what the session receipt of a record names of its session's interaction receipts.
 type Interactions struct {
 	evidence.InteractionHead
-	// Verified: the receipts up to that one are there, and are valid.
-	Verified bool `json:"verified"`
+	// Verified: the receipts from First up to that one are there, and are valid. An export has them from the first on.
+	Verified bool  `json:"verified"`
+	First    int64 `json:"first,omitempty"`
 }
 
 // JudgedReceipts is the result of verifying interaction receipts by themselves.

@@ -107,6 +107,19 @@ func TestARecordWithReceipts(t *testing.T) {
 	}
 	named := s.Head("post_open")
 	r := w.post("post_1", named)
+	chain := slices.Clone(s.Receipts)
+	// own are the receipts up to that of the post itself.
+	own := func(edit func(*interaction.Receipt)) []string {
+		s.Receipts = slices.Clone(chain)
+		s.Post(t, r.ID, []interaction.NamedArtifact{{Name: "requestProof", Hash: evidence.HashToken(r.Artifacts[9].Token)}}, func(c *interaction.Receipt) {
+			if c.Post.BindingHash = r.BindingHash; edit != nil {
+				edit(c)
+			}
+		})
+		all := s.Receipts
+		s.Receipts = chain
+		return all
+	}
 	w.Clock.Advance(time.Minute)
 	for name, tt := range map[string]struct {
 		receipts []string
@@ -114,13 +127,18 @@ func TestARecordWithReceipts(t *testing.T) {
 		code     string
 		verified bool
 	}{
-		"all":                       {s.Receipts, r, "", true},
-		"none":                      {nil, r, "", false},
-		"too few":                   {s.Receipts[:2], r, "receipt_head_mismatch", false},
-		"a gap":                     {s.Receipts[1:], r, "receipt_gap", false},
-		"another chain":             {other.Receipts, r, "receipt_session", false},
-		"an open call that was not": {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "receipt_open_call", false},
-		"another head":              {s.Receipts, w.post("post_1", other.Head()), "receipt_head_mismatch", false},
+		"all":                           {s.Receipts, r, "", true},
+		"none":                          {nil, r, "", false},
+		"too few":                       {s.Receipts[:2], r, "receipt_head_mismatch", false},
+		"a gap":                         {[]string{s.Receipts[0], s.Receipts[2]}, r, "receipt_gap", false},
+		"the end of it":                 {s.Receipts[1:], r, "", true},
+		"the post's own too":            {own(nil), r, "", true},
+		"another artifact in its own":   {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
+		"an artifact that is not there": {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Name = "other" }), r, "record_mismatch", false},
+		"another binding in its own":    {own(func(c *interaction.Receipt) { c.Post.BindingHash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
+		"another chain":                 {other.Receipts, r, "receipt_session", false},
+		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "receipt_open_call", false},
+		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "receipt_head_mismatch", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := json.Marshal(struct {

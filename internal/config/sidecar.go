@@ -216,9 +216,12 @@ type MCP struct {
 type Credential struct {
 	// Header is the header that carries it. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix stands before the secret, such as "Bearer ". What is not secret belongs here: answers are searched for the secret alone. Of
-	// Basic (user:password in base64) that is the password, or the user if the password is short, x-oauth-basic or api_token. Default none.
+	// Prefix stands before the secret, such as "Bearer ". What is not secret belongs here: answers are searched for the secret alone.
+	// Default none.
 	Prefix string `yaml:"prefix"`
+	// BasicSecret says which half of a Basic credential (user:password in base64) is secret, so that answers are searched for it: password,
+	// user, both or auto. Default auto: the password, or the user if the password is short, x-oauth-basic or api_token.
+	BasicSecret string `yaml:"basicSecret"`
 	// File holds the secret, of 8 bytes at least; one line end after it is not part of it. It is read again after the upstream has answered 401. Either this or
 	// Vault.
 	File string `yaml:"file" is:"path"`

@@ -84,6 +84,13 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	places := []daemon.Place{daemon.PlaceOf("admin", c.Admin), {Key: "listen", Address: c.Listen}}
+	if c.Transparent != nil {
+		places = append(places, daemon.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
+	}
+	if err := daemon.CheckPlaces(path, places...); err != nil {
+		return err
+	}
 	environment, err := config.EnvironmentHash(c.Raw)
 	if err != nil {
 		return err
@@ -125,11 +132,11 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	}
 	p.Observer.Store(first.observer)
 	if p.ca, err = openCA(c); err != nil {
-		return err
+		return fmt.Errorf("ca in %s: %w", c.Path, err)
 	}
 	record, err := openLedger(ctx, c, p.Log)
 	if err != nil {
-		return err
+		return fmt.Errorf("the ledger of %s: %w", c.Path, err)
 	}
 	p.ledger = record
 	p.record = ledger.NewQueue(record, func(r ledger.Record, err error) {

@@ -66,6 +66,7 @@ type tally struct {
 	event  int  // of the event that is read
 	hosted int
 	ended  bool // the answer has said that this was its end
+	closed bool // and clients read nothing after it
 	stream bool
 
 	// Nil and zero of a call that is not measured.

@@ -103,6 +103,8 @@ func namedReceipts(named *archive.Interactions) string {
 		text += fmt.Sprintf("; calls that were open then: %d", open)
 	}
 	switch {
+	case named.Verified && named.First > 1:
+		return text + fmt.Sprintf(". The receipts from %d on are here and valid; those before are not here.\n", named.First)
 	case named.Verified:
 		return text + ".\n"
 	case named.Number > 0 || len(named.OpenCalls) > 0:
