@@ -77,6 +77,8 @@ type call struct {
 	model *inference.Observer
 	// receipt is the interaction receipt that is made of the call; nil for a call without one.
 	receipt *receipts.Call
+	// concluded is set once the session's chain of receipts knows what became of the call.
+	concluded bool
 	// given are the values of what a tool of an MCP server has returned.
 	given inference.Values
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
