@@ -6,6 +6,7 @@
 //	guardwatch.go  checks that the kernel's rules of mediator guard are in force
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
+//	receipts.go    what makes interaction receipts
 //	ledger.go      where consumed keys and records are kept
 //	ca.go          the interception CA
 //	looker.go      the child that reads where the standard input of processes leads
@@ -39,6 +40,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
@@ -56,6 +58,7 @@ type process struct {
 	session      *signer.Issuer[evidence.SessionReceipt]
 	requestProof *signer.Issuer[evidence.RequestProof]
 	interaction  *signer.Issuer[interaction.Receipt] // nil where no receipts are made
+	receipts     *receipts.Keeper                    // likewise
 	secrets      *vault.Secrets                      // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
@@ -133,6 +136,7 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 		p.Log.Error("the record of a call could not be kept", zap.String("post", r.ID), zap.String("state", string(r.State)), zap.Error(err))
 	})
 	defer p.record.Close()
+	defer p.closeReceipts()
 	p.connect()
 	looker, err := startLooker(os.Stderr, p.Log)
 	if err != nil {
@@ -226,6 +230,9 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, first *snaps
 	}
 	certified, err := p.WaitForCertificates(ctx, c.Trust)
 	if err != nil {
+		return err
+	}
+	if err := p.openReceipts(ctx); err != nil {
 		return err
 	}
 	group.Go(func() error { certified.Watch(ctx); return nil })
