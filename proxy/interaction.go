@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/receipts"
@@ -15,7 +17,10 @@ func (p *Pipeline) openModel(c *call, e *Egress) error {
 		return nil
 	}
 	c.receipt = p.o.Receipts.Model(c.session.Chain, receipts.ModelRequest{Record: c.record, Rule: e.Name, Request: c.asked, Body: c.held.Text})
-	if err := c.receipt.Send(c.r.Context()); err != nil {
+	// An agent that goes away meanwhile must not leave it open whether the ledger has the call.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), p.o.Timeouts.Step)
+	defer cancel()
+	if err := c.receipt.Send(ctx); err != nil {
 		c.receipt = nil
 		return err
 	}

@@ -55,10 +55,9 @@ type values struct {
 // put adds an entry to a map of at most so many.
 func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
 	if _, ok := (*m)[key]; !ok {
-		if len(*m) >= most || !c.keeper.take(entrySize) {
+		if len(*m) >= most || !c.take(entrySize) {
 			return false
 		}
-		c.memory.taken += entrySize
 	}
 	if *m == nil {
 		*m = make(map[K]V)
@@ -258,6 +257,9 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.gone {
+		return // no receipt of the session follows
+	}
 	m := &c.memory
 	if id, ok := m.byWork[c.workOf(r.Tool, arguments)]; ok && r.Arguments != nil {
 		relayed.CallID = id.String()
