@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -69,6 +70,8 @@ type call struct {
 	mcp *mcp.Call
 	// model observes a call to a model; nil for any other.
 	model *inference.Observer
+	// generated is the call to a model that an agent has asked the mediator for; nil for any other.
+	generated *generate.Call
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
 	kept bool
 	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.

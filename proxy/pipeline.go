@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -176,6 +177,10 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if errors.As(err, &withChallenge) {
 			d.Challenge = withChallenge.document
 		}
+		var failed *generate.Failure
+		if errors.As(err, &failed) {
+			d.Upstream = failed.Document()
+		}
 		if c.entered {
 			p.answerEarly(c, d)
 			return
@@ -248,11 +253,19 @@ func (p *Pipeline) handle(c *call) error {
 		}
 		return err
 	}
-	if c.target.Host == InternalHost {
+	generates := isGenerate(c)
+	if c.target.Host == InternalHost && !generates {
 		return p.serveInternal(c, route)
 	}
 	if err := p.findSession(c, route); err != nil { // 1
 		return err
+	}
+	if generates {
+		done, err := p.generate(c)
+		defer done()
+		if err != nil {
+			return err
+		}
 	}
 	to, err := p.match(c) // 2
 	c.step("match")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -57,6 +58,8 @@ type Egress struct {
 	GraphQL *graphql.Rule
 	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
 	Observe *inference.Rule
+	// Generate offers the rule's models to agents that ask the mediator itself; nil offers none.
+	Generate *generate.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -133,6 +136,7 @@ func (e *endpoint) check() (i int, err error) {
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
+	models    generate.Models
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
@@ -156,6 +160,14 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
+	for _, e := range egress {
+		if e.Generate == nil {
+			continue
+		}
+		if err := r.models.Add(*e.Generate, e.Observe, e.Match); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: &match.Rule{Name: e.Name, Match: e.Match}, Err: fmt.Errorf("generate: %w", err)})
+		}
+	}
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {

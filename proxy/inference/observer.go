@@ -90,6 +90,9 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 	}}))
 }
 
+// Request returns what the call asks of the model.
+func (b *Observer) Request() *Request { return b.in.Request }
+
 // Begin takes the head of the answer, and has the observer take its body as it passes.
 func (b *Observer) Begin(resp *http.Response) {
 	if b == nil {
@@ -216,13 +219,9 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	for _, p := range pieces {
 		b.tally.at = p.at
 		b.events.Write(queue[:p.size], func(_ string, data []byte) {
-			if len(bytes.TrimSpace(data)) == 0 || reason != ReasonNone {
-				return
-			}
-			if !b.answer.event(&b.tally, data) {
+			if reason == ReasonNone && !readEvent(b.answer, &b.tally, data) {
 				reason = ReasonFormat
 			}
-			b.tally.endEvent()
 		})
 		queue = queue[p.size:]
 		if b.events.Over() {

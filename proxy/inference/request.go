@@ -241,6 +241,9 @@ func newMAC(key []byte, k Kind) hash.Hash {
 	return mac
 }
 
+// IsName reports whether a name, such as that of a model, looks like one: letters, digits and _-.:/@+, at most 128.
+func IsName(s string) bool { return s != "" && nameOf(s) == s }
+
 // nameOf returns a name that an agent or a provider has chosen, if it looks like one, and else nothing: it stands in records, where no text
 // may get in.
 func nameOf(s string) string {

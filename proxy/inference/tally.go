@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"bytes"
 	"hash"
 	"net/http"
 	"time"
@@ -66,6 +67,17 @@ type tally struct {
 	hosted int
 	ended  bool // the answer has said that this was its end
 	stream bool
+	said   func(k Kind, text string) // gets the text of the first choice, if set
+}
+
+// readEvent reads an event of a stream, and reports whether it is one.
+func readEvent(by answer, t *tally, data []byte) bool {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return true
+	}
+	ok := by.event(t, data)
+	t.endEvent()
+	return ok
 }
 
 // find returns a block, which begins if it is not there; nil if there are too many.
@@ -93,6 +105,9 @@ func (t *tally) text(at place, text string) {
 		return
 	}
 	t.event += len(text)
+	if t.said != nil && at.choice == 0 {
+		t.said(at.kind, text)
+	}
 	if s := t.find(at); s != nil {
 		s.block.Size += len(text)
 		s.mac.Write([]byte(text))
