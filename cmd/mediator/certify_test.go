@@ -108,6 +108,16 @@ func (d team) do(t *testing.T, verb string, args ...string) (status int, stdout,
 	return invoke(t, append([]string{"keys", verb, "--registry-key", filepath.Join(d.dir, "registry.key.jwk"), "--audience", "api", "--bundle", d.bundle}, args...)...)
 }
 
+// registry opens the registry over the bundle.
+func (d team) registry(t *testing.T) *keyring.Registry {
+	t.Helper()
+	key, err := keyring.OpenRootKey(t.Context(), filepath.Join(d.dir, "registry.key.jwk"), io.Discard, evidence.PurposeSignerCertificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keyring.NewRegistry(key, signer.Options{Issuer: "key-registry", Audience: "api", Lifetime: time.Hour, Now: time.Now}, d.bundle)
+}
+
 // trust reads the bundle as a verifier does that pins the registry's public file.
 func (d team) trust(t *testing.T) *evidence.Trust {
 	t.Helper()
@@ -174,10 +184,7 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 			d.wantKeys(t, "decision-key:v1", "grant-key:v1", "proof-key:v1")
 
 			// What has expired does not stay.
-			registry, err := (&registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), audience: "api", issuer: "key-registry", lifetime: time.Hour, bundle: d.bundle}).registry(t.Context(), io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			registry := d.registry(t)
 			for _, tt := range []struct {
 				after time.Duration
 				stay  int
@@ -392,11 +399,7 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newTeam(t)
-			flags := registryFlags{keyFile: filepath.Join(d.dir, "registry.key.jwk"), audience: "api", issuer: "registry", lifetime: time.Hour, bundle: d.bundle}
-			r, err := flags.registry(t.Context(), io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := d.registry(t)
 			p, err := keyring.ReadPublished(t.Context(), []string{before})
 			if err != nil {
 				t.Fatal(err)

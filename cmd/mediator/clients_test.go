@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
@@ -307,7 +308,7 @@ func (r *rig) wantAssurance(t *testing.T, p ledger.Record) {
 		t.Errorf("%s, %s at step %q: claims %s, missing %v", p.ID, p.State, p.Step, got.Claim, got.Issues)
 	}
 	var text strings.Builder
-	printRecord(&text, shown)
+	records.Print(&text, shown)
 	if !strings.Contains(text.String(), want+"; nonHumanIdentityProven: false") {
 		t.Errorf("posts show does not say so:\n%s", &text)
 	}

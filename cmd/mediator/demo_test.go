@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net"
 	"net/netip"
@@ -16,8 +15,8 @@ import (
 // TestDemo plays the Deployment: each scenario has to go as expected.
 func TestDemo(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if err := runDemo(context.Background(), true, &stdout, &stderr); err != nil {
-		t.Errorf("%v\n%s", err, stderr.String())
+	if status := run(t.Context(), []string{"demo", "--json"}, strings.NewReader(""), &stdout, &stderr); status != exitDone {
+		t.Errorf("status %d: %s", status, stderr.String())
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	if len(lines) < 21 {

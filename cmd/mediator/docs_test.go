@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
 )
 
@@ -38,7 +39,7 @@ func TestExamples(t *testing.T) {
 		t.Errorf("%d files", len(files))
 	}
 	for _, path := range files {
-		kind, warnings, err := checkConfigFile(path)
+		kind, warnings, err := config.CheckFile(path)
 		// The example manifest pins no real policy and environment; all else about it must be right.
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("%s (%s): %v %v", path, kind, warnings, err)

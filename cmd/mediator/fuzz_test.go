@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -26,7 +27,7 @@ func FuzzConfig(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if kind, _, err := checkConfigFile(path); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
+		if kind, _, err := config.CheckFile(path); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
 			t.Errorf("%s: it says %d bytes", kind, len(err.Error()))
 		}
 	})

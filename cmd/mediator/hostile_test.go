@@ -19,7 +19,7 @@ func TestHostileFiles(t *testing.T) {
 	const most = "196608"                             // KiB of data; Go's runtime takes some 100,000 of them for itself
 	dir, program := writeEvidence(t), buildProgram(t) // the test's own binary may be instrumented
 	files := hostileFiles(t)
-	t.Setenv(secretVariable, "replace-this-with-a-long-random-secret")
+	t.Setenv("ACTIONPROOF_SECRET", "replace-this-with-a-long-random-secret")
 	binding := "--subject a --action b --resource c --content-hash " + evidence.HashBytes(nil)
 	for _, command := range []string{
 		"hash-payload --json FILE", "challenge solve --challenge FILE", "challenge verify --challenge FILE --response record.json",

@@ -10,12 +10,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	_ "time/tzdata" // the time zones, for a machine without them
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/chain"
+	"github.com/actionproof/mediator/internal/cli/challenges"
+	"github.com/actionproof/mediator/internal/cli/keys"
+	"github.com/actionproof/mediator/internal/cli/operate"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/cli/start"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/launch"
 )
@@ -33,14 +39,6 @@ const (
 	exitUsage   = 2
 )
 
-// errRefused ends a command with status 1 after the command has printed the reason itself.
-var errRefused = errors.New("refused")
-
-// usageError marks an error as wrong usage of a command.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
 // run is the whole program except the process around it. Results go to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := rootCommand()
@@ -49,7 +47,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	var usage usageError
+	var usage cli.UsageError
 	var status launch.ExitStatus
 	var endpoint daemon.EndpointError
 	switch {
@@ -57,7 +55,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitDone
 	case errors.As(err, &status):
 		return int(status)
-	case errors.Is(err, errRefused):
+	case errors.Is(err, cli.ErrRefused):
 		return exitRefused
 	case errors.As(err, &usage), errors.As(err, &endpoint):
 		fmt.Fprintf(stderr, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
@@ -75,63 +73,18 @@ func rootCommand() *cobra.Command {
 		// Errors and usage are printed by run, once and in one form.
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArgs,
+		Args:          cli.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	root.AddCommand(
-		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), insideCommand(), devCommand(), demoCommand(), runCommand(),
-		keysCommand(), deploymentCommand(), challengeCommand(), capabilityCommand(), hashPayloadCommand(), evidenceCommand(),
-		postsCommand(), ledgerCommand(), eventsCommand(), doctorCommand(), reloadCommand(), guardCommand(), caCommand(), vaultCommand(), configCommand(), versionCommand(),
+		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), insideCommand(), versionCommand(),
+		start.Run(), start.Dev(), start.Demo(),
+		records.Posts(), records.Events(), records.Ledger(),
+		chain.Evidence(),
+		challenges.Challenge(), challenges.Capability(), challenges.HashPayload(),
+		keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault(),
+		operate.Doctor(), operate.Reload(), operate.Guard(), operate.Config(),
 	)
 	return root
-}
-
-// noArgs and exactArgs are cobra's checks of arguments, with wrong usage as their error.
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s does not take the argument %q", c.CommandPath(), args[0])
-	}
-	return nil
-}
-
-func exactArgs(n int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usagef("%s takes %s", c.CommandPath(), what)
-		}
-		return nil
-	}
-}
-
-// group makes a command that only holds other commands.
-func group(use, about string, commands ...*cobra.Command) *cobra.Command {
-	names := make([]string, len(commands))
-	for i, c := range commands {
-		names[i] = c.Name()
-	}
-	g := &cobra.Command{Use: use, Short: about + ": " + strings.Join(names, ", "), Args: func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usagef("%s has no command %q", c.CommandPath(), args[0])
-		}
-		return nil
-	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	g.AddCommand(commands...)
-	return g
-}
-
-// required makes it wrong usage to leave out a flag.
-func required(c *cobra.Command, flag string) {
-	before := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if before != nil {
-			if err := before(c, args); err != nil {
-				return err
-			}
-		}
-		if !c.Flags().Changed(flag) {
-			return usagef("%s needs --%s", c.CommandPath(), flag)
-		}
-		return nil
-	}
 }

@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
@@ -144,7 +145,7 @@ func (r *rig) toolPosts(t *testing.T) (n int) {
 			t.Errorf("the record says %q, %q, %q", p.Resource, p.Message, p.Result)
 		}
 		var shown strings.Builder
-		if printRecord(&shown, admin.Record{Record: p}); !strings.Contains(shown.String(), "message      "+p.Message+"\n  result       ok\n") {
+		if records.Print(&shown, admin.Record{Record: p}); !strings.Contains(shown.String(), "message      "+p.Message+"\n  result       ok\n") {
 			t.Errorf("posts show prints\n%s", &shown)
 		}
 	}

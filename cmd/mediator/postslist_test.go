@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/session"
@@ -169,7 +170,7 @@ func TestPostsListAsBefore(t *testing.T) {
 			records = append(records, r)
 		}
 		var want bytes.Buffer
-		must(t, printJSON(&want, records))
+		must(t, cli.WriteJSON(&want, records))
 		if status, out, said := invoke(t, "posts", "list", "--json", "--ledger", path); status != exitDone || out != want.String() {
 			t.Errorf("%d %s: got %s, want %s", status, said, out, &want)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/sidecar"
@@ -12,37 +13,37 @@ import (
 func serveCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
-		Use: "serve --config FILE", Short: "Run the sidecar: the proxy that agents use", Args: noArgs,
+		Use: "serve --config FILE", Short: "Run the sidecar: the proxy that agents use", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return sidecar.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
-	configFlag(c, &path, "mediator.yaml")
+	cli.ConfigFlag(c, &path, "mediator.yaml")
 	return c
 }
 
 func triggerCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
-		Use: "trigger --config FILE", Short: "Run the trigger service: events in, origin proofs and receipts out", Args: noArgs,
+		Use: "trigger --config FILE", Short: "Run the trigger service: events in, origin proofs and receipts out", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return triggerd.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
-	configFlag(c, &path, "trigger.yaml")
+	cli.ConfigFlag(c, &path, "trigger.yaml")
 	return c
 }
 
 func controlCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
-		Use: "control --config FILE", Short: "Run the control plane: policy decisions and action grants", Args: noArgs,
+		Use: "control --config FILE", Short: "Run the control plane: policy decisions and action grants", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return controld.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
-	configFlag(c, &path, "control.yaml")
+	cli.ConfigFlag(c, &path, "control.yaml")
 	return c
 }
 
 // lookerCommand returns the command of the sidecar's child that looks at the agents' processes.
 func lookerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "looker", Short: "Answer the sidecar's questions about the agents' processes", Hidden: true, Args: noArgs,
+		Use: "looker", Short: "Answer the sidecar's questions about the agents' processes", Hidden: true, Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return sidecar.ServeLooker(c.InOrStdin(), c.OutOrStdout()) },
 	}
 }
@@ -50,13 +51,7 @@ func lookerCommand() *cobra.Command {
 // insideCommand returns the command of the first process in the namespaces of an isolated agent.
 func insideCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: isolate.Command, Short: "Start the agent that mediator run isolates", Hidden: true, Args: noArgs,
+		Use: isolate.Command, Short: "Start the agent that mediator run isolates", Hidden: true, Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return isolate.Inside() },
 	}
-}
-
-// configFlag adds the flag for the configuration file. name is the file in configs that shows an example.
-func configFlag(c *cobra.Command, path *string, name string) {
-	c.Flags().StringVar(path, "config", "", "the configuration file, as configs/"+name+" shows it (required)")
-	required(c, "config")
 }

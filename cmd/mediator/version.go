@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
 )
 
 // version is set by the release build.
@@ -13,7 +15,7 @@ var version = "dev"
 func versionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArgs,
+		Use: "version", Short: "Print the version", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			goVersion := "unknown"
 			if info, ok := debug.ReadBuildInfo(); ok {
@@ -23,9 +25,9 @@ func versionCommand() *cobra.Command {
 				Version string `json:"version"`
 				Go      string `json:"go"`
 			}{version, goVersion}
-			return printResult(c, asJSON, said, fmt.Sprintf("mediator %s (%s)", version, goVersion))
+			return cli.Print(c, asJSON, said, fmt.Sprintf("mediator %s (%s)", version, goVersion))
 		},
 	}
-	jsonFlag(c, &asJSON)
+	cli.JSONFlag(c, &asJSON)
 	return c
 }

@@ -56,7 +56,12 @@ func New(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the Vault server's log:\n%s", s.endOfLog())
+		}
+		s.Close()
+	})
 	return s
 }
 
@@ -141,14 +146,31 @@ listener "tcp" {
 
 func (s *Server) config() string { return filepath.Join(s.dir, "vault.hcl") }
 
+// log names the file with the server's log. Faults that a test makes fill it, so a test shows its end, and only if it fails.
+func (s *Server) log() string { return filepath.Join(s.dir, "vault.log") }
+
+func (s *Server) endOfLog() string {
+	const most = 2 << 10
+	log, err := os.ReadFile(s.log())
+	if err != nil {
+		return err.Error()
+	}
+	return string(log[max(0, len(log)-most):])
+}
+
 // Start starts the server's process and waits until it answers. After a restart it is sealed.
 func (s *Server) Start() error {
 	path, err := Binary()
 	if err != nil {
 		return err
 	}
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	s.cmd = exec.Command(path, "server", "-config="+s.config())
-	s.cmd.Stderr = os.Stderr
+	s.cmd.Stderr = log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		return err
@@ -191,14 +213,14 @@ func (s *Server) await(well func(status int) bool) error {
 			status = resp.StatusCode
 			resp.Body.Close()
 		} else if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("the Vault server does not get well: %w", err)
+			return fmt.Errorf("the Vault server does not get well: %w\n%s", err, s.endOfLog())
 		}
 		if well(status) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the Vault server does not get well: status %d", status)
+			return fmt.Errorf("the Vault server does not get well: status %d\n%s", status, s.endOfLog())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

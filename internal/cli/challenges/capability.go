@@ -1,0 +1,198 @@
+package challenges
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/problem"
+)
+
+// verdict is what the seed's command line prints: whether the artifact is valid, and if not, why.
+type verdict struct {
+	OK           bool   `json:"ok"`
+	Code         string `json:"code,omitempty"`
+	Reason       string `json:"reason,omitempty"`
+	ChallengeID  string `json:"challengeId,omitempty"`
+	Capability   string `json:"capability,omitempty"`
+	CapabilityID string `json:"capabilityId,omitempty"`
+	ConsumeKey   string `json:"consumeKey,omitempty"`
+	ExpiresAt    int64  `json:"expiresAt,omitempty"`
+}
+
+// print prints v. If err is not nil, the command ends with status 1.
+func (v verdict) print(c *cobra.Command, pretty bool, err error) error {
+	if err != nil {
+		d := problem.DetailsOf(err)
+		v = verdict{Code: d.Code, Reason: d.Detail}
+	}
+	if err := cli.PrintJSON(c, pretty, v); err != nil {
+		return err
+	}
+	if !v.OK {
+		return cli.ErrRefused
+	}
+	return nil
+}
+
+// cliCapabilityTTL is the lifetime of capabilities that the command line mints. The seed's example has the same.
+const cliCapabilityTTL = 15 * time.Second
+
+func challengeVerify() *cobra.Command {
+	var secret secretFlags
+	var challengeFile, responseFile string
+	var pretty bool
+	c := &cobra.Command{
+		Use: "verify --challenge FILE --response FILE", Short: "Verify the response to a challenge", Args: cli.NoArgs,
+		Long: `Verifies a response. Where the challenge is bound to an action, a capability is minted. The command line keeps nothing, so the
+capability says that its verification was not consumed; mediator capability verify accepts it only with --allow-unconsumed.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := secret.read()
+			if err != nil {
+				return err
+			}
+			if challengeFile == "-" && responseFile == "-" {
+				return cli.Usagef("--challenge and --response cannot both be standard input")
+			}
+			rawChallenge, err := cli.ReadInput(c, challengeFile)
+			if err != nil {
+				return err
+			}
+			rawResponse, err := cli.ReadInput(c, responseFile)
+			if err != nil {
+				return err
+			}
+			v, err := verifyResponse(c, s, rawChallenge, rawResponse)
+			return v.print(c, pretty, err)
+		},
+	}
+	secret.add(c)
+	c.Flags().StringVar(&challengeFile, "challenge", "", "the challenge file, or - for standard input (required)")
+	c.Flags().StringVar(&responseFile, "response", "", "the response file, or - for standard input (required)")
+	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
+	cli.Required(c, "challenge")
+	cli.Required(c, "response")
+	return c
+}
+
+// Capability returns the commands about capabilities.
+func Capability() *cobra.Command {
+	return cli.Group("capability", "Capabilities", capabilityVerify())
+}
+
+// HashPayload returns the command that prints the content hash of a payload.
+func HashPayload() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "hash-payload [FILE]", Short: "Print the content hash of a payload, from a file or standard input",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return cli.Usagef("%s takes at most one file", c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "-"
+			if len(args) == 1 {
+				path = args[0]
+			}
+			raw, err := cli.ReadInput(c, path)
+			if err != nil {
+				return err
+			}
+			h := evidence.HashBytes(raw)
+			if asJSON {
+				if h, err = evidence.HashJSON(raw); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), h)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "the payload is JSON: hash its RFC 8785 canonical form")
+	return c
+}
+
+// verifyResponse verifies a response. If the challenge is bound, it also mints the capability.
+func verifyResponse(c *cobra.Command, s evidence.Secret, rawChallenge, rawResponse []byte) (verdict, error) {
+	ch, err := challenge.ParseChallenge(rawChallenge)
+	if err != nil {
+		return verdict{}, err
+	}
+	response, err := challenge.ParseResponse(rawResponse)
+	if err != nil {
+		return verdict{}, err
+	}
+	issuer, err := cliChallenges(s, string(challenge.Standard), 0, 0)
+	if err != nil {
+		return verdict{}, err
+	}
+	token, err := issuer.Verify(c.Context(), ch, response, challenge.Want{MaxAge: evidence.ChallengeTokenKind.MaxLifetime})
+	if err != nil {
+		return verdict{}, err
+	}
+	v := verdict{OK: true, ChallengeID: token.ID}
+	if token.Binding == nil {
+		return v, nil
+	}
+	registered := evidence.NewRegistered(cliIssuer, cliIssuer, time.Now(), cliCapabilityTTL)
+	v.CapabilityID, v.ExpiresAt = registered.ID, registered.Expires
+	v.Capability, _, err = challenge.Mint(s, registered, evidence.Capability{Binding: *token.Binding, ChallengeID: token.ID})
+	return v, err
+}
+
+func capabilityVerify() *cobra.Command {
+	var secret secretFlags
+	var binding bindingFlags
+	var file string
+	var pretty, unconsumed bool
+	c := &cobra.Command{
+		Use: "verify --capability FILE", Short: "Verify a capability against one operation", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := secret.read()
+			if err != nil {
+				return err
+			}
+			b, err := binding.read()
+			if err != nil {
+				return err
+			}
+			capability, err := readCapability(c, file)
+			if err != nil {
+				return err
+			}
+			claims, key, err := challenge.VerifyCapability(s, capability, challenge.WantCapability{
+				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: unconsumed, Now: time.Now(), Skew: evidence.DefaultSkew,
+			})
+			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID, ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires}.print(c, pretty, err)
+		},
+	}
+	secret.add(c)
+	binding.add(c)
+	c.Flags().StringVar(&file, "capability", "", "the output of mediator challenge verify, or - for standard input (required)")
+	c.Flags().BoolVar(&unconsumed, "allow-unconsumed", false, "accept a capability whose verification was not consumed, for experiments")
+	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
+	cli.Required(c, "capability")
+	return c
+}
+
+// readCapability reads the capability from the output of mediator challenge verify.
+func readCapability(c *cobra.Command, file string) (string, error) {
+	raw, err := cli.ReadInput(c, file)
+	if err != nil {
+		return "", err
+	}
+	var v verdict
+	if err := evidence.ParseStrict(raw, &v); err != nil {
+		return "", fmt.Errorf("%s is not what mediator challenge verify prints: %w", file, err)
+	}
+	if v.Capability == "" {
+		return "", fmt.Errorf("%s holds no capability: the response was refused, or its challenge is bound to nothing", file)
+	}
+	return v.Capability, nil
+}

@@ -1,0 +1,101 @@
+// Package cli is what all commands of the mediator share: how a command is put together, the flags that several commands have, and how
+// a result is printed. The commands themselves are in the packages below it, one for each group:
+//
+//	records     what is on record: posts, events, ledger
+//	chain       chains of evidence: evidence
+//	keys        the security team's work: keys, deployment, ca, vault
+//	challenges  what a gate issues and verifies: challenge, capability, hash-payload
+//	operate     running processes and their files: doctor, reload, guard, config
+//	start       an agent, a development stack, the demo: run, dev, demo
+//
+// A command is a function that returns a [cobra.Command]. Its flags are variables of that function. Flags that several commands have are
+// a function here, such as [AdminFlag], or a type with a method Add. A command that prints a result takes [JSONFlag] and ends with
+// [Print] or [PrintText]. It returns an error, and never ends the process: package main makes the exit status.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// ErrRefused ends a command with status 1 after the command has printed the reason itself.
+var ErrRefused = errors.New("refused")
+
+// UsageError marks an error as wrong usage of a command.
+type UsageError struct{ error }
+
+// Usage returns err as wrong usage.
+func Usage(err error) error { return UsageError{err} }
+
+// Usagef returns an error that says what is wrong with the usage of a command.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// NoArgs refuses arguments.
+func NoArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("%s does not take the argument %q", c.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// ExactArgs refuses every number of arguments but n. what says what the arguments are.
+func ExactArgs(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Usagef("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
+// SomeArgs refuses a command without arguments. what says what the arguments are.
+func SomeArgs(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usagef("%s takes %s", c.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
+// Group makes a command that only holds other commands.
+func Group(use, about string, commands ...*cobra.Command) *cobra.Command {
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.Name()
+	}
+	g := &cobra.Command{Use: use, Short: about + ": " + strings.Join(names, ", "), Args: func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usagef("%s has no command %q", c.CommandPath(), args[0])
+		}
+		return nil
+	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	g.AddCommand(commands...)
+	return g
+}
+
+// Check adds a check of a command's flags, which runs before the command does.
+func Check(c *cobra.Command, check func(*cobra.Command) error) {
+	before := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if before != nil {
+			if err := before(c, args); err != nil {
+				return err
+			}
+		}
+		return check(c)
+	}
+}
+
+// Required makes it wrong usage to leave out a flag.
+func Required(c *cobra.Command, flag string) {
+	Check(c, func(c *cobra.Command) error {
+		if !c.Flags().Changed(flag) {
+			return Usagef("%s needs --%s", c.CommandPath(), flag)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,191 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/vaultaudit"
+)
+
+// auditFlags are the flags of vault audit.
+type auditFlags struct {
+	vaultFlags
+	from         records.Source
+	keys         []string
+	since, until string
+	window       time.Duration
+	device       string
+	asJSON       bool
+}
+
+func vaultAudit() *cobra.Command {
+	var a auditFlags
+	c := &cobra.Command{
+		Use: "audit LOG...", Short: "Compare Vault's audit log with the record, and show what only one of them has",
+		Args: cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
+		Long: `Reads the files of Vault's audit log (JSON, of every Vault server that signs) and the record, and shows each signature of a role's key that no
+record has, and each artifact of the record that Vault has not signed. It ends with status 1 if there is any. A request for signatures whose
+answer the log does not show, above all a wrapped one, is shown as well: the mediator makes none.
+Vault hashes what it logs. With --address, --token-file and --device, the signatures themselves are compared: Vault is asked for the hash
+of each one in the record (a token with update on sys/audit-hash/DEVICE). So they are if the device logs them as they are. Otherwise
+only their keys, times and number are compared: that misses a signature that was made for somebody else while one of the record is missing
+in the log within --window, and it does not compare what was signed.`,
+		RunE: func(c *cobra.Command, args []string) error { return a.run(c, args) },
+	}
+	a.vaultFlags.add(c, ", to compare the signatures themselves", "file with a token that may ask for hashes of the audit device")
+	a.from.Add(c)
+	f := c.Flags()
+	var names []string
+	for _, r := range bootstrap.Roles {
+		names = append(names, r.Key)
+	}
+	f.StringSliceVar(&a.keys, "keys", names, "names of the keys to compare")
+	f.StringVar(&a.since, "since", "", "only what was signed at this time or later: a time, a date, or how long ago, as for posts list")
+	f.StringVar(&a.until, "until", "", "only what was signed before this time; the beginning of the last --window if empty, since posts under way have no record yet")
+	f.DurationVar(&a.window, "window", time.Minute, "by how much the log's time of a signature may differ from that of its artifact")
+	f.StringVar(&a.device, "device", "file", "path of the audit device")
+	cli.JSONFlag(c, &a.asJSON)
+	return c
+}
+
+// run carries out vault audit.
+func (a *auditFlags) run(c *cobra.Command, paths []string) error {
+	comparison, err := a.comparison(time.Now())
+	switch {
+	case err != nil:
+		return cli.Usage(err)
+	case (a.address == "") != (a.tokenFile == ""):
+		return cli.Usagef("--address and --token-file belong together")
+	}
+	logs := &vaultaudit.Logs{Mount: a.transit, Keys: map[string]bool{}, Note: func(sentence string) { fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator: "+sentence) }}
+	for _, name := range a.keys {
+		logs.Keys[name] = true
+	}
+	for _, path := range paths {
+		file := io.NopCloser(c.InOrStdin())
+		if path != "-" {
+			if file, err = os.Open(path); err != nil {
+				return err
+			}
+		}
+		defer file.Close()
+		logs.Files = append(logs.Files, vaultaudit.Log{Name: path, From: file})
+	}
+	record, err := a.from.Open(c.Context())
+	if err != nil {
+		return err
+	}
+	defer record.Close()
+	if a.address == "" {
+		return a.compare(c, comparison, logs, record)
+	}
+	return a.do(func(vault *api.Client) error {
+		comparison.Hash = vaultaudit.AuditHash(vault, a.device)
+		return a.compare(c, comparison, logs, record)
+	})
+}
+
+// compare compares, and prints what only one of the two has.
+func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs, record *records.Reader) error {
+	var out differences = &differenceTable{out: cli.Plain(c.OutOrStdout())}
+	if a.asJSON {
+		out = differenceJSON{cli.NewJSONReport[vaultaudit.Difference](c.OutOrStdout(), "differences")}
+	}
+	comparison.Found = out.Add
+	summary, err := comparison.Run(c.Context(), logs, record.Selected(c.Context(), admin.Selection{Query: comparison.Records()}))
+	if err != nil {
+		return err
+	}
+	if err := out.End(summary); err != nil {
+		return err
+	}
+	if summary.Differ() {
+		return cli.ErrRefused
+	}
+	return nil
+}
+
+// comparison returns what is to be compared, by the flags.
+func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err error) {
+	c = vaultaudit.Comparison{Window: a.window, Until: now.Add(-a.window)}
+	if a.window <= 0 {
+		return c, errors.New("--window is a time above zero")
+	}
+	if a.since != "" {
+		c.Since, err = admin.ParseTime(a.since, now)
+	}
+	if a.until != "" && err == nil {
+		c.Until, err = admin.ParseTime(a.until, now)
+	}
+	if err == nil && !c.Since.Before(c.Until) {
+		err = fmt.Errorf("nothing is since %s and before %s", c.Since.UTC().Format(time.RFC3339), c.Until.UTC().Format(time.RFC3339))
+	}
+	return c, err
+}
+
+// differences prints what only one of the two has, and then what was compared.
+type differences interface {
+	Add(d vaultaudit.Difference) error
+	End(s vaultaudit.Summary) error
+}
+
+// differenceTable prints a line for each difference.
+type differenceTable struct {
+	out   io.Writer
+	begun bool
+}
+
+func (t *differenceTable) Add(d vaultaudit.Difference) error {
+	const columns = "%-6s  %-20s  %-26s  %s\n"
+	if !t.begun {
+		t.begun = true
+		fmt.Fprintf(t.out, columns, "ONLY", "TIME", "KEY", "WHAT")
+	}
+	what := fmt.Sprintf("%s of %s", d.Artifact, d.Post)
+	if d.Only == vaultaudit.OnlyVault {
+		what = fmt.Sprintf("signature %d of the request %s, by %s from %s", d.Item+1, d.Request, cli.OrDash(d.By), cli.OrDash(d.Remote))
+		if d.Hidden != "" {
+			what = fmt.Sprintf("what the log does not show (%s) of the request %s, by %s from %s", d.Hidden, d.Request, cli.OrDash(d.By), cli.OrDash(d.Remote))
+		}
+		if d.Refused != "" {
+			what += "; perhaps for " + d.Refused + ", which was refused then"
+		}
+	}
+	_, err := fmt.Fprintf(t.out, columns, d.Only, d.Time.UTC().Format(time.RFC3339), d.Key, what)
+	return err
+}
+
+func (t *differenceTable) End(s vaultaudit.Summary) error {
+	if t.begun {
+		fmt.Fprintln(t.out)
+	}
+	since := "the beginning"
+	if !s.Since.IsZero() {
+		since = s.Since.UTC().Format(time.RFC3339)
+	}
+	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since, s.Until.UTC().Format(time.RFC3339), s.Signatures, s.Artifacts, s.Matched)
+	fmt.Fprintf(t.out, "only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not compared: %d\n", s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
+	how := "The signatures themselves were compared."
+	if !s.Exact {
+		how = "Only keys, times and number were compared: a signature for somebody else is not seen where one of the record is missing in the log\nat about the same time, and what was signed was not compared. --address, --token-file and --device compare the signatures."
+	}
+	_, err := fmt.Fprintln(t.out, how)
+	return err
+}
+
+// differenceJSON prints one document, as it comes.
+type differenceJSON struct {
+	*cli.JSONReport[vaultaudit.Difference]
+}
+
+func (j differenceJSON) End(s vaultaudit.Summary) error { return j.JSONReport.End(s) }

@@ -1,0 +1,85 @@
+package keys
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/proxy/intercept"
+)
+
+// madeCA is the result of ca init.
+type madeCA struct {
+	Dir   string    `json:"dir"`
+	Until time.Time `json:"until"`
+}
+
+// CA returns the commands about the interception CA.
+func CA() *cobra.Command {
+	return cli.Group("ca", "The interception CA", caInit(), caShow())
+}
+
+// dirFlag adds --dir, the CA's folder.
+func dirFlag(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "dir", "", "the CA's folder (required)")
+	cli.Required(c, "dir")
+}
+
+func caInit() *cobra.Command {
+	var path, dir string
+	var lifetime time.Duration
+	var unconstrained, asJSON bool
+	c := &cobra.Command{
+		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: cli.NoArgs,
+		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca-key.pem (mode 0600), which only the sidecar's user may read.
+With --config its certificate is good for the hosts that the configuration's rules name and for no other (RFC 5280 section
+4.2.1.10); without, say --unconstrained. The embedded default needs none of this: mediator dev makes and keeps its own.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}
+			switch {
+			case path != "":
+				c, err := config.LoadSidecar(path)
+				if err != nil {
+					return err
+				}
+				if o.Constraints, err = intercept.Constrain(c.Hosts()); err != nil {
+					return err
+				}
+			case !unconstrained:
+				return cli.Usagef("mediator ca init needs --config, for the hosts that the CA is good for, or --unconstrained")
+			}
+			ca, err := intercept.CreateCA(dir, o)
+			if err != nil {
+				return err
+			}
+			until := ca.Expires().UTC()
+			return cli.Print(c, asJSON, madeCA{dir, until}, fmt.Sprintf("made a CA in %s, good until %s", dir, until.Format(time.RFC3339)))
+		},
+	}
+	dirFlag(c, &dir)
+	cli.JSONFlag(c, &asJSON)
+	c.Flags().StringVar(&path, "config", "", "the sidecar's configuration file")
+	c.Flags().BoolVar(&unconstrained, "unconstrained", false, "make a CA that is good for every host")
+	c.Flags().DurationVar(&lifetime, "lifetime", 30*24*time.Hour, "how long the CA is good for")
+	return c
+}
+
+func caShow() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use: "show --dir DIR", Short: "Print the CA's certificate, for agents to trust", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ca, err := intercept.LoadCA(dir, time.Now())
+			if err != nil {
+				return err
+			}
+			_, err = c.OutOrStdout().Write(ca.CertificatePEM())
+			return err
+		},
+	}
+	dirFlag(c, &dir)
+	return c
+}

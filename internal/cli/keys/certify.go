@@ -1,0 +1,116 @@
+package keys
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/signer"
+)
+
+// registryFlags are the flags for the key registry: its key, its name, and the bundle that it writes.
+type registryFlags struct {
+	keyFile, issuer, audience, bundle string
+	lifetime                          time.Duration
+}
+
+func (r *registryFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&r.keyFile, "registry-key", "", "the registry's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
+	f.StringVar(&r.issuer, "issuer", "key-registry", "iss of what is signed")
+	f.StringVar(&r.audience, "audience", "", "aud of what is signed: the APIs that verify (required)")
+	f.StringVar(&r.bundle, "bundle", "trust.json", "the trust bundle to write")
+	f.DurationVar(&r.lifetime, "lifetime", 90*24*time.Hour, "how long what is signed is good for")
+	cli.Required(c, "registry-key")
+	cli.Required(c, "audience")
+}
+
+// registry opens the key registry that the flags name. The caller closes its key.
+func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyring.Registry, error) {
+	key, err := keyring.OpenRootKey(ctx, r.keyFile, stderr, evidence.PurposeSignerCertificate)
+	if err != nil {
+		return nil, err
+	}
+	return keyring.NewRegistry(key, signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}, r.bundle), nil
+}
+
+// certifiedKeys is the result of keys certify.
+type certifiedKeys struct {
+	Bundle    string `json:"bundle"`
+	Certified int    `json:"certified"`
+	Stay      int    `json:"stay"`
+	LeftOut   int    `json:"leftOut"`
+	Forgotten int    `json:"forgotten"` // of the history, which is full
+}
+
+func keysCertify() *cobra.Command {
+	var from []string
+	var r registryFlags
+	var notAgent, notUsers, watch, asJSON bool
+	c := &cobra.Command{
+		Use: "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE", Short: "Certify the keys of running processes into the trust bundle", Args: cli.NoArgs,
+		Long: `Asks each process for its roles and public keys and for what it has seen of them, or reads what mediator keys publish has printed of that
+where the process runs (file:PATH), and signs a custody certificate for each key version. What it says of a key's custody is what the process says of it; who can reach the key is what you declare: without
+--not-accessible-to-agent and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. What
+a process has seen to be false is not certified; what bears out the declaration is named in the certificate as observed.
+A certificate that says what is to be said stays as it is, until half of its lifetime is over. Certificates of other processes' keys stay in
+the bundle until they expire; of the keys of the processes that are asked, a version that is no longer published is retired. A revocation
+list in the bundle is signed anew. What the bundle has no more goes to the history beside it (trust-history.json), for old records.
+
+With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew. A process
+that then publishes another role, issuer or key than at the beginning is certified for nothing more (roles_changed).`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if watch && slices.ContainsFunc(from, func(at string) bool { _, ok := keyring.PublishedFile(at); return ok }) {
+				return cli.Usagef("%s --watch follows running processes, and no file", c.CommandPath())
+			}
+			registry, err := r.registry(c.Context(), c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer registry.Key.Close()
+			say := keyring.Declaration{AccessibleToAgent: !notAgent, AccessibleToUsers: !notUsers}
+			p, err := keyring.ReadPublished(c.Context(), from)
+			if err != nil {
+				return err
+			}
+			made, err := registry.Certify(c.Context(), p, say)
+			done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped, made.Forgotten}
+			if err == nil {
+				warnForgotten(c, r.bundle, done.Forgotten)
+				err = cli.Print(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
+			}
+			if err != nil || !watch {
+				return err
+			}
+			log, err := daemon.NewLogger(config.Log{}, "registry", c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			registry.CertifyContinuously(c.Context(), from, p.RolesByEndpoint, say, log)
+			return nil
+		},
+	}
+	fromFlag(c, &from, orFile)
+	r.add(c)
+	c.Flags().BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
+	c.Flags().BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")
+	c.Flags().BoolVar(&watch, "watch", false, "go on, and certify anew whenever a key is rotated or retired")
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+// warnForgotten says that the history of a bundle is full.
+func warnForgotten(c *cobra.Command, bundle string, forgotten int) {
+	if forgotten > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "%s is full: %d of its oldest certificates and manifests are gone, and records of their time are not verified with it any more\n", config.HistoryFile(bundle), forgotten)
+	}
+}

@@ -1,0 +1,90 @@
+package keys
+
+import (
+	"fmt"
+	"io"
+
+	jose "github.com/go-jose/go-jose/v4"
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/keyring"
+)
+
+// Keys returns the commands about signing keys.
+func Keys() *cobra.Command {
+	return cli.Group("keys", "Signing keys", keysList(), keysJWKS(), keysPublish(), keysRoot(), keysCertify(),
+		keysRotate(), keysRetire(), keysRevoke())
+}
+
+// orFile ends the help of a flag that takes a process or a file.
+const orFile = ", or file:PATH of what mediator keys publish has printed there"
+
+func fromFlag(c *cobra.Command, from *[]string, or string) {
+	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, unix:PATH"+or+"; once for each process (required)")
+	cli.Required(c, "from")
+}
+
+func keysList() *cobra.Command {
+	var from []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "list --from unix:PATH", Short: "List the roles and keys of running processes", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			roles, err := keyring.ReadRoles(c.Context(), from)
+			if err != nil {
+				return err
+			}
+			return cli.PrintText(c, asJSON, roles, func(w io.Writer) error {
+				for _, r := range roles {
+					for _, k := range r.Keys {
+						fmt.Fprintf(w, "%-24s %-32s %s, custody %s, exportable %t\n", r.Purpose, k.KeyID, r.Issuer, r.KeyCustody, r.KeyExportable)
+					}
+				}
+				return nil
+			})
+		},
+	}
+	fromFlag(c, &from, orFile)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func keysJWKS() *cobra.Command {
+	var from []string
+	c := &cobra.Command{
+		Use: "jwks --from unix:PATH", Short: "Print the public keys as a JWKS, for verifiers", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			roles, err := keyring.ReadRoles(c.Context(), from)
+			if err != nil {
+				return err
+			}
+			var set jose.JSONWebKeySet
+			for _, r := range roles {
+				set.Keys = append(set.Keys, r.Keys...)
+			}
+			return cli.WriteJSON(c.OutOrStdout(), set)
+		},
+	}
+	fromFlag(c, &from, orFile)
+	return c
+}
+
+func keysPublish() *cobra.Command {
+	var from []string
+	c := &cobra.Command{
+		Use: "publish --from unix:PATH", Short: "Print what running processes say of their keys, to certify on another machine", Args: cli.NoArgs,
+		Long: `Prints roles, public keys and what the processes have seen of them, as JSON: what mediator keys certify would ask for. Carry it to
+where the registry's key is, and give it to keys certify --from file:PATH. Nothing in it is secret; but whoever can change it on its way has a
+key of his own certified, so compare what mediator keys jwks prints of the processes there and of the file here.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			p, err := keyring.ReadPublished(c.Context(), from)
+			if err != nil {
+				return err
+			}
+			return cli.WriteJSON(c.OutOrStdout(), p.Publication)
+		},
+	}
+	fromFlag(c, &from, "")
+	return c
+}

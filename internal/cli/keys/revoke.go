@@ -1,0 +1,72 @@
+package keys
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/cli"
+)
+
+// revoked is the revocation list of a bundle.
+type revoked struct {
+	Bundle  string                `json:"bundle"`
+	Revoked []evidence.Revocation `json:"revoked"`
+}
+
+func keysRevoke() *cobra.Command {
+	var r registryFlags
+	var keys, artifacts []string
+	var reason string
+	var keep time.Duration
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT", Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
+		Long: `Adds to the revocation list and signs it anew. A key is named by its kid, or by its name for all of its versions; an artifact (a grant,
+a decision, a certificate, whatever has one) by its jti, as mediator evidence show prints it. Every process and every API that reads the
+bundle refuses what is in the list. Entries stay for --keep, which has to be as long as what they revoke could be valid. Without --key
+and --artifact the list is signed anew as it is, for a manifest that demands a fresh one.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(keys)+len(artifacts) > 0 && reason == "" {
+				return cli.Usagef("say why, with --reason: it is shown with each refusal")
+			}
+			registry, err := r.registry(c.Context(), c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer registry.Key.Close()
+			var add []evidence.Revocation
+			for _, ids := range []struct {
+				kind string
+				list []string
+			}{{evidence.RevokedKey, keys}, {evidence.RevokedArtifact, artifacts}} {
+				for _, id := range ids.list {
+					add = append(add, evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
+				}
+			}
+			entries, err := registry.Revoke(c.Context(), add, func(kid string) {
+				fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, kid)
+			})
+			if err != nil {
+				return err
+			}
+			var text strings.Builder
+			for _, e := range entries {
+				fmt.Fprintf(&text, "%s %s until %s: %s\n", e.Kind, e.ID, time.Unix(e.Expires, 0).UTC().Format(time.RFC3339), e.Reason)
+			}
+			fmt.Fprintf(&text, "%d entries in the revocation list of %s", len(entries), r.bundle)
+			return cli.Print(c, asJSON, revoked{r.bundle, entries}, text.String())
+		},
+	}
+	r.add(c)
+	cli.JSONFlag(c, &asJSON)
+	f := c.Flags()
+	f.StringArrayVar(&keys, "key", nil, "kid or key name to revoke; once for each")
+	f.StringArrayVar(&artifacts, "artifact", nil, "jti of an artifact to revoke; once for each")
+	f.StringVar(&reason, "reason", "", "why: one line, which is shown with each refusal")
+	f.DurationVar(&keep, "keep", 400*24*time.Hour, "how long the entries stay in the list; no artifact is valid for longer than the default")
+	return c
+}

@@ -1,0 +1,95 @@
+package keys
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
+)
+
+// rootName matches a name that can be part of a key id (NAME:v1) and of the names of files.
+var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// madeRoot is the result of keys root. Private is empty for a key that a custody holds.
+type madeRoot struct {
+	KeyID   string `json:"kid"`
+	Private string `json:"private,omitempty"` // path
+	Public  string `json:"public"`            // path
+}
+
+func keysRoot() *cobra.Command {
+	var name, out, held string
+	var postQuantum, asJSON bool
+	c := &cobra.Command{
+		Use: "root --name NAME --out DIR", Short: "Make a root key of the security team: the registry's or the auditor's", Args: cli.NoArgs,
+		Long: `Makes an Ed25519 key for the key registry or the deployment auditor: DIR/NAME.key.jwk (private, mode 0600, to be kept away from
+where agents run) and DIR/NAME.jwk (public, which every process and every API pins). With --post-quantum both files hold an
+ML-DSA-65 key too: the root then signs twice, and whoever pins the public file demands both signatures.
+With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !rootName.MatchString(name) {
+				return cli.Usagef("--name %q is no name of a key: it has letters, digits, - and _, as registry or auditor has", name)
+			}
+			if held != "" && postQuantum {
+				return cli.Usagef("--root-key and --post-quantum exclude each other: a key in Vault or in a token signs once")
+			}
+			if err := os.MkdirAll(out, 0o700); err != nil {
+				return err
+			}
+			if held != "" {
+				return pinRoot(c, asJSON, held, filepath.Join(out, name+".jwk"))
+			}
+			key, secret, err := keyring.GenerateRoot(name, postQuantum)
+			if err != nil {
+				return err
+			}
+			public, err := key.JWK()
+			if err != nil {
+				return err
+			}
+			made := madeRoot{key.KeyID(), filepath.Join(out, name+".key.jwk"), filepath.Join(out, name+".jwk")}
+			if err := files.WriteNew(made.Private, secret, 0o600); err != nil {
+				return err
+			}
+			if err := files.WriteNew(made.Public, public, 0o644); err != nil {
+				return err
+			}
+			return cli.Print(c, asJSON, made, fmt.Sprintf("made %s in %s; keep %s.key.jwk offline and pin %s.jwk", made.KeyID, out, name, name))
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "name of the key, such as registry or auditor (required)")
+	c.Flags().StringVar(&out, "out", ".", "folder for the two files; it is made if it is not there")
+	c.Flags().BoolVar(&postQuantum, "post-quantum", false, "make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
+	c.Flags().StringVar(&held, "root-key", "", "a .yaml file that names a key in Vault or in a token")
+	cli.Required(c, "name")
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+// pinRoot writes the public file of a root key that a custody holds.
+func pinRoot(c *cobra.Command, asJSON bool, held, path string) error {
+	if filepath.Ext(held) != ".yaml" {
+		return cli.Usagef("--root-key takes a .yaml file that names a key in Vault or in a token")
+	}
+	key, err := keyring.OpenRootKey(c.Context(), held, c.ErrOrStderr(), config.RootPurposes...)
+	if err != nil {
+		return err
+	}
+	defer key.Close()
+	public, err := key.JWK()
+	if err != nil {
+		return err
+	}
+	if err := files.WriteNew(path, public, 0o644); err != nil {
+		return err
+	}
+	wrote := madeRoot{KeyID: key.KeyID(), Public: path}
+	return cli.Print(c, asJSON, wrote, fmt.Sprintf("wrote %s to %s; pin it", wrote.KeyID, path))
+}

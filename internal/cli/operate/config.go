@@ -1,0 +1,74 @@
+package operate
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+)
+
+// Config returns the commands about configuration files.
+func Config() *cobra.Command {
+	return cli.Group("config", "Configuration files", configCheck(), configSchema())
+}
+
+// checkedFile is the result of config check for one file.
+type checkedFile struct {
+	File     string           `json:"file"`
+	Kind     string           `json:"kind,omitempty"`
+	Correct  bool             `json:"correct"`
+	Error    string           `json:"error,omitempty"`
+	Warnings []config.Warning `json:"warnings,omitempty"` // what the process says in its log, and goes on
+}
+
+func configCheck() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
+		Args: cli.SomeArgs("at least one file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			failed, all := false, []checkedFile{}
+			for _, path := range args {
+				kind, warnings, err := config.CheckFile(path)
+				file := checkedFile{File: path, Kind: kind, Correct: err == nil, Warnings: warnings}
+				for _, w := range warnings {
+					fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %v\n", path, w)
+				}
+				switch {
+				case err != nil:
+					failed, file.Error = true, err.Error()
+					fmt.Fprintln(c.ErrOrStderr(), err)
+				case !asJSON:
+					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
+				}
+				all = append(all, file)
+			}
+			if asJSON {
+				if err := cli.WriteJSON(c.OutOrStdout(), all); err != nil {
+					return err
+				}
+			}
+			if failed {
+				return cli.ErrRefused
+			}
+			return nil
+		},
+	}
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func configSchema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema serve|trigger|control|root", Short: "Print the JSON Schema of a configuration file", Args: cli.ExactArgs(1, "one of serve, trigger, control, root"),
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := config.Schema(args[0])
+			if err != nil {
+				return cli.Usage(err)
+			}
+			return cli.WriteJSON(c.OutOrStdout(), s)
+		},
+	}
+}

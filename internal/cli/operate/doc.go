@@ -1,0 +1,2 @@
+// Package operate has the commands for running processes and their files: doctor, reload, guard and config.
+package operate

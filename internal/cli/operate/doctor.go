@@ -1,0 +1,84 @@
+package operate
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/policy"
+)
+
+// Doctor returns the command that holds the manifest against what is seen.
+func Doctor() *cobra.Command {
+	var at string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "doctor", Short: "Hold the manifest's controls against what the three processes see", Args: cli.NoArgs,
+		Long: `Has the sidecar, the trigger service and the control plane look at their deployment, and lists each of the manifest's 44 controls as
+observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
+show it, or it could not be looked at), with what was seen. Beside the controls it lists what the three processes see of their own confinement.
+The exit status is 1 if any is observed false; posts are refused then.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var seen struct {
+				Controls    []policy.ObservedControl `json:"controls"`
+				Confinement []admin.Confinement      `json:"confinement"`
+			}
+			if err := admin.Get(c.Context(), at, "/v1/controls", &seen.Controls); err != nil {
+				return err
+			}
+			if err := admin.Get(c.Context(), at, "/v1/confinement", &seen.Confinement); err != nil {
+				return err
+			}
+			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
+				printControls(w, seen.Controls)
+				printConfinement(w, seen.Confinement)
+				return nil
+			})
+			if err == nil && policy.Contradicted(seen.Controls) != nil {
+				return cli.ErrRefused
+			}
+			return err
+		},
+	}
+	cli.AdminFlag(c, &at)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func printControls(w io.Writer, controls []policy.ObservedControl) {
+	count := make(map[string]int)
+	for _, c := range controls {
+		count[c.State]++
+		fmt.Fprintf(w, "%-14s %s: %t\n", c.State, c.Control, c.Declared)
+		for _, e := range c.Evidence {
+			mark := " "
+			if e == c.Against {
+				mark = "!"
+			}
+			fmt.Fprintln(w, strings.Repeat(" ", 13)+mark, e)
+		}
+	}
+	fmt.Fprintf(w, "%d controls: %d observed true, %d observed false, %d only declared\n", len(controls),
+		count[policy.ObservedTrue], count[policy.ObservedFalse], count[policy.DeclaredOnly])
+}
+
+// printConfinement lists how each process says it is confined. No control of the manifest is about that.
+func printConfinement(w io.Writer, processes []admin.Confinement) {
+	for _, p := range processes {
+		fmt.Fprintf(w, "confinement of mediator %s\n", p.Process)
+		for _, l := range p.Layers {
+			state := "in force"
+			if !l.InForce {
+				state = "not in force"
+			}
+			fmt.Fprintf(w, "%-14s %s: %s\n", state, l.Name, l.Seen)
+		}
+		if p.Error != "" {
+			fmt.Fprintf(w, "%-14s %s\n", "not known", p.Error)
+		}
+	}
+}

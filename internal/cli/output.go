@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+)
+
+// Print prints a result: v as JSON if asJSON is set, or else the text.
+func Print(c *cobra.Command, asJSON bool, v any, text string) error {
+	return PrintText(c, asJSON, v, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+// PrintText prints a result: v as JSON if asJSON is set, or else what write writes for a terminal.
+func PrintText(c *cobra.Command, asJSON bool, v any, write func(io.Writer) error) error {
+	if asJSON {
+		return WriteJSON(c.OutOrStdout(), v)
+	}
+	return write(Plain(c.OutOrStdout()))
+}
+
+// WriteJSON writes a result as indented JSON.
+func WriteJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// WriteJSONLine writes a result as one line of JSON.
+func WriteJSONLine(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// PrintJSON prints a result that is always JSON, on one line or, if pretty is set, indented.
+func PrintJSON(c *cobra.Command, pretty bool, v any) error {
+	if pretty {
+		return WriteJSON(c.OutOrStdout(), v)
+	}
+	return WriteJSONLine(c.OutOrStdout(), v)
+}
+
+// Plain returns a writer of text for a terminal. An agent, or the author of a file, may have chosen parts of the text, and
+// must not steer the terminal with them. Control characters, and characters that turn the direction of a line, become
+// question marks. Each Write has to be whole characters.
+func Plain(w io.Writer) io.Writer { return plainWriter{w} }
+
+type plainWriter struct{ w io.Writer }
+
+func (p plainWriter) Write(text []byte) (int, error) {
+	plain := strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			return '?'
+		}
+		return r
+	}, string(text))
+	if _, err := io.WriteString(p.w, plain); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// Indent returns a writer that indents lines by four columns. Each Write has to be whole lines.
+func Indent(w io.Writer) io.Writer { return indentWriter{w} }
+
+type indentWriter struct{ w io.Writer }
+
+func (i indentWriter) Write(b []byte) (int, error) {
+	for line := range strings.Lines(string(b)) {
+		if _, err := io.WriteString(i.w, "    "+line); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+// OrDash returns s, or a dash for a table if s is empty.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,124 @@
+package records
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// rowsInTable is how many records a table shows without --limit.
+const rowsInTable = 50
+
+func postsList() *cobra.Command {
+	var from Source
+	var flags SelectionFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "list", Short: "List the record, newest first", Args: cli.NoArgs,
+		Long: fmt.Sprintf(`Lists the records of calls, the newest first: as a table of %d, or with --json all of them, as one JSON array that is written as it is
+read. Where --limit leaves records out, a line on standard error says so, and with which --cursor to go on.`, rowsInTable),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := flags.Parse(time.Now())
+			switch {
+			case err != nil:
+				return err
+			case s.Limit > 0:
+			case c.Flags().Changed("limit"):
+				return cli.Usagef("--limit is a number of records, from 1 on")
+			case !asJSON:
+				s.Limit = rowsInTable
+			}
+			r, err := from.Open(c.Context())
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			return listPosts(c, s, r, asJSON)
+		},
+	}
+	flags.Add(c)
+	c.Flags().IntVar(&flags.Limit, "limit", 0, fmt.Sprintf("how many at most: %d in a table, and all with --json", rowsInTable))
+	c.Flags().StringVar(&flags.Cursor, "cursor", "", "go on after this record, by its whole id")
+	from.Add(c)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+// listPosts prints what is selected. It asks for one record more than the limit, to know whether it leaves any out.
+func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
+	var list recordList = newTable(c.OutOrStdout())
+	if asJSON {
+		list = cli.NewJSONArray[ledger.Record](c.OutOrStdout())
+	}
+	limit, shown, last := s.Limit, 0, ""
+	if limit > 0 {
+		s.Limit++
+	}
+	more := false
+	for p, err := range from.Selected(c.Context(), s) {
+		if err != nil {
+			return err
+		}
+		if more = limit > 0 && shown == limit; more {
+			break
+		}
+		if err := list.Add(p); err != nil {
+			return err
+		}
+		shown, last = shown+1, p.ID
+	}
+	if err := list.End(); err != nil || !more {
+		return err
+	}
+	_, err := fmt.Fprintf(cli.Plain(c.ErrOrStderr()),
+		"mediator: %d records are shown, and there are more: go on with --cursor %s, show more with --limit, or all with --json\n", shown, last)
+	return err
+}
+
+// recordList prints records one after the other, and then the end of the list.
+type recordList interface {
+	Add(r ledger.Record) error
+	End() error
+}
+
+// maxListedCall bounds how much of a call, which is ASCII, a line of the list shows, in bytes. posts show shows all of
+// it.
+const maxListedCall = 200
+
+// recordTable prints a line for each record.
+type recordTable struct {
+	*tabwriter.Writer
+	rows int
+}
+
+func newTable(w io.Writer) *recordTable {
+	t := &recordTable{Writer: tabwriter.NewWriter(cli.Plain(w), 0, 0, 2, ' ', 0)}
+	fmt.Fprintln(t, "TIME\tID\tFLOW\tSTATE\tCODE\tSTATUS\tMS\tCALL")
+	return t
+}
+
+func (t *recordTable) Add(p ledger.Record) error {
+	status := "-"
+	if p.Status > 0 {
+		status = strconv.Itoa(p.Status)
+	}
+	call := p.Method + " " + p.Host + p.Path
+	if len(call) > maxListedCall { // one call with a path of 60 KiB would hide all others
+		call = call[:maxListedCall] + "…"
+	}
+	fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, cli.OrDash(p.Code), status, took(p), call)
+	if t.rows++; t.rows%1000 == 0 { // columns are as wide as what is in memory
+		return t.Flush()
+	}
+	return nil
+}
+
+func (t *recordTable) End() error { return t.Flush() }

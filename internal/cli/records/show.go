@@ -1,0 +1,142 @@
+package records
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+)
+
+// Posts returns the commands about the record of calls.
+func Posts() *cobra.Command {
+	return cli.Group("posts", "The record of calls", postsList(), postsShow())
+}
+
+func postsShow() *cobra.Command {
+	var at string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "show ID", Short: "Show one record: its state, artifacts, verifications, times, and what it amounts to", Args: cli.ExactArgs(1, "the id of a record, or its beginning"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return cli.Usagef("%s takes the id of a record, or its beginning, and not an empty one", c.CommandPath())
+			}
+			var p admin.Record
+			if err := admin.Get(c.Context(), at, "/v1/posts/"+url.PathEscape(args[0]), &p); err != nil {
+				return err
+			}
+			return cli.PrintText(c, asJSON, p, func(w io.Writer) error {
+				Print(w, p)
+				return nil
+			})
+		},
+	}
+	cli.AdminFlag(c, &at)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func took(p ledger.Record) string {
+	if p.Finished.IsZero() {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", float64(p.Finished.Sub(p.Started).Microseconds())/1000)
+}
+
+// Print prints all of a record.
+func Print(w io.Writer, p admin.Record) {
+	fmt.Fprintf(w, "%s  %s  %s %s%s\n", p.ID, p.State, p.Method, p.Host, p.Path)
+	if p.Code != "" {
+		fmt.Fprintf(w, "  refused      %s at step %s: %s\n", p.Code, p.Step, p.Reason)
+	}
+	if p.Status > 0 {
+		fmt.Fprintf(w, "  upstream     answered %d\n", p.Status)
+	}
+	for _, f := range []struct{ name, value string }{
+		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action}, {"resource", p.Resource}, {"message", p.Message}, {"result", p.Result},
+		{"content", p.ContentHash}, {"binding", p.BindingHash}, {"capability", p.CapabilityID},
+	} {
+		if f.value != "" {
+			fmt.Fprintf(w, "  %-12s %s\n", f.name, f.value)
+		}
+	}
+	if p.Model != nil {
+		printModel(w, *p.Model)
+	}
+	var steps []string
+	for _, s := range p.Steps {
+		steps = append(steps, fmt.Sprintf("%s %.2f", s.Name, float64(s.Micros)/1000))
+	}
+	fmt.Fprintf(w, "  ms           %s (%s)\n", took(p.Record), strings.Join(steps, ", "))
+	for _, k := range p.Checks {
+		mark := "ok     "
+		if !k.OK {
+			mark = "REFUSED"
+		}
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  check        %s %-28s %s %s", mark, k.Name, k.Code, k.Detail), " "))
+	}
+	if p.Assurance != nil {
+		printAssurance(w, *p.Assurance)
+	}
+	if len(p.Artifacts) > 0 {
+		fmt.Fprintln(w, "  evidence")
+		DrawChain(cli.Indent(w), p.Artifacts)
+	}
+}
+
+// printModel prints what was seen of a call to a model.
+func printModel(w io.Writer, m ledger.ModelCall) {
+	how := []string{m.Outcome}
+	for _, f := range []struct{ name, value string }{{"asked", m.Model}, {"answered by", m.AnsweredBy}, {"error", m.Error}, {"unread", m.Unread}, {"unseen", strings.Join(m.Hosted, " ")}} {
+		if f.value != "" {
+			how = append(how, f.name+" "+f.value)
+		}
+	}
+	fmt.Fprintf(w, "  model        %s %s\n", m.API, strings.Join(how, ", "))
+	printFigures(w, "tokens", []figure{{"input", m.Input}, {"output", m.Output}, {"cached", m.Cached}, {"reasoning", m.Reasoning}}, 1)
+	printFigures(w, "tool calls", []figure{{"agent", m.Calls}, {"provider", m.HostedCalls}}, 1)
+	printFigures(w, "model ms", []figure{{"sent", m.Sent}, {"head", m.Head}, {"first content", m.First}, {"end", m.End}}, 1000)
+}
+
+type figure struct {
+	name string
+	*ledger.Figure
+}
+
+// printFigures prints figures in one line, each with how it is known. per is how many of them are one of what is printed.
+func printFigures(w io.Writer, name string, figures []figure, per float64) {
+	var all []string
+	for _, f := range figures {
+		if f.Figure == nil {
+			all = append(all, f.name+" not measured")
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s %s %s", f.name, strconv.FormatFloat(float64(f.N)/per, 'f', -1, 64), f.State))
+	}
+	fmt.Fprintf(w, "  %-12s %s\n", name, strings.Join(all, ", "))
+}
+
+func printAssurance(w io.Writer, a policy.Assurance) {
+	fmt.Fprintf(w, "  assurance    %s; nonHumanIdentityProven: %t\n", a.Claim, a.NonHumanIdentityProven())
+	if len(a.Issues) > 0 {
+		fmt.Fprintf(w, "  missing      %s\n", strings.Join(a.Issues, ", "))
+	}
+	for _, t := range a.Threats {
+		switch {
+		case t.Covered:
+			fmt.Fprintf(w, "  covered      %s. Open: %s\n", t.Name, t.NotCovered)
+		case t.By == "":
+			fmt.Fprintf(w, "  not covered  %s. Open: %s\n", t.Name, t.NotCovered)
+		default:
+			fmt.Fprintf(w, "  not covered  %s. It would be: %s\n", t.Name, t.By)
+		}
+	}
+}

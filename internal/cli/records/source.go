@@ -1,0 +1,117 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// SelectionFlags are the flags that select records.
+type SelectionFlags struct {
+	admin.Selection
+	since, until, state string
+}
+
+// Add adds the flags.
+func (f *SelectionFlags) Add(c *cobra.Command) {
+	c.Flags().StringVar(&f.since, "since", "", "only what started at this time or later: as 2026-01-31T15:04:05Z, as the date 2026-01-31 (its midnight, UTC), or as how long ago, 24h")
+	c.Flags().StringVar(&f.until, "until", "", "only what started before this time")
+	c.Flags().StringVar(&f.state, "state", "", "only this state: "+admin.JoinWords(ledger.States[:]))
+	c.Flags().StringVar(&f.Session, "session", "", "only this session")
+	c.Flags().StringVar(&f.Flow, "flow", "", "only this flow: "+admin.JoinWords(proxy.Flows[:]))
+	c.Flags().StringVar(&f.Key, "key", "", "only those with an artifact that this key has signed: a kid, or a name for all its versions")
+}
+
+// Parse reads the flags.
+func (f *SelectionFlags) Parse(now time.Time) (s admin.Selection, err error) {
+	s = f.Selection
+	s.State = ledger.State(f.state)
+	for _, flag := range []struct {
+		text string
+		to   *time.Time
+	}{{f.since, &s.Since}, {f.until, &s.Until}} {
+		if flag.text != "" && err == nil {
+			*flag.to, err = admin.ParseTime(flag.text, now)
+		}
+	}
+	if err == nil {
+		err = s.Check()
+	}
+	if err != nil {
+		return s, cli.Usage(err)
+	}
+	return s, nil
+}
+
+// Source is where a command reads records: from the sidecar at the endpoint Admin or, if Copy is not empty, from a copy of a ledger's file.
+type Source struct{ Admin, Copy string }
+
+// Add adds --admin and --ledger, which exclude each other.
+func (s *Source) Add(c *cobra.Command) {
+	cli.AdminFlag(c, &s.Admin)
+	c.Flags().StringVar(&s.Copy, "ledger", "", "read this copy of a ledger's file, and ask no sidecar")
+	cli.Check(c, func(c *cobra.Command) error {
+		if s.Copy != "" && c.Flags().Changed("admin") {
+			return cli.Usagef("--ledger reads a copy, and --admin asks a sidecar: give one of them")
+		}
+		return nil
+	})
+}
+
+// Reader reads records from an open [Source].
+type Reader struct {
+	admin string
+	copy  *ledger.Copy // nil where a sidecar is asked
+}
+
+// Open opens the source. The reader has to be closed.
+func (s Source) Open(ctx context.Context) (*Reader, error) {
+	if s.Copy == "" {
+		return &Reader{admin: s.Admin}, nil
+	}
+	file, err := ledger.OpenCopy(ctx, s.Copy)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{copy: file}, nil
+}
+
+// Close closes a copy of a ledger.
+func (r *Reader) Close() error {
+	if r.copy == nil {
+		return nil
+	}
+	return r.copy.Close()
+}
+
+// Selected yields the records that are selected.
+func (r *Reader) Selected(ctx context.Context, s admin.Selection) iter.Seq2[ledger.Record, error] {
+	if r.copy == nil {
+		return admin.Records(ctx, r.admin, s)
+	}
+	return s.Records(ctx, r.copy)
+}
+
+// Get returns the record with an id, or with the beginning of one.
+func (r *Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
+	if r.copy == nil {
+		var found admin.Record
+		err := admin.Get(ctx, r.admin, "/v1/posts/"+url.PathEscape(id), &found)
+		return found.Record, err
+	}
+	found, err := r.copy.Get(ctx, id)
+	if errors.Is(err, ledger.ErrNotFound) {
+		err = refusal.New("post_unknown", "no record has an id that begins with %.80q", id)
+	}
+	return found, err
+}

@@ -1,0 +1,134 @@
+package records
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// leafLine is one artifact of a chain in the drawn tree.
+type leafLine struct {
+	text     string
+	children []*leafLine
+}
+
+// DrawChain draws a post's artifacts as a tree: below each artifact are those that it rests on. It verifies nothing.
+// The tree shows what the artifacts say; the checks of the record say what was verified.
+func DrawChain(w io.Writer, artifacts []ledger.Artifact) { chainTree(artifacts).draw(w) }
+
+func chainTree(artifacts []ledger.Artifact) *leafLine {
+	tokens := make(map[string]string, len(artifacts))
+	for _, a := range artifacts {
+		tokens[a.Name] = a.Token
+	}
+	origin := artifactLine(evidence.TriggerOriginProofKind, "origin proof", tokens["originProof"], func(c evidence.TriggerOriginProof) string {
+		return fmt.Sprintf("%s from %s, verified by %s, evidence %s", c.Kind, c.Source, c.VerificationMethod, short(c.EvidenceID))
+	})
+	receipt := artifactLine(evidence.TriggerReceiptKind, "trigger receipt", tokens["triggerReceipt"], func(c evidence.TriggerReceipt) string {
+		return fmt.Sprintf("event %s, human initiated: %t", short(c.EventID), c.HumanInitiated)
+	}, origin)
+	attestation := artifactLine(evidence.RuntimeAttestationKind, "runtime attestation", tokens["runtimeAttestation"], func(c evidence.RuntimeAttestation) string {
+		return fmt.Sprintf("runtime %s, %s, observed: %s", c.RuntimeID, c.Mode, strings.Join(c.Observed, " "))
+	}, receipt)
+	session := artifactLine(evidence.SessionReceiptKind, "session receipt", tokens["sessionReceipt"], func(c evidence.SessionReceipt) string {
+		return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: %s", short(c.SessionID),
+			c.HumanPromptPresent, c.HumanOperatorPresent, c.UserShellAccess, c.AgentEnvironmentUserAccessible, strings.Join(c.Observed, " "))
+	})
+	decision := artifactLine(evidence.PolicyDecisionKind, "policy decision", tokens["policyDecision"], func(c evidence.PolicyDecision) string {
+		return fmt.Sprintf("%s by rule %s, policy %s", c.Decision, c.Rule, short(c.PolicyHash))
+	})
+	grant := artifactLine(evidence.ActionGrantKind, "action grant", tokens["grant"], func(c evidence.ActionGrant) string {
+		return fmt.Sprintf("%s may %s %s", c.Subject, strings.Join(c.Actions, ","), strings.Join(c.Resources, ","))
+	}, decision)
+	deployment := artifactLine(evidence.DeploymentCertificateKind, "deployment certificate", tokens["deploymentCertificate"], func(c evidence.DeploymentCertificate) string {
+		return fmt.Sprintf("deployment %s, manifest %s", c.DeploymentID, short(c.ManifestHash))
+	})
+	work := artifactLine(evidence.ChallengeTokenKind, "fresh work", tokens["challenge"], func(c evidence.ChallengeToken) string {
+		return fmt.Sprintf("%d tasks, %s", len(c.Answers), c.Difficulty)
+	})
+	capability := artifactLine(evidence.CapabilityKind, "capability", tokens["capability"], func(c evidence.Capability) string {
+		return fmt.Sprintf("single use, content %s", short(c.Binding.ContentHash))
+	}, deployment, work, attestation, session, grant)
+	if tokens["capability"] != "" && capability.text == "" {
+		capability.text = "capability      of the API itself; only the API can read it"
+	}
+	return artifactLine(evidence.RequestProofKind, "request proof", tokens["requestProof"], func(c evidence.RequestProof) string {
+		return fmt.Sprintf("%s, access token %s", c.Resource, short(c.AccessTokenHash))
+	}, capability)
+}
+
+func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) string, children ...*leafLine) *leafLine {
+	l := &leafLine{children: children}
+	if token == "" {
+		return l
+	}
+	c, err := evidence.UnverifiedClaims(k, token)
+	if err != nil {
+		if name != "capability" {
+			l.text = fmt.Sprintf("%-22s cannot be read: %s", name, unbroken(err.Error()))
+		}
+		return l
+	}
+	r := k.Registered(c)
+	l.text = fmt.Sprintf("%-22s %s\n%-22s id %s, by %s, key %s, valid %s", name, unbroken(says(c)), "", unbroken(r.ID), unbroken(r.Issuer), unbroken(evidence.KeyIDOf(token)), time.Duration(r.Expires-r.IssuedAt)*time.Second)
+	return l
+}
+
+// draw writes the tree. It leaves out an artifact that was never made; the artifacts below move up.
+func (l *leafLine) draw(w io.Writer) {
+	for _, root := range l.present() {
+		root.drawAt(w, "", "")
+	}
+}
+
+// present returns l if l is an artifact that was made, or else the children that were.
+func (l *leafLine) present() []*leafLine {
+	if l.text != "" {
+		return []*leafLine{l}
+	}
+	var out []*leafLine
+	for _, c := range l.children {
+		out = append(out, c.present()...)
+	}
+	return out
+}
+
+func (l *leafLine) drawAt(w io.Writer, first, rest string) {
+	var children []*leafLine
+	for _, c := range l.children {
+		children = append(children, c.present()...)
+	}
+	bar := rest
+	if len(children) > 0 {
+		bar += "│  "
+	} else {
+		bar += "   "
+	}
+	lines := strings.Split(l.text, "\n")
+	fmt.Fprintln(w, first+lines[0])
+	for _, line := range lines[1:] {
+		fmt.Fprintln(w, strings.TrimRight(bar+strings.TrimPrefix(line, "   "), " "))
+	}
+	for i, c := range children {
+		if i == len(children)-1 {
+			c.drawAt(w, rest+"└─ ", rest+"   ")
+		} else {
+			c.drawAt(w, rest+"├─ ", rest+"│  ")
+		}
+	}
+}
+
+// short shortens a long identifier for display.
+func short(s string) string {
+	if len(s) <= 16 {
+		return s
+	}
+	return s[:12] + "…"
+}
+
+// unbroken replaces line ends in what an artifact says, so that it cannot draw lines of its own.
+func unbroken(s string) string { return strings.ReplaceAll(s, "\n", "?") }

@@ -1,0 +1,129 @@
+package start
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
+	"github.com/actionproof/mediator/internal/demo"
+)
+
+// Demo returns the command that plays the demo, with its hidden agent and APIs.
+func Demo() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "demo", Short: "Play every scenario with real processes, and print what was expected beside what happened", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return runDemo(c.Context(), asJSON, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each scenario")
+	c.AddCommand(demoAgentCommand(), demoAPICommand())
+	return c
+}
+
+func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	d, err := demo.New(ctx)
+	if d != nil {
+		defer d.Stop()
+	}
+	if err != nil {
+		return err
+	}
+	var all []demo.Result
+	good := 0
+	first, err := d.Play(ctx, func(p demo.Result) {
+		if asJSON {
+			_ = cli.WriteJSONLine(stdout, p) // its exit status says how it went
+		}
+		if all = append(all, p); p.OK {
+			good++
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		printPlayed(stdout, all)
+		if first.ID != "" {
+			fmt.Fprintln(stdout, "\nThe evidence of the first post:")
+			records.DrawChain(cli.Indent(stdout), first.Artifacts)
+			fmt.Fprintln(stdout)
+		}
+		fmt.Fprintf(stdout, "demo: %d scenarios, %d as expected\n", len(all), good)
+	}
+	if good != len(all) {
+		fmt.Fprint(stderr, d.Logs())
+		return cli.ErrRefused
+	}
+	return nil
+}
+
+func printPlayed(w io.Writer, all []demo.Result) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\tSCENARIO\tEXPECTED\tHAPPENED\tMS")
+	for _, p := range all {
+		mark := "ok"
+		if !p.OK {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.0f\n", mark, p.Scenario, p.Expected, p.Happened, p.Millis)
+	}
+	t.Flush()
+}
+
+// demoAgentCommand returns the demo's agent: a standard HTTP client with the proxy environment. It knows neither keys
+// nor credentials.
+func demoAgentCommand() *cobra.Command {
+	var call demo.Call
+	var times int
+	var tools []string
+	c := &cobra.Command{
+		Use: "agent METHOD URL", Short: "Make one call as the demo's agent", Hidden: true, Args: cli.ExactArgs(2, "a method and a URL"),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), 15*time.Second)
+			defer cancel()
+			call.Method, call.URL = args[0], args[1]
+			if len(tools) == 0 {
+				tools = make([]string, times)
+			}
+			for _, call.Tool = range tools {
+				r, err := call.Do(ctx)
+				if err != nil {
+					return err
+				}
+				if err := cli.WriteJSONLine(c.OutOrStdout(), r); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&call.Body, "body", "", "JSON to send")
+	c.Flags().BoolVar(&call.Solve, "solve", false, "solve the challenge when asked to")
+	c.Flags().IntVar(&times, "times", 1, "how often to make the call")
+	c.Flags().StringSliceVar(&tools, "tool", nil, "call these tools of the MCP server at URL, one after the other")
+	c.Flags().StringVar(&call.Host, "host", "", "name another host inside the tunnel than the CONNECT does")
+	return c
+}
+
+func demoAPICommand() *cobra.Command {
+	var dir, listen string
+	var aware bool
+	c := &cobra.Command{
+		Use: "api", Short: "Run one of the demo's APIs", Hidden: true, Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return demo.ServeAPI(c.Context(), dir, listen, aware) },
+	}
+	c.Flags().StringVar(&dir, "dir", "", "the demo's folder")
+	c.Flags().StringVar(&listen, "listen", "", "address to listen on")
+	c.Flags().BoolVar(&aware, "aware", false, "take part")
+	return c
+}

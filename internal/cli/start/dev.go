@@ -1,0 +1,67 @@
+package start
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/launch"
+)
+
+// Dev returns the command that runs all roles on embedded defaults.
+func Dev() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: cli.NoArgs,
+		Long: `Starts the sidecar, the trigger service and the control plane on the configuration files in --dir, which are written there at the
+first start and are yours to edit: mediator reload has them taken over while everything runs. Signing keys live in the processes' memories alone, and end with them.
+What outlives them is in --dir: the record; the interception CA with its key (ca), so clients go on trusting it; and the public files of each
+earlier start (earlier), so its records still verify. Ctrl-C ends everything.`,
+		RunE: func(c *cobra.Command, _ []string) error { return dev(c.Context(), dir, c.OutOrStdout()) },
+	}
+	c.Flags().StringVar(&dir, "dir", ".mediator", "folder of the configuration, the state and the logs")
+	return c
+}
+
+func dev(ctx context.Context, dir string, stdout io.Writer) error {
+	began := time.Now()
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := devstack.Prepare(dir, configs.Dev); err != nil {
+		return err
+	}
+	side, err := config.LoadSidecar(filepath.Join(dir, devstack.SidecarFile))
+	if err != nil {
+		return err
+	}
+	s, err := devstack.Start(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	fmt.Fprintf(stdout, "ready in %.1f s; configuration, state and logs are in %s\n\n", time.Since(began).Seconds(), dir)
+	fmt.Fprintln(stdout, "To wire an agent up:")
+	for _, name := range launch.ProxyVariables {
+		fmt.Fprintf(stdout, "  export %s=http://%s\n", name, side.Listen)
+	}
+	for _, name := range launch.CAVariables {
+		fmt.Fprintf(stdout, "  export %s=%s\n", name, side.CAFile())
+	}
+	fmt.Fprintf(stdout, `  unset NO_PROXY no_proxy
+
+The agent waits for its event at http://mediator.internal/v1/event/next (curl http://mediator.internal/v1/event/next?wait=30s).
+Webhooks arrive at the address that %s names. The record: mediator posts list --admin %s
+After a change of the files: mediator reload unix:%s
+`, filepath.Join(dir, devstack.TriggerFile), s.Admin(), s.Socket("dev"))
+	return s.Serve(ctx)
+}
