@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"context"
+
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/proxy/body"
 )
@@ -23,6 +25,13 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 			return rule{}, err
 		}
 	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
+	defer cancel()
+	done, err := p.bodies.Turn(ctx)
+	if err != nil {
+		return rule{}, err
+	}
+	defer done() // also after a panic
 	r, err = p.judges[to.kind].read(c, to.rules)
 	c.step("message")
 	return r, err

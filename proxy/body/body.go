@@ -44,15 +44,15 @@ type Store struct {
 	dir           string
 	memory, spool budget
 	answers       budget // of MCP servers, while they are read
-	// hashing admits as many normalisations of JSON as there are processors: each takes several times the memory of its text.
-	hashing *semaphore.Weighted
+	// reading admits as many readings of JSON as there are processors: each takes many times the memory of its text.
+	reading *semaphore.Weighted
 }
 
 // NewStore makes a store whose larger bodies are in unlinked files in dir.
 func NewStore(l Limits, dir string) *Store {
 	return &Store{
 		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)), spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)), answers: newBudget("answers", maxAnswers),
-		hashing: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+		reading: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
 	}
 }
 
@@ -182,11 +182,20 @@ func (b *Store) Answers() *Share { return &Share{budget: b.answers} }
 
 // HashJSON hashes JSON text in its canonical form, once it is its turn.
 func (b *Store) HashJSON(ctx context.Context, text []byte) (string, error) {
-	if b.hashing.Acquire(ctx, 1) != nil {
-		return "", refusal.New("overloaded", "the body did not get its turn to be normalised in time; nothing was sent")
+	done, err := b.Turn(ctx)
+	if err != nil {
+		return "", err
 	}
-	defer b.hashing.Release(1)
+	defer done()
 	return evidence.HashJSON(text)
+}
+
+// Turn waits until the text of a body may be read, and returns how to say that it was.
+func (b *Store) Turn(ctx context.Context) (done func(), err error) {
+	if b.reading.Acquire(ctx, 1) != nil {
+		return nil, refusal.New("overloaded", "the body did not get its turn to be read in time; nothing was sent")
+	}
+	return func() { b.reading.Release(1) }, nil
 }
 
 // Reader returns the body from its start.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // parameters are the members of a request (https://graphql.github.io/graphql-over-http). Some servers know others by which
@@ -35,6 +36,9 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 	}
 	if !utf8.Valid(body) {
 		return nil, malformed("the body is not UTF-8")
+	}
+	if jsonread.TooMany(body) {
+		return nil, refusal.New("graphql_too_large", "the body has more than %d names and values", jsonread.MaxItems)
 	}
 	var p parameters
 	if err := evidence.ParseMembers(body, &p); err != nil {

@@ -12,16 +12,11 @@ import (
 type chat struct{}
 
 type chatAnswer struct {
-	ID      string         `json:"id"`
-	Model   string         `json:"model"`
-	Error   jsontext.Value `json:"error"`
-	Choices []struct {
-		Index   int         `json:"index"`
-		Delta   chatMessage `json:"delta"`
-		Message chatMessage `json:"message"`
-		Finish  string      `json:"finish_reason"`
-	} `json:"choices"`
-	Usage struct {
+	ID      string           `json:"id"`
+	Model   string           `json:"model"`
+	Error   jsontext.Value   `json:"error"`
+	Choices list[chatChoice] `json:"choices"`
+	Usage   struct {
 		Prompt        *int64 `json:"prompt_tokens"`
 		Completion    *int64 `json:"completion_tokens"`
 		PromptDetails struct {
@@ -33,12 +28,19 @@ type chatAnswer struct {
 	} `json:"usage"`
 }
 
+type chatChoice struct {
+	Index   int         `json:"index"`
+	Delta   chatMessage `json:"delta"`
+	Message chatMessage `json:"message"`
+	Finish  string      `json:"finish_reason"`
+}
+
 type chatMessage struct {
 	Content   jsontext.Value `json:"content"`
 	Refusal   string         `json:"refusal"`
 	Thought   string         `json:"reasoning_content"`
 	Reasoning jsontext.Value `json:"reasoning"` // of servers that do not call it reasoning_content
-	Calls     []toolCall     `json:"tool_calls"`
+	Calls     list[toolCall] `json:"tool_calls"`
 	Call      *named         `json:"function_call"`
 }
 
@@ -88,7 +90,7 @@ func (m chatMessage) read(t *tally, choice int) {
 		t.text(place{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
 	}
 	if m.Content.Kind() == '[' { // of servers that answer in parts
-		var parts []item
+		var parts list[item]
 		if json2.Unmarshal(m.Content, &parts) == nil {
 			for i, p := range parts {
 				t.text(place{choice: choice, part: i, kind: KindText}, textOf(p.Text))

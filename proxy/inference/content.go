@@ -3,7 +3,6 @@ package inference
 import (
 	"bytes"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -42,7 +41,7 @@ type item struct {
 	Input      jsontext.Value `json:"input"`
 	Output     jsontext.Value `json:"output"`
 	Tools      jsontext.Value `json:"tools"`
-	Calls      []toolCall     `json:"tool_calls"`
+	Calls      list[toolCall] `json:"tool_calls"`
 	Call       *named         `json:"function_call"`
 }
 
@@ -113,26 +112,34 @@ func (r *reading) content(top jsonread.Object) error {
 	if said == nil {
 		return malformed("it has no messages")
 	}
-	var items []jsontext.Value
-	if err := decode(said, &items, "the list of messages"); err != nil {
-		return err
-	}
-	for _, raw := range items {
-		var it item
-		if err := decode(raw, &it, "a message"); err != nil {
+	return each(said, "the list of messages", func(raw jsontext.Value) error {
+		it, err := r.item(raw, "a message", pastItems)
+		switch {
+		case err != nil:
 			return err
+		case r.Dialect == OpenAIResponses:
+			return r.inputItem(raw, it)
 		}
-		var err error
-		if r.Dialect == OpenAIResponses {
-			err = r.inputItem(raw, it)
-		} else {
-			err = r.message(it)
+		return r.message(it)
+	})
+}
+
+// item reads a message, a part of one, or an item of an input. What it holds besides the members that are read may be to be fetched, unless it is
+// of a type that tells what has happened before.
+func (r *reading) item(raw jsontext.Value, what string, past []string) (it item, err error) {
+	others, err := decodeObject(raw, &it, what)
+	if err != nil || slices.Contains(past, it.Type) {
+		return it, err
+	}
+	for _, m := range others {
+		if slices.Contains(sources, m.Name) {
+			continue
 		}
-		if err != nil {
-			return err
+		if err := r.fetched(m.Name, m.Value); err != nil {
+			return it, err
 		}
 	}
-	return nil
+	return it, nil
 }
 
 // message reads a message of a chat, or of messages.
@@ -188,7 +195,7 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 		return r.result(it.Output, it.CallID, "tool")
 	case "computer_call_output":
 		r.other(raw, "tool", it.CallID)
-		return r.fetched(it.Output)
+		return r.fetched("output", it.Output)
 	case "reasoning":
 		if err := r.parts(it.Summary, "assistant"); err != nil {
 			return err
@@ -225,24 +232,17 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 		r.add(Block{Role: role, Kind: KindText}, textOf(v))
 		return nil
 	}
-	var parts []jsontext.Value
-	if err := decode(v, &parts, "the content of a message"); err != nil {
-		return err
-	}
-	for _, raw := range parts {
-		var it item
+	return each(v, "the content of a message", func(raw jsontext.Value) error {
 		if raw.Kind() == '"' {
 			r.add(Block{Role: role, Kind: KindText}, textOf(raw))
-			continue
+			return nil
 		}
-		if err := decode(raw, &it, "a part of a message"); err != nil {
+		it, err := r.item(raw, "a part of a message", pastParts)
+		if err != nil {
 			return err
 		}
-		if err := r.part(raw, it, role); err != nil {
-			return err
-		}
-	}
-	return nil
+		return r.part(raw, it, role)
+	})
 }
 
 // pastParts are parts of a message that hold URLs which the provider does not fetch: what its own tools have done before, and sources.
@@ -269,7 +269,7 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 	default:
 		r.other(raw, role, "")
 		if !slices.Contains(pastParts, it.Type) {
-			return r.fetched(raw)
+			return r.fetched("", raw)
 		}
 	}
 	return nil
@@ -278,28 +278,3 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 func (r *reading) other(raw jsontext.Value, role, id string) {
 	r.add(Block{Role: role, Kind: KindOther, ID: nameOf(id)}, string(raw))
 }
-
-// addresses are the members by which content names what the provider is to fetch.
-var addresses = []string{"url", "image_url", "file_url", "video_url", "audio_url"}
-
-// fetched judges content that the provider would fetch: the fetch of a URL can carry out what the agent puts into it.
-func (r *reading) fetched(v jsontext.Value) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(v))
-	for {
-		token, err := dec.ReadToken()
-		if err != nil { // the whole request is JSON: this is its end
-			return nil
-		}
-		in, n := dec.StackIndex(dec.StackDepth())
-		isAddress := in == '{' && n%2 == 1 && slices.Contains(addresses, token.String())
-		if !isAddress || dec.PeekKind() != '"' {
-			continue
-		}
-		if url, err := dec.ReadToken(); err == nil && !isData(url.String()) {
-			return r.hosted(RemoteContent)
-		}
-	}
-}
-
-// isData reports whether a URL holds its content itself (RFC 2397).
-func isData(url string) bool { return len(url) >= 5 && strings.EqualFold(url[:5], "data:") }

@@ -27,13 +27,13 @@ type messageEvent struct {
 }
 
 type message struct {
-	Type    string         `json:"type"`
-	ID      string         `json:"id"`
-	Model   string         `json:"model"`
-	Content []messageBlock `json:"content"`
-	Stop    string         `json:"stop_reason"`
-	Usage   messageUsage   `json:"usage"`
-	Error   jsontext.Value `json:"error"`
+	Type    string             `json:"type"`
+	ID      string             `json:"id"`
+	Model   string             `json:"model"`
+	Content list[messageBlock] `json:"content"`
+	Stop    string             `json:"stop_reason"`
+	Usage   messageUsage       `json:"usage"`
+	Error   jsontext.Value     `json:"error"`
 }
 
 type messageBlock struct {

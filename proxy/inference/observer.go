@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -275,7 +276,7 @@ func (b *Observer) readHeld() (reason string) {
 	}()
 	body := b.held
 	if b.gzip {
-		if body, reason = decompress(body); reason != ReasonNone {
+		if body, reason = decompress(body, b.o.Take); reason != ReasonNone {
 			return reason
 		}
 	}
@@ -283,10 +284,9 @@ func (b *Observer) readHeld() (reason string) {
 	switch {
 	case b.whole && b.broken:
 		return ReasonNone // half of a JSON text says nothing
-	case b.whole && !b.answer.whole(&b.tally, body):
+	case b.whole && !readWhole(b.answer, &b.tally, body):
 		return ReasonFormat
 	case b.whole:
-		b.tally.endEvent()
 		return ReasonNone
 	}
 	b.tally.stream = true
@@ -296,17 +296,28 @@ func (b *Observer) readHeld() (reason string) {
 	return reason
 }
 
-// decompress returns what a gzip text holds; of one that is cut what comes before the cut.
-func decompress(body []byte) (out []byte, reason string) {
+// decompress returns what a gzip text holds; of one that is cut what comes before the cut. It asks take for the memory that this needs.
+func decompress(body []byte, take func(n int) bool) (out []byte, reason string) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil, ReasonEncoding
 	}
-	out, err = io.ReadAll(io.LimitReader(r, maxDecoded+1))
-	switch {
-	case len(out) > maxDecoded:
-		return nil, ReasonTooLarge
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+	for err == nil {
+		if len(out) > maxDecoded {
+			return nil, ReasonTooLarge
+		}
+		if len(out) == cap(out) {
+			more := max(len(out), keptQueue)
+			if !take(more) {
+				return nil, ReasonNoMemory
+			}
+			out = slices.Grow(out, more)
+		}
+		var n int
+		n, err = r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+	}
+	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) { //nolint:errorlint // io.Reader's contract
 		return nil, ReasonEncoding
 	}
 	return out, ReasonNone

@@ -39,10 +39,9 @@ func (b *Reader) Write(p []byte) (int, error) {
 
 // Whole reads an answer that is no stream.
 func (b *Reader) Whole(body []byte) error {
-	if !b.answer.whole(&b.tally, body) {
+	if !readWhole(b.answer, &b.tally, body) {
 		return ErrUnread
 	}
-	b.tally.endEvent()
 	return nil
 }
 

@@ -51,7 +51,7 @@ func Read(rule Rule, body, key []byte) (*Request, error) {
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return nil, refusal.New("model_request_ambiguous", "two parsers could read the request to the model differently: a member stands in it twice, or in two cases")
 	case err != nil:
-		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels", jsonread.MaxDepth)
+		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values", jsonread.MaxDepth, jsonread.MaxItems)
 	}
 	r := reading{Request: &Request{Dialect: rule.Dialect}, rule: rule, key: key}
 	if err := r.members(top); err != nil {
@@ -71,14 +71,6 @@ type reading struct {
 	rule    Rule
 	key     []byte
 	answers *string // the id of the call whose result is read
-}
-
-// decode reads a part of the request. The whole of it has one reading, so that no part of it can have two.
-func decode(raw jsontext.Value, v any, what string) error {
-	if json2.Unmarshal(raw, v) != nil {
-		return malformed("%s is not as the API has it", what)
-	}
-	return nil
 }
 
 // hosted notes what the provider would do by itself, if the rule lists it.
@@ -143,9 +135,16 @@ type tool struct {
 	Name        string         `json:"name"`
 	Function    named          `json:"function"`
 	Custom      named          `json:"custom"`
-	Environment item           `json:"environment"`
+	Environment jsontext.Value `json:"environment"`
 	Execution   string         `json:"execution"`
 	Tools       jsontext.Value `json:"tools"`
+
+	place string // the type of the environment
+}
+
+// environment is where a tool runs.
+type environment struct {
+	Type string `json:"type"`
 }
 
 // isAgents reports whether the agent runs the tool.
@@ -156,7 +155,7 @@ func (t tool) isAgents(d Dialect) bool {
 	case d == AnthropicMessages:
 		return t.Type == ""
 	case d == OpenAIResponses && t.Type == "shell":
-		return t.Environment.Type == "local"
+		return t.place == "local"
 	case d == OpenAIResponses && t.Type == "tool_search":
 		return t.Execution == "client"
 	}
@@ -168,31 +167,41 @@ func (r *reading) tools(raw jsontext.Value, untyped string) error {
 	if raw == nil {
 		return nil
 	}
-	var all []tool
-	if err := decode(raw, &all, "the list of tools"); err != nil {
-		return err
-	}
-	for _, t := range all {
-		within := []tool{t}
-		if r.Dialect == OpenAIResponses && t.Type == "namespace" {
-			within = nil
-			if err := decode(t.Tools, &within, "a namespace of tools"); err != nil {
+	return each(raw, "the list of tools", func(raw jsontext.Value) error {
+		t, err := readTool(raw)
+		if err != nil {
+			return err
+		}
+		if r.Dialect != OpenAIResponses || t.Type != "namespace" {
+			return r.judge(t, untyped)
+		}
+		return each(t.Tools, "a namespace of tools", func(raw jsontext.Value) error {
+			t, err := readTool(raw)
+			if err != nil {
 				return err
 			}
-		}
-		for _, t := range within {
-			if t.Type == "" {
-				t.Type = untyped
-			}
-			if !t.isAgents(r.Dialect) {
-				if err := r.hosted(cmp.Or(t.Type, Untyped)); err != nil {
-					return err
-				}
-				continue
-			}
-			r.tool(t)
-		}
+			return r.judge(t, untyped)
+		})
+	})
+}
+
+func readTool(raw jsontext.Value) (t tool, err error) {
+	if _, err = decodeObject(raw, &t, "a tool"); err != nil || t.Environment == nil {
+		return t, err
 	}
+	var e environment
+	_, err = decodeObject(t.Environment, &e, "the environment of a tool")
+	t.place = e.Type
+	return t, err
+}
+
+// judge notes a tool that the agent runs, and one that the provider runs if the rule lists it.
+func (r *reading) judge(t tool, untyped string) error {
+	t.Type = cmp.Or(t.Type, untyped)
+	if !t.isAgents(r.Dialect) {
+		return r.hosted(cmp.Or(t.Type, Untyped))
+	}
+	r.tool(t)
 	return nil
 }
 

@@ -30,7 +30,7 @@ type response struct {
 	Incomplete struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
-	Output []responseItem `json:"output"`
+	Output list[responseItem] `json:"output"`
 	Usage  struct {
 		Input        *int64 `json:"input_tokens"`
 		Output       *int64 `json:"output_tokens"`
@@ -44,13 +44,13 @@ type response struct {
 }
 
 type responseItem struct {
-	Type      string         `json:"type"`
-	CallID    string         `json:"call_id"`
-	Name      string         `json:"name"`
-	Arguments jsontext.Value `json:"arguments"`
-	Input     jsontext.Value `json:"input"`
-	Content   []responsePart `json:"content"`
-	Summary   []responsePart `json:"summary"`
+	Type      string             `json:"type"`
+	CallID    string             `json:"call_id"`
+	Name      string             `json:"name"`
+	Arguments jsontext.Value     `json:"arguments"`
+	Input     jsontext.Value     `json:"input"`
+	Content   list[responsePart] `json:"content"`
+	Summary   list[responsePart] `json:"summary"`
 }
 
 type responsePart struct {

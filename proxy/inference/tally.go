@@ -8,6 +8,8 @@ import (
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // Bounds on what is kept of an answer.
@@ -75,7 +77,14 @@ func readEvent(by answer, t *tally, data []byte) bool {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return true
 	}
-	ok := by.event(t, data)
+	ok := !jsonread.TooMany(data) && by.event(t, data)
+	t.endEvent()
+	return ok
+}
+
+// readWhole reads an answer that is no stream, and reports whether it is one.
+func readWhole(by answer, t *tally, body []byte) bool {
+	ok := !jsonread.TooMany(body) && by.whole(t, body)
 	t.endEvent()
 	return ok
 }

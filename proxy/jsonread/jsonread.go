@@ -15,8 +15,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxDepth bounds how deep a text is nested.
-const MaxDepth = 64
+// Bounds on a text.
+const (
+	MaxDepth = 64      // nesting
+	MaxItems = 200_000 // names and values; reading a member takes some forty times the memory of its shortest spelling
+)
 
 // Why a text is refused. An error wraps one of them, and says nothing of the text but the name of a member.
 var (
@@ -43,6 +46,20 @@ func (o Object) Get(name string) Member {
 		}
 	}
 	return Member{}
+}
+
+// OtherCase returns the first member that differs from one of names only in case, and that name: some parsers take the one for the
+// other.
+func (o Object) OtherCase(names ...string) (has, meant string, found bool) {
+	for _, m := range o {
+		own := ToFold(m.Name)
+		for _, name := range names {
+			if m.Name != name && own.Same(ToFold(name)) {
+				return m.Name, name, true
+			}
+		}
+	}
+	return "", "", false
 }
 
 // Text returns a value that is a text.
@@ -73,6 +90,9 @@ func Strict(text []byte, keep int) (Object, error) { return read(text, true, kee
 func Lenient(text []byte, keep int) (Object, error) { return read(text, false, keep) }
 
 func read(text []byte, strict bool, keep int) (Object, error) {
+	if TooMany(text) {
+		return nil, fmt.Errorf("%w: it has more than %d names and values", ErrMalformed, MaxItems)
+	}
 	r := reader{text: text, dec: decoders.Get().(*jsontext.Decoder), strict: strict}
 	defer decoders.Put(r.dec)
 	r.dec.Reset(bytes.NewBuffer(text))
@@ -94,6 +114,25 @@ func read(text []byte, strict bool, keep int) (Object, error) {
 	return o, nil
 }
 
+// TooMany reports whether a JSON text has more than [MaxItems] names and values, counted by what stands between them. It takes no memory.
+func TooMany(text []byte) bool {
+	if len(text) <= MaxItems {
+		return false
+	}
+	items, quoted := 1, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == ':' || c == '{' || c == '['):
+			items++
+		}
+	}
+	return items > MaxItems
+}
+
 // object reads an object. Its members are kept if keep is more than 0.
 func (r *reader) object(keep, depth int) (out Object, err error) {
 	if depth > MaxDepth {
@@ -112,6 +151,9 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 			return nil, broken(err)
 		}
 		name := token.String()
+		if r.strict && strings.Contains(name, "\x00") {
+			return nil, fmt.Errorf("%w: it has a member whose name holds the character NUL, where some parsers end it", ErrAmbiguous)
+		}
 		if r.strict && names.add(name) {
 			return nil, fmt.Errorf("%w: it has the member %.60q beside one that differs only in case", ErrAmbiguous, name)
 		}

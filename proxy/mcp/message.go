@@ -13,7 +13,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
-	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // Versions are the revisions of the protocol that are read, the latest first.
@@ -206,13 +205,8 @@ func (m *Message) retry() error {
 
 // spelled refuses an object that has one of names in another case, which some parsers take for it.
 func spelled(o object, names ...string) error {
-	for _, m := range o {
-		own := jsonread.ToFold(m.Name)
-		for _, name := range names {
-			if m.Name != name && own.Same(jsonread.ToFold(name)) {
-				return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", m.Name, name)
-			}
-		}
+	if has, meant, found := o.OtherCase(names...); found {
+		return refusal.New("mcp_message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has, meant)
 	}
 	return nil
 }
