@@ -135,7 +135,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Pipeline{o: o, strangers: flood.Logger(o.Log), load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
-	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindGraphQL: graphQLJudge{}, kindModel: modelJudge{p}}
+	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindGraphQL: graphQLJudge{}, kindModel: modelJudge{p: p}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
 		p.load, p.definitions = newLoad(o.Load, before.load, o.Log, o.Now), before.definitions

@@ -216,7 +216,7 @@ func (r *reading) tool(t tool) {
 }
 
 // add notes a block of content. What is hashed is only compared with blocks of the same session.
-func (r *reading) add(b Block, text string) {
+func (r *reading) add(b Block, text []byte) {
 	if r.answers != nil {
 		b.ID = *r.answers
 		if b.Kind == KindText {
@@ -233,9 +233,9 @@ func (r *reading) add(b Block, text string) {
 }
 
 // hashOf hashes a block. The arguments of a call have a domain of their own.
-func hashOf(key []byte, k Kind, text string) (h [sha256.Size]byte) {
+func hashOf(key []byte, k Kind, text []byte) (h [sha256.Size]byte) {
 	mac := newMAC(key, k)
-	mac.Write([]byte(text))
+	mac.Write(text)
 	mac.Sum(h[:0])
 	return h
 }

@@ -212,7 +212,7 @@ func (t *tally) conclude(lost string) {
 		case s.mac != nil:
 			s.mac.Sum(s.block.Hash[:0])
 		case !s.tooLarge:
-			s.block.Hash = hashOf(t.key, KindCall, canonical(string(s.arguments)))
+			s.block.Hash = hashOf(t.key, KindCall, []byte(canonical(string(s.arguments))))
 		}
 		in.Said = append(in.Said, s.block)
 	}
