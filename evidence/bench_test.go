@@ -23,41 +23,6 @@ func BenchmarkSign(b *testing.B) {
 	}
 }
 
-// BenchmarkCanonical canonicalizes a posted document of 1 KiB: one long text, and many short members out of order.
-func BenchmarkCanonical(b *testing.B) {
-	var members []string
-	for _, name := range strings.Split("zyxwvutsrqponmlkjihgfedcba", "") {
-		members = append(members, `"`+name+`": {"number": 12.50, "text": "ten chars", "n": null}`)
-	}
-	for name, document := range map[string]string{
-		"text":    `{"title": "a post", "body": "` + strings.Repeat("x", 1000) + `"}`,
-		"members": "{" + strings.Join(members, ", ") + "}",
-	} {
-		b.Run(name, func(b *testing.B) {
-			raw := []byte(document)
-			b.SetBytes(int64(len(raw)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := evidence.Canonical(raw); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkParseStrict reads a binding, as each process does for each post.
-func BenchmarkParseStrict(b *testing.B) {
-	raw := []byte(`{"action":"create_post","contentHash":"` + strings.Repeat("0", 64) + `","nonce":"n","resource":"POST /posts","subject":"agent:worker-1"}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		var binding evidence.Binding
-		if err := evidence.ParseStrict(raw, &binding); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkClaims writes and reads the claims of a token that is authenticated with a secret, which costs next to nothing itself.
 func BenchmarkClaims(b *testing.B) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Bundle is the trust bundle: everything that the security team signed for verifiers, and nothing secret. It is believed for its
@@ -23,7 +24,7 @@ func ParseBundle(raw []byte) (Bundle, error) {
 	if len(raw) > MaxBundle {
 		return b, refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
 	}
-	if err := ParseStrict(raw, &b); err != nil {
+	if err := strictjson.Parse(raw, &b); err != nil {
 		return Bundle{}, refusal.New("trust_malformed", "the trust bundle is malformed: %v", err)
 	}
 	return b, nil

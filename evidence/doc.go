@@ -31,6 +31,7 @@
 //	open.go         opening and judging; mac.go where a secret takes the place of a key
 //	verifier.go     what a verifier expects
 //	trust.go        the pinned roots and the certified keys; bundle.go the trust bundle and the revocation list
-//	jws.go          the form of a token; codec.go its claims as canonical JSON; fault.go what is wrong with claims that are not
-//	canonical.go    posted JSON in its canonical form, and its bounds; strict.go JSON documents of an exact form
+//	past.go         the keys and revocations of an earlier moment, for records
+//	jws.go          the form of a token; codec.go its claims as canonical JSON
+//	hash.go         hashes of content, tokens and values
 package evidence

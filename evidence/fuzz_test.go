@@ -3,7 +3,6 @@ package evidence_test
 import (
 	"encoding/json"
 	"errors"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -11,45 +10,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 )
-
-// FuzzParseMembers: what is accepted means to encoding/json what it means here, and again once it is written; what is refused is refused in
-// few words.
-func FuzzParseMembers(f *testing.F) {
-	type document struct {
-		Binding  evidence.Binding             `json:"binding"`
-		Envelope *evidence.Envelope           `json:"envelope"`
-		Lists    map[string][]map[string]bool `json:"lists"`
-		N        int64                        `json:"n"`
-		Raw      json.RawMessage              `json:"raw"`
-		Bytes    []byte                       `json:"bytes"`
-	}
-	f.Add([]byte(`{"binding":{"subject":"s"},"envelope":{"response":{"answers":{"t1":"a"}}},"lists":{"a":[{"b":true}]},"n":1,"raw":[{}],"bytes":"AA=="}`))
-	f.Add([]byte("{\"binding\":null,\n\"binding\":{}}"))
-	f.Add([]byte(`{"n":5.0}`))
-	f.Add([]byte(`{"raw":"\ud800"}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		var got, want document
-		if err := evidence.ParseMembers(raw, &got); err != nil {
-			if len(err.Error()) > 1000 {
-				t.Errorf("it says %d bytes", len(err.Error()))
-			}
-			if evidence.ParseStrict(raw, &got) == nil {
-				t.Error("ParseStrict accepts what ParseMembers refuses")
-			}
-			return
-		}
-		if err := json.Unmarshal(raw, &want); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("got %+v, want %+v, %v", got, want, err)
-		}
-		again, err := json.Marshal(got)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := evidence.ParseMembers(again, new(document)); err != nil {
-			t.Errorf("%s is refused: %v", again, err)
-		}
-	})
-}
 
 // FuzzBundle gives a verifier any trust bundle beside the pinned key: no panic, a code for each refusal, and no key is believed but the one that the
 // registry has certified.

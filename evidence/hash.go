@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // HashBytes returns the lowercase hex SHA-256 of b.
@@ -29,9 +30,9 @@ func HashToken(token string) string {
 }
 
 // HashJSON returns the lowercase hex SHA-256 of the RFC 8785 canonical form of raw.
-// It refuses what [Canonical] refuses.
+// It refuses what [strictjson.Canonical] refuses.
 func HashJSON(raw []byte) (string, error) {
-	c, err := Canonical(raw)
+	c, err := strictjson.Canonical(raw)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; the libraries in use today know only the old name, so it
@@ -144,7 +145,7 @@ func parseHeader(raw []byte, alg, typ string) (header, error) {
 
 // looseHeader reads what a header of any spelling says of the algorithm, the key and the type.
 func looseHeader(raw []byte) (h header, ok bool) {
-	value, err := looseJSON(raw)
+	value, err := strictjson.Loose(raw)
 	members, ok := value.(map[string]any)
 	if err != nil || !ok {
 		return h, false

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // algMLDSA65 is the algorithm of the second, post-quantum signature (RFC 9964, FIPS 204; with an empty context).
@@ -151,7 +152,7 @@ func ParseRoot(raw []byte, purpose string) (Root, error) {
 		return r, err
 	}
 	var second AKP
-	if err := ParseStrict(set.Keys[1], &second); err != nil {
+	if err := strictjson.Parse(set.Keys[1], &second); err != nil {
 		return r, refusal.New("key_malformed", "the second key of the set is not the public JWK of an ML-DSA-65 key: %v", err)
 	}
 	if second.KeyID != r.KeyID {

@@ -49,7 +49,7 @@ type Trust struct {
 	policy  SignerPolicy
 
 	revocations *revocations // nil where the bundle has no list
-	past        bool         // it is of an earlier moment than its revocation list: see [Archive]
+	past        bool         // it is of an earlier moment than its revocation list: see [PastTrust]
 }
 
 // maxCertificates bounds a bundle.

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto"
@@ -11,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -19,28 +17,8 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/test/gomodule"
 )
-
-// moduleDir returns the folder of a Go module in the module cache. Vectors that a module ships are read there and not copied: what is
-// in the cache is what the module's published checksum says.
-func moduleDir(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.Command("go", args...).Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			out = append(out, exit.Stderr...)
-		}
-		t.Fatalf("go %v: %v: %s; run make setup", args, err, out)
-	}
-	return string(bytes.TrimSpace(out))
-}
-
-// dependencyDir is the folder of a module that go.mod names.
-func dependencyDir(t *testing.T, path string) string {
-	t.Helper()
-	return moduleDir(t, "list", "-m", "-f", "{{.Dir}}", path)
-}
 
 func unhex(t *testing.T, s string) []byte {
 	t.Helper()
@@ -62,7 +40,7 @@ func unbase64(t *testing.T, s string) []byte {
 
 // TestWycheproof gives Project Wycheproof's Ed25519 vectors, as circl ships them, to what verifies our tokens.
 func TestWycheproof(t *testing.T) {
-	f, err := os.Open(filepath.Join(dependencyDir(t, "github.com/cloudflare/circl"), "sign/ed25519/testdata/wycheproof_Ed25519.json.gz"))
+	f, err := os.Open(filepath.Join(gomodule.Dir(t, "github.com/cloudflare/circl"), "sign/ed25519/testdata/wycheproof_Ed25519.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}

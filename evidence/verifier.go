@@ -13,6 +13,7 @@ import (
 	json2 "github.com/go-json-experiment/json"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Expected is what a verifier demands of one artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and MaxAge
@@ -187,4 +188,17 @@ func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 		return zero, err
 	}
 	return *c, nil
+}
+
+// faultOf says what is wrong with a payload that is not what [Sign] would have written of any claims. Other verifiers find the same fault
+// (docs/vectors.md), so the reading is as loose as theirs: of a name twice the last counts, and any spelling of a number counts.
+func faultOf[C any](k Kind[C], payload []byte) error {
+	c := new(C)
+	if err := strictjson.LooseInto(payload, c); err != nil {
+		return refusal.New("claims_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
+	}
+	if _, err := k.codec.encode(c, len(payload)); err != nil {
+		return err
+	}
+	return refusal.New("claims_not_canonical", "the claims of the %s are not in RFC 8785 canonical form, or name a member twice", k.Typ)
 }

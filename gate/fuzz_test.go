@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/gatetest"
 )
@@ -68,7 +69,7 @@ func FuzzChain(f *testing.F) {
 			}
 			return
 		}
-		canonical, err := evidence.Canonical([]byte(payload))
+		canonical, err := strictjson.Canonical([]byte(payload))
 		if err != nil || string(canonical) != payload {
 			t.Errorf("%q is admitted, and is not canonical", payload)
 		}
@@ -99,7 +100,7 @@ func FuzzRecord(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var p ledger.Record
-		if evidence.ParseStrict(raw, &p) != nil {
+		if strictjson.Parse(raw, &p) != nil {
 			return
 		}
 		if _, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p); !whole {
@@ -186,7 +187,7 @@ func FuzzCertificate(f *testing.F) {
 			}
 			return
 		}
-		if canonical, err := evidence.Canonical([]byte(payload)); err != nil || string(canonical) != payload {
+		if canonical, err := strictjson.Canonical([]byte(payload)); err != nil || string(canonical) != payload {
 			t.Errorf("%q is believed, and is not canonical", payload)
 		}
 	})

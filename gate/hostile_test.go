@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/gatetest"
 )
@@ -102,7 +103,7 @@ func TestHostileContent(t *testing.T) {
 		})
 	}
 	var b bytes.Buffer
-	for i := range evidence.MaxItems/2 - 1 {
+	for i := range strictjson.MaxItems/2 - 1 {
 		fmt.Fprintf(&b, `,"k%d":0`, i)
 	}
 	largest := []byte("{" + b.String()[1:] + "}")

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strict"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Manifest is the strict deployment manifest (seed: deployment), under the seed's names. Durations whose names end in Ms are in
@@ -174,7 +175,7 @@ func (m *Manifest) Canonical() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err = evidence.Canonical(raw)
+	raw, err = strictjson.Canonical(raw)
 	return string(raw), err
 }
 

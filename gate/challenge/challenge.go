@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Challenge is what its issuer gives out: the public tasks, and the token that the answers are verified with.
@@ -42,7 +43,7 @@ func ParseChallenge(raw []byte) (Challenge, error) {
 	if len(raw) > maxChallenge {
 		return Challenge{}, refusal.New("challenge_malformed", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
 	}
-	if err := evidence.ParseStrict(raw, &ch); err != nil {
+	if err := strictjson.Parse(raw, &ch); err != nil {
 		return Challenge{}, refusal.New("challenge_malformed", "the challenge is malformed: %w", err)
 	}
 	if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
@@ -62,7 +63,7 @@ func ParseResponse(raw []byte) (evidence.Response, error) {
 	if len(raw) > maxResponse {
 		return evidence.Response{}, refusal.New("response_malformed", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
 	}
-	if err := evidence.ParseStrict(raw, &r); err != nil {
+	if err := strictjson.Parse(raw, &r); err != nil {
 		return evidence.Response{}, refusal.New("response_malformed", "the response is malformed: %w", err)
 	}
 	if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // macOf authenticates any header and payload with the issuer's secret: what a fuzzer finds behind the signature counts.
@@ -62,7 +63,7 @@ func FuzzVerifyToken(f *testing.F) {
 			}
 			return
 		}
-		canonical, err := evidence.Canonical([]byte(payload))
+		canonical, err := strictjson.Canonical([]byte(payload))
 		if err != nil || string(canonical) != payload {
 			t.Errorf("%q is accepted, and is not canonical", payload)
 		}
@@ -91,7 +92,7 @@ func FuzzVerifyCapability(f *testing.F) {
 			}
 			return
 		}
-		canonical, err := evidence.Canonical([]byte(payload))
+		canonical, err := strictjson.Canonical([]byte(payload))
 		if err != nil || string(canonical) != payload {
 			t.Errorf("%q is accepted, and is not canonical", payload)
 		}

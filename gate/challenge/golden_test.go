@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/golden")
@@ -37,7 +37,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		signed := secondOpinion(t, token, "capability+jwt")
-		if want, err := evidence.Canonical(raw); err != nil || string(want) != string(signed) {
+		if want, err := strictjson.Canonical(raw); err != nil || string(want) != string(signed) {
 			t.Errorf("the claims that Mint returns are not those that it signed: %s", signed)
 		}
 		golden(t, "capability", map[string]any{"capability": token, "tokenClaims": signed})

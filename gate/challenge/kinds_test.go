@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // TestOneAnswer generates many tasks of every kind and difficulty: the generator's answer, the package's solver's and the only
@@ -90,7 +91,7 @@ func TestTasksAreCompact(t *testing.T) {
 		if strings.ContainsAny(string(raw), "<>&") {
 			t.Errorf("a %s task is spelled differently by encoders that escape HTML", task.Kind)
 		}
-		if canonical, err := evidence.Canonical(task.Input); err != nil || string(canonical) != string(task.Input) {
+		if canonical, err := strictjson.Canonical(task.Input); err != nil || string(canonical) != string(task.Input) {
 			t.Errorf("the input of a %s task is not canonical: %v\n%s", task.Kind, err, task.Input)
 		}
 	}

@@ -43,7 +43,7 @@ func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Re
 			case err != nil:
 				yield(ledger.Record{}, err)
 				return
-			case s.Key != "" && !SignedBy(r, s.Key):
+			case s.Key != "" && !signedBy(r, s.Key):
 				continue
 			}
 			if left--; !yield(r, nil) || left == 0 {
@@ -53,8 +53,8 @@ func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Re
 	}
 }
 
-// SignedBy reports whether a record holds an artifact that the key has signed: a kid, or a name for all its versions.
-func SignedBy(r ledger.Record, key string) bool {
+// signedBy reports whether a record holds an artifact that the key has signed: a kid, or a name for all its versions.
+func signedBy(r ledger.Record, key string) bool {
 	return slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool {
 		return evidence.MatchKeyID([]string{key}, evidence.KeyIDOf(a.Token))
 	})

@@ -31,6 +31,9 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
+// askTimeout bounds a question to the trigger service.
+const askTimeout = 10 * time.Second
+
 // Deployment observes the deployment and reports each control of the manifest.
 type Deployment interface {
 	Controls(ctx context.Context) []policy.ObservedControl
@@ -152,7 +155,7 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 
 // open opens a session, with a listener or, if that is nil, with a password.
 func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
 	event, err := s.Triggers.Claim(ctx, trigger.Claim{EventID: ask.Event, Runtime: s.Runtime})
 	if err != nil {
@@ -190,15 +193,21 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	return answer, nil
 }
 
+// finish tells the trigger service that the event of a session that has been closed is done. It goes on when a caller does not wait.
+func (s *Server) finish(ctx context.Context, closed *session.Session) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	_, err := s.Triggers.Done(ctx, closed.Event.ID, closed.Runtime)
+	return err
+}
+
 // Abandoned closes the session of a run whose launcher has ended without closing it.
 func (s *Server) Abandoned(ctx context.Context, run *observe.Run) {
 	opened := s.Sessions.CloseRun(run)
 	if opened == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if _, err := s.Triggers.Done(ctx, opened.Event.ID, opened.Runtime); err != nil {
+	if err := s.finish(ctx, opened); err != nil {
 		s.Log.Error("the event of a session that nobody closed is not done", zap.String("event", opened.Event.ID), zap.Error(err))
 	}
 }
@@ -210,7 +219,7 @@ func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, refusal.New("session_unknown", "no session %.80q is open", r.PathValue("id")))
 		return
 	}
-	if _, err := s.Triggers.Done(r.Context(), opened.Event.ID, opened.Runtime); err != nil {
+	if err := s.finish(r.Context(), opened); err != nil {
 		problem.Write(w, err) // the session is closed nevertheless
 		return
 	}

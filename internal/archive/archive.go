@@ -48,7 +48,7 @@ type Trust struct {
 type manifest struct {
 	text    string // canonical JSON
 	strict  *policy.Strict
-	archive *evidence.Archive // nil until it is needed
+	archive *evidence.PastTrust // nil until it is needed
 }
 
 // ReadRoots reads two pinned roots, with nothing that they answer for: of the records in an export, that comes with them.
@@ -160,7 +160,7 @@ func (t *Trust) manifest(r ledger.Record) (*manifest, error) {
 // verifier returns what judges a record: as of the moment when its last artifact was signed.
 func (t *Trust) verifier(m *manifest, r ledger.Record, now time.Time) (*evidence.Verifier, error) {
 	if m.archive == nil {
-		all, err := evidence.NewArchive(t.Roots, t.Bundle, t.History, m.strict.Signers)
+		all, err := evidence.NewPastTrust(t.Roots, t.Bundle, t.History, m.strict.Signers)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -92,7 +93,7 @@ func (r *Reader) read() error {
 		return r.malformed("%v", err)
 	}
 	var members map[string]json.RawMessage
-	if err := evidence.ParseMembers(raw, &members); err != nil {
+	if err := strictjson.ParseMembers(raw, &members); err != nil {
 		return r.malformed("%v", err)
 	}
 	if len(members) != 1 {
@@ -109,7 +110,7 @@ func (r *Reader) parse(name string, v any) error {
 	if r.next.name != name {
 		return r.malformed("a %.40q stands where a %q is expected", r.next.name, name)
 	}
-	if err := evidence.ParseMembers(r.next.value, v); err != nil {
+	if err := strictjson.ParseMembers(r.next.value, v); err != nil {
 		return r.malformed("%s: %v", name, err)
 	}
 	return nil

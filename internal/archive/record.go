@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -23,7 +23,7 @@ func ParseRecord(raw []byte, name string) (ledger.Record, error) {
 		ledger.Record
 		Assurance json.RawMessage `json:"assurance"` // not read: who verifies a record assesses it himself
 	}
-	if err := evidence.ParseStrict(raw, &p); err != nil {
+	if err := strictjson.Parse(raw, &p); err != nil {
 		return p.Record, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", name, err)
 	}
 	if len(p.Artifacts) == 0 {

@@ -15,11 +15,11 @@ import (
 // Bounds on files, in bytes.
 const (
 	MaxInput = 16 << 20 // a file that is the argument of a command
-	MaxSetup = 10 << 20 // configuration, trust and keys; the largest trust bundle is smaller
+	maxSetup = 10 << 20 // configuration, trust and keys; the largest trust bundle is smaller
 )
 
-// Read reads a file of the mediator's own setup, of at most MaxSetup bytes.
-func Read(path string) ([]byte, error) { return ReadUpTo(path, MaxSetup) }
+// Read reads a file of the mediator's own setup, of at most maxSetup bytes.
+func Read(path string) ([]byte, error) { return ReadUpTo(path, maxSetup) }
 
 // ReadUpTo reads a file of at most limit bytes. It refuses a larger one.
 func ReadUpTo(path string, limit int64) ([]byte, error) {

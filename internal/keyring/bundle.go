@@ -141,7 +141,7 @@ func (e *bundleEdit) rememberRevocations() error {
 func (e *bundleEdit) history() (evidence.History, error) {
 	h, err := config.ReadHistory(e.Bundle)
 	if err == nil {
-		_, err = evidence.NewArchive(e.roots(), evidence.Bundle{Revocations: e.old}, h, evidence.SignerPolicy{})
+		_, err = evidence.NewPastTrust(e.roots(), evidence.Bundle{Revocations: e.old}, h, evidence.SignerPolicy{})
 	}
 	if err != nil {
 		return h, fmt.Errorf("%s is not all signed by %s; move it away first: %w", config.HistoryFile(e.Bundle), e.Key.KeyID(), err)

@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Publication is what a process publishes: its roles with their keys, and its observations.
@@ -65,7 +66,7 @@ func readPublishedFile(path string) (p Publication, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err = evidence.ParseStrict(raw, &p); err == nil && (len(p.Roles) == 0 || p.Looks == nil) {
+	if err = strictjson.Parse(raw, &p); err == nil && (len(p.Roles) == 0 || p.Looks == nil) {
 		err = errors.New("it has no roles, or does not say what was seen")
 	}
 	if err != nil {

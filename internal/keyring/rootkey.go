@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -174,7 +175,7 @@ func parseEd25519(raw []byte) (custody.Version, error) {
 
 func parseMLDSA(raw []byte, kid string) (*postQuantumKey, error) {
 	var jwk privateAKP
-	if evidence.ParseStrict(raw, &jwk) != nil || jwk.KeyID != kid {
+	if strictjson.Parse(raw, &jwk) != nil || jwk.KeyID != kid {
 		return nil, errPostQuantum
 	}
 	named, err := jwk.Key()

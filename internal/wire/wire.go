@@ -13,9 +13,9 @@ import (
 	"net/http"
 	"syscall"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Bounds on a request and an answer, in bytes.
@@ -30,7 +30,7 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	if err != nil {
 		return refusal.New("query_malformed", "the request is larger than %d bytes, or broke off", MaxRequest)
 	}
-	if err := evidence.ParseStrict(raw, v); err != nil {
+	if err := strictjson.Parse(raw, v); err != nil {
 		return refusal.New("query_malformed", "the request is malformed: %v", err)
 	}
 	return nil
@@ -104,7 +104,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	if err != nil || len(raw) > MaxAnswer {
 		return refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
 	}
-	if err := evidence.ParseMembers(raw, answer); err != nil {
+	if err := strictjson.ParseMembers(raw, answer); err != nil {
 		return refusal.New(p.Unavailable, "the answer of %s cannot be read: %v", p.Name, err)
 	}
 	return nil

@@ -236,7 +236,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, limit int64, isJSON
 	body := http.MaxBytesReader(w, r.Body, limit)
 	c, err := b.hold(body, r.ContentLength, inMemory)
 	if err != nil {
-		return nil, ReadError(err, limit)
+		return nil, readError(err, limit)
 	}
 	if !isJSON && c.file == nil {
 		c.Hash = evidence.HashBytes(c.Text)
@@ -253,8 +253,8 @@ func TooLarge(limit int64) error {
 	return refusal.New("content_too_large", "the body is larger than the %d bytes that this action allows", limit)
 }
 
-// ReadError says why a body could not be read to its end. limit is how many bytes it may have.
-func ReadError(err error, limit int64) error {
+// readError says why a body could not be read to its end. limit is how many bytes it may have.
+func readError(err error, limit int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
 		return TooLarge(limit)

@@ -44,7 +44,7 @@ type Streamed struct {
 func (b *Streamed) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
-		err = ReadError(err, 0)
+		err = readError(err, 0)
 		b.mu.Lock()
 		b.err = err
 		b.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
@@ -41,7 +41,7 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 		return nil, refusal.New("graphql_too_large", "the body has more than %d names and values", jsonread.MaxItems)
 	}
 	var p parameters
-	if err := evidence.ParseMembers(body, &p); err != nil {
+	if err := strictjson.ParseMembers(body, &p); err != nil {
 		return nil, malformed("the body is no GraphQL request: %v", err)
 	}
 	return p.operations()
@@ -56,7 +56,7 @@ func ReadGet(url *url.URL) ([]Operation, error) {
 	p := parameters{Query: values["query"], OperationName: values["operationName"]}
 	for name, to := range map[string]*map[string]json.RawMessage{"variables": &p.Variables, "extensions": &p.Extensions} {
 		if text := values[name]; text != "" {
-			if err := evidence.ParseMembers([]byte(text), to); err != nil {
+			if err := strictjson.ParseMembers([]byte(text), to); err != nil {
 				return nil, malformed("%s in the URL is not a JSON object: %v", name, err)
 			}
 		}

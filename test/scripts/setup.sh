@@ -37,7 +37,7 @@ if [ ${#need[@]} -gt 0 ]; then
 	apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
 fi
 
-# Vectors that are read from the module cache (evidence/jsontestsuite_test.go).
+# Vectors that are read from the module cache (internal/strictjson/jsontestsuite_test.go).
 go mod download github.com/nst/JSONTestSuite@v0.0.0-20241122125541-1ef36fa01286
 
 cd cmd/mediator/testdata/node

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // canonicalVector is one JSON text with its canonical form, or the reason why it has none.
@@ -27,7 +28,7 @@ func (f canonicalFile) marshal() []byte {
 }
 
 func (f canonicalFile) verify(v canonicalVector) string {
-	got, err := evidence.Canonical(must(b64.DecodeString(v.Input)))
+	got, err := strictjson.Canonical(must(b64.DecodeString(v.Input)))
 	if err == nil && (string(got) != v.Canonical || evidence.HashBytes(got) != v.SHA256) {
 		return "another canonical form: " + string(got)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // at is when everything in the vectors is signed and, unless a vector says otherwise, verified: 2026-11-20T12:00:00Z.
@@ -103,7 +103,7 @@ func with(payload string, changes map[string]any) string {
 	}
 	raw, err := json.Marshal(claims)
 	mustDo(err)
-	return string(must(evidence.Canonical(raw)))
+	return string(must(strictjson.Canonical(raw)))
 }
 
 // must and mustDo end the generation: whatever fails in it is a fault of the generator.

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // verdict is what the seed's command line prints: whether the artifact is valid, and if not, why.
@@ -188,7 +189,7 @@ func readCapability(c *cobra.Command, file string) (string, error) {
 		return "", err
 	}
 	var v verdict
-	if err := evidence.ParseStrict(raw, &v); err != nil {
+	if err := strictjson.Parse(raw, &v); err != nil {
 		return "", fmt.Errorf("%s is not what mediator challenge verify prints: %w", file, err)
 	}
 	if v.Capability == "" {

@@ -1,16 +1,18 @@
-package evidence_test
+package strictjson_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-func TestParseStrict(t *testing.T) {
+func TestParse(t *testing.T) {
 	type inner struct {
 		Name string `json:"name"`
 	}
@@ -32,23 +34,23 @@ func TestParseStrict(t *testing.T) {
 		`{"list":[{"name":"\ud800"}]}`: false,
 	} {
 		var v outer
-		if err := evidence.ParseStrict([]byte(text), &v); (err == nil) != ok {
+		if err := strictjson.Parse([]byte(text), &v); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
 
-// TestParseStrictIsBounded: what is kept as raw JSON, which nobody looks into, is bounded too.
-func TestParseStrictIsBounded(t *testing.T) {
+// TestParseIsBounded: what is kept as raw JSON, which nobody looks into, is bounded too.
+func TestParseIsBounded(t *testing.T) {
 	for code, text := range map[string]string{
 		"content_number_lossy": `{"raw":9007199254740993}`,
-		"content_too_deep":     `{"raw":` + strings.Repeat("[", evidence.MaxDepth) + strings.Repeat("]", evidence.MaxDepth) + `}`,
-		"content_too_many":     `{"raw":[` + strings.Repeat("1,", evidence.MaxItems) + `1]}`,
+		"content_too_deep":     `{"raw":` + strings.Repeat("[", strictjson.MaxDepth) + strings.Repeat("]", strictjson.MaxDepth) + `}`,
+		"content_too_many":     `{"raw":[` + strings.Repeat("1,", strictjson.MaxItems) + `1]}`,
 	} {
 		var v struct {
 			Raw json.RawMessage `json:"raw"`
 		}
-		wantCode(t, evidence.ParseStrict([]byte(text), &v), code)
+		wantCode(t, strictjson.Parse([]byte(text), &v), code)
 		if v.Raw != nil {
 			t.Errorf("%s: something was read", code)
 		}
@@ -69,14 +71,14 @@ func TestTypesReadThemselves(t *testing.T) {
 			Addr  netip.Addr `json:"addr"`
 			Other []string   `json:"other"`
 		}
-		if err := evidence.ParseMembers([]byte(text), &v); err != nil || v.Word.text != "a" || v.Addr != netip.IPv6Loopback() {
+		if err := strictjson.ParseMembers([]byte(text), &v); err != nil || v.Word.text != "a" || v.Addr != netip.IPv6Loopback() {
 			t.Errorf("%s: %+v, %v", text, v, err)
 		}
 	}
 	var v struct {
 		Addr netip.Addr `json:"addr"`
 	}
-	if err := evidence.ParseMembers([]byte(`{"addr":"nowhere"}`), &v); err == nil || !strings.HasSuffix(err.Error(), "addr is malformed") {
+	if err := strictjson.ParseMembers([]byte(`{"addr":"nowhere"}`), &v); err == nil || !strings.HasSuffix(err.Error(), "addr is malformed") {
 		t.Errorf("%v", err)
 	}
 }
@@ -121,7 +123,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`{"a":"\ud83d\ude00\nd800","b":1,"b":2}`:   "b comes twice",
 	} {
 		var v document
-		err := evidence.ParseStrict([]byte(text), &v)
+		err := strictjson.Parse([]byte(text), &v)
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("%.60q: got %v, want %s", text, err, want)
 		}
@@ -137,7 +139,7 @@ func TestNamesInErrors(t *testing.T) {
 		raw, err := json.Marshal(map[string]int{name: 1})
 		must(t, err)
 		var v struct{}
-		if err := evidence.ParseStrict(raw, &v); err == nil || !strings.HasSuffix(err.Error(), ": "+want+" is not known") {
+		if err := strictjson.Parse(raw, &v); err == nil || !strings.HasSuffix(err.Error(), ": "+want+" is not known") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -222,7 +224,7 @@ func TestParseMembers(t *testing.T) {
 		``:                              "line 1, column 1: unexpected end",
 	} {
 		v := strictly{hidden: "unset"}
-		err := evidence.ParseMembers([]byte(text), &v)
+		err := strictjson.ParseMembers([]byte(text), &v)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -231,7 +233,37 @@ func TestParseMembers(t *testing.T) {
 		}
 	}
 	// A character that stands for what could not be read is one that can be read.
-	if _, err := evidence.Canonical([]byte("{\"\ufffd\":1,\"a\":1,\"a\":2}")); err == nil || !strings.Contains(err.Error(), "a comes twice") {
+	if _, err := strictjson.Canonical([]byte("{\"\ufffd\":1,\"a\":1,\"a\":2}")); err == nil || !strings.Contains(err.Error(), "a comes twice") {
 		t.Error(err)
+	}
+}
+
+// TestMaxItems holds the bound on names and values at its edge.
+func TestMaxItems(t *testing.T) {
+	for _, text := range []string{
+		"[" + strings.Repeat("0,", strictjson.MaxItems-2) + "0]",
+		"[" + strings.Repeat("true,", strictjson.MaxItems-2) + "null]",
+		"[" + strings.Repeat("false,", strictjson.MaxItems-2) + "null]",
+	} {
+		if _, err := strictjson.Canonical([]byte(text)); err != nil {
+			t.Errorf("%.20q…: %v", text, err)
+		}
+		_, err := strictjson.Canonical([]byte("[" + text + "]"))
+		wantCode(t, err, "content_too_many")
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var refused *refusal.Refusal
+	if !errors.As(err, &refused) || refused.Code() != code {
+		t.Errorf("got %v, want code %s", err, code)
 	}
 }

@@ -1,4 +1,4 @@
-package evidence
+package strictjson
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	json2 "github.com/go-json-experiment/json"
 )
 
-// ParseStrict decodes one JSON text into what v points to, refusing what [Canonical] and [ParseMembers] refuse.
-func ParseStrict(raw []byte, v any) error {
+// Parse decodes one JSON text into what v points to, refusing what [Canonical] and [ParseMembers] refuse.
+func Parse(raw []byte, v any) error {
 	if checkBounds(raw) == nil && readQuick(raw, v) {
 		return nil
 	}

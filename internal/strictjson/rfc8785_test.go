@@ -1,4 +1,4 @@
-package evidence
+package strictjson
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/test/gomodule"
 )
 
 // TestRFC8785Text takes the examples that the text of RFC 8785 gives: sections 3.2.2 to 3.2.4, and the order of names in 3.2.3.
@@ -51,7 +53,7 @@ func TestRFC8785Text(t *testing.T) {
 
 // TestRFC8785Files takes the files of the RFC's reference set, as the canonicaliser's module ships them.
 func TestRFC8785Files(t *testing.T) {
-	dir := filepath.Join(dependencyDir(t, "github.com/gowebpki/jcs"), "testdata")
+	dir := filepath.Join(gomodule.Dir(t, "github.com/gowebpki/jcs"), "testdata")
 	inputs, err := os.ReadDir(filepath.Join(dir, "input"))
 	if err != nil || len(inputs) < 10 {
 		t.Fatalf("%d files, %v", len(inputs), err)

@@ -1,7 +1,6 @@
-package evidence
+package strictjson
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/test/gomodule"
 )
 
 // The parsing tests of JSONTestSuite (MIT), whose repository the Go module proxy serves as a module. It has no Go packages, so go.mod
@@ -72,11 +72,7 @@ var duplicates = map[string]bool{"y_object_duplicated_key.json": true, "y_object
 
 // TestJSONTestSuite gives all 318 files to what reads posted JSON.
 func TestJSONTestSuite(t *testing.T) {
-	var module struct{ Dir, Sum string }
-	if err := json.Unmarshal([]byte(moduleDir(t, "mod", "download", "-json", jsonTestSuite)), &module); err != nil || module.Sum != jsonTestSuiteSum {
-		t.Fatalf("the module has checksum %s, not %s (%v)", module.Sum, jsonTestSuiteSum, err)
-	}
-	files, err := filepath.Glob(filepath.Join(module.Dir, "test_parsing", "*.json"))
+	files, err := filepath.Glob(filepath.Join(gomodule.Download(t, jsonTestSuite, jsonTestSuiteSum), "test_parsing", "*.json"))
 	if err != nil || len(files) != 318 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}

@@ -85,7 +85,7 @@ func TestArchive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			err := func() error {
 				h := evidence.History{Certificates: tt.before, Revocations: tt.lists}
-				a, err := evidence.NewArchive([]evidence.Root{d.root}, evidence.Bundle{Certificates: tt.bundle, Revocations: tt.list}, h, d.policy)
+				a, err := evidence.NewPastTrust([]evidence.Root{d.root}, evidence.Bundle{Certificates: tt.bundle, Revocations: tt.list}, h, d.policy)
 				if err != nil {
 					return err
 				}
@@ -119,7 +119,7 @@ func proofBy(t *testing.T, v custody.Version, at time.Time) string {
 
 func TestArchiveOfNoRoot(t *testing.T) {
 	d := newDesk(t)
-	_, err := evidence.NewArchive([]evidence.Root{d.root, d.root}, evidence.Bundle{}, evidence.History{}, d.policy)
+	_, err := evidence.NewPastTrust([]evidence.Root{d.root, d.root}, evidence.Bundle{}, evidence.History{}, d.policy)
 	wantCode(t, err, "trust_malformed")
 }
 
@@ -151,7 +151,7 @@ func FuzzHistory(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		h, err := evidence.ParseHistory(raw)
 		if err == nil {
-			_, err = evidence.NewArchive([]evidence.Root{d.root}, evidence.Bundle{}, h, d.policy)
+			_, err = evidence.NewPastTrust([]evidence.Root{d.root}, evidence.Bundle{}, h, d.policy)
 		}
 		if coded, ok := err.(interface{ Code() string }); err != nil && (!ok || coded.Code() == "") {
 			t.Errorf("it says %v", err)

@@ -1,0 +1,44 @@
+package strictjson_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/strictjson"
+)
+
+// BenchmarkCanonical canonicalizes a posted document of 1 KiB: one long text, and many short members out of order.
+func BenchmarkCanonical(b *testing.B) {
+	var members []string
+	for _, name := range strings.Split("zyxwvutsrqponmlkjihgfedcba", "") {
+		members = append(members, `"`+name+`": {"number": 12.50, "text": "ten chars", "n": null}`)
+	}
+	for name, document := range map[string]string{
+		"text":    `{"title": "a post", "body": "` + strings.Repeat("x", 1000) + `"}`,
+		"members": "{" + strings.Join(members, ", ") + "}",
+	} {
+		b.Run(name, func(b *testing.B) {
+			raw := []byte(document)
+			b.SetBytes(int64(len(raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := strictjson.Canonical(raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkParse reads a binding, as each process does for each post.
+func BenchmarkParse(b *testing.B) {
+	raw := []byte(`{"action":"create_post","contentHash":"` + strings.Repeat("0", 64) + `","nonce":"n","resource":"POST /posts","subject":"agent:worker-1"}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		var binding evidence.Binding
+		if err := strictjson.Parse(raw, &binding); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package strictjson_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/gowebpki/jcs"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/strictjson"
+)
+
+// FuzzCanonical: a canonical form is its own canonical form, and what another library makes of the same text.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range []string{`{"b":1,"a":[true,null,"\u00e9"]}`, `1e21`, `"\ud83d\ude00"`, `{"":0}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		once, err := strictjson.Canonical(raw)
+		if err != nil {
+			return
+		}
+		again, err := strictjson.Canonical(once)
+		if err != nil || !bytes.Equal(once, again) {
+			t.Errorf("%q becomes %q and then %q, %v", raw, once, again, err)
+		}
+		if want, err := jcs.Transform(raw); err != nil || !bytes.Equal(once, want) {
+			t.Errorf("%q: %q, %v", once, want, err)
+		}
+	})
+}
+
+// FuzzParseMembers: what is accepted means to encoding/json what it means here, and again once it is written; what is refused is refused in
+// few words.
+func FuzzParseMembers(f *testing.F) {
+	type document struct {
+		Binding  evidence.Binding             `json:"binding"`
+		Envelope *evidence.Envelope           `json:"envelope"`
+		Lists    map[string][]map[string]bool `json:"lists"`
+		N        int64                        `json:"n"`
+		Raw      json.RawMessage              `json:"raw"`
+		Bytes    []byte                       `json:"bytes"`
+	}
+	f.Add([]byte(`{"binding":{"subject":"s"},"envelope":{"response":{"answers":{"t1":"a"}}},"lists":{"a":[{"b":true}]},"n":1,"raw":[{}],"bytes":"AA=="}`))
+	f.Add([]byte("{\"binding\":null,\n\"binding\":{}}"))
+	f.Add([]byte(`{"n":5.0}`))
+	f.Add([]byte(`{"raw":"\ud800"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var got, want document
+		if err := strictjson.ParseMembers(raw, &got); err != nil {
+			if len(err.Error()) > 1000 {
+				t.Errorf("it says %d bytes", len(err.Error()))
+			}
+			if strictjson.Parse(raw, &got) == nil {
+				t.Error("ParseStrict accepts what ParseMembers refuses")
+			}
+			return
+		}
+		if err := json.Unmarshal(raw, &want); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v, %v", got, want, err)
+		}
+		again, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := strictjson.ParseMembers(again, new(document)); err != nil {
+			t.Errorf("%s is refused: %v", again, err)
+		}
+	})
+}
