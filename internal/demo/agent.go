@@ -41,11 +41,14 @@ type Call struct {
 	Host              string // if set, the Host inside the tunnel, other than in the CONNECT
 	Solve             bool   // solve the challenge when asked to
 	Tool              string // if set, the tool of the MCP server at URL that is called
+	Think             bool   // ask a model at the same host what to post
 }
 
 // Do makes the call.
 func (c Call) Do(ctx context.Context) (Answer, error) {
 	switch {
+	case c.Think:
+		return c.think(ctx)
 	case c.Host != "":
 		return c.withHost(ctx)
 	case c.Tool != "":

@@ -60,6 +60,11 @@ egress:
   - name: read-tools
     match: {url: "https://PLAIN/mcp", mcp: {tools: [get_note, ask], elicitation: true}}
     credential: {prefix: "Bearer ", file: secrets/api-token}
+  - name: model
+    match: {url: "https://PLAIN/v1/messages", methods: [POST]}
+    observe: anthropic-messages
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    generate: {models: [demo-model], maxTokens: 256}
   - name: read-plain
     match: {url: "https://PLAIN/**", methods: [GET]}
   - name: read-private
