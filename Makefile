@@ -3,7 +3,7 @@ SHELL := /bin/bash
 GO    ?= go
 BIN   := bin/mediator
 
-PACKAGES ?= evidence internal/strictjson gate policy gate/challenge signer internal/wire custody internal/problem trigger
+PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challenge signer internal/wire custody internal/problem trigger
 DURATION ?= 2m
 SEED     ?= 1
 

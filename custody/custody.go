@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
@@ -34,6 +35,12 @@ func Unfit(detail string, args ...any) *Error {
 func IsUnfit(err error) bool {
 	e := (*Error)(nil)
 	return errors.As(err, &e) && e.code == "custody_unfit"
+}
+
+// Refused is the error of somebody who works on a key, and whom its custody tells that what was asked cannot be done; waiting does not
+// help. detail may quote the custody, so it is for operators alone: no process that signs makes this error.
+func Refused(err error, detail string, args ...any) *Error {
+	return &Error{code: "custody_refused", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
 // NoCredential is the error of an API credential that cannot be had now, as [Unavailable] is of a key.
@@ -70,14 +77,16 @@ type Properties struct {
 type Key interface {
 	// Name returns the key's name, without a version.
 	Name() string
-	// Current returns the version that signs now.
+	// Current returns the version that signs now. Whoever signs asks for it each time, so that a custody that is far away is asked about
+	// the key again while it is used, and seldom otherwise.
 	Current(ctx context.Context) (Version, error)
 	// Versions returns every version whose signatures are still accepted, oldest first.
 	Versions(ctx context.Context) ([]Version, error)
 	// Properties returns what is known of the key.
 	Properties() Properties
 	// Observe looks at what can be seen of the key: observe.Custody and observe.Apart. What cannot be looked at is observe.NotObserved.
-	Observe(ctx context.Context) []observe.Observation
+	// What was seen to hold at most maxAge ago may be told again.
+	Observe(ctx context.Context, maxAge time.Duration) []observe.Observation
 }
 
 // Version is one version of one key: immutable, usable for as long as the key lives.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
@@ -67,7 +68,7 @@ func (m *Memory) Properties() Properties {
 }
 
 // Observe says what is true of such a key by construction.
-func (m *Memory) Observe(context.Context) []observe.Observation {
+func (m *Memory) Observe(context.Context, time.Duration) []observe.Observation {
 	return []observe.Observation{
 		observe.New(observe.Custody, observe.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),
 		observe.New(observe.Apart, observe.Holds, "The key "+m.name+" is a key of its own, for one kind of artifact."),

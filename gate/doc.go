@@ -3,20 +3,16 @@
 //
 //	chain.go        the checks of the chain, in order; deployment.go remembers the certificate that was verified last
 //	gate.go         [Gate]: a chain earns a capability, and a request proof over it allows a post
+//	files.go        [FromFiles]: an API's part made of files or of what an https server gives (source.go), which are read again
 //	server.go       [Server]: the endpoints of an API that takes part; middleware.go and transaction.go protect its own endpoint
 //	client.go       [Client]: a mediator asks such an API
 //	assurance.go    what the checks of a post amount to; record.go verifies the chain of a recorded post
 //
 // # For API owners
 //
-// You hold four things: the two pinned root keys, the manifest that the security team has certified, its trust bundle, and a secret of
-// your own of 32 bytes or more. From them you make, once:
-//
-//	trust, _ := evidence.NewTrust(roots, bundle, strict.Signers)
-//	verifier, _ := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: time.Now})
-//	challenges, _ := challenge.NewIssuer(secret, challenge.Options{Issuer: name, Audience: name, Now: time.Now})
-//	g, _ := gate.New(gate.Options{Challenges: challenges, Secret: secret, Issuer: name, Verifier: verifier, Strict: strict})
-//	server, _ := gate.NewServer(g, consume)
+// You hold the public keys of the two roots, the manifest that the security team has certified, its trust bundle, and a secret of your
+// own of 32 bytes or more. Of them [FromFiles] makes a [Server] in one call. It takes over a changed manifest and a changed bundle.
+// The folder examples/api is a whole API, to be copied.
 //
 // consume records keys as used, durably, all or none, for all of your replicas: see [Consume]. Then you take part in three places:
 //
@@ -29,7 +25,8 @@
 // The first two need no login, because a challenge or a capability is worth nothing by itself. But they cost you work: limit their rate as
 // you do elsewhere. A refusal is an RFC 9457 problem document with a code of docs/errors.md. A bearer token alone gets proof_missing.
 //
-// Load a changed trust bundle with [evidence.Verifier.SetTrust]; a changed manifest needs a new Gate.
+// [New] and [NewServer] make the same of parts that you read yourself. Then you load a changed trust bundle with
+// [evidence.Verifier.SetTrust], and a changed manifest needs a new Gate.
 //
 // # Who consumes
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -70,7 +71,7 @@ func TestHostileSizes(t *testing.T) {
 			_, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
 			return err
 		}},
-		{"rules", some, func(raw []byte) error { _, err := policy.ParseRules(raw); return err }},
+		{"rules", some, func(raw []byte) error { _, err := decide.ParseRules(raw); return err }},
 		{"manifest", some, func(raw []byte) error { _, err := policy.ParseManifest(raw); return err }},
 		{"trust bundle", some, func(raw []byte) error { _, err := evidence.ParseBundle(raw); return err }},
 	} {

@@ -121,7 +121,11 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 	if ask.Binding.ContentHash, err = contentHash(body, p.Raw); err != nil {
 		return a, nil, err
 	}
-	a, err = s.gate.Authorize(r.Context(), ask)
+	g, err := s.gate()
+	if err != nil {
+		return a, nil, err
+	}
+	a, err = g.Authorize(r.Context(), ask)
 	return a, body, err
 }
 

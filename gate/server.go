@@ -29,22 +29,26 @@ type (
 
 // Server is an API's part: its endpoints, and the middleware for what it protects.
 type Server struct {
-	gate    *Gate
+	gate    func() (*Gate, error) // the one in force; a request asks once
 	consume Consume
 }
 
-// NewServer makes an API's part. consume must be durable and shared by all of the API's replicas.
+// NewServer makes an API's part of a gate; [FromFiles] makes gate and server. consume must be durable and shared by all of the API's replicas.
 func NewServer(g *Gate, consume Consume) (*Server, error) {
 	if g == nil || consume == nil {
 		return nil, errors.New("gate: a server needs a gate and a function that consumes")
 	}
-	return &Server{gate: g, consume: consume}, nil
+	return &Server{gate: func() (*Gate, error) { return g, nil }, consume: consume}, nil
 }
 
 // Challenge answers POST with a binding by a challenge.
 func (s *Server) Challenge() http.Handler {
 	return wire.Handle(func(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
-		return s.gate.Challenge(ctx, b)
+		g, err := s.gate()
+		if err != nil {
+			return challenge.Challenge{}, err
+		}
+		return g.Challenge(ctx, b)
 	})
 }
 
@@ -52,7 +56,11 @@ func (s *Server) Challenge() http.Handler {
 // what the chain amounts to before its post.
 func (s *Server) Verify() http.Handler {
 	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {
-		a, err := s.gate.Admit(ctx, AdmitRequest{Envelope: r.Envelope, Binding: r.Binding})
+		g, err := s.gate()
+		if err != nil {
+			return verifyAnswer{}, err
+		}
+		a, err := g.Admit(ctx, AdmitRequest{Envelope: r.Envelope, Binding: r.Binding})
 		if err != nil {
 			return verifyAnswer{}, err
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -130,31 +129,6 @@ func TestOwnTable(t *testing.T) {
 			post(http.StatusCreated, 2)
 			post(http.StatusConflict, 2)
 		})
-	}
-}
-
-// TestPageSamples finds the samples of the page for API owners in example_test.go, where they are compiled.
-func TestPageSamples(t *testing.T) {
-	t.Parallel()
-	plain := func(name string) string {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.ReplaceAll(string(raw), "\t", "    ")
-	}
-	page, source := plain("../docs/api-owners.md"), plain("example_test.go")
-	samples := strings.Split(page, "```go\n")[1:]
-	for _, sample := range samples {
-		sample, _, _ = strings.Cut(sample, "```")
-		for _, function := range strings.Split(strings.TrimSpace(sample), "\n\n") {
-			if !strings.Contains(source, function) {
-				t.Errorf("it is not in example_test.go:\n%s", function)
-			}
-		}
-	}
-	if len(samples) != 3 {
-		t.Errorf("the page has %d samples", len(samples))
 	}
 }
 

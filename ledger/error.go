@@ -3,13 +3,14 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
-// What a caller tests for. Only [Error] and [ConsumedError] have a code: the others are answers to the mediator's own programs.
+// What a caller tests for. Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code: the others are answers to the mediator's own programs.
 var (
 	// ErrConsumed is the sentinel of [ConsumedError].
 	ErrConsumed = errors.New("ledger: already used")
-	// ErrNotFound means that no record has the id, or that several begin with it.
+	// ErrNotFound means that no record has the id, or one that begins with it. See [SeveralError].
 	ErrNotFound = errors.New("ledger: no such record")
 	// ErrState means that a post was finished that had not begun, or had been finished already, or that a state was given which
 	// that call does not record.
@@ -48,6 +49,27 @@ func (e *ReplacedError) Code() string { return "ledger_replaced" }
 
 // Error returns the sentence.
 func (e *ReplacedError) Error() string { return e.detail }
+
+// MaxSeveral bounds how many ids a [SeveralError] names.
+const MaxSeveral = 10
+
+// SeveralError says that several records have an id that begins with what was asked for.
+type SeveralError struct {
+	Prefix string
+	IDs    []string // in order, MaxSeveral at most
+	More   bool     // there are more than those
+}
+
+// Code returns post_ambiguous.
+func (e *SeveralError) Code() string { return "post_ambiguous" }
+
+// Error returns the sentence.
+func (e *SeveralError) Error() string {
+	if e.More {
+		return fmt.Sprintf("more than %d records have an id that begins with %.80q; the first are %s", MaxSeveral, e.Prefix, strings.Join(e.IDs, ", "))
+	}
+	return fmt.Sprintf("%d records have an id that begins with %.80q: %s", len(e.IDs), e.Prefix, strings.Join(e.IDs, ", "))
+}
 
 // ConsumedError says which single-use key had been used before.
 type ConsumedError struct{ Key Key }

@@ -151,28 +151,34 @@ func (r reader) Records(ctx context.Context, q Query) iter.Seq2[Record, error] {
 
 // Get returns one record: see [Store].
 func (r reader) Get(ctx context.Context, id string) (Record, error) {
-	return Find(id, func(from, below string) ([]Record, error) {
-		return Scan(r.db.QueryContext(ctx, selectPost+`WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 2`, from, below))
+	return Find(id, func(from, below string, rows int) ([]Record, error) {
+		return Scan(r.db.QueryContext(ctx, selectPost+`WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3`, from, below, rows))
 	})
 }
 
 // minPrefix is the shortest beginning of an id that names a record.
 const minPrefix = 6
 
-// Find returns the record with this id, or the only one whose id begins with it; read returns the first two records with ids from
-// one on and below another, in order.
-func Find(id string, read func(from, below string) ([]Record, error)) (Record, error) {
+// Find returns the record with this id, or the only one whose id begins with it; read returns the first records with ids from one on
+// and below another, in order, and no more rows than it is told. Several that begin with it are a [SeveralError].
+func Find(id string, read func(from, below string, rows int) ([]Record, error)) (Record, error) {
 	if len(id) < minPrefix {
 		return Record{}, ErrNotFound
 	}
-	posts, err := read(id, id+"\U0010FFFF")
+	posts, err := read(id, id+"\U0010FFFF", MaxSeveral+1)
 	switch {
 	case err != nil:
 		return Record{}, err
-	case len(posts) == 1 || len(posts) == 2 && posts[0].ID == id: // an id that is the beginning of another comes first
+	case len(posts) == 0:
+		return Record{}, ErrNotFound
+	case len(posts) == 1 || posts[0].ID == id: // an id that is the beginning of another comes first
 		return posts[0], nil
 	}
-	return Record{}, ErrNotFound
+	several := &SeveralError{Prefix: id, More: len(posts) > MaxSeveral}
+	for _, p := range posts[:min(len(posts), MaxSeveral)] {
+		several.IDs = append(several.IDs, p.ID)
+	}
+	return Record{}, several
 }
 
 // Scan reads the records of a query for what [Record.Encode] has made: the record and its artifacts, which may be NULL.

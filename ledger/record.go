@@ -41,7 +41,7 @@ type Record struct {
 	Action       string     `json:"action,omitempty"`
 	Resource     string     `json:"resource,omitempty"`
 	Method       string     `json:"method,omitempty"`
-	Host         string     `json:"host,omitempty"`
+	Host         string     `json:"host,omitempty"`    // with the port, always
 	Path         string     `json:"path,omitempty"`    // without the query
 	Message      string     `json:"message,omitempty"` // what the call's message does, where its rule is about messages
 	Result       string     `json:"result,omitempty"`  // what became of it, by the server's answer

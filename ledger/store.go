@@ -40,7 +40,7 @@ type Store interface {
 	Add(ctx context.Context, r Record) error
 	// Write does Finish for outcomes and Add for records, all in one transaction or none.
 	Write(ctx context.Context, outcomes, records []Record) error
-	// Get returns the record with this id, or the only one whose id begins with it.
+	// Get returns the record with this id, or the only one whose id begins with it: else [ErrNotFound], or [SeveralError].
 	Get(ctx context.Context, id string) (Record, error)
 	// Records yields the records that q selects, in the order that q names, and reads them as they are asked for. An error is
 	// the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so posts go on

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
@@ -19,7 +18,7 @@ func auditor(lifetime time.Duration) signer.Options {
 }
 
 func TestCertificate(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, nil)
 	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
 	must(t, err)
 	c, err := policy.VerifyCertificate(w.verifier, token, w.strict)
@@ -30,7 +29,7 @@ func TestCertificate(t *testing.T) {
 }
 
 func TestCertifyRefusesAnUnsafeManifest(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, nil)
 	w.manifest.Controls.BearerTokenAloneCanPost = true
 	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
 	wantCode(t, err, "deployment_unsafe", "control_bearer_token_alone_can_post")
@@ -40,7 +39,7 @@ func TestCertifyRefusesAnUnsafeManifest(t *testing.T) {
 }
 
 func TestVerifyCertificateRefuses(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, nil)
 	sign := func(key signer.Key, o signer.Options, change func(*evidence.DeploymentCertificate)) string {
 		c := evidence.DeploymentCertificate{DeploymentID: w.manifest.DeploymentID, ManifestHash: w.manifest.Hash(), ControlsHash: w.manifest.ControlsHash(), Version: "1.0"}
 		if change != nil {
@@ -78,7 +77,7 @@ func TestVerifyCertificateRefuses(t *testing.T) {
 
 // TestCertificateEnds says when a certificate ends: with its own time, or when it is too old for the manifest (24 h).
 func TestCertificateEnds(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, nil)
 	for lifetime, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 72 * time.Hour: 24 * time.Hour} {
 		token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(lifetime))
 		must(t, err)
@@ -91,7 +90,7 @@ func TestCertificateEnds(t *testing.T) {
 }
 
 func TestManifestChangedAfterItWasCertified(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, nil)
 	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
 	must(t, err)
 	w.manifest.GrantPolicy.MaxProofAgeMs = 20_000
@@ -106,7 +105,7 @@ func TestManifestChangedAfterItWasCertified(t *testing.T) {
 
 // TestPostQuantumIsDemanded: a manifest that demands the second signature refuses both roots' artifacts unless its key is pinned.
 func TestPostQuantumIsDemanded(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })
+	w := newWorld(t, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })
 	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
 	must(t, err)
 	_, err = policy.VerifyCertificate(w.verifier, token, w.strict)
@@ -136,7 +135,7 @@ func (broken) Current(context.Context) (custody.Version, error) { return custody
 func (broken) Properties() custody.Properties                   { return custody.Properties{} }
 
 func TestCertifyFails(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, nil)
 	if token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(0)); err == nil || token != "" {
 		t.Errorf("%q, %v", token, err)
 	}
@@ -147,7 +146,7 @@ func TestCertifyFails(t *testing.T) {
 
 // TestCertificateOfAListedDeployment: that a deployment is listed is not enough, nor is that it is the one.
 func TestCertificateOfAListedDeployment(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, nil)
 	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
 	must(t, err)
 	for name, change := range map[string]func(*policy.Strict){

@@ -19,7 +19,7 @@ func NewClient(base string, c *http.Client) *Client {
 	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "control_unavailable"}}
 }
 
-// Decide asks for a decision and a grant. See [Engine.Decide]: its refusals come back with their codes. Where the control plane
+// Decide asks for a decision and a grant. Its refusals come back with their codes. Where the control plane
 // does not answer, or not with both artifacts, the code is control_unavailable.
 func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 	var d Decision
@@ -34,7 +34,7 @@ func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 
 // Manifests asks for the hashes of the manifests by which the control plane decides, the one in force first.
 func (c *Client) Manifests(ctx context.Context) ([]string, error) {
-	var m manifests
+	var m Manifests
 	if err := c.peer.Call(ctx, c.base+"/v1/manifests", struct{}{}, &m); err != nil {
 		return nil, err
 	}

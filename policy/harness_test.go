@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -21,37 +19,29 @@ var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func clock() time.Time { return start }
 
-// world is a deployment of the example manifest: keys, trust, trigger evidence and an engine.
+// world is a deployment of the example manifest: keys and trust.
 type world struct {
 	t        testing.TB
 	manifest *policy.Manifest
-	rules    *policy.Rules
 	strict   *policy.Strict
 	keys     map[string]*custody.Memory
 	verifier *evidence.Verifier
-	decision *signer.Issuer[evidence.PolicyDecision]
-	grant    *signer.Issuer[evidence.ActionGrant]
 }
 
-// roles are the keys that the registry certifies.
+// roles are keys that the registry certifies.
 var roles = []struct{ key, issuer, purpose string }{
-	{"origin-proof-key", "mediator-source-verifier", evidence.PurposeTriggerOriginProof},
-	{"trigger-receipt-key", "mediator-trigger", evidence.PurposeTriggerReceipt},
 	{"policy-decision-key", "mediator-policy", evidence.PurposePolicyDecision},
 	{"action-grant-key", "mediator-authorization", evidence.PurposeActionGrant},
 }
 
-// newWorld makes a world with the given policy file; edit may change the example manifest.
-func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
+// newWorld makes a world; edit may change the example manifest.
+func newWorld(t testing.TB, edit func(*policy.Manifest)) *world {
 	t.Helper()
 	w := &world{t: t, manifest: example(t), keys: make(map[string]*custody.Memory)}
-	var err error
-	w.rules, err = policy.ParseRules([]byte(rules))
-	must(t, err)
-	w.manifest.RuntimePolicy.RequiredPolicyHash, w.manifest.AgentSessionReceiptPolicy.RequiredPolicyHash = w.rules.Hash(), w.rules.Hash()
 	if edit != nil {
 		edit(w.manifest)
 	}
+	var err error
 	w.strict, err = w.manifest.Strict()
 	must(t, err)
 
@@ -73,8 +63,6 @@ func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
 	must(t, err)
 	w.verifier, err = evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
 	must(t, err)
-	w.decision = issuer(t, evidence.PolicyDecisionKind, w.keys["policy-decision-key"], "mediator-policy", "posting-api", 15*time.Second)
-	w.grant = issuer(t, evidence.ActionGrantKind, w.keys["action-grant-key"], "mediator-authorization", "posting-api", 15*time.Second)
 	return w
 }
 
@@ -83,54 +71,6 @@ func (w *world) key(name string) *custody.Memory {
 	must(w.t, err)
 	w.keys[name] = k
 	return k
-}
-
-func (w *world) engine() *policy.Engine {
-	w.t.Helper()
-	e, err := policy.NewEngine(w.rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
-	must(w.t, err)
-	return e
-}
-
-// engines has the world's one engine in force.
-func (w *world) engines() *policy.Engines {
-	w.t.Helper()
-	var e policy.Engines
-	must(w.t, e.Set(w.engine()))
-	return &e
-}
-
-// request is a valid request; change may alter what is asked, the proof or the receipt before they are signed.
-func (w *world) request(change func(*policy.Request, *evidence.TriggerOriginProof, *evidence.TriggerReceipt)) policy.Request {
-	w.t.Helper()
-	r := policy.Request{
-		Binding:     evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts?draft=1", ContentHash: evidence.HashBytes([]byte("content")), Nonce: "nonce"},
-		ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1", EnvironmentHash: w.manifest.RuntimePolicy.RequiredEnvironmentHash,
-		ManifestHash: w.strict.ManifestHash,
-		Call:         policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post", ContentKind: "json", Size: 7},
-	}
-	payload, bindingHash := evidence.HashBytes([]byte("payload")), r.Binding.Hash()
-	o := evidence.TriggerOriginProof{
-		BindingHash: bindingHash, EventID: "event-1", EvidenceHash: evidence.HashBytes([]byte("signature")), EvidenceID: "delivery-1",
-		Kind: evidence.TriggerSourceEvent, PayloadHash: payload, Source: "github", VerificationMethod: evidence.MethodWebhookSignature,
-	}
-	rec := evidence.TriggerReceipt{BindingHash: bindingHash, EventID: "event-1", Kind: evidence.TriggerSourceEvent, PayloadHash: payload, Source: "github"}
-	if change != nil {
-		change(&r, &o, &rec)
-	}
-	var err error
-	if r.OriginProof == "" {
-		r.OriginProof, _, err = issuer(w.t, evidence.TriggerOriginProofKind, w.keys["origin-proof-key"], "mediator-source-verifier", "mediator-trigger", 15*time.Second).Sign(w.t.Context(), o)
-		must(w.t, err)
-	}
-	if rec.OriginProofHash == "" {
-		rec.OriginProofHash = evidence.HashToken(r.OriginProof)
-	}
-	if r.TriggerReceipt == "" {
-		r.TriggerReceipt, _, err = issuer(w.t, evidence.TriggerReceiptKind, w.keys["trigger-receipt-key"], "mediator-trigger", "mediator-runtime", 15*time.Second).Sign(w.t.Context(), rec)
-		must(w.t, err)
-	}
-	return r
 }
 
 func issuer[C any](t testing.TB, kind evidence.Kind[C], key signer.Key, name, audience string, lifetime time.Duration) *signer.Issuer[C] {

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -159,7 +158,11 @@ type RequestPolicy struct {
 // line. Whether the manifest is safe is for [Manifest.Audit] to say.
 func ParseManifest(raw []byte) (*Manifest, error) {
 	var m Manifest
-	if _, err := readStrict(raw, &m); err != nil {
+	f, err := strict.Read(raw, &m, strict.Options{Complete: true, MaxBytes: MaxFile})
+	if err == nil {
+		err = f.Err("")
+	}
+	if err != nil {
 		return nil, refusal.New("manifest_malformed", "the manifest is malformed: %w", err)
 	}
 	return &m, nil
@@ -192,20 +195,8 @@ func canonicalHash(v any) string {
 	return h
 }
 
-// maxFile bounds a manifest or policy file, in bytes.
-const maxFile = 256 << 10
-
-// readStrict decodes a file whose every part has one meaning and one hash.
-func readStrict(raw []byte, to any) (*strict.File, error) {
-	if len(raw) > maxFile {
-		return nil, fmt.Errorf("the file has %d bytes; at most %d are read", len(raw), maxFile)
-	}
-	f, err := strict.Read(raw, to, strict.Options{Complete: true})
-	if err != nil {
-		return nil, err
-	}
-	return f, f.Err("")
-}
+// MaxFile bounds a manifest or a policy file, in bytes.
+const MaxFile = 256 << 10
 
 // join returns the key of a member of a part of the file.
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 func TestExamples(t *testing.T) {
@@ -18,7 +19,7 @@ func TestExamples(t *testing.T) {
 	if issues := policy.AuditRuntimePolicy(m.RuntimePolicy); len(issues) != 0 {
 		t.Errorf("its runtime policy has issues: %v", issues)
 	}
-	rules, err := policy.ParseRules(configs.Policy())
+	rules, err := decide.ParseRules(configs.Policy())
 	must(t, err)
 	if got := m.RuntimePolicy.RequiredPolicyHash; got != rules.Hash() {
 		t.Errorf("the example manifest pins policy %s, but the example policy file has hash %s", got, rules.Hash())

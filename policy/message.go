@@ -74,25 +74,25 @@ func (m *Message) check() error {
 
 func isText(s string, most int) bool { return s != "" && len(s) <= most }
 
-// mcp returns the call of a tool; of any other call its texts are empty.
-func (c Call) mcp() MCP {
+// MCP returns the call of a tool; of any other call its texts are empty.
+func (c Call) MCP() MCP {
 	if c.Message == nil || c.Message.MCP == nil {
 		return MCP{}
 	}
 	return *c.Message.MCP
 }
 
-// graphQL returns the GraphQL operations; of any other call they are empty.
-func (c Call) graphQL() GraphQL {
+// GraphQL returns the GraphQL operations; of any other call they are empty.
+func (c Call) GraphQL() GraphQL {
 	if c.Message == nil || c.Message.GraphQL == nil {
 		return GraphQL{}
 	}
 	return *c.Message.GraphQL
 }
 
-// arguments returns the arguments of a tool, with integers as int64; nil where there are none to judge.
-func (c Call) arguments() (map[string]any, error) {
-	raw := c.mcp().Arguments
+// Arguments returns the arguments of a tool, with integers as int64; nil where there are none to judge.
+func (c Call) Arguments() (map[string]any, error) {
+	raw := c.MCP().Arguments
 	if len(raw) == 0 {
 		return nil, nil
 	}

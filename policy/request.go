@@ -33,15 +33,26 @@ type Call struct {
 	Message *Message `json:"message,omitempty"`
 }
 
+// Decision are the two artifacts that allow one post.
+type Decision struct {
+	PolicyDecision string `json:"policyDecision"`
+	Grant          string `json:"grant"`
+}
+
+// Manifests names the manifests by which a control plane decides, the one in force first.
+type Manifests struct {
+	Manifests []string `json:"manifests"`
+}
+
 // maxText bounds every text that a condition may work on, in bytes; the path may be as long as a binding's resource.
 const (
 	maxText = 256
 	maxPath = 2048
 )
 
-// check refuses a request that leaves open what is asked, or whose call is not the one that is bound: rules over request.method and
+// Check refuses a request that leaves open what is asked, or whose call is not the one that is bound: rules over request.method and
 // request.path would otherwise judge another call than the one that the decision is signed for.
-func (r *Request) check() error {
+func (r *Request) Check() error {
 	if err := r.Binding.CheckNonce(); err != nil {
 		return err
 	}

@@ -73,10 +73,10 @@ type SessionExpected struct {
 	EnvironmentHash  string
 }
 
-// Pins refuses rules other than those that the manifest requires, as policy_hash_mismatch.
-func (s *Strict) Pins(rules *Rules) error {
-	if rules.Hash() == "" || rules.Hash() != s.Runtime.PolicyHash {
-		return refusal.New("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", rules.Hash(), s.Runtime.PolicyHash)
+// Pins refuses a policy file with another hash than the one that the manifest requires, as policy_hash_mismatch.
+func (s *Strict) Pins(policyHash string) error {
+	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
+		return refusal.New("policy_hash_mismatch", "the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash, s.Runtime.PolicyHash)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 			b.t.Errorf("the trailer %s was sent", name)
 		}
 	}
-	key := in.Method + " " + in.Host + in.URL.EscapedPath()
+	key := in.Method + " " + withPort(out.URL.Scheme, in.Host) + in.URL.EscapedPath()
 	if in.Method == http.MethodPost { // no rule lets another POST through than an action's
 		hash := evidence.HashBytes(body)
 		if in.URL.Path == "/posts" {
@@ -97,6 +97,14 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	b.note(key, 1)
 	return &http.Response{StatusCode: http.StatusCreated, ContentLength: 4, Body: io.NopCloser(strings.NewReader("made")), Header: http.Header{}, Request: out}, nil
+}
+
+// withPort is an authority as a record names it.
+func withPort(scheme, authority string) string {
+	if _, _, err := net.SplitHostPort(authority); err == nil {
+		return authority
+	}
+	return authority + map[string]string{"http": ":80", "https": ":443"}[scheme]
 }
 
 func (b *books) Begin(context.Context, ledger.Record, ...ledger.Key) error { return nil }

@@ -56,6 +56,8 @@ type call struct {
 	entered bool
 	// webSocket is set while the call counts as a WebSocket that is open, or is about to be.
 	webSocket bool
+	// durable is set where something rests on the outcome: it is not stored later then. It is unset where the ledger cannot be reached.
+	durable bool
 	// hangUp closes the connection where an answer to a refusal would be.
 	hangUp bool
 	// permit is the call's leave to reach its host.
@@ -98,7 +100,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 // route notes where the call goes.
 func (c *call) route(t upstream.Target) {
 	c.target = t
-	c.record.Host = t.Authority()
+	c.record.Host = t.Address()
 	c.record.Path = c.r.URL.EscapedPath() // without the query, which may hold secrets
 }
 
@@ -232,6 +234,14 @@ func (c *call) canWait() bool { return !c.begun && !c.unsure && c.record.State !
 // An intent that may be durable although nothing was sent is closed as failed: it must not stay in flight.
 func (p *Pipeline) store(ctx context.Context, c *call) error {
 	switch {
+	case c.begun && c.durable:
+		within, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
+		defer cancel()
+		if p.o.Record.Finish(within, c.record) == nil {
+			return nil
+		}
+		c.durable = false
+		return p.o.Record.FinishLater(ctx, c.record)
 	case c.begun:
 		return p.o.Record.FinishLater(ctx, c.record)
 	case c.canWait():

@@ -9,7 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/trigger"
@@ -18,7 +18,7 @@ import (
 // wholeRoles are a trigger service and a control plane whose evidence a gate accepts.
 type wholeRoles struct {
 	Triggers
-	*policy.Engine
+	*decide.Engine
 	t   testing.TB
 	kit *gatetest.Kit
 }

@@ -16,7 +16,7 @@ import (
 func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context, error) {
 	c := p.newCall(nil, r)
 	c.target = t
-	c.record.Flow, c.record.Host = flowConnect, t.Authority()
+	c.record.Flow, c.record.Host = flowConnect, t.Address()
 	err := p.connect(c)
 	if err == nil {
 		return r.Context(), nil
@@ -62,7 +62,7 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 		return
 	}
 	c := p.newCall(nil, nil)
-	c.record.Flow, c.record.Host = flowConnect, t.Authority()
+	c.record.Flow, c.record.Host = flowConnect, t.Address()
 	p.refuse(c, err)
 	_ = p.finish(ctx, c)
 }
@@ -80,7 +80,7 @@ func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		c.record.Flow = flowConnect
 	}
 	if route, ok := intercept.RouteFrom(r.Context()); ok {
-		c.record.Host = route.Target.Authority()
+		c.record.Host = route.Target.Address()
 	}
 	p.refuse(c, err)
 	_ = p.finish(r.Context(), c)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 
+	"go.uber.org/zap"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/internal/failpoint"
@@ -31,7 +32,27 @@ func (p *Pipeline) forward(ctx context.Context, t *posting) error {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
 		out.Header.Set("ActionProof-Request-Proof", t.proof)
 	}
-	return p.send(t.call, out, cancel, t.credential)
+	err := p.send(t.call, out, cancel, t.credential)
+	if t.record.State == ledger.StateFailed && !t.action.Gate.Presents() { // where the API takes part, it has seen the evidence already
+		p.unsent(ctx, t, err)
+	}
+	return err
+}
+
+// unsent ends a post that had no connection to its upstream, and so never left: its event can pay for another. The outcome has to be
+// durable first. After a crash in between the event is the poorer by one post; the other way round a post that may have been sent would
+// be on record beside the one that its event paid for in its place.
+func (p *Pipeline) unsent(ctx context.Context, t *posting, why error) {
+	p.refuse(t.call, why)
+	t.durable = true
+	if p.finish(ctx, t.call) != nil || !t.durable {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.o.Timeouts.Step)
+	defer cancel()
+	if err := p.o.Triggers.Unsent(ctx, t.record.Event, t.session.Runtime, t.binding.Action, t.record.BindingHash); err != nil {
+		p.o.Log.Warn("a post was not sent, and its event has paid for it", zap.String("post", t.record.ID), zap.String("event", t.record.Event), zap.Error(err))
+	}
 }
 
 // maxConnections is on how many connections a call is tried that are made for it. net/http sends a read anew where its connection was lost

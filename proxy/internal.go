@@ -66,8 +66,8 @@ func (p *Pipeline) currentEvent(route intercept.Route) (any, error) {
 	return documentOf(s), nil
 }
 
-// nextEvent ends the pod's session, waits for the next event, and opens the session for it. An agent that was started for one
-// event has a listener or credentials for that one alone.
+// nextEvent waits for the next event, and opens the pod's session for it in place of the one before. While it waits, and where no event
+// comes, that one stays open. An agent that was started for one event has a listener or credentials for that one alone.
 func (p *Pipeline) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	if !p.o.Standing || route.ProxyAuthorization != "" || route.Session != "" {
 		return nil, refusal.New("session_single_event", "this agent was started for one event; only a pod's standing session waits for the next")
@@ -89,14 +89,14 @@ func (p *Pipeline) nextEvent(r *http.Request, route intercept.Route) (any, error
 	if s := p.o.Sessions.Standing(); s != nil && s != before { // another call waited as well: the pod has one session, and its event is the next one of both
 		return documentOf(s), nil
 	}
+	event, err := p.o.Triggers.Claim(r.Context(), trigger.Claim{Runtime: p.o.RuntimeID, Wait: max(0, wait-p.o.Now().Sub(began))})
+	if err != nil {
+		return nil, err
+	}
 	if ended := p.o.Sessions.CloseStanding(); ended != nil {
 		if _, err := p.o.Triggers.Done(r.Context(), ended.Event.ID, ended.Runtime); err != nil {
 			p.o.Log.Warn("the ended session's event is not marked as done; it stands behind no post without a session", zap.String("event", ended.Event.ID), zap.Error(err))
 		}
-	}
-	event, err := p.o.Triggers.Claim(r.Context(), trigger.Claim{Runtime: p.o.RuntimeID, Wait: max(0, wait-p.o.Now().Sub(began))})
-	if err != nil {
-		return nil, err
 	}
 	return documentOf(p.o.Sessions.OpenStanding(event, p.o.RuntimeID)), nil
 }

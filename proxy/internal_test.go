@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/trigger"
@@ -20,10 +21,14 @@ import (
 type slowTriggers struct {
 	Triggers
 	claimed, done []string
+	none          bool // but none comes
 }
 
 func (s *slowTriggers) Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error) {
 	time.Sleep(time.Second)
+	if s.none {
+		return trigger.Event{}, refusal.New("event_none", "")
+	}
 	id := "evt_" + string(rune('1'+len(s.claimed)))
 	s.claimed = append(s.claimed, id)
 	return trigger.Event{ID: id, ClaimedBy: c.Runtime}, ctx.Err()
@@ -72,8 +77,20 @@ func TestNextEventTogether(t *testing.T) {
 		if got := <-answers; got.event != "evt_2" || !slices.Equal(triggers.claimed, []string{"evt_1", "evt_2"}) || !slices.Equal(triggers.done, []string{"evt_1"}) {
 			t.Errorf("%+v, claimed %v, done %v", got, triggers.claimed, triggers.done)
 		}
-		if s := p.o.Sessions.Standing(); s == nil || s.Event.ID != "evt_2" {
-			t.Errorf("the open session is %+v", s)
+		open := func(when string) {
+			t.Helper()
+			if s := p.o.Sessions.Standing(); s == nil || s.Event.ID != "evt_2" || s.Life().Err() != nil || !slices.Equal(triggers.done, []string{"evt_1"}) {
+				t.Errorf("%s: the open session is %+v, done %v", when, s, triggers.done)
+			}
 		}
+		open("after it was opened")
+		triggers.none = true
+		go next(t.Context(), "10s")
+		synctest.Wait()
+		open("while the next event is waited for")
+		if got := <-answers; got.code != "event_none" {
+			t.Errorf("%+v, want event_none", got)
+		}
+		open("after none came")
 	})
 }

@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -30,6 +32,9 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	memory := &c.session.Memory
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
+	if c.r.URL.RawQuery != "" { // by which some servers are several; it may hold a secret
+		peer.Server += "?" + evidence.HashBytes([]byte(c.r.URL.RawQuery))
+	}
 	budget := j.p.bodies.Answers()
 	c.mcp = &mcp.Call{Watch: mcp.Watch{
 		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
@@ -61,11 +66,18 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 		return rule{}, err
 	}
 	if verdict.Human {
-		c.session.Prompted()
+		if err := memory.HumanAnswers(peer.Server, c.session.Prompted); err != nil {
+			return rule{}, err
+		}
 		j.p.o.Log.Warn("a human has answered an MCP server: the session makes no posts any more", zap.String("session", c.session.ID), zap.String("server", server))
 	}
-	c.mcp.Sent = m
 	chosen := rules[verdict.Rule]
+	if m.IsRequest() {
+		if c.mcp.Flight, err = memory.Begin(m, peer, chosen.action != nil); err != nil {
+			return rule{}, err
+		}
+	}
+	c.mcp.Sent = m
 	if chosen.action != nil {
 		c.message = &policy.Message{MCP: &policy.MCP{Server: server, Tool: m.Name, Arguments: m.BoundedArguments(policy.MaxArguments)}}
 	}
@@ -78,7 +90,8 @@ func (j mcpJudge) changed(c *call, tool, before, now string) {
 		return
 	}
 	_ = c.check("tool definition", refusal.New("mcp_tool_changed", "the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now))
-	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", c.mcp.Peer.Server),
+	server, _, _ := strings.Cut(c.mcp.Peer.Server, "?")
+	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", server),
 		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
 }
 

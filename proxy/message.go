@@ -44,6 +44,13 @@ func (c *call) release() {
 	}
 }
 
+// over says that nothing of the call is on its way any more, but for what [Pipeline.keepOpen] keeps.
+func (c *call) over() {
+	if c.mcp != nil {
+		c.mcp.Done()
+	}
+}
+
 // writeProblem answers with a refusal, as the clients of the call's endpoint show it.
 func (c *call) writeProblem(d problem.Details) {
 	if c.refusal != nil {

@@ -38,6 +38,8 @@ type Triggers interface {
 	Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error)
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
 	Done(ctx context.Context, eventID, runtime string) (trigger.Event, error)
+	Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error
+	Budget(ctx context.Context, eventID string) (trigger.Budget, error)
 }
 
 // Control is the control plane.
@@ -153,6 +155,7 @@ func (p *Pipeline) JudgingTimeout() time.Duration { return maxSteps * p.o.Timeou
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := p.newCall(w, r)
 	defer p.load.leave(c)
+	defer c.over()
 	defer func() {
 		if v := recover(); v != nil {
 			p.recovered(c, v)

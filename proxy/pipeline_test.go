@@ -164,7 +164,10 @@ type fakeRoles struct {
 	otherEvent bool
 	token      string   // the access token that the request proof has to be bound to; secretToken if empty
 	done       []string // events whose sessions have ended
-	admitted   func()   // called by Admit, if set
+	unsent     []string // posts that never left
+	unsentAt   func()   // called by Unsent, if set
+	budget     trigger.Budget
+	admitted   func() // called by Admit, if set
 	asked      gate.AdmitRequest
 	decided    policy.Request // the last that the control plane was asked for
 	// receiptOf and grantOf change the claims before they are signed, if set.
@@ -202,6 +205,18 @@ func (f *fakeRoles) Claim(_ context.Context, c trigger.Claim) (trigger.Event, er
 func (f *fakeRoles) Done(_ context.Context, id, _ string) (trigger.Event, error) {
 	f.done = append(f.done, id)
 	return trigger.Event{}, nil
+}
+
+func (f *fakeRoles) Unsent(_ context.Context, id, runtime, action, binding string) error {
+	f.unsent = append(f.unsent, strings.Join([]string{id, runtime, action, binding}, " "))
+	if f.unsentAt != nil {
+		f.unsentAt()
+	}
+	return nil
+}
+
+func (f *fakeRoles) Budget(context.Context, string) (trigger.Budget, error) {
+	return f.budget, f.fail["budget"]
 }
 
 func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
@@ -727,9 +742,39 @@ func TestOutcomes(t *testing.T) {
 	t.Run("the upstream cannot be reached", func(t *testing.T) {
 		p := newPostRig(t, created, nil)
 		p.upstream.Close()
+		p.roles.unsentAt = func() {
+			if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" {
+				t.Errorf("the event is given back before the outcome is durable: %+v", rec)
+			}
+		}
 		_, answer := p.send("POST", "/posts", "{}")
-		if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" || !strings.Contains(answer, "upstream_unreachable") {
+		rec, n := p.record.last()
+		if n != 1 || rec.State != ledger.StateFailed || rec.Code != "upstream_unreachable" || !strings.Contains(answer, "upstream_unreachable") {
 			t.Errorf("got %+v, %s", rec, answer)
+		}
+		if !strings.Contains(answer, "connection refused") {
+			t.Errorf("the answer does not say why: %s", answer)
+		}
+		if want := "evt_1 worker-1 create_post " + rec.BindingHash; !slices.Equal(p.roles.unsent, []string{want}) {
+			t.Errorf("given back %q, want %q", p.roles.unsent, want)
+		}
+	})
+	t.Run("the upstream cannot be reached, nor the ledger", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.upstream.Close()
+		p.roles.admitted = func() { p.record.away = true } // once the post is on its way
+		p.send("POST", "/posts", "{}")
+		if len(p.roles.unsent) != 0 {
+			t.Errorf("given back, although the outcome is not durable: %q", p.roles.unsent)
+		}
+	})
+	t.Run("the upstream of an API that takes part cannot be reached", func(t *testing.T) {
+		p := newPostRig(t, created, nil)
+		p.roles.presents = true
+		p.upstream.Close()
+		p.send("POST", "/posts", "{}")
+		if rec, _ := p.record.last(); rec.State != ledger.StateFailed || len(p.roles.unsent) != 0 {
+			t.Errorf("given back %q, record %+v", p.roles.unsent, rec)
 		}
 	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
@@ -1022,6 +1067,10 @@ func TestInternalPages(t *testing.T) {
 	}
 	p.roles.fail["claim"] = refusal.New("event_none", "none")
 	p.wantRefused("event_none", "GET", at+"/v1/event/next?wait=0s", "")
+	if _, body := p.send("GET", at+"/v1/event", ""); !strings.Contains(body, `"id":"evt_next"`) || len(p.roles.done) != 1 {
+		t.Errorf("after waiting in vain: %s, ended events: %v", body, p.roles.done)
+	}
+	p.sessions.CloseStanding()
 	p.wantRefused("session_required", "GET", at+"/v1/event", "")
 
 	single := newPostRig(t, created, nil)

@@ -61,6 +61,9 @@ func (r *Rotation) Follow(trust *evidence.Trust) {
 // Current returns the newest version that has been certified for long enough. Where there is none, because the earlier ones were retired
 // at once, it is the one that has been certified the longest.
 func (r *Rotation) Current(ctx context.Context) (custody.Version, error) {
+	if _, err := r.Key.Current(ctx); err != nil { // which has the custody asked anew
+		return custody.Version{}, err
+	}
 	versions, err := r.Versions(ctx)
 	if err != nil {
 		return custody.Version{}, err

@@ -27,6 +27,19 @@ func (c *Client) Evidence(ctx context.Context, eventID string, b evidence.Bindin
 	return e, err
 }
 
+// Unsent says that a post never left. See [Service.Unsent].
+func (c *Client) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
+	var done struct{}
+	return c.peer.Call(ctx, c.base+"/v1/evidence/unsent", unsentRequest{EventID: eventID, Runtime: runtime, Action: action, BindingHash: bindingHash}, &done)
+}
+
+// Budget asks what an event pays for. See [Service.Budget].
+func (c *Client) Budget(ctx context.Context, eventID string) (Budget, error) {
+	var b Budget
+	err := c.peer.Call(ctx, c.base+"/v1/events/budget", budgetRequest{EventID: eventID}, &b)
+	return b, err
+}
+
 // Claim asks for an event to open a session with. See [Service.Claim].
 func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
 	var e Event

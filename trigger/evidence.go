@@ -20,7 +20,7 @@ type Evidence struct {
 
 // Evidence signs for an event and a binding. It does so only for a claimed event that the service verified itself, that
 // no human asked for, inside its age and its budget; the budget is spent, durably, before anything is signed, and given
-// back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once.
+// back if nothing could be signed. Whoever loses the answer has lost one post: the same binding is paid for once. See [Service.Unsent].
 //
 // Refusals: binding_malformed, event_unknown, trigger_human, trigger_unverified, event_unclaimed, event_expired,
 // event_done, event_budget_spent.

@@ -82,8 +82,8 @@ const maxSetBack = 48 * time.Hour
 func latestReading(t time.Time) time.Time {
 	latest := reading(t)
 	for at := t; ; {
-		began, _ := at.ZoneBounds()
-		if began.IsZero() || t.Sub(began) > maxSetBack {
+		began, _ := at.ZoneBounds() // the zero time, which is long ago, for what has no beginning
+		if t.Sub(began) > maxSetBack {
 			return latest
 		}
 		at = began.Add(-1) // the last moment before the change
@@ -97,10 +97,7 @@ func latestReading(t time.Time) time.Time {
 func firstShown(wanted, t time.Time) time.Time {
 	for at := t; ; {
 		_, end := at.ZoneBounds()
-		shown := at
-		if left := wanted.Sub(reading(at)); left > 0 {
-			shown = at.Add(left)
-		}
+		shown := at.Add(max(0, wanted.Sub(reading(at))))
 		if end.IsZero() || shown.Before(end) {
 			return shown
 		}

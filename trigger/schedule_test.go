@@ -228,9 +228,13 @@ func TestScheduleThatIsNotKept(t *testing.T) {
 // TestScheduleThatEnds: 2096 has the last 29 February for eight years, which is longer than a cron expression is looked ahead.
 func TestScheduleThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		s := must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)
+		if next := trigger.Next(s, time.Date(2096, 2, 29, 0, 0, 0, 0, time.UTC)); !next.IsZero() {
+			t.Fatalf("after the last time comes %s", next)
+		}
 		option, logs := logged()
 		k := bubble(t, option, func(o *trigger.Options) {
-			o.Sources = []trigger.Source{must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)}
+			o.Sources = []trigger.Source{s}
 			ahead := time.Until(time.Date(2096, 2, 28, 23, 55, 0, 0, time.UTC))
 			o.Now = func() time.Time { return time.Now().Add(ahead) }
 		})

@@ -8,7 +8,7 @@ const forgets = "which deliveries were seen: old signed ones would open sessions
 //
 // The rows of seen are kept for ever: a webhook's signature may have no time in it, and is then good for as long as its
 // secret is.
-var schema = ledger.Schema{Version: 1, Forgets: forgets, Statements: `
+var schema = ledger.Schema{Version: 2, Forgets: forgets, Statements: `
 CREATE TABLE events (
 	seq        INTEGER PRIMARY KEY,
 	id         TEXT NOT NULL UNIQUE,
@@ -35,12 +35,13 @@ CREATE TABLE uses (
 	event   TEXT NOT NULL,
 	action  TEXT NOT NULL,
 	binding TEXT NOT NULL,       -- the hash of the post that was paid for
+	unsent  INTEGER NOT NULL DEFAULT 0, -- the post never left
 	PRIMARY KEY (event, action, binding)
 ) WITHOUT ROWID;
 CREATE TABLE spent (
 	event  TEXT NOT NULL,
 	action TEXT NOT NULL,
-	posts  INTEGER NOT NULL,     -- how many rows of uses there are, so that a post need not count them
+	posts  INTEGER NOT NULL,     -- how many rows of uses there are but for the unsent, so that a post need not count them
 	PRIMARY KEY (event, action)
 ) WITHOUT ROWID;
 `}

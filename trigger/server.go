@@ -25,6 +25,15 @@ type (
 		EventID string `json:"eventId"`
 		Runtime string `json:"runtime"`
 	}
+	unsentRequest struct {
+		EventID     string `json:"eventId"`
+		Runtime     string `json:"runtime"`
+		Action      string `json:"action"`
+		BindingHash string `json:"bindingHash"`
+	}
+	budgetRequest struct {
+		EventID string `json:"eventId"`
+	}
 	reportRequest struct {
 		Kind    string          `json:"kind"`
 		Method  string          `json:"method"`
@@ -36,13 +45,19 @@ type (
 // listLimit bounds a list of events.
 const listLimit = 100
 
-// NewServer answers the internal API, which sidecars and operators use: POST /v1/evidence, POST /v1/events/claim, .../release and
-// .../done, POST /v1/events (a report), GET /v1/events and GET /v1/events/{id}. Whoever reaches it may have evidence signed, so it
+// NewServer answers the internal API, which sidecars and operators use: POST /v1/evidence, POST /v1/evidence/unsent, POST
+// /v1/events/claim, .../release, .../done and .../budget, POST /v1/events (a report), GET /v1/events and GET /v1/events/{id}. Whoever reaches it may have evidence signed, so it
 // must be out of the agent's reach.
 func NewServer(s *Service) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/evidence", wire.Handle(func(ctx context.Context, ask evidenceRequest) (Evidence, error) {
 		return s.Evidence(ctx, ask.EventID, ask.Binding)
+	}))
+	mux.Handle("POST /v1/evidence/unsent", wire.Handle(func(ctx context.Context, ask unsentRequest) (struct{}, error) {
+		return struct{}{}, s.Unsent(ctx, ask.EventID, ask.Runtime, ask.Action, ask.BindingHash)
+	}))
+	mux.Handle("POST /v1/events/budget", wire.Handle(func(ctx context.Context, ask budgetRequest) (Budget, error) {
+		return s.Budget(ctx, ask.EventID)
 	}))
 	mux.Handle("POST /v1/events/claim", wire.Handle(func(ctx context.Context, ask claimRequest) (Event, error) {
 		wait := time.Duration(min(max(0, ask.WaitMillis), maxWait.Milliseconds())) * time.Millisecond

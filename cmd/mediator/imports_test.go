@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,7 +14,7 @@ import (
 )
 
 // layers is the order in which packages may import each other: each only those after it.
-var layers = []string{"cmd/mediator", "internal/cli/start", "internal/cli/operate", "internal/cli/keys", "internal/cli/challenges", "internal/cli/chain", "internal/cli/records", "internal/cli", "internal/demo", "internal/devstack", "internal/launch", "internal/isolate", "internal/sidecar", "internal/triggerd", "internal/controld", "internal/keyring", "internal/vaultaudit", "internal/admin", "internal/daemon", "internal/keystore", "internal/await", "internal/archive", "internal/config", "proxy", "proxy/session", "proxy/intercept", "proxy/generate", "proxy/match", "proxy/mcp", "proxy/inference", "proxy/sse", "proxy/graphql", "proxy/jsonread", "proxy/websocket", "proxy/body", "proxy/upstream", "proxy/echo", "gate", "gate/challenge", "trigger", "policy", "signer", "internal/wire", "internal/problem", "evidence", "internal/strictjson", "internal/refusal", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "internal/observe", "internal/confine", "internal/guard", "configs", "internal/files", "internal/strict", "internal/flood", "internal/every", "internal/lru", "internal/failpoint", "internal/freeport", "internal/runas"}
+var layers = []string{"cmd/mediator", "internal/cli/start", "internal/cli/operate", "internal/cli/keys", "internal/cli/challenges", "internal/cli/chain", "internal/cli/records", "internal/cli", "internal/demo", "internal/devstack", "internal/launch", "internal/isolate", "internal/sidecar", "internal/triggerd", "internal/controld", "internal/keyring", "internal/vaultaudit", "internal/admin", "internal/daemon", "internal/keystore", "internal/await", "internal/archive", "internal/config", "proxy", "proxy/session", "proxy/intercept", "proxy/generate", "proxy/match", "proxy/mcp", "proxy/inference", "proxy/sse", "proxy/graphql", "proxy/jsonread", "proxy/websocket", "proxy/body", "proxy/upstream", "proxy/echo", "gate", "gate/challenge", "trigger", "policy/decide", "policy", "signer", "internal/wire", "internal/problem", "evidence", "internal/strictjson", "internal/refusal", "custody/vault/bootstrap", "custody/vault", "custody/pkcs11", "custody", "ledger/postgres", "ledger", "internal/observe", "internal/confine", "internal/guard", "configs", "internal/files", "internal/strict", "internal/flood", "internal/every", "internal/lru", "internal/failpoint", "internal/freeport", "internal/runas"}
 
 // forbidden are imports that a package must not have, whatever its place.
 var forbidden = map[string][]string{
@@ -26,14 +28,24 @@ var forbidden = map[string][]string{
 	"internal/problem": {"github.com/actionproof/mediator/evidence", "github.com/actionproof/mediator/ledger"},
 }
 
-// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/.
+// TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/ and examples/, and a
+// line in docs/architecture.md.
 func TestImports(t *testing.T) {
 	const module = "github.com/actionproof/mediator/"
+	page, err := os.ReadFile("../../docs/architecture.md")
+	must(t, err)
+	_, page, _ = bytes.Cut(page, []byte("## Packages"))
+	listed, _, _ := bytes.Cut(page, []byte("## Follow one post"))
+	for _, layer := range layers {
+		if !bytes.Contains(listed, []byte("`"+layer+"`")) {
+			t.Errorf("docs/architecture.md does not say what the package %s is for", layer)
+		}
+	}
 	must(t, filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if slices.Contains([]string{".git", "node_modules", "testdata", "test", "bin", "dist"}, d.Name()) {
+		if slices.Contains([]string{".git", "node_modules", "testdata", "test", "examples", "bin", "dist"}, d.Name()) {
 			return filepath.SkipDir
 		}
 		files, err := filepath.Glob(filepath.Join(name, "*.go"))

@@ -81,7 +81,7 @@ func (k *key) Properties() custody.Properties {
 }
 
 // Observe says what the token says of the key's versions.
-func (k *key) Observe(ctx context.Context) []observe.Observation {
+func (k *key) Observe(ctx context.Context, _ time.Duration) []observe.Observation {
 	custodyLook := func() observe.Observation {
 		all, err := k.all(ctx)
 		switch {

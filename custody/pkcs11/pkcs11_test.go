@@ -190,7 +190,7 @@ func TestWhatTheTokenSays(t *testing.T) {
 			if got := k.Properties(); fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("got %+v", got)
 			}
-			if looks := k.Observe(t.Context()); looks[0].Name != observe.Custody || looks[0].Result != tt.look {
+			if looks := k.Observe(t.Context(), 0); looks[0].Name != observe.Custody || looks[0].Result != tt.look {
 				t.Errorf("got %+v", looks)
 			}
 		})
@@ -203,7 +203,7 @@ func TestWhatThePINOpens(t *testing.T) {
 	generate(t, token, "k", 1)
 	generate(t, token, "of another process", 1)
 	apart := func(k custody.Key) observe.Observation {
-		for _, look := range k.Observe(t.Context()) {
+		for _, look := range k.Observe(t.Context(), 0) {
 			if look.Name == observe.Apart {
 				return look
 			}

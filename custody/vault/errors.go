@@ -52,6 +52,17 @@ func answered(e *api.ResponseError) string {
 	return fmt.Sprintf("Vault answers %d", e.StatusCode)
 }
 
+// maxReason bounds what is quoted of Vault's answer, in bytes.
+const maxReason = 400
+
+// reason quotes what Vault gives as its reason: for those who administer keys, never for an agent.
+func reason(e *api.ResponseError) string {
+	if len(e.Errors) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; Vault says %.*q", maxReason, strings.Join(e.Errors, "; "))
+}
+
 // refuses tells an answer that would be the same the next time from one that says to come back.
 func refuses(e *api.ResponseError) bool {
 	return e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests

@@ -14,9 +14,9 @@ import (
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/hashicorp/vault/api"
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/internal/every"
 )
 
 // Key is one Ed25519 key of the Transit engine.
@@ -26,6 +26,8 @@ type Key struct {
 	others  []string
 	state   atomic.Pointer[state]
 	failure atomic.Pointer[error] // of the last reading, nil if it went well
+
+	flight singleflight.Group // for those who wait for one reading
 
 	mu     sync.Mutex // held while the key is read
 	pinned map[int]custody.Version
@@ -76,11 +78,22 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
-// watch reads the key on a period. What goes wrong is said once.
+// idle is how many times longer than Refresh the time is between two readings of a key that nobody uses. Each reading is two lines in
+// Vault's audit log.
+const idle = 20
+
+// watch reads the key on a period, and more often while that fails. What goes wrong is said once.
 func (k *Key) watch(ctx context.Context) {
 	o := k.session.server.o
 	failing := false
-	for range every.Tick(ctx, o.Refresh) {
+	next := time.NewTimer(idle * o.Refresh)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
 		err := k.read(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			o.Log.Error("a key cannot be read", zap.String("key", k.name), zap.String("because", err.Error()))
@@ -88,8 +101,47 @@ func (k *Key) watch(ctx context.Context) {
 		if err == nil && failing {
 			o.Log.Info("the key can be read again", zap.String("key", k.name))
 		}
-		failing = err != nil
+		if failing = err != nil; failing {
+			next.Reset(o.Refresh)
+		} else {
+			next.Reset(idle * o.Refresh)
+		}
 	}
+}
+
+// used has the key read because it is about to sign: in the background if it was read more than Refresh ago, and before it signs if that
+// was more than Stale ago. While Vault does not answer nobody waits for it.
+func (k *Key) used(ctx context.Context) {
+	o := k.session.server.o
+	switch age := k.age(); {
+	case (age > o.Stale || age < -o.Stale) && k.lately() == nil:
+		_ = k.within(ctx, o.Stale)
+	case age > o.Refresh:
+		k.readOnce()
+	}
+}
+
+// within reads the key if it was read more than maxAge ago. All who wait share one reading.
+func (k *Key) within(ctx context.Context, maxAge time.Duration) error {
+	if age := k.age(); 0 <= age && age < maxAge {
+		return nil
+	}
+	select {
+	case done := <-k.readOnce():
+		return done.Err
+	case <-ctx.Done():
+		return custody.Unavailable(ctx.Err(), "the key %s was not read in time", k.name)
+	}
+}
+
+// readOnce reads the key, unless that is under way.
+func (k *Key) readOnce() <-chan singleflight.Result {
+	return k.flight.DoChan("", func() (any, error) { return nil, k.read(k.session.server.ctx) })
+}
+
+// age is how long ago the key was read.
+func (k *Key) age() time.Duration {
+	return k.session.server.o.Now().Sub(k.state.Load().read)
 }
 
 // described is a key as Vault describes it.
@@ -214,9 +266,10 @@ func (k *Key) note(now []custody.Version) {
 // Name returns the key's name.
 func (k *Key) Name() string { return k.name }
 
-// Current returns the newest version.
-func (k *Key) Current(context.Context) (custody.Version, error) {
-	s, err := k.fresh()
+// Current returns the newest version, as Vault described it at most Stale ago.
+func (k *Key) Current(ctx context.Context) (custody.Version, error) {
+	k.used(ctx) // fresh says what became of it
+	s, err := k.fresh(k.session.server.o.Stale)
 	if err != nil {
 		return custody.Version{}, err
 	}
@@ -225,20 +278,29 @@ func (k *Key) Current(context.Context) (custody.Version, error) {
 
 // Versions returns every version that Vault still accepts (min_decryption_version and later).
 func (k *Key) Versions(context.Context) ([]custody.Version, error) {
-	s, err := k.fresh()
+	s, err := k.known()
 	if err != nil {
 		return nil, err
 	}
 	return slices.Clone(s.versions), nil
 }
 
-// fresh returns what was read of the key, unless that was too long ago to count.
-func (k *Key) fresh() (*state, error) {
+// known returns what was read of the key. If it could not be read the last time, that counts for Stale, as for a signature.
+func (k *Key) known() (*state, error) {
+	o := k.session.server.o
+	if k.lately() != nil {
+		return k.fresh(o.Stale)
+	}
+	return k.fresh(idle*o.Refresh + o.Stale)
+}
+
+// fresh returns what was read of the key, unless that was longer ago than maxAge.
+func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 	s, o, lately := k.state.Load(), k.session.server.o, k.lately()
 	if custody.IsUnfit(lately) {
 		return nil, lately
 	}
-	if age := o.Now().Sub(s.read); age > o.Stale || age < -o.Stale {
+	if age := o.Now().Sub(s.read); age > maxAge || age < -maxAge {
 		because := ""
 		if lately != nil {
 			because = ": " + lately.Error()

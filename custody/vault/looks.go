@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/vault/api"
 
@@ -15,13 +16,14 @@ import (
 )
 
 // Observe says what Vault says of the key, and of what the role's token may do.
-func (k *Key) Observe(ctx context.Context) []observe.Observation {
-	return []observe.Observation{k.custodyLook(), k.apartLook(ctx)}
+func (k *Key) Observe(ctx context.Context, maxAge time.Duration) []observe.Observation {
+	_ = k.within(ctx, maxAge) // whatever became of it, custodyLook tells
+	return []observe.Observation{k.custodyLook(), k.apartLook(ctx, maxAge)}
 }
 
 // custodyLook is whether Vault would let the key out, or let it be replaced.
 func (k *Key) custodyLook() observe.Observation {
-	s, err := k.fresh()
+	s, err := k.known()
 	if custody.IsUnfit(err) {
 		return observe.New(observe.Custody, observe.Contradicts, "Vault was asked: "+err.Error()+".")
 	}
@@ -42,12 +44,32 @@ func (k *Key) custodyLook() observe.Observation {
 }
 
 // apartLook is whether the role's token can do no more than read its own key's description and sign with it.
-func (k *Key) apartLook(ctx context.Context) observe.Observation {
-	return k.session.apart(ctx, "sign with it", []string{k.path("keys", k.name)}, k.forbidden())
+func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) observe.Observation {
+	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys", k.name)}, k.forbidden())
 }
 
-// apart is whether the session's token can do no more than it is for: read what is in own, and nothing with what is forbidden.
-func (e *session) apart(ctx context.Context, purpose string, own, forbidden []string) observe.Observation {
+// apart is whether the session's token can do no more than it is for: read what is in own, and nothing with what is forbidden. That the
+// same token was seen to be good at most maxAge ago is not asked again.
+func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own, forbidden []string) observe.Observation {
+	asked, token := e.server.o.Now(), e.client.Token()
+	if good := e.good.Load(); good != nil && good.token == token && asked.Sub(good.at) < maxAge {
+		return good.seen
+	}
+	seen := e.lookApart(ctx, purpose, own, forbidden)
+	if seen.Result == observe.Holds {
+		e.good.Store(&goodToken{token: token, at: asked, seen: seen})
+	}
+	return seen
+}
+
+// goodToken is a token that was seen to be good.
+type goodToken struct {
+	token string
+	at    time.Time
+	seen  observe.Observation
+}
+
+func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden []string) observe.Observation {
 	ctx, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
 	defer cancel()
 	token, err := e.token(ctx)

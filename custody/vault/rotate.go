@@ -3,6 +3,7 @@ package vault
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -19,28 +20,33 @@ func (s *Server) Owner(auth Auth) *Owner { return &Owner{s.session("the keys' ow
 
 // Rotate gives a key a new version and returns its number. Processes sign with it once it is certified.
 func (o *Owner) Rotate(ctx context.Context, key string) (version int, err error) {
-	if _, _, err := o.versions(ctx, key); err != nil {
+	if _, err := o.describe(ctx, key); err != nil {
 		return 0, err
 	}
 	if err := o.write(ctx, "keys/"+key+"/rotate", nil); err != nil {
-		return 0, custody.Unavailable(err, "the key %s is not rotated: %s", key, why(err))
+		return 0, notDone(err, "the key %s is not rotated", key)
 	}
-	_, version, err = o.versions(ctx, key)
-	return version, err
+	k, err := o.describe(ctx, key)
+	return k.latest, err
 }
 
 // Retire has Vault accept no version of a key before oldest any more, neither for signing nor for anything else. Processes publish them no
-// more, and so verifiers refuse what they have signed. What was retired before stays so.
+// more, and so verifiers refuse what they have signed. What was retired before stays so. Where somebody has set the oldest version that
+// signs (min_encryption_version) to an earlier one, Vault would refuse, so it is moved along.
 func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
-	kept, latest, err := o.versions(ctx, key)
+	k, err := o.describe(ctx, key)
 	if err != nil {
 		return err
 	}
-	if oldest < kept || oldest > latest {
-		return fmt.Errorf("the key %s has the versions %d to %d; the oldest to keep cannot be %d", key, kept, latest, oldest)
+	if oldest < k.oldest || oldest > k.latest {
+		return fmt.Errorf("the key %s has the versions %d to %d; the oldest to keep cannot be %d", key, k.oldest, k.latest, oldest)
 	}
-	if err := o.write(ctx, "keys/"+key+"/config", map[string]any{"min_decryption_version": strconv.Itoa(oldest)}); err != nil {
-		return custody.Unavailable(err, "the versions of the key %s before %d are not retired: %s", key, oldest, why(err))
+	change := map[string]any{"min_decryption_version": strconv.Itoa(oldest)}
+	if k.signs > 0 && k.signs < oldest {
+		change["min_encryption_version"] = strconv.Itoa(oldest)
+	}
+	if err := o.write(ctx, "keys/"+key+"/config", change); err != nil {
+		return notDone(err, "the versions of the key %s before %d are not retired", key, oldest)
 	}
 	return nil
 }
@@ -56,26 +62,44 @@ func (o *Owner) write(ctx context.Context, path string, data map[string]any) err
 	return err
 }
 
-// versions returns the oldest version of a key that Vault still accepts, and the latest one.
-func (o *Owner) versions(ctx context.Context, key string) (oldest, latest int, err error) {
+// ownedKey is what its owner needs to know of a key.
+type ownedKey struct {
+	oldest, latest int // the versions that Vault accepts
+	signs          int // the oldest version that signs; 0 if nobody has set it
+}
+
+// describe reads a key.
+func (o *Owner) describe(ctx context.Context, key string) (k ownedKey, err error) {
 	var secret *api.Secret
 	err = o.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
 		secret, err = c.Logical().ReadWithContext(ctx, o.session.server.o.Mount+"/keys/"+key)
 		return err
 	})
 	if err != nil {
-		return 0, 0, custody.Unavailable(err, "the key %s cannot be read: %s", key, why(err))
+		return k, notDone(err, "the key %s cannot be read", key)
 	}
 	if secret == nil {
-		return 0, 0, custody.Unavailable(nil, "Vault has no key %s in %s", key, o.session.server.o.Mount)
+		return k, custody.Unavailable(nil, "Vault has no key %s in %s", key, o.session.server.o.Mount)
 	}
 	number := func(name string) int {
 		n, _ := secret.Data[name].(json.Number)
 		v, _ := n.Int64()
 		return int(v)
 	}
-	if oldest, latest = number("min_decryption_version"), number("latest_version"); oldest < 1 || latest < oldest {
-		return 0, 0, custody.Unavailable(nil, "Vault's description of the key %s cannot be read", key)
+	k = ownedKey{oldest: number("min_decryption_version"), latest: number("latest_version"), signs: number("min_encryption_version")}
+	if k.oldest < 1 || k.latest < k.oldest || k.signs < 0 {
+		return ownedKey{}, custody.Unavailable(nil, "Vault's description of the key %s cannot be read", key)
 	}
-	return oldest, latest, nil
+	return k, nil
+}
+
+// notDone is the error of an owner's request: custody_refused with Vault's own reason where Vault would say the same the next time, and
+// otherwise custody_unavailable.
+func notDone(err error, what string, args ...any) error {
+	sentence := fmt.Sprintf(what, args...) + ": " + why(err)
+	var answer *api.ResponseError
+	if !errors.As(err, &answer) || !refuses(answer) || invalidToken(err) {
+		return custody.Unavailable(err, "%s", sentence)
+	}
+	return custody.Refused(err, "%s%s", sentence, reason(answer))
 }

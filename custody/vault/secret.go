@@ -29,8 +29,8 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 }
 
 // Look says what the role's token may do with keys: it must be nothing.
-func (s *Secrets) Look(ctx context.Context) observe.Observation {
-	return s.session.apart(ctx, "read them", nil, s.session.server.forbidden(s.keys))
+func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) observe.Observation {
+	return s.session.apart(ctx, maxAge, "read them", nil, s.session.server.forbidden(s.keys))
 }
 
 // Secret is one field of one secret. It is safe for concurrent use.

@@ -129,10 +129,10 @@ func TestSecretUnavailable(t *testing.T) {
 // TestSecretsLook: the token that reads credentials must not be able to sign.
 func TestSecretsLook(t *testing.T) {
 	c := &clock{t: time.Now()}
-	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context()); l.Name != observe.Apart || l.Result != observe.Holds {
+	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context(), 0); l.Name != observe.Apart || l.Result != observe.Holds {
 		t.Errorf("%+v", l)
 	}
-	l := secrets(t, c, "creds-sign", selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context())
+	l := secrets(t, c, "creds-sign", selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context(), 0)
 	if l.Result != observe.Contradicts || !strings.Contains(l.Seen, "update on transit/sign/request-proof-key") {
 		t.Errorf("%+v", l)
 	}

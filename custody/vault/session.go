@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/vault/api"
@@ -17,6 +18,8 @@ type session struct {
 	auth   Auth
 	name   string      // what it is for, in the log
 	client *api.Client // holds the token
+
+	good atomic.Pointer[goodToken] // nil until one was seen
 
 	mu      sync.Mutex // held while logging in, so that it is done once for all who need it
 	given   bool       // the token was got by logging in, and is given back

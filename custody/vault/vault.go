@@ -2,7 +2,7 @@
 // The package also reads API credentials from Vault's KV engine and from engines that make secrets for a time.
 //
 // Each [Key] and each [Secret] has a Vault token of its own, got with an [Auth] of its own, so that a role can be given exactly one key.
-// A key is read on a period: its versions, and whether Vault would let it out. A signature is asked for by version, together with others
+// A key is read on a period, and more often while it signs: its versions, and whether Vault would let it out. A signature is asked for by version, together with others
 // that wait for the same version, and is verified with the version's public key before it is used.
 package vault
 
@@ -30,9 +30,9 @@ type Options struct {
 	Mount   string // of the Transit engine; transit if empty
 	// Timeout bounds one request; 2 s if 0. Nothing waits longer for Vault: a post is refused instead.
 	Timeout time.Duration
-	// Refresh is how often a key is read; 500 ms if 0.
+	// Refresh is how often a key that is used is read; 500 ms if 0. One that is not used is read twentieth Refresh.
 	Refresh time.Duration
-	// Stale is for how long what was read of a key counts while Vault cannot be asked; 5 s if 0.
+	// Stale is how long ago a key may have been read when it signs; 5 s if 0.
 	Stale time.Duration
 	Log   *zap.Logger
 	Now   func() time.Time

@@ -98,9 +98,9 @@ type Peer struct {
 // peerTimeout bounds a request to a peer.
 const peerTimeout = 3 * time.Second
 
-// Observations returns what the peer observes of its deployment.
-func (p Peer) Observations(ctx context.Context) (looks []observe.Observation, err error) {
-	err = p.ask(ctx, "/v1/looks", &looks)
+// Observations returns what the peer observes of its deployment. See [daemon.Observer.Observe].
+func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (looks []observe.Observation, err error) {
+	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &looks)
 	return looks, err
 }
 

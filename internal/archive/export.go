@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 // An export is JSON Lines: each line is an object with one member, whose name says what it is. The lines come in this order: the header; for
@@ -90,7 +90,7 @@ func (a Archive) checkPolicies(texts []string) error {
 		}
 	}
 	for _, text := range texts {
-		rules, err := policy.ParseRules([]byte(text))
+		rules, err := decide.ParseRules([]byte(text))
 		if err != nil {
 			return refusal.New("evidence_malformed", "the policy cannot be read: %v", err)
 		}

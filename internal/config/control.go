@@ -1,6 +1,6 @@
 package config
 
-import "github.com/actionproof/mediator/policy"
+import "github.com/actionproof/mediator/policy/decide"
 
 // Control configures the control plane: mediator control.
 type Control struct {
@@ -28,7 +28,7 @@ type Control struct {
 	Log Log `yaml:"log"`
 
 	// Rules are the rules of Policy.
-	Rules *policy.Rules `yaml:"-"`
+	Rules *decide.Rules `yaml:"-"`
 }
 
 // ControlKeys are the control plane's two roles.

@@ -16,15 +16,16 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 // ReadRules reads a policy file.
-func ReadRules(path string) (*policy.Rules, error) {
+func ReadRules(path string) (*decide.Rules, error) {
 	raw, err := files.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := policy.ParseRules(raw)
+	rules, err := decide.ParseRules(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -158,8 +158,8 @@ type Gate struct {
 // Session configures agents' sessions.
 type Session struct {
 	// Standing gives the pod one session that an agent uses without proxy credentials, and in which it waits for its next event at
-	// http://mediator.internal/v1/event/next; calls that wait there together get the same one. Default false: an agent needs the listener
-	// or the credentials that mediator run gives it.
+	// http://mediator.internal/v1/event/next; calls that wait there together get the same one. The session goes on until the next event has
+	// come. Default false: an agent needs the listener or the credentials that mediator run gives it.
 	Standing bool `yaml:"standing"`
 	// Access declares who can reach the agent's run. Receipts repeat it, with what was seen of the run besides, and strict policy refuses
 	// any true.

@@ -14,18 +14,27 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%s: %s (%s)", w.Key, w.Sentence, w.Code) }
 
-// warn notes what the rules leave open together.
+// warn notes what the rules leave open together, or ask of others.
 func (c *Sidecar) warn() {
+	add := func(code, key, format string, args ...any) {
+		c.Warnings = append(c.Warnings, Warning{code, key, fmt.Sprintf(format, args...)})
+	}
 	for i, e := range c.EgressRules {
 		if !e.WebSocket {
 			continue
 		}
 		for _, a := range c.ActionRules {
 			if covers(e.Match.Host, a.Match.Host) {
-				c.Warnings = append(c.Warnings, Warning{"websocket_beside_action", fmt.Sprintf("egress[%d].websocket", i),
-					fmt.Sprintf("the rule %s allows WebSockets to %s, where the action %s posts: what passes in a WebSocket is not looked into, and needs no evidence", e.Name, a.Match.Host, a.Name)})
+				add("websocket_beside_action", fmt.Sprintf("egress[%d].websocket", i),
+					"the rule %s allows WebSockets to %s, where the action %s posts: what passes in a WebSocket is not looked into, and needs no evidence", e.Name, a.Match.Host, a.Name)
 				break
 			}
+		}
+	}
+	for i, a := range c.Actions {
+		if a.Gate == "api" && a.Match.messages() != "" {
+			add("api_gate_resource", fmt.Sprintf("actions[%d].gate", i),
+				"the action %s is about %s: its resource ends with what the message does, and the API has to say the same in gate.Protect.Resource, or it refuses every post", a.Name, a.Match.messages())
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -27,7 +27,7 @@ type process struct {
 	decision       *signer.Issuer[evidence.PolicyDecision]
 	grant          *signer.Issuer[evidence.ActionGrant]
 	trustFollowers daemon.TrustFollowers
-	engines        policy.Engines
+	engines        decide.Engines
 	inForce        *ruling // nil until start; only a reload changes it
 }
 
@@ -35,7 +35,7 @@ type process struct {
 type ruling struct {
 	config   *config.Control
 	trust    *daemon.TrustFollower
-	engine   *policy.Engine
+	engine   *decide.Engine
 	observer *daemon.Observer
 }
 
@@ -98,7 +98,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, service *dae
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(strict.Pins(c.Rules), p.CheckAllowed(strict, c.Audience)); err != nil {
+	if err := cmp.Or(strict.Pins(c.Rules.Hash()), p.CheckAllowed(strict, c.Audience)); err != nil {
 		return fmt.Errorf("%s: %w", c.Manifest, err)
 	}
 	if err := p.WaitForRoots(ctx, c.Trust); err != nil {
@@ -121,7 +121,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, service *dae
 		return err
 	}
 	p.Reloader.Start(first.status(), p.reload)
-	service.Set(policy.NewServer(&p.engines))
+	service.Set(decide.NewServer(&p.engines))
 	p.Log.Info("ready", zap.String("policyHash", c.Rules.Hash()))
 	p.trustFollowers.Watch(ctx)
 	return nil
@@ -172,7 +172,7 @@ func (p *process) read(ctx context.Context) (*ruling, error) {
 
 // build makes a ruling. It refuses rules that the manifest does not pin.
 func (p *process) build(c *config.Control, trust *daemon.TrustFollower, o *daemon.Observer) (*ruling, error) {
-	engine, err := policy.NewEngine(c.Rules, trust.Verifier, trust.Strict, p.decision, p.grant, policy.EngineOptions{Now: time.Now, Log: p.Log})
+	engine, err := decide.NewEngine(c.Rules, trust.Verifier, trust.Strict, p.decision, p.grant, decide.EngineOptions{Now: time.Now, Log: p.Log})
 	return &ruling{c, trust, engine, o}, err
 }
 

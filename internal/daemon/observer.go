@@ -21,15 +21,16 @@ type Observer struct {
 	Paths      []observe.Path        // the agent must not change them, nor read secret ones
 	FromConfig []observe.Observation // observations that follow from the configuration
 	// Extra, if set, makes observations that only one of the processes can make.
-	Extra func(context.Context) []observe.Observation
+	Extra func(ctx context.Context, maxAge time.Duration) []observe.Observation
 }
 
 // lookTimeout bounds the observations that Observe makes.
 const lookTimeout = 2 * time.Second
 
 // Observe makes each observation once. It observes all keys at the same time: if a custody does not answer, its timeout
-// passes once, and the other observations are made in time.
-func (o *Observer) Observe(ctx context.Context) []observe.Observation {
+// passes once, and the other observations are made in time. What a custody said of a key at most maxAge ago may be told
+// again, because each look leaves lines in the custody's audit log.
+func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []observe.Observation {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var all, ofAgent []observe.Observation
@@ -43,10 +44,10 @@ func (o *Observer) Observe(ctx context.Context) []observe.Observation {
 	ofKeys := make([][]observe.Observation, len(o.Roles))
 	var wait sync.WaitGroup
 	for i, r := range o.Roles {
-		wait.Go(func() { ofKeys[i] = r.Key.Observe(ctx) })
+		wait.Go(func() { ofKeys[i] = r.Key.Observe(ctx, maxAge) })
 	}
 	if o.Extra != nil {
-		wait.Go(func() { all = o.Extra(ctx) })
+		wait.Go(func() { all = o.Extra(ctx, maxAge) })
 	}
 	wait.Wait()
 	for i, r := range o.Roles {
@@ -60,7 +61,7 @@ func (o *Observer) Observe(ctx context.Context) []observe.Observation {
 // CheckStart makes each observation once for a process that is about to start. It refuses the start if one of them
 // contradicts a control.
 func (o *Observer) CheckStart(ctx context.Context) error {
-	for _, l := range o.Observe(ctx) {
+	for _, l := range o.Observe(ctx, 0) {
 		if l.Result == observe.Contradicts {
 			return refusal.New("deployment_contradicted", "this process does not start: %s (%s)", l.Seen, l.ID())
 		}
@@ -68,10 +69,12 @@ func (o *Observer) CheckStart(ctx context.Context) error {
 	return nil
 }
 
-// observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
+// observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement. The
+// parameter maxAge is that of [Observer.Observe]; without it every look is made now.
 func (p *Process) observations(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) {
-		wire.Write(w, p.Observer.Load().Observe(r.Context()), nil)
+		maxAge, _ := time.ParseDuration(r.URL.Query().Get("maxAge")) // 0 if it is none
+		wire.Write(w, p.Observer.Load().Observe(r.Context(), maxAge), nil)
 	})
 	mux.HandleFunc("GET /v1/layers", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, p.Confined.Layers(), nil) })
 }

@@ -46,7 +46,7 @@ func TestFilesAreLookedAtForEveryUser(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
-		if got := o.Observe(t.Context()); want == "" && (len(got) < 2 || got[1].ID() != "files:p" || got[1].Result != observe.Holds) {
+		if got := o.Observe(t.Context(), 0); want == "" && (len(got) < 2 || got[1].ID() != "files:p" || got[1].Result != observe.Holds) {
 			t.Errorf("mode %o: %+v", mode, got)
 		}
 	}

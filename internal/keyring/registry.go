@@ -84,7 +84,7 @@ func (e *bundleEdit) withoutRetired(roles []daemon.RoleDocument) ([]daemon.RoleD
 	out := slices.Clone(roles)
 	for i, r := range out {
 		newest := 0
-		out[i].Keys = slices.DeleteFunc(slices.Clone(r.Keys), func(k jose.JSONWebKey) (retired bool) {
+		out[i].Keys = slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys)), func(k jose.JSONWebKey) (retired bool) {
 			newest, retired = e.trust.Retired(k.KeyID)
 			return retired
 		})
@@ -94,6 +94,26 @@ func (e *bundleEdit) withoutRetired(roles []daemon.RoleDocument) ([]daemon.RoleD
 		}
 	}
 	return out, nil
+}
+
+// superseded is for how long a later version of a key has to be certified before the versions before it get no
+// certificate any more. Nothing that they signed is good for so long: the bundle does not grow with each rotation,
+// whether or not somebody retires the versions in their custody.
+const superseded = time.Hour
+
+// withoutSuperseded removes the key versions that a later one has superseded. Versions are published oldest first.
+func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey) []jose.JSONWebKey {
+	certified := make(map[string]bool) // for long enough
+	for _, c := range e.trust.Certified() {
+		issued := time.Unix(c.Certificate.IssuedAt, 0)
+		certified[c.Certificate.SubjectKeyID] = !c.Revoked && !e.Options.Now().Before(issued.Add(superseded))
+	}
+	for i, k := range slices.Backward(keys) {
+		if certified[k.KeyID] {
+			return keys[i:]
+		}
+	}
+	return keys
 }
 
 // certificates returns a certificate for each key of p: the one that the bundle has, if it stands, or a new one.

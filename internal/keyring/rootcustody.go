@@ -58,7 +58,7 @@ func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) 
 	if err != nil {
 		return custody.Version{}, err
 	}
-	for _, l := range key.Observe(ctx) {
+	for _, l := range key.Observe(ctx, 0) {
 		if l.Name == observe.Custody && l.Result != observe.Holds {
 			return custody.Version{}, custody.Unavailable(nil, "it signs nothing: %s", l.Seen)
 		}

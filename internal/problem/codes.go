@@ -49,6 +49,9 @@ func Known(code string) bool {
 	return ok
 }
 
+// Remedy returns what the table says to do about a code, or nothing where it does not know the code.
+func Remedy(code string) string { return table[code].Remedy }
+
 // Codes returns the whole table, by step and name.
 func Codes() []Code {
 	return slices.SortedFunc(maps.Values(table), func(a, b Code) int {
@@ -60,6 +63,7 @@ var generalCodes = []Code{
 	{Name: "reload_refused", Status: http.StatusUnprocessableEntity, Step: "config", Title: "A changed configuration was refused; the one before stays in force", Remedy: "Mend what the sentence names (mediator config check reads the files as the process would) and reload again."},
 	{Name: "restart_required", Status: http.StatusConflict, Step: "config", Title: "What was changed is bound to the process; the configuration before stays in force", Remedy: "Restart the process, or take the change back and reload again."},
 	{Name: "roles_changed", Status: http.StatusForbidden, Step: "config", Title: "A process publishes other roles, issuers or keys than it was certified for", Remedy: "Find out why. If it is meant, start mediator keys certify again; if not, somebody may have taken the process over."},
+	{Name: "folder_in_use", Status: http.StatusConflict, Step: "config", Title: "A mediator dev runs in this folder already", Remedy: "End the process that the sentence names, or give another folder with --dir."},
 	{Name: "reload_forbidden", Status: http.StatusForbidden, Step: "config", Title: "Only the process's own user and root may reload it", Remedy: "Run mediator reload as the mediator's user, or send SIGHUP as it."},
 	{Name: internal, Public: true, Status: http.StatusInternalServerError, Step: "any", Title: "The mediator failed", Remedy: "Ask the operator to look for this time in the mediator's log; nothing was sent."},
 }

@@ -47,5 +47,6 @@ var gateCodes = []Code{
 	{Name: "session_input_kind", Status: http.StatusForbidden, Step: "gate", Title: "The session's input is of a kind that is not allowed", Remedy: "Start agents by events of an allowed kind."},
 	{Name: "session_runtime_mismatch", Status: http.StatusForbidden, Step: "gate", Title: "The agent session receipt is for another runtime", Remedy: "Send the artifacts that were issued for this call, all of them."},
 	{Name: "session_user_environment", Status: http.StatusForbidden, Step: "gate", Title: "Users could reach the agent's environment", Remedy: "Only runs in an environment of their own stand behind a post; session.access declares it."},
+	{Name: "trust_stale", Status: http.StatusServiceUnavailable, Step: "gate", Title: "What the API's gate believes is older than it may be", Remedy: "Ask the API's owner: the API cannot read its manifest or its trust bundle. The gate says why (gate.Files.Changed).", RetryAfter: 10},
 	{Name: "session_user_shell", Status: http.StatusForbidden, Step: "gate", Title: "Users had a shell in the run", Remedy: "Only runs without a user's shell stand behind a post; session.access declares it."},
 }

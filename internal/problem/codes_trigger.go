@@ -15,7 +15,7 @@ var triggerCodes = []Code{
 	{Name: "event_malformed", Status: http.StatusBadRequest, Step: "trigger", Title: "An event cannot be kept", Remedy: "Give it an id of printable ASCII characters and a payload in UTF-8."},
 	{Name: "event_too_large", Status: http.StatusRequestEntityTooLarge, Step: "trigger", Title: "An event's payload is too large", Remedy: "Send a smaller payload, such as a reference to the data."},
 	{Name: "event_expired", Public: true, Status: http.StatusForbidden, Step: "trigger", Title: "The event is too old", Remedy: "Act on events soon after they arrive; maxAge of the trigger service bounds their age."},
-	{Name: "event_budget_spent", Public: true, Status: http.StatusForbidden, Step: "trigger", Title: "The event has paid for its posts", Remedy: "One event pays for budget posts of an action, and for each of them once; wait for the next event."},
+	{Name: "event_budget_spent", Public: true, Status: http.StatusForbidden, Step: "trigger", Title: "The event has paid for its posts", Remedy: "One event pays for budget posts of an action, and for each of them once; wait for the next event. A post that could not be sent is given back, eight times at most."},
 	{Name: "webhook_unknown", Status: http.StatusNotFound, Step: "trigger", Title: "There is no such webhook", Remedy: "Deliver to /hooks/NAME with the name of a configured source."},
 	{Name: "webhook_malformed", Status: http.StatusBadRequest, Step: "trigger", Title: "A delivery is malformed", Remedy: "Send the headers that the webhook's specification asks for, each once."},
 	{Name: "webhook_payload", Status: http.StatusBadRequest, Step: "trigger", Title: "A delivery's payload is not a JSON object", Remedy: "Have the sender deliver application/json."},

@@ -32,18 +32,20 @@ type deployment struct {
 	seen atomic.Pointer[[]policy.ObservedControl]
 }
 
-// lookPeriod is how often the deployment is observed, and sessionsTimeout bounds the observation of the sessions.
+// lookPeriod is how often the deployment is observed, and custodyPeriod how often a custody is asked for that. Each
+// question to a custody is two lines in its audit log. sessionsTimeout bounds the observation of the sessions.
 const (
 	lookPeriod      = 10 * time.Second
+	custodyPeriod   = 5 * time.Minute
 	sessionsTimeout = 3 * time.Second
 )
 
 // observe makes every observation once and compares the result with the manifest. A process that does not answer has
-// observed nothing new.
-func (d *deployment) observe(ctx context.Context) {
+// observed nothing new. What a custody said at most maxAge ago may be told again.
+func (d *deployment) observe(ctx context.Context, maxAge time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.all = observe.KeepContradictions(d.all, d.collect(ctx))
+	d.all = observe.KeepContradictions(d.all, d.collect(ctx, maxAge))
 	controls := d.manifest.Observe(slices.Concat(d.all, d.sessions(ctx)))
 	now, before := policy.Contradicted(controls), error(nil)
 	if last := d.seen.Swap(&controls); last != nil {
@@ -58,14 +60,14 @@ func (d *deployment) observe(ctx context.Context) {
 }
 
 // collect asks all processes for their observations, at the same time.
-func (d *deployment) collect(ctx context.Context) []observe.Observation {
+func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []observe.Observation {
 	of := make([][]observe.Observation, 1+len(d.peers))
 	var wait sync.WaitGroup
-	wait.Go(func() { of[0] = append(d.own.Observe(ctx), d.more()...) })
+	wait.Go(func() { of[0] = append(d.own.Observe(ctx, maxAge), d.more()...) })
 	for i, p := range d.peers {
 		wait.Go(func() {
 			var err error
-			if of[i+1], err = p.Observations(ctx); err != nil {
+			if of[i+1], err = p.Observations(ctx, maxAge); err != nil {
 				d.log.Debug("what another process sees is not known", zap.String("process", p.Name), zap.Error(err))
 			}
 		})
@@ -76,7 +78,7 @@ func (d *deployment) collect(ctx context.Context) []observe.Observation {
 
 func (d *deployment) watch(ctx context.Context) {
 	for range every.Tick(ctx, lookPeriod) {
-		d.observe(ctx)
+		d.observe(ctx, custodyPeriod)
 	}
 }
 
@@ -94,7 +96,7 @@ func (d *deployment) contradicted() error {
 
 // Controls makes every observation once, and returns each control of the manifest with the result.
 func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
-	d.observe(ctx)
+	d.observe(ctx, 0)
 	return *d.seen.Load()
 }
 
@@ -114,7 +116,7 @@ func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	if p.inForce != nil {
 		d.all = p.inForce.deployment.lastObservations()
 	}
-	d.observe(ctx)
+	d.observe(ctx, 0)
 	return d
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
@@ -61,8 +62,8 @@ func Resources(c *config.Sidecar, o *daemon.Observer) (daemon.Resources, error) 
 func (p *process) observe(c *config.Sidecar) *daemon.Observer {
 	o := Observer(c, p.Roles)
 	if usesVault(c) { // the process with the runtime's key holds the token for credentials too
-		o.Extra = func(ctx context.Context) []observe.Observation {
-			return []observe.Observation{p.secrets.Look(ctx).For(evidence.PurposeRuntimeAttestation)}
+		o.Extra = func(ctx context.Context, maxAge time.Duration) []observe.Observation {
+			return []observe.Observation{p.secrets.Look(ctx, maxAge).For(evidence.PurposeRuntimeAttestation)}
 		}
 	}
 	return o

@@ -47,12 +47,17 @@ type Options struct {
 	// Complete says that a file has one meaning and one hash: every key is required unless its yaml tag says omitempty,
 	// one that may be left out may not be given empty, and anchors and aliases are refused.
 	Complete bool
+	// MaxBytes bounds the file. Zero is no bound: the caller has bounded it.
+	MaxBytes int
 }
 
 // Read decodes exactly one YAML document, which may be JSON, into the struct that to points to. It fails if the text is
 // no such document. What does not fit the struct is a finding of the file: whatever is unknown, there twice, without a
 // value or of another type. After one, to may be incomplete; see [File.Err].
 func Read(raw []byte, to any, o Options) (*File, error) {
+	if o.MaxBytes > 0 && len(raw) > o.MaxBytes {
+		return nil, fmt.Errorf("the file has %d bytes; at most %d are read", len(raw), o.MaxBytes)
+	}
 	var doc yaml.Node
 	if err := yaml.Load(raw, &doc); err != nil { // which refuses a second document
 		return nil, syntaxError(err)

@@ -60,9 +60,9 @@ func (l *Ledger) Get(ctx context.Context, id string) (ledger.Record, error) {
 	if !storable(id) {
 		return ledger.Record{}, ledger.ErrNotFound
 	}
-	return ledger.Find(id, func(from, below string) ([]ledger.Record, error) {
+	return ledger.Find(id, func(from, below string, rows int) ([]ledger.Record, error) {
 		return look(ctx, l, func(ctx context.Context) ([]ledger.Record, error) {
-			return ledger.Scan(l.db.QueryContext(ctx, `SELECT record, artifacts FROM actionproof.posts WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2`, from, below))
+			return ledger.Scan(l.db.QueryContext(ctx, `SELECT record, artifacts FROM actionproof.posts WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`, from, below, rows))
 		})
 	})
 }

@@ -245,8 +245,8 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	before := max(b.events.Held(), keptQueue)
 	for _, p := range pieces {
 		b.tally.at = p.at
-		b.events.Write(queue[:p.size], func(_ string, data []byte) {
-			if reason == ReasonNone && !readEvent(b.answer, &b.tally, data) {
+		b.events.Write(queue[:p.size], func(e sse.Event) {
+			if reason == ReasonNone && !readEvent(b.answer, &b.tally, e.Data) {
 				reason = ReasonFormat
 			}
 		})

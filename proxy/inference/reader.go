@@ -30,7 +30,7 @@ func NewReader(r *Request, stream bool, key []byte, said func(k Kind, text strin
 
 // Write reads a piece of a stream. After an error it reads nothing more.
 func (b *Reader) Write(p []byte) (int, error) {
-	b.events.Write(p, func(_ string, data []byte) { b.failed = b.failed || !readEvent(b.answer, &b.tally, data) })
+	b.events.Write(p, func(e sse.Event) { b.failed = b.failed || !readEvent(b.answer, &b.tally, e.Data) })
 	if b.failed || b.events.Over() {
 		return 0, ErrUnread
 	}

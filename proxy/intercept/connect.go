@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -283,17 +284,17 @@ func checkSNI(name string, pinned upstream.Target) error {
 // handshakeRefusal says what failed without quoting what the client sent.
 func handshakeRefusal(err error, target upstream.Target) error {
 	var refused *refusal.Refusal
-	var op *net.OpError
 	switch {
 	case errors.As(err, &refused):
 		return refused
 	case errors.Is(err, context.DeadlineExceeded):
 		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
-	case errors.As(err, &op) && op.Op == "remote error": // an alert, one of a fixed set of texts
-		return refusal.New("tls_handshake_failed",
-			"the client ended the TLS handshake in the tunnel to %s (%s); does it trust the mediator's CA?", target.Host, op.Err)
 	}
-	return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed", target.Host)
+	said, byClient := wire.HandshakeFailure(err, "the client")
+	if byClient {
+		said += "; does it trust the mediator's CA?"
+	}
+	return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed: %s", target.Host, said)
 }
 
 // http2 returns what net/http has to see of the connection: for HTTP/2 over TLS that is the TLS connection itself.

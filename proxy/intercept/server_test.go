@@ -214,17 +214,22 @@ func TestHandshakeRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		config *tls.Config
 		code   string
+		says   string
 	}{
-		"CA not trusted": {&tls.Config{ServerName: "a.example"}, "tls_handshake_failed"},
-		"TLS 1.1":        {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "tls_handshake_failed"},
-		"other protocol": {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), NextProtos: []string{"imap"}}, "tls_handshake_failed"},
-		"other host":     {&tls.Config{ServerName: "b.example", RootCAs: r.Roots()}, "target_mismatch"},
+		"CA not trusted": {&tls.Config{ServerName: "a.example"}, "tls_handshake_failed", "the client ended it with the alert bad certificate; does it trust the mediator's CA?"},
+		"TLS 1.1":        {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, "tls_handshake_failed", "the mediator ended it, because of: client offered only unsupported versions"},
+		"other protocol": {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), NextProtos: []string{"imap"}}, "tls_handshake_failed", "the mediator ended it, because of: client requested unsupported application protocols"},
+		"other host":     {&tls.Config{ServerName: "b.example", RootCAs: r.Roots()}, "target_mismatch", "the tunnel is to a.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := tls.Client(r.Connect("a.example:443"), test.config).Handshake(); err == nil {
 				t.Fatal("the handshake succeeded")
 			}
-			wantCode(t, <-r.Ended, test.code)
+			err := <-r.Ended
+			wantCode(t, err, test.code)
+			if !strings.HasSuffix(err.Error(), test.says) {
+				t.Errorf("it says %q, want %q at its end", err, test.says)
+			}
 		})
 	}
 	if c := tls.Client(r.Connect("192.0.2.1:443"), &tls.Config{RootCAs: r.Roots(), ServerName: "192.0.2.1"}); c.Handshake() != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -40,6 +41,7 @@ const maxEventID = 256
 // Watch is what an [Answer] is read for.
 type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
+	Flight *Flight  // of Sent; nil where it asks for no answer
 	Header http.Header
 	Peer   Peer
 	Memory *Memory
@@ -115,12 +117,10 @@ func (a *Answer) lose() {
 	a.miss()
 }
 
-// miss says that a message of the answer was not read. A list of tools that was not read leaves none of them known.
+// miss says that a message of the answer was not read.
 func (a *Answer) miss() {
 	a.blind = true
-	if a.Sent != nil && a.Sent.Method == listTools {
-		a.Memory.forgetTools()
-	}
+	a.Memory.missed(a.peer.Server)
 }
 
 // Write takes a piece of the answer. It never fails, and never waits.
@@ -156,6 +156,8 @@ func (a *Answer) Result() Result {
 	switch {
 	case !a.isRequest():
 		return ""
+	case a.Memory.answeredElsewhere(a.Flight): // and which of the two the client takes is not known
+		return ResultUnseen
 	case a.result != "":
 		return a.result
 	case a.blind:
@@ -170,16 +172,34 @@ func (a *Answer) Followed() bool { return !a.blind }
 // Resumable reports whether the client can ask for the rest of an answer that broke off.
 func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
 
-func (a *Answer) event(id string, data []byte) {
-	if id != "" && len(id) <= maxEventID {
-		a.events = last(append(a.events, id), maxEvents)
+func (a *Answer) event(e sse.Event) {
+	if e.ID != "" && len(e.ID) <= maxEventID {
+		a.events = last(append(a.events, e.ID), maxEvents)
 		if a.Sent == nil && a.lastEvent != "" {
-			a.Memory.follow(a.peer, a.lastEvent, id)
+			a.Memory.follow(a.peer, a.lastEvent, e.ID)
 		}
 	}
-	if len(bytes.TrimSpace(data)) > 0 {
-		a.message(data)
+	switch {
+	case len(bytes.TrimSpace(e.Data)) == 0:
+	case e.Type == "" || e.Type == "message":
+		a.message(e.Data)
+	default:
+		a.other(e.Data)
 	}
+}
+
+// other reads an event of a type that is none of the protocol. Some clients pass it over, and some take it for a message: what it asks may be
+// answered, and what it answers is not known to have been taken.
+func (a *Answer) other(data []byte) {
+	o, err := jsonread.Lenient(data, 3)
+	if err != nil {
+		return
+	}
+	if o.Get("result").Value != nil || o.Get("error").Value != nil {
+		a.miss()
+		return
+	}
+	a.asks(o)
 }
 
 // message reads one message of the server.
@@ -189,28 +209,47 @@ func (a *Answer) message(text []byte) {
 		a.miss()
 		return
 	}
-	method, isCall := o.Get("method").Text()
+	if _, isCall := o.Get("method").Text(); isCall {
+		a.asks(o)
+		return
+	}
 	id, err := readID(o.Get("id").Value)
 	switch {
-	case err != nil: // a notification, or an error without an id
-	case isCall:
-		if len(method) > maxMethod {
-			method = method[:maxMethod]
-		}
-		a.Memory.ask(question{a.peer, id, method})
-	case a.Sent == nil:
-		a.show(o.Get("result").Members)
-		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
-	case id == a.Sent.ID:
+	case err != nil: // an error without an id, or what no client can have asked for
+		a.Memory.missed(a.peer.Server)
+	case a.Sent != nil && id == a.Sent.ID:
 		a.response(o)
+	default:
+		if a.Memory.strayed(a.peer, id) {
+			a.show(o.Get("result").Members)
+		}
+		if a.Sent == nil {
+			a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
+		}
 	}
 }
 
-// response reads the result of the request.
+// asks notes a request of the server, by which it may be answered.
+func (a *Answer) asks(o object) {
+	method, _ := o.Get("method").Text()
+	id, err := readID(o.Get("id").Value)
+	if err != nil { // a notification
+		return
+	}
+	if len(method) > maxMethod {
+		method = method[:maxMethod]
+	}
+	a.Memory.ask(question{a.peer, id, method})
+}
+
+// response reads the result of the request: the first one that comes, which is what a client takes.
 func (a *Answer) response(o object) {
+	if a.result != "" {
+		return
+	}
 	a.result = resultOf(o, a.Sent.IsCall())
 	result := o.Get("result").Members
-	if a.Sent.Method == listTools {
+	if a.Sent.Method == listTools && a.Memory.shows(a.Flight) {
 		a.show(result)
 	}
 	if a.result != ResultUnfinished {
@@ -269,14 +308,15 @@ func (a *Answer) show(result object) {
 			return
 		}
 		tool, now, err := define(raw)
-		if tool == "" {
-			continue // which no client can call
+		if !isToolName(tool) {
+			continue // which no rule can name
 		}
 		if err != nil {
 			now = definition{}
 		}
-		before := a.Memory.show(a.peer.Server, tool, now)
-		if elsewhere := a.Shared.show(a.peer.Server, tool, now); before == "" {
+		named := slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
+		before := a.Memory.show(a.peer.Server, tool, now, named)
+		if elsewhere := a.Shared.show(a.peer.Server, tool, now, named); before == "" {
 			before = elsewhere
 		}
 		for _, r := range a.Rules {

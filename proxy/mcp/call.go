@@ -31,3 +31,12 @@ func (c *Call) Begin(resp *http.Response) {
 	c.Answer = NewAnswer(c.Watch, resp.StatusCode, resp.Header)
 	body.Watch(resp, c.Answer)
 }
+
+// Done says that the call is over.
+func (c *Call) Done() {
+	var result Result // of what had no answer, which shows nothing
+	if c.Answer != nil {
+		result = c.Answer.Result()
+	}
+	c.Memory.End(c.Flight, result)
+}

@@ -21,6 +21,7 @@ import (
 const (
 	maxParams     = 32
 	maxParamDepth = 16
+	maxParamSize  = 1 << 10 // bytes of the name of a header and of the path to its argument
 )
 
 // definition is what is kept of the definition of a tool.
@@ -30,25 +31,43 @@ type definition struct {
 	params map[string][]string
 }
 
-// definitions are the definitions of tools that were shown last.
+// definitions are the definitions of tools that were shown last. Those that a rule names are kept apart, so that a server cannot have one of them
+// forgotten by showing many others.
 type definitions struct {
-	known *lru.Cache[[2]string, definition]
+	named, others *lru.Cache[[2]string, definition]
 }
 
 func (d *definitions) get(server, tool string) (definition, bool) {
-	if d.known == nil {
-		return definition{}, false
+	for _, known := range []*lru.Cache[[2]string, definition]{d.named, d.others} {
+		if known == nil {
+			continue
+		}
+		if found, ok := known.Get([2]string{server, tool}); ok {
+			return found, true
+		}
 	}
-	return d.known.Get([2]string{server, tool})
+	return definition{}, false
+}
+
+func (d *definitions) isNamed(server, tool string) bool {
+	if d.named == nil {
+		return false
+	}
+	_, ok := d.named.Get([2]string{server, tool})
+	return ok
 }
 
 // put keeps a definition and returns the hash of the one before, which is empty if there was none.
-func (d *definitions) put(server, tool string, now definition) (before string) {
-	if d.known == nil {
-		d.known = lru.New[[2]string, definition](maxTools)
+func (d *definitions) put(server, tool string, now definition, named bool) (before string) {
+	old, _ := d.get(server, tool)
+	to := &d.others
+	if named || d.isNamed(server, tool) { // by the rules as they were
+		to = &d.named
 	}
-	old, _ := d.known.Get([2]string{server, tool})
-	d.known.Put([2]string{server, tool}, now)
+	if *to == nil {
+		*to = lru.New[[2]string, definition](maxTools)
+	}
+	(*to).Put([2]string{server, tool}, now)
 	return old.hash
 }
 
@@ -58,10 +77,10 @@ type Definitions struct {
 	known definitions
 }
 
-func (d *Definitions) show(server, tool string, now definition) (before string) {
+func (d *Definitions) show(server, tool string, now definition, named bool) (before string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.known.put(server, tool, now)
+	return d.known.put(server, tool, now, named)
 }
 
 // define reads the definition of a tool.
@@ -93,7 +112,8 @@ func (d *definition) collect(schema jsontext.Value, path []string) {
 	}
 	for _, p := range o.Get("properties").Members {
 		at := append(path[:len(path):len(path)], p.Name)
-		if header, ok := p.Members.Get("x-mcp-header").Text(); ok && len(d.params) < maxParams {
+		header, ok := p.Members.Get("x-mcp-header").Text()
+		if ok && len(d.params) < maxParams && len(header)+len(strings.Join(at, "")) <= maxParamSize {
 			d.params[http.CanonicalHeaderKey("Mcp-Param-"+header)] = at
 		}
 		d.collect(p.Value, at)

@@ -97,9 +97,14 @@ func show(t testing.TB, memory *mcp.Memory, seen string) {
 		return
 	}
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"name":"create_issue"}}`
-	a := mcp.NewAnswer(watch(read(t, body), memory), http.StatusOK, http.Header{"Content-Type": {"application/json"}})
+	w := watch(read(t, body), memory)
+	var err error
+	w.Flight, err = memory.Begin(w.Sent, peer, false)
+	check.Must(t, err)
+	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}})
 	_, _ = io.WriteString(a, answer)
 	a.End(io.EOF)
+	memory.End(w.Flight, a.Result())
 }
 
 // rules are an action and an egress rule of one server.

@@ -27,6 +27,7 @@ type Memory struct {
 	questions  []question
 	unfinished []unfinished
 	tools      definitions
+	flights    []*Flight
 	open       []*open
 }
 
@@ -44,12 +45,13 @@ type unfinished struct {
 	asks                 map[string]string // the method of each of inputRequests, by its key
 }
 
-// ask notes a request of a server.
+// ask notes a request of a server. Of two with one id nobody can tell which one an answer is for: both stay.
 func (m *Memory) ask(q question) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.questions = append(slices.DeleteFunc(m.questions, func(o question) bool { return o.peer == q.peer && o.id == q.id }), q)
-	m.questions = last(m.questions, maxQuestions)
+	if !slices.Contains(m.questions, q) {
+		m.questions = last(append(m.questions, q), maxQuestions)
+	}
 }
 
 // last returns the last elements of s, at most n.
@@ -60,18 +62,19 @@ func last[T any](s []T, n int) []T {
 	return slices.Delete(s, 0, len(s)-n)
 }
 
-// asked returns the method of a request of a server that is not yet answered.
-func (m *Memory) asked(peer Peer, id ID) (method string, ok bool) {
+// asked returns the methods of the requests of a server with this id that are not yet answered.
+func (m *Memory) asked(peer Peer, id ID) (methods []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.questions, func(q question) bool { return q.peer == peer && q.id == id })
-	if i < 0 {
-		return "", false
+	for _, q := range m.questions {
+		if q.peer == peer && q.id == id {
+			methods = append(methods, q.method)
+		}
 	}
-	return m.questions[i].method, true
+	return methods
 }
 
-// answered forgets a request of a server.
+// answered forgets the requests of a server with this id.
 func (m *Memory) answered(peer Peer, id ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,16 +140,17 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 }
 
 // show notes the definition of a tool.
-func (m *Memory) show(server, tool string, d definition) (before string) {
+func (m *Memory) show(server, tool string, d definition, named bool) (before string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.tools.put(server, tool, d)
+	return m.tools.put(server, tool, d, named)
 }
 
 // open is a request whose answer broke off and may be resumed.
 type open struct {
 	peer   Peer
 	id     ID
+	post   bool
 	events []string // ids of the events of its answer, by which a client may resume it
 	done   func(Result)
 	timer  *time.Timer
@@ -155,13 +159,13 @@ type open struct {
 // Keep keeps a request whose answer broke off for so long at most, until its result comes with a resumed answer. done is called once, by
 // another goroutine, with [ResultLost] if no result came.
 func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
-	o := &open{peer: a.peer, id: a.Sent.ID, events: slices.Clone(a.events), done: done}
+	o := &open{peer: a.peer, id: a.Sent.ID, post: a.Flight != nil && a.Flight.post, events: slices.Clone(a.events), done: done}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.timer = time.AfterFunc(wait, func() { m.giveUp(func(other *open) bool { return other == o }) })
 	m.open = append(m.open, o)
-	if len(m.open) > maxOpen {
-		m.open[0].timer.Reset(0)
+	for _, first := range m.open[:max(0, len(m.open)-maxOpen)] {
+		first.timer.Reset(0)
 	}
 }
 
@@ -210,11 +214,4 @@ func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
 	}) {
 		o.done(result)
 	}
-}
-
-// forgetTools forgets the definitions of all tools: a server has shown some in a way that was not followed.
-func (m *Memory) forgetTools() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tools = definitions{}
 }

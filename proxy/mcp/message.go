@@ -39,7 +39,8 @@ const (
 	maxMethod = 128
 	maxName   = 2048 // of a tool, a prompt or a resource
 	maxState  = 64 << 10
-	maxInputs = 64 // of a retried call
+	maxHeader = 4 << 10 // of a session's or an event's id in a header
+	maxInputs = 64      // of a retried call
 )
 
 // versionMember is where a message of 2026-07-28 says its revision.
@@ -244,10 +245,13 @@ func CheckStream(header http.Header) error {
 	return nil
 }
 
-// atMostOnce refuses a header of which two readers could take another one.
+// atMostOnce refuses a header of which two readers could take another one, and one that is too long to be kept.
 func atMostOnce(header http.Header, name string) error {
-	if n := len(header[name]); n > 1 {
-		return mismatch("the header %s stands there %d times", name, n)
+	switch values := header[name]; {
+	case len(values) > 1:
+		return mismatch("the header %s stands there %d times", name, len(values))
+	case len(values) == 1 && len(values[0]) > maxHeader:
+		return malformed("the header %s has more than %d bytes", name, maxHeader)
 	}
 	return nil
 }

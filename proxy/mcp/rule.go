@@ -114,7 +114,7 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 	case m.Method == callTool && m.ID == "":
 		return Verdict{}, malformed("the call of a tool has no id, so that nothing would say what became of it")
 	case rules[i].Post && !streams(header):
-		return Verdict{}, refusal.New("mcp_transport_unsupported", "the request does not accept both application/json and text/event-stream: answers of the transport of %s come on another connection", oldTransport)
+		return Verdict{}, refusal.New("mcp_transport_unsupported", "a call that posts has to accept its answer in both forms: send the header Accept: application/json, text/event-stream. Clients of the transport of %s do not, whose answers come on another connection", oldTransport)
 	}
 	v := Verdict{Rule: i}
 	if m.Method == callTool {
@@ -142,14 +142,14 @@ func (r *Rule) names(m *Message) bool {
 
 // judgeAnswer judges the answer to what a server has asked.
 func judgeAnswer(m *Message, rules []*Rule, peer Peer, memory *Memory) (v Verdict, err error) {
-	method, ok := memory.asked(peer, m.ID)
-	if !ok {
+	methods := memory.asked(peer, m.ID)
+	if len(methods) == 0 {
 		return v, refusal.New("mcp_answer_unasked", "the server has not asked what this message answers")
 	}
-	if v.Human, err = mayAnswer([]string{method}, rules); err != nil {
+	if v.Human, err = mayAnswer(methods, rules); err != nil {
 		return v, err
 	}
-	v.Rule = slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(method) })
+	v.Rule = slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(methods[0]) })
 	if v.Rule < 0 {
 		return v, refusal.New("mcp_method_refused", "no egress rule lets answers to this server pass")
 	}

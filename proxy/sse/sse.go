@@ -3,12 +3,20 @@ package sse
 
 import "bytes"
 
+// Event is one event of a stream. Its data is valid only while it is looked at.
+type Event struct {
+	Type string // empty where the stream names none, which is the type message
+	ID   string
+	Data []byte
+}
+
 // Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
 type Reader struct {
 	most int // bytes of one event
 	line []byte
 	data []byte
-	id   string // of the event that is read
+	kind string // the type of the event that is read
+	id   string // of the same
 
 	begun   bool // something was read
 	hasData bool
@@ -27,8 +35,8 @@ func (e *Reader) Over() bool { return e.over }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// Write reads a piece of the stream, and calls event for each event that ends in it. The data is valid only during the call.
-func (e *Reader) Write(p []byte, event func(id string, data []byte)) {
+// Write reads a piece of the stream, and calls event for each event that ends in it.
+func (e *Reader) Write(p []byte, event func(Event)) {
 	for len(p) > 0 && !e.over {
 		if e.cr && p[0] == '\n' {
 			e.cr, p = false, p[1:]
@@ -54,7 +62,7 @@ func (e *Reader) add(p []byte) {
 	e.line = append(e.line, p...)
 }
 
-func (e *Reader) endLine(event func(id string, data []byte)) {
+func (e *Reader) endLine(event func(Event)) {
 	if e.over {
 		return
 	}
@@ -65,9 +73,9 @@ func (e *Reader) endLine(event func(id string, data []byte)) {
 	e.line = e.line[:0]
 	if len(line) == 0 {
 		if e.hasData || e.id != "" {
-			event(e.id, e.data)
+			event(Event{e.kind, e.id, e.data})
 		}
-		e.data, e.hasData, e.id = e.data[:0], false, ""
+		e.data, e.hasData, e.kind, e.id = e.data[:0], false, "", ""
 		return
 	}
 	field, value, _ := bytes.Cut(line, []byte(":"))
@@ -78,6 +86,8 @@ func (e *Reader) endLine(event func(id string, data []byte)) {
 			e.data = append(e.data, '\n')
 		}
 		e.data, e.hasData = append(e.data, value...), true
+	case "event":
+		e.kind = string(value)
 	case "id":
 		if bytes.IndexByte(value, 0) < 0 {
 			e.id = string(value)

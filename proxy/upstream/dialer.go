@@ -3,10 +3,12 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -59,6 +61,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		}
 	}
 	dialer := net.Dialer{Timeout: connectTimeout}
+	var last error
 	for _, addr := range addrs[:min(len(addrs), maxTries)] {
 		conn, err := dialer.DialContext(ctx, network, netip.AddrPortFrom(addr.Unmap(), at).String())
 		if err == nil {
@@ -67,8 +70,25 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		last = err
 	}
-	return nil, refusal.New("upstream_unreachable", "no connection to %s, port %d", host, port)
+	return nil, refusal.New("upstream_unreachable", "no connection to %s, port %d: %s", host, port, whyUnreachable(last))
+}
+
+// whyUnreachable says why no connection was made, without the address, which the agent is not told.
+func whyUnreachable(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return "this machine does not let the mediator connect there"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Sprintf("no answer within %s", connectTimeout)
+	}
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return number.Error() // one of a fixed set of texts
+	}
+	return "the connection failed"
 }
 
 // checkDestination refuses an address that the target's name does not have.

@@ -2,10 +2,13 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/actionproof/mediator/test/check"
@@ -124,10 +127,28 @@ func TestDialer(t *testing.T) {
 				return
 			}
 			check.WantCode(t, err, test.code)
+			if test.code == "upstream_unreachable" && !strings.HasSuffix(err.Error(), ", port 1: connection refused") {
+				t.Errorf("the error does not say why: %s", err)
+			}
 			if text := err.Error(); strings.Contains(text, "10.9.8.7") || strings.Contains(text, loopback.String()) != strings.Contains(test.address, loopback.String()) {
 				t.Errorf("the error names an address: %s", text)
 			}
 		})
+	}
+}
+
+func TestWhyUnreachable(t *testing.T) {
+	for want, err := range map[string]error{
+		"connection refused":     &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7)}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+		"no route to host":       os.NewSyscallError("connect", syscall.EHOSTUNREACH),
+		"network is unreachable": os.NewSyscallError("connect", syscall.ENETUNREACH),
+		"no answer within 10s":   &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7)}, Err: os.ErrDeadlineExceeded},
+		"this machine does not let the mediator connect there": os.NewSyscallError("connect", syscall.EACCES),
+		"the connection failed":                                errors.New("10.9.8.7 is down"),
+	} {
+		if got := whyUnreachable(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
 	}
 }
 

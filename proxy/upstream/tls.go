@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // tlsDialer connects and verifies as an upstream's description says.
@@ -78,9 +79,10 @@ func handshakeFailure(host string, err error) error {
 	switch {
 	case errors.As(err, &untrusted):
 		return upstreamError{refusal.New("upstream_certificate_untrusted",
-			"the certificate of %s could not be verified", host), err}
+			"the certificate of %s could not be verified", host).ForOperator("%.300q", untrusted.Err), err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return upstreamError{refusal.New("upstream_tls_failed", "%s did not complete the TLS handshake in time", host), err}
 	}
-	return upstreamError{refusal.New("upstream_tls_failed", "the TLS handshake with %s failed", host), err}
+	said, _ := wire.HandshakeFailure(err, host)
+	return upstreamError{refusal.New("upstream_tls_failed", "the TLS handshake with %s failed: %s", host, said), err}
 }

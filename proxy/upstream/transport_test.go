@@ -53,16 +53,16 @@ func TestTransportErrors(t *testing.T) {
 	impatient, err := upstream.NewTransport(upstream.Options{Dialer: dialer, HandshakeTimeout: time.Millisecond, ResponseHeaderTimeout: time.Millisecond})
 	must(t, err)
 	defer impatient.CloseIdleConnections()
-	for _, test := range []struct{ name, url, code string }{
-		{"unknown CA", "https://a.example.com:" + port + "/", "upstream_certificate_untrusted"},
-		{"another name in the certificate", "https://strict.example.net:" + port + "/", "upstream_certificate_untrusted"},
-		{"silent in the handshake", "https://a.example.com:" + silentPort + "/", "upstream_tls_failed"},
-		{"no TLS", "https://a.example.com:" + talkingPort + "/", "upstream_tls_failed"},
-		{"silent", "http://a.example.com:" + silentPort + "/", "upstream_timeout"},
-		{"no HTTP", "http://a.example.com:" + talkingPort + "/", "upstream_lost"},
-		{"nobody", "http://a.example.com:1/", "upstream_unreachable"},
-		{"private", "http://10.1.2.3/", "egress_address_denied"},
-		{"unknown", "https://b.example.com/", "upstream_unresolvable"},
+	for _, test := range []struct{ name, url, code, says string }{
+		{"unknown CA", "https://a.example.com:" + port + "/", "upstream_certificate_untrusted", "unknown authority"},
+		{"another name in the certificate", "https://strict.example.net:" + port + "/", "upstream_certificate_untrusted", "not other.example.org"},
+		{"silent in the handshake", "https://a.example.com:" + silentPort + "/", "upstream_tls_failed", "in time"},
+		{"no TLS", "https://a.example.com:" + talkingPort + "/", "upstream_tls_failed", "first record does not look like a TLS handshake"},
+		{"silent", "http://a.example.com:" + silentPort + "/", "upstream_timeout", ""},
+		{"no HTTP", "http://a.example.com:" + talkingPort + "/", "upstream_lost", ""},
+		{"nobody", "http://a.example.com:1/", "upstream_unreachable", "connection refused"},
+		{"private", "http://10.1.2.3/", "egress_address_denied", ""},
+		{"unknown", "https://b.example.com/", "upstream_unresolvable", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			via := transport
@@ -74,6 +74,9 @@ func TestTransportErrors(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 			wantCode(t, err, test.code)
+			if test.says != "" && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error does not say %q: %v", test.says, err)
+			}
 			if strings.Contains(err.Error(), "127.0.0.1") {
 				t.Errorf("the error names an address: %v", err)
 			}

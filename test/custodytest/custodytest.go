@@ -99,7 +99,7 @@ func Run(t *testing.T, open func(t *testing.T, name string) Rotator) {
 	})
 	t.Run("what can be seen of a good key speaks for it", func(t *testing.T) {
 		seen := make(map[string]observe.Result)
-		for _, l := range open(t, "k").Observe(ctx) {
+		for _, l := range open(t, "k").Observe(ctx, 0) {
 			if seen[l.Name] = l.Result; l.Seen == "" || l.Purpose != "" {
 				t.Errorf("%+v", l)
 			}

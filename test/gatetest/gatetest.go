@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -58,7 +59,7 @@ type Kit struct {
 	Clock      *Clock
 	Manifest   *policy.Manifest
 	Strict     *policy.Strict
-	Rules      *policy.Rules
+	Rules      *decide.Rules
 	Secret     evidence.Secret
 	Challenges *challenge.Issuer
 	Verifier   *evidence.Verifier
@@ -76,9 +77,15 @@ type Kit struct {
 // New makes a deployment from the example manifest, which each edit may change before it is certified.
 func New(t testing.TB, edits ...func(*policy.Manifest)) *Kit {
 	t.Helper()
+	return NewAt(t, Start, edits...)
+}
+
+// NewAt is New with another time on the kit's clock.
+func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
+	t.Helper()
 	k := &Kit{Clock: &Clock{}, Certificates: make(map[string]string)}
-	k.Clock.Set(Start)
-	k.Rules = must(policy.ParseRules(configs.Policy()))(t)
+	k.Clock.Set(at)
+	k.Rules = must(decide.ParseRules(configs.Policy()))(t)
 	k.Manifest = must(policy.ParseManifest(configs.Manifest()))(t)
 	environment := evidence.HashBytes([]byte("environment"))
 	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredPolicyHash, &k.Manifest.AgentSessionReceiptPolicy.RequiredPolicyHash} {
@@ -232,10 +239,10 @@ func (k *Kit) TrustWithout(t testing.TB, purpose string, more ...string) *eviden
 }
 
 // Engine makes the policy engine of the deployment.
-func (k *Kit) Engine(t testing.TB) *policy.Engine {
+func (k *Kit) Engine(t testing.TB) *decide.Engine {
 	t.Helper()
-	return must(policy.NewEngine(k.Rules, k.Verifier, k.Strict, Signer(t, k, evidence.PolicyDecisionKind), Signer(t, k, evidence.ActionGrantKind),
-		policy.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()}))(t)
+	return must(decide.NewEngine(k.Rules, k.Verifier, k.Strict, Signer(t, k, evidence.PolicyDecisionKind), Signer(t, k, evidence.ActionGrantKind),
+		decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()}))(t)
 }
 
 // Resign changes the claims of an artifact and signs it again with its role's key. What rests on the artifact still rests on what it

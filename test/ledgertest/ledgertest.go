@@ -201,6 +201,25 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		if p, err := s.Get(ctx, "post_3"); err != nil || p.ID != "post_30" {
 			t.Errorf("got %+v, %v", p, err)
 		}
+		add := func(id string) {
+			p := post(id)
+			p.State = ledger.StateRefused
+			if err := s.Add(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := 1; n <= 12; n++ {
+			add("post_8" + string(rune('a'+n)))
+			var several *ledger.SeveralError
+			p, err := s.Get(ctx, "post_8")
+			if n == 1 && p.ID != "post_8b" || n > 1 && (!errors.As(err, &several) || len(several.IDs) != min(n, 10) || several.IDs[0] != "post_8b" || several.More != (n > 10)) {
+				t.Errorf("of %d: %+v, %v", n, p, err)
+			}
+		}
+		add("post_8")
+		if p, err := s.Get(ctx, "post_8"); err != nil || p.ID != "post_8" { // and not those that begin with it
+			t.Errorf("got %+v, %v", p, err)
+		}
 		for _, id := range []string{"", "post", "post_", "post_9"} {
 			if _, err := s.Get(ctx, id); !errors.Is(err, ledger.ErrNotFound) {
 				t.Errorf("Get(%q): %v", id, err)

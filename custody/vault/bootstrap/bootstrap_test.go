@@ -141,7 +141,7 @@ func TestApply(t *testing.T) {
 			t.Errorf("%v, %v", role.Data, err)
 		}
 		for _, r := range bootstrap.Roles {
-			for _, l := range signs(t, v, dir, r).Observe(t.Context()) {
+			for _, l := range signs(t, v, dir, r).Observe(t.Context(), 0) {
 				if l.Result != "holds" {
 					t.Errorf("%s: %+v", r.Purpose, l)
 				}

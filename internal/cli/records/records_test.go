@@ -28,6 +28,21 @@ func TestShowModel(t *testing.T) {
 	}
 }
 
+// TestShowRemedy: the record of a refusal says what to do; one with a code of another version of this program does not.
+func TestShowRemedy(t *testing.T) {
+	for code, want := range map[string]string{
+		"egress_denied":  "  refused      egress_denied at step match: no\n  remedy       Add an egress rule for it.\n",
+		"of_another_day": "  refused      of_another_day at step match: no\n  ms ",
+		"":               "GET a.example.com:443/b\n  ms ",
+	} {
+		var out bytes.Buffer
+		Print(&out, admin.Record{Record: ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com:443", Path: "/b", Code: code, Step: "match", Reason: "no"}})
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: it shows\n%s, and not %q", code, out.String(), want)
+		}
+	}
+}
+
 // TestListedCallsAreShort: a call with a long path must not hide the others of the list.
 func TestListedCallsAreShort(t *testing.T) {
 	var out bytes.Buffer

@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 )
@@ -56,6 +57,9 @@ func Print(w io.Writer, p admin.Record) {
 	fmt.Fprintf(w, "%s  %s  %s %s%s\n", p.ID, p.State, p.Method, p.Host, p.Path)
 	if p.Code != "" {
 		fmt.Fprintf(w, "  refused      %s at step %s: %s\n", p.Code, p.Step, p.Reason)
+		if remedy := problem.Remedy(p.Code); remedy != "" {
+			fmt.Fprintf(w, "  remedy       %s\n", remedy)
+		}
 	}
 	if p.Status > 0 {
 		fmt.Fprintf(w, "  upstream     answered %d\n", p.Status)

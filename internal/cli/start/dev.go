@@ -37,6 +37,11 @@ func dev(ctx context.Context, dir string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	release, err := devstack.Hold(dir)
+	if err != nil {
+		return err
+	}
+	defer release() // last, when nothing runs any more
 	if err := devstack.Prepare(dir, configs.Dev); err != nil {
 		return err
 	}

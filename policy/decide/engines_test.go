@@ -1,4 +1,4 @@
-package policy_test
+package decide_test
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 // TestEngines: a post is decided by the manifest that its request names, for as long as that is honoured.
@@ -14,8 +14,8 @@ func TestEngines(t *testing.T) {
 	old := newWorld(t, string(configs.Policy()), nil)
 	fresh := newWorld(t, strings.Replace(string(configs.Policy()), "rules:", "rules: # changed", 1), nil)
 	fresh.strict.ManifestHash = strings.Repeat("a", 64)
-	engines := [...]*policy.Engine{old.engine(), fresh.engine()}
-	var e policy.Engines
+	engines := [...]*decide.Engine{old.engine(), fresh.engine()}
+	var e decide.Engines
 	_, err := e.Decide(t.Context(), old.request(nil))
 	wantCode(t, err, "manifest_mismatch")
 
@@ -48,7 +48,7 @@ func TestEngines(t *testing.T) {
 
 // TestEnginesAreBounded: more manifests than can be told apart are refused, and those that are honoured stay.
 func TestEnginesAreBounded(t *testing.T) {
-	var e policy.Engines
+	var e decide.Engines
 	for i := range 9 {
 		w := newWorld(t, string(configs.Policy()), nil)
 		w.strict.ManifestHash = strings.Repeat(string(rune('a'+i)), 64)

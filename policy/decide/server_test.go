@@ -1,6 +1,7 @@
-package policy_test
+package decide_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,11 +13,12 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 func TestClientAndServer(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	s := httptest.NewServer(policy.NewServer(w.engines()))
+	s := httptest.NewServer(decide.NewServer(w.engines()))
 	defer s.Close()
 	c := policy.NewClient(s.URL, s.Client())
 
@@ -36,7 +38,7 @@ func TestClientAndServer(t *testing.T) {
 
 func TestServerRefusesMalformedRequests(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	h := policy.NewServer(w.engines())
+	h := decide.NewServer(w.engines())
 	valid := jsonOf(t, w.request(nil))
 	for name, c := range map[string]struct {
 		body   string
@@ -112,4 +114,11 @@ func TestCodesAreInTheTable(t *testing.T) {
 			t.Errorf("%s is not in the table of codes", code)
 		}
 	}
+}
+
+func jsonOf(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	must(t, err)
+	return string(raw)
 }

@@ -1,4 +1,4 @@
-package policy
+package decide
 
 import (
 	"cel.dev/cel-go/cel"

@@ -1,4 +1,4 @@
-package policy
+package decide
 
 import (
 	"context"
@@ -10,14 +10,9 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
-
-// Decision are the two artifacts that allow one post.
-type Decision struct {
-	PolicyDecision string `json:"policyDecision"`
-	Grant          string `json:"grant"`
-}
 
 // EngineOptions configure an [Engine]; all are required.
 type EngineOptions struct {
@@ -32,18 +27,18 @@ type EngineOptions struct {
 type Engine struct {
 	rules    *Rules
 	verifier *evidence.Verifier
-	strict   *Strict
+	strict   *policy.Strict
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
 	o        EngineOptions
 }
 
 // NewEngine makes an Engine. Rules other than those that the manifest pins are refused as policy_hash_mismatch.
-func NewEngine(rules *Rules, v *evidence.Verifier, s *Strict, decision *signer.Issuer[evidence.PolicyDecision], grant *signer.Issuer[evidence.ActionGrant], o EngineOptions) (*Engine, error) {
+func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *signer.Issuer[evidence.PolicyDecision], grant *signer.Issuer[evidence.ActionGrant], o EngineOptions) (*Engine, error) {
 	if rules == nil || v == nil || s == nil || decision == nil || grant == nil || o.Now == nil || o.Log == nil {
-		return nil, errors.New("policy: the engine lacks one of its parts")
+		return nil, errors.New("decide: the engine lacks one of its parts")
 	}
-	if err := s.Pins(rules); err != nil {
+	if err := s.Pins(rules.Hash()); err != nil {
 		return nil, err
 	}
 	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o}, nil
@@ -54,29 +49,29 @@ func (e *Engine) manifest() string { return e.strict.ManifestHash }
 
 // Decide verifies the trigger evidence by itself, evaluates the rules, and signs a decision and, over its id and hash, a grant for
 // exactly this post. Whatever does not hold is refused with a code; then nothing that was signed is given out.
-func (e *Engine) Decide(ctx context.Context, r Request) (Decision, error) {
+func (e *Engine) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
 	d, rule, err := e.decide(ctx, r)
 	log := e.o.Log.With(zap.String("action", r.Binding.Action), zap.String("resource", r.Binding.Resource), zap.String("session", r.SessionID))
 	if err != nil {
 		log.Info("refused", zap.Error(err))
-		return Decision{}, err
+		return policy.Decision{}, err
 	}
 	log.Info("allowed", zap.String("rule", rule))
 	return d, nil
 }
 
-func (e *Engine) decide(ctx context.Context, r Request) (d Decision, rule string, err error) {
-	if err := r.check(); err != nil {
+func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decision, rule string, err error) {
+	if err := r.Check(); err != nil {
 		return d, "", err
 	}
 	if err := e.admits(r); err != nil {
 		return d, "", err
 	}
-	origin, err := VerifyTrigger(e.verifier, e.strict, r.OriginProof, r.TriggerReceipt, r.Binding.Hash())
+	origin, err := policy.VerifyTrigger(e.verifier, e.strict, r.OriginProof, r.TriggerReceipt, r.Binding.Hash())
 	if err != nil {
 		return d, "", err
 	}
-	args, err := r.Call.arguments()
+	args, err := r.Call.Arguments()
 	if err != nil {
 		return d, "", err
 	}
@@ -90,7 +85,7 @@ func (e *Engine) decide(ctx context.Context, r Request) (d Decision, rule string
 }
 
 // admits holds the runtime against the manifest.
-func (e *Engine) admits(r Request) error {
+func (e *Engine) admits(r policy.Request) error {
 	if r.ManifestHash != e.strict.ManifestHash {
 		return otherManifest(r.ManifestHash)
 	}
@@ -101,7 +96,7 @@ func (e *Engine) admits(r Request) error {
 }
 
 // sign signs the decision and, over its id and hash, the grant. Every scope of the grant has exactly one element.
-func (e *Engine) sign(ctx context.Context, r Request, o evidence.TriggerOriginProof, rule string) (Decision, error) {
+func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerOriginProof, rule string) (policy.Decision, error) {
 	b, bindingHash, policyHash := r.Binding, r.Binding.Hash(), e.rules.Hash()
 	tokens, err := signer.SignPair(ctx, e.decision, evidence.PolicyDecision{
 		Action: b.Action, BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow,
@@ -118,11 +113,11 @@ func (e *Engine) sign(ctx context.Context, r Request, o evidence.TriggerOriginPr
 		}
 	})
 	if err != nil {
-		return Decision{}, err
+		return policy.Decision{}, err
 	}
 	if e.decision.Name() == e.grant.Name() || evidence.KeyName(evidence.KeyIDOf(tokens[0])) == evidence.KeyName(evidence.KeyIDOf(tokens[1])) {
-		return Decision{}, refusal.New("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
+		return policy.Decision{}, refusal.New("roles_not_separated", "the policy engine and the authorization service have the same issuer or the same key")
 	}
 	failpoint.Reach("granted")
-	return Decision{PolicyDecision: tokens[0], Grant: tokens[1]}, nil
+	return policy.Decision{PolicyDecision: tokens[0], Grant: tokens[1]}, nil
 }

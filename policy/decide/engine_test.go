@@ -1,4 +1,4 @@
-package policy_test
+package decide_test
 
 import (
 	"context"
@@ -10,8 +10,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -194,36 +196,36 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 
 func TestEngineRefusesOtherRules(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
-	other, err := policy.ParseRules([]byte(file("yes allow true")))
+	other, err := decide.ParseRules([]byte(file("yes allow true")))
 	must(t, err)
-	for _, rules := range []*policy.Rules{other, {}} {
-		_, err := policy.NewEngine(rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+	for _, rules := range []*decide.Rules{other, {}} {
+		_, err := decide.NewEngine(rules, w.verifier, w.strict, w.decision, w.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
 		wantCode(t, err, "policy_hash_mismatch")
 	}
 	open := *w.strict
 	open.Runtime.PolicyHash = ""
-	_, err = policy.NewEngine(&policy.Rules{}, w.verifier, &open, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+	_, err = decide.NewEngine(&decide.Rules{}, w.verifier, &open, w.decision, w.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
 	wantCode(t, err, "policy_hash_mismatch")
 }
 
 func TestEngineNeedsAllItsParts(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	type parts struct {
-		rules    *policy.Rules
+		rules    *decide.Rules
 		verifier *evidence.Verifier
 		strict   *policy.Strict
 		decision *signer.Issuer[evidence.PolicyDecision]
 		grant    *signer.Issuer[evidence.ActionGrant]
-		o        policy.EngineOptions
+		o        decide.EngineOptions
 	}
 	for name, take := range map[string]func(*parts){
 		"rules": func(p *parts) { p.rules = nil }, "verifier": func(p *parts) { p.verifier = nil }, "strict policy": func(p *parts) { p.strict = nil },
 		"decision": func(p *parts) { p.decision = nil }, "grant": func(p *parts) { p.grant = nil }, "clock": func(p *parts) { p.o.Now = nil }, "log": func(p *parts) { p.o.Log = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := parts{w.rules, w.verifier, w.strict, w.decision, w.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()}}
+			p := parts{w.rules, w.verifier, w.strict, w.decision, w.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()}}
 			take(&p)
-			if e, err := policy.NewEngine(p.rules, p.verifier, p.strict, p.decision, p.grant, p.o); err == nil || e != nil {
+			if e, err := decide.NewEngine(p.rules, p.verifier, p.strict, p.decision, p.grant, p.o); err == nil || e != nil {
 				t.Errorf("an engine without it was made: %v", err)
 			}
 		})
@@ -241,7 +243,7 @@ func TestEngineWithoutAKey(t *testing.T) {
 		"of grants":    {w.decision, issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := policy.NewEngine(w.rules, w.verifier, w.strict, c.decision, c.grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+			e, err := decide.NewEngine(w.rules, w.verifier, w.strict, c.decision, c.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
 			must(t, err)
 			if d, err := e.Decide(t.Context(), w.request(nil)); !errors.Is(err, errBroken) || d != (policy.Decision{}) {
 				t.Errorf("%+v, %v", d, err)
@@ -291,7 +293,7 @@ func TestRolesMustBeSeparate(t *testing.T) {
 		"one issuer": issuer(t, evidence.ActionGrantKind, w.keys["action-grant-key"], "mediator-policy", "posting-api", time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := policy.NewEngine(w.rules, w.verifier, w.strict, w.decision, grant, policy.EngineOptions{Now: clock, Log: zap.NewNop()})
+			e, err := decide.NewEngine(w.rules, w.verifier, w.strict, w.decision, grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
 			must(t, err)
 			d, err := e.Decide(t.Context(), w.request(nil))
 			wantCode(t, err, "roles_not_separated")
@@ -320,3 +322,11 @@ func BenchmarkDecide(b *testing.B) {
 		}
 	}
 }
+
+// broken is a key that cannot be reached.
+type broken struct{}
+
+var errBroken = errors.New("the key is out of reach")
+
+func (broken) Current(context.Context) (custody.Version, error) { return custody.Version{}, errBroken }
+func (broken) Properties() custody.Properties                   { return custody.Properties{} }

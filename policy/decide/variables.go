@@ -1,4 +1,4 @@
-package policy
+package decide
 
 import (
 	"time"
@@ -6,12 +6,13 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
 )
 
 // facts are what a decision rests on. The binding and the origin proof are verified; the call is what the sidecar says of it.
 type facts struct {
 	binding   evidence.Binding
-	call      Call
+	call      policy.Call
 	args      map[string]any // of a tool; nil where there are none to judge
 	origin    evidence.TriggerOriginProof
 	runtimeID string
@@ -47,10 +48,10 @@ var variables = []variable{
 	{"trigger.method", cel.StringType, func(f *facts) any { return f.origin.VerificationMethod }},
 	{"runtime.id", cel.StringType, func(f *facts) any { return f.runtimeID }},
 	{"session.id", cel.StringType, func(f *facts) any { return f.sessionID }},
-	{"mcp.server", cel.StringType, func(f *facts) any { return f.call.mcp().Server }},
-	{"mcp.tool", cel.StringType, func(f *facts) any { return f.call.mcp().Tool }},
-	{"graphql.type", cel.StringType, func(f *facts) any { return f.call.graphQL().Type }},
-	{"graphql.fields", cel.ListType(cel.StringType), func(f *facts) any { return f.call.graphQL().Fields }},
+	{"mcp.server", cel.StringType, func(f *facts) any { return f.call.MCP().Server }},
+	{"mcp.tool", cel.StringType, func(f *facts) any { return f.call.MCP().Tool }},
+	{"graphql.type", cel.StringType, func(f *facts) any { return f.call.GraphQL().Type }},
+	{"graphql.fields", cel.ListType(cel.StringType), func(f *facts) any { return f.call.GraphQL().Fields }},
 	{"args", cel.MapType(cel.StringType, cel.DynType), func(f *facts) any { return f.args }},
 	{"now", cel.TimestampType, func(f *facts) any { return f.now }},
 }

@@ -1,4 +1,4 @@
-package policy_test
+package decide_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 // TestConditionsOnMessages decides calls by what their messages say.
@@ -62,7 +63,7 @@ func TestConditionsOnMessages(t *testing.T) {
 		})
 	}
 	for _, wrong := range []string{`args == "a"`, `args.repo`, `mcp.tool == 1`, `graphql.fields == "addComment"`, `mcp.tol == "a"`} {
-		if _, err := policy.ParseRules([]byte(file("r allow " + wrong))); err == nil {
+		if _, err := decide.ParseRules([]byte(file("r allow " + wrong))); err == nil {
 			t.Errorf("%s compiles", wrong)
 		}
 	}

@@ -1,4 +1,4 @@
-package policy
+package decide
 
 import (
 	"cmp"
@@ -10,8 +10,10 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strict"
+	"github.com/actionproof/mediator/policy"
 )
 
 // Effects of a rule.
@@ -61,7 +63,10 @@ type rule struct {
 // wrong is refused as policy_malformed, which says all that is wrong at once, with lines.
 func ParseRules(raw []byte) (*Rules, error) {
 	var f rulesFile
-	file, err := readStrict(raw, &f)
+	file, err := strict.Read(raw, &f, strict.Options{Complete: true, MaxBytes: policy.MaxFile})
+	if err == nil {
+		err = file.Err("")
+	}
 	if err == nil {
 		var r *Rules
 		if r, err = compile(file, &f); err == nil {
@@ -124,7 +129,7 @@ func compile(file *strict.File, f *rulesFile) (*Rules, error) {
 			file.Add(key+".effect", "must be %s or %s, not %.40q", effectAllow, effectDeny, src.Effect)
 		}
 	}
-	r.hash = canonicalHash(f)
+	r.hash, _ = evidence.HashValue(f) // of a text that is not valid UTF-8 it is empty, which no manifest requires
 	return r, file.Err("")
 }
 

@@ -1,4 +1,4 @@
-package policy
+package decide
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/policy"
 )
 
 // maxEngines bounds the engines that are honoured at the same time.
@@ -26,7 +27,7 @@ func (e *Engines) Set(engine *Engine) error {
 	defer e.mu.Unlock()
 	others := slices.DeleteFunc(slices.Clone(e.list), func(old *Engine) bool { return old.manifest() == engine.manifest() })
 	if len(others) >= maxEngines {
-		return errors.New("policy: too many manifests are honoured at the same time; those before are honoured for some minutes")
+		return errors.New("decide: too many manifests are honoured at the same time; those before are honoured for some minutes")
 	}
 	e.list = append(others, engine)
 	return nil
@@ -56,7 +57,7 @@ func (e *Engines) Manifests() []string {
 }
 
 // Decide has the engine decide whose manifest the request names; without one it is refused as manifest_mismatch.
-func (e *Engines) Decide(ctx context.Context, r Request) (Decision, error) {
+func (e *Engines) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
 	e.mu.RLock()
 	i := slices.IndexFunc(e.list, func(engine *Engine) bool { return engine.manifest() == r.ManifestHash })
 	var engine *Engine
@@ -65,7 +66,7 @@ func (e *Engines) Decide(ctx context.Context, r Request) (Decision, error) {
 	}
 	e.mu.RUnlock()
 	if engine == nil {
-		return Decision{}, otherManifest(r.ManifestHash)
+		return policy.Decision{}, otherManifest(r.ManifestHash)
 	}
 	return engine.Decide(ctx, r)
 }

@@ -1,4 +1,4 @@
-package policy_test
+package decide_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 // file makes a policy file of rules, each "name effect condition".
@@ -61,7 +62,7 @@ func TestParseRulesRefuses(t *testing.T) {
 		"all that is wrong":      {file("a allow foo", "b deny bar", "c maybe true"), []string{"rules[0]", "rules[1]", "rules[2]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := policy.ParseRules([]byte(c.raw))
+			r, err := decide.ParseRules([]byte(c.raw))
 			wantCode(t, err, "policy_malformed", c.want...)
 			if r != nil {
 				t.Error("malformed rules were given back")
@@ -82,13 +83,13 @@ func TestFindingsAreCut(t *testing.T) {
 		for i := range rules {
 			rules[i] = "R" + rules[i]
 		}
-		_, err := policy.ParseRules([]byte(file(rules...)))
+		_, err := decide.ParseRules([]byte(file(rules...)))
 		if wantCode(t, err, "policy_malformed", "rules[199].name", more); more == "" && strings.Contains(err.Error(), " more") {
 			t.Error("there is nothing more to say")
 		}
 	}
 	for _, raw := range []string{file(many(256)...), file("r allow " + nested(60))} { // what is still taken
-		_, err := policy.ParseRules([]byte(raw))
+		_, err := decide.ParseRules([]byte(raw))
 		must(t, err)
 	}
 }
@@ -168,7 +169,7 @@ func TestRulesDecide(t *testing.T) {
 func TestRulesHashIsOfTheMeaning(t *testing.T) {
 	hash := func(raw string) string {
 		t.Helper()
-		r, err := policy.ParseRules([]byte(raw))
+		r, err := decide.ParseRules([]byte(raw))
 		must(t, err)
 		return r.Hash()
 	}
@@ -200,7 +201,7 @@ func FuzzParseRules(f *testing.F) {
 	f.Add([]byte(file("r allow request.method == 'POST'")))
 	f.Add([]byte(file(`r deny [1, "a"].exists(x, dyn(x) == now)`)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, err := policy.ParseRules(raw)
+		r, err := decide.ParseRules(raw)
 		if err != nil {
 			wantCode(t, err, "policy_malformed")
 			return

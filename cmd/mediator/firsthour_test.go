@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/devstack"
+)
+
+// TestSecondDev: mediator dev in a folder in which one runs changes nothing there, and names the process that does.
+func TestSecondDev(t *testing.T) {
+	dir := t.TempDir()
+	release, err := devstack.Hold(dir)
+	must(t, err)
+	defer release()
+	must(t, os.WriteFile(filepath.Join(dir, devstack.BundleFile), []byte("{}"), 0o600)) // what a start would set aside
+	list := func() string {
+		all, err := os.ReadDir(dir)
+		must(t, err)
+		return fmt.Sprint(all)
+	}
+	before := list()
+	status, _, said := invoke(t, "dev", "--dir", dir)
+	if want := fmt.Sprintf("mediator: process %d runs in %s already: end it first, or give this one a folder of its own with --dir (folder_in_use)\n", os.Getpid(), dir); status != exitRefused || said != want {
+		t.Errorf("%d %q, want %q", status, said, want)
+	}
+	if after := list(); after != before || strings.Contains(after, devstack.SidecarFile) {
+		t.Errorf("the folder was changed, from\n%s\nto\n%s", before, after)
+	}
+}

@@ -1,0 +1,259 @@
+package vault_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// countingVault answers in memory, so that a test can let hours pass, and counts what it is asked. It has one key under every name.
+type countingVault struct {
+	mu       sync.Mutex
+	asked    map[string]int // by the first parts of the path
+	versions int
+	private  ed25519.PrivateKey
+	conns    chan net.Conn
+	ended    chan struct{}
+}
+
+func newCountingVault(t *testing.T) (*countingVault, *vault.Server) {
+	t.Helper()
+	c := &countingVault{asked: make(map[string]int), versions: 1, conns: make(chan net.Conn), ended: make(chan struct{})}
+	_, c.private, _ = ed25519.GenerateKey(nil)
+	s, err := vault.NewServer(vault.Options{Address: "http://127.0.0.1:8200", Log: zap.NewNop(), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.DialWith(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		select {
+		case c.conns <- theirs:
+			return ours, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	})
+	server := &http.Server{Handler: c}
+	go func() { _ = server.Serve(c) }()
+	t.Cleanup(func() {
+		_ = s.Close()
+		_ = server.Close()
+	})
+	return c, s
+}
+
+// Accept, Close and Addr make it a listener.
+func (c *countingVault) Accept() (net.Conn, error) {
+	select {
+	case conn := <-c.conns:
+		return conn, nil
+	case <-c.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (c *countingVault) Close() error {
+	close(c.ended)
+	return nil
+}
+
+func (c *countingVault) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (c *countingVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	what, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/v1/"), "transit/"), "/mediator-")
+	c.asked[what]++
+	data := map[string]any{}
+	switch what {
+	case "keys":
+		keys := map[string]any{}
+		public := base64.StdEncoding.EncodeToString(c.private.Public().(ed25519.PublicKey))
+		for i := range c.versions {
+			keys[fmt.Sprint(i+1)] = map[string]any{"public_key": public}
+		}
+		data = map[string]any{"type": "ed25519", "keys": keys}
+	case "sys/capabilities-self":
+		var ask struct{ Paths []string }
+		if json.NewDecoder(r.Body).Decode(&ask) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		for _, path := range ask.Paths {
+			data[path] = []string{"deny"}
+		}
+	case "auth/token/lookup-self":
+		data = map[string]any{"policies": []string{"mediator-role"}, "ttl": 3600}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"data": data})
+}
+
+// taken returns what was asked since the last time.
+func (c *countingVault) taken() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked := c.asked
+	c.asked = make(map[string]int)
+	return asked
+}
+
+// TestLoadWhenIdle: what a deployment with seven keys asks of Vault in an hour in which nothing is posted. Vault's audit log gets two lines
+// for each request.
+func TestLoadWhenIdle(t *testing.T) {
+	token := write(t, "token")
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newCountingVault(t)
+		var keys []*vault.Key
+		for i := range 7 {
+			k, err := s.Key(t.Context(), fmt.Sprintf("mediator-%d", i), &vault.TokenFile{Path: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, k)
+		}
+		c.taken()
+		for range 360 { // as the sidecar and keys certify --watch look
+			time.Sleep(10 * time.Second)
+			for _, k := range keys {
+				for _, l := range k.Observe(t.Context(), 5*time.Minute) {
+					if l.Result != observe.Holds {
+						t.Fatalf("%+v", l)
+					}
+				}
+				if _, err := k.Versions(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		asked, sum := c.taken(), 0
+		for _, n := range asked {
+			sum += n
+		}
+		lines := float64(2*sum) / 3600
+		t.Logf("%.2f lines a second: %v", lines, asked)
+		if asked["keys"] < 7*350 || asked["keys"] > 7*361 || asked["sys/capabilities-self"] > 7*13 || lines > 1.6 {
+			t.Errorf("%.2f lines a second: %v", lines, asked)
+		}
+	})
+}
+
+// TestLoadInUse: a key that signs is read twice a second, however much it signs, and what is new of it is known as soon.
+func TestLoadInUse(t *testing.T) {
+	token := write(t, "token")
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newCountingVault(t)
+		opened := time.Now()
+		k, err := s.Key(t.Context(), "mediator-key", &vault.TokenFile{Path: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		current := func() string {
+			t.Helper()
+			v, err := k.Current(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v.KeyID()
+		}
+		c.taken()
+		for range 6000 {
+			time.Sleep(10 * time.Millisecond)
+			current()
+		}
+		if n := c.taken()["keys"]; n < 100 || n > 130 {
+			t.Errorf("it was read %d times in a minute of use", n)
+		}
+		rotate := func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.versions++
+		}
+		rotate()
+		time.Sleep(600 * time.Millisecond)
+		current() // has it read
+		synctest.Wait()
+		if got := current(); got != "mediator-key:v2" {
+			t.Errorf("half a second after it was rotated in use it signs with %s", got)
+		}
+		time.Sleep(11*time.Second - time.Since(opened)%(10*time.Second)) // a second after the key was read because it is time
+		rotate()
+		time.Sleep(6 * time.Second)
+		if got := current(); got != "mediator-key:v3" {
+			t.Errorf("after 6 s without use it signs with %s", got)
+		}
+	})
+}
+
+// TestAuditLines: a reading and a look are two lines each in a real audit log, whose size grows with the versions that Vault still
+// accepts and with nothing else.
+func TestAuditLines(t *testing.T) {
+	v := vaulttest.New(t)
+	path := filepath.Join(t.TempDir(), "audit.log")
+	v.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]any{"file_path": path}})
+	v.Mount(t, "transit", "transit", nil)
+	v.Write(t, "transit/keys/key", map[string]any{"type": "ed25519"})
+	token := v.TokenFor(t, "key", signPolicy("transit", "key"), time.Hour)
+	s := open(t, v, vault.Options{Refresh: time.Hour})
+	k, err := s.Key(t.Context(), "key", &vault.TokenFile{Path: write(t, token)}, "a", "b", "c", "d", "e", "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measure := func(do func()) (lines, bytes int) {
+		t.Helper()
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do()
+		after, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(after[len(before):]), "\n"), len(after) - len(before)
+	}
+	read := func() {
+		if err := k.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines, one := measure(read)
+	if lines != 2 {
+		t.Errorf("a reading is %d lines", lines)
+	}
+	for range 9 {
+		v.Write(t, "transit/keys/key/rotate", nil)
+	}
+	_, ten := measure(read)
+	v.Write(t, "transit/keys/key/config", map[string]any{"min_decryption_version": 10})
+	_, retired := measure(read)
+	if retired > one+one/10 {
+		t.Errorf("a reading has %d bytes with one version, and %d after nine were retired", one, retired)
+	}
+	lines, look := measure(func() { k.Observe(t.Context(), time.Hour) })
+	if lines != 4 { // the token, and what it may do
+		t.Errorf("a look is %d lines", lines)
+	}
+	if again, _ := measure(func() { k.Observe(t.Context(), time.Hour) }); again != 0 {
+		t.Errorf("a second look is %d lines", again)
+	}
+	const keys, readings, looks = 7, 24 * 3600 / 10, 24 * 3600 / 300
+	t.Logf("a reading: %d bytes, and %d for each further version; a look: %d; a day without posts: %.2f GB",
+		one, (ten-one)/9, look, float64(keys*(readings*one+looks*look))/1e9)
+}

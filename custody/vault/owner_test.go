@@ -1,0 +1,110 @@
+package vault_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// TestRetireBesideMinEncryptionVersion: somebody has set the oldest version that signs, and so Vault would refuse a later oldest version
+// that it accepts.
+func TestRetireBesideMinEncryptionVersion(t *testing.T) {
+	for name, tt := range map[string]struct{ signs, want int }{
+		"not set": {0, 0}, "an earlier one": {1, 3}, "the one before": {2, 3}, "the same": {3, 3}, "a later one": {4, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mount := "owned-" + strings.ReplaceAll(name, " ", "-")
+			owner := newOwner(t, mount, server.Address)
+			key := mount + "/keys/key"
+			for range 3 {
+				server.Write(t, key+"/rotate", nil)
+			}
+			if tt.signs > 0 {
+				server.Write(t, key+"/config", map[string]any{"min_encryption_version": tt.signs})
+			}
+			if err := owner.Retire(t.Context(), "key", 3); err != nil {
+				t.Fatal(err)
+			}
+			secret, err := server.Client(t).Logical().Read(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			number := func(name string) int {
+				n, _ := secret.Data[name].(json.Number).Int64()
+				return int(n)
+			}
+			if number("min_decryption_version") != 3 || number("min_encryption_version") != tt.want {
+				t.Errorf("Vault accepts from %d on and signs from %d on, want 3 and %d", number("min_decryption_version"), number("min_encryption_version"), tt.want)
+			}
+		})
+	}
+}
+
+// TestOwnerIsTold: what Vault refuses is told with Vault's own reason, and is no outage.
+func TestOwnerIsTold(t *testing.T) {
+	proxy := server.NewProxy(t)
+	owner := newOwner(t, "told", proxy.Address)
+	server.Write(t, "told/keys/key/rotate", nil)
+	for _, tt := range []struct {
+		name, code, want string
+		do               func() error
+	}{
+		{"a key that Vault will not rotate", "custody_refused", `Vault says "key is frozen"`, func() error {
+			frozen := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					_, _ = w.Write([]byte(`{"data":{"min_decryption_version":1,"min_encryption_version":0,"latest_version":1}}`))
+					return
+				}
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = w.Write([]byte(`{"errors":["key is frozen"]}`))
+			}))
+			defer frozen.Close()
+			token := &vault.TokenFile{Path: write(t, "token")}
+			_, err := open(t, server, vault.Options{Address: frozen.URL}).Owner(token).Rotate(t.Context(), "key")
+			return err
+		}},
+		{"a right that is not given", "custody_refused", "permission denied", func() error {
+			other := newOwner(t, "other", proxy.Address, "read")
+			server.Write(t, "other/keys/key/rotate", nil)
+			return other.Retire(t.Context(), "key", 2)
+		}},
+		{"an outage", "custody_unavailable", "cannot be reached", func() error {
+			proxy.Set(t, vaulttest.Fault{Refuse: true})
+			return owner.Retire(t.Context(), "key", 2)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.do()
+			var coded interface {
+				error
+				Code() string
+			}
+			if !errors.As(err, &coded) || coded.Code() != tt.code || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s with %q", err, tt.code, tt.want)
+			}
+		})
+	}
+}
+
+// newOwner makes a key in a Transit engine of its own, and its owner. Without capabilities the owner may do everything with it.
+func newOwner(t *testing.T, mount, address string, capabilities ...string) *vault.Owner {
+	t.Helper()
+	server.Mount(t, mount, "transit", nil)
+	server.Write(t, mount+"/keys/key", map[string]any{"type": "ed25519"})
+	if capabilities == nil {
+		capabilities = []string{"read", "update"}
+	}
+	list, err := json.Marshal(capabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := server.TokenFor(t, mount, `path "`+mount+`/keys/*" { capabilities = `+string(list)+` }`, time.Hour)
+	return open(t, server, vault.Options{Address: address, Mount: mount}).Owner(&vault.TokenFile{Path: write(t, token)})
+}

@@ -1,0 +1,212 @@
+package gate_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// exampleAPI is the folder that API owners copy.
+const exampleAPI = "../examples/api"
+
+// copied copies the example to a folder of its own, where it takes the mediator from this tree, and returns how to run Go there.
+func copied(t *testing.T) func(args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(exampleAPI)); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir = dir
+		// What the mediator itself is built with is enough: nothing is fetched. -mod=mod, because the tree may need later versions.
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	run("mod", "edit", "-replace", "github.com/actionproof/mediator="+tree)
+	return run
+}
+
+// TestExampleAPI builds the example from a copy, as an API owner would, and makes a post at it.
+func TestExampleAPI(t *testing.T) {
+	t.Parallel()
+	run := copied(t)
+	run("vet", "./...")
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "api")
+	run("build", "-o", binary, ".")
+
+	k := gatetest.NewAt(t, time.Now())
+	k.Files(t, dir)
+	roots := certificate(t, dir)
+	cmd := exec.CommandContext(t.Context(), binary, "-listen", "127.0.0.1:0", "-dir", dir)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(said)
+	next := func(text string) string {
+		for lines.Scan() {
+			if _, rest, ok := strings.Cut(lines.Text(), text); ok {
+				return rest
+			}
+		}
+		t.Fatalf("it ended, and did not say %q", text)
+		return ""
+	}
+	a := &api{kit: k}
+	address := next("listening on ")
+	https := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}
+	base := "https://" + address
+	a.client, err = gate.NewClient(gate.ClientOptions{
+		ChallengeURL: base + "/.well-known/actionproof/challenge", VerifyURL: base + "/.well-known/actionproof/verify", HTTP: https, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Clock.Set(time.Now())
+	capability := a.earn(t, bound("POST /posts", gatetest.Content))
+	post := func(capability string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/posts", strings.NewReader(gatetest.Content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", gatetest.Token)
+		r.Header.Set("Content-Type", "application/json")
+		if capability != "" {
+			r.Header.Set(gate.CapabilityHeader, capability)
+			r.Header.Set(gate.RequestProofHeader, k.Proof(t, capability, gatetest.Token, nil))
+		}
+		resp, err := https.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, tt := range []struct {
+		name, capability string
+		status           int
+		says             string
+	}{
+		{"without evidence", "", http.StatusUnauthorized, "refused: "},
+		{"with evidence", capability, http.StatusCreated, "controlled_autonomous_path"},
+		{"with the same evidence", capability, http.StatusConflict, "refused: "},
+	} {
+		if got := post(tt.capability); got != tt.status {
+			t.Fatalf("%s: got %d, want %d", tt.name, got, tt.status)
+		}
+		next(tt.says)
+	}
+}
+
+// TestVerifierLinks names what the binary of an API that takes part must not hold: what decides and what logs is the control plane's.
+func TestVerifierLinks(t *testing.T) {
+	t.Parallel()
+	for pkg := range strings.Lines(copied(t)("list", "-deps", ".")) {
+		for _, unwanted := range []string{
+			"cel.dev/", "github.com/google/cel-go", "go.uber.org/zap", "google.golang.org/protobuf", "github.com/hashicorp/", "github.com/spf13/cobra",
+			"github.com/prometheus/client_golang", "github.com/jackc/pgx", "github.com/actionproof/mediator/proxy", "github.com/actionproof/mediator/policy/decide",
+		} {
+			if strings.HasPrefix(pkg, unwanted) {
+				t.Errorf("it links %s", strings.TrimSpace(pkg))
+			}
+		}
+	}
+}
+
+// TestPageSamples: each Go sample of the page for API owners is a whole file of the example, which is compiled.
+func TestPageSamples(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/api-owners.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files, samples []string
+	err = filepath.WalkDir(exampleAPI, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".go" {
+			return err
+		}
+		raw, err := os.ReadFile(name)
+		files = append(files, strings.ReplaceAll(string(raw), "\t", "    "))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range strings.Split(string(page), "```go\n")[1:] {
+		sample, _, _ = strings.Cut(sample, "```")
+		samples = append(samples, strings.ReplaceAll(sample, "\t", "    "))
+	}
+	tested, err := os.ReadFile("example_consume_test.go") // which the other tests use
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(files, strings.ReplaceAll(strings.Replace(string(tested), "package gate_test", "package main", 1), "\t", "    ")) {
+		t.Error("example_consume_test.go is not the example's consume.go in another package")
+	}
+	slices.Sort(files)
+	slices.Sort(samples)
+	if !slices.Equal(files, samples) {
+		t.Errorf("the page has %d samples and the example %d files, and they are not the same:\n%s", len(samples), len(files), strings.Join(samples, "\n-----\n"))
+	}
+}
+
+// certificate writes tls.crt and tls.key for 127.0.0.1, and returns what believes them.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	replace(t, filepath.Join(dir, "tls.crt"), string(crt))
+	replace(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(crt)
+	return pool
+}

@@ -1,0 +1,365 @@
+package gate_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// fromFiles is an API's part that is made of files, and what it said of changes.
+type fromFiles struct {
+	*api
+	files   gate.Files
+	changes chan error
+}
+
+// newFromFiles makes an API of the kit's files. edit may change where they are.
+func newFromFiles(t *testing.T, edit func(*gate.Files)) *fromFiles {
+	t.Helper()
+	a := &fromFiles{api: &api{kit: gatetest.New(t)}, changes: make(chan error, 100)}
+	a.files = a.kit.Files(t, t.TempDir())
+	a.files.Every, a.files.MaxStale = time.Millisecond, time.Minute
+	a.files.Changed = func(err error) { a.changes <- err }
+	f := a.files
+	if edit != nil {
+		edit(&f)
+	}
+	s, err := gate.FromFiles(t.Context(), f, a.used.Consume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /challenge", s.Challenge())
+	mux.Handle("POST /verify", s.Verify())
+	mux.Handle("/posts", s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a.posts.Add(1)
+		w.WriteHeader(http.StatusCreated)
+	}), gate.Protect{Bind: bind}))
+	a.server = httptest.NewUnstartedServer(mux)
+	a.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	a.server.StartTLS()
+	t.Cleanup(a.server.Close)
+	a.client, err = gate.NewClient(gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify", HTTP: a.server.Client(), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// admit goes the way to a capability and returns why it ended.
+func (a *fromFiles) admit(t *testing.T) error {
+	t.Helper()
+	b := bound("POST /posts", gatetest.Content)
+	ch, err := a.client.Challenge(t.Context(), b)
+	if err != nil {
+		return err
+	}
+	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
+	r.Binding = *ch.Binding
+	_, err = a.client.Admit(t.Context(), r)
+	return err
+}
+
+// said waits for what the API's part says of a change: nil, or an error with this text.
+func (a *fromFiles) said(t *testing.T, text string) {
+	t.Helper()
+	select {
+	case err := <-a.changes:
+		if (err == nil) != (text == "") || err != nil && !strings.Contains(err.Error(), text) {
+			t.Fatalf("it said %v, not %q", err, text)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("it did not say %q", text)
+	}
+}
+
+func wantAdmitted(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFromFiles posts, and then changes what the API's part is made of while it runs.
+func TestFromFiles(t *testing.T) {
+	t.Parallel()
+	a := newFromFiles(t, nil)
+	capability := a.earn(t, bound("POST /posts", gatetest.Content))
+	if status, code := a.do(t, a.request(t, capability, "/posts", gatetest.Content)); status != http.StatusCreated {
+		t.Fatalf("got %d %s", status, code)
+	}
+
+	// A new key version signs, which the bundle does not certify yet, and then does.
+	a.kit.Rotate(t, evidence.PurposeAgentSession)
+	gatetest.WantCode(t, a.admit(t), "key_unknown")
+	old := a.kit.Certificates[evidence.PurposeAgentSession]
+	a.kit.Certificates[evidence.PurposeAgentSession] = a.kit.Vouch(t, a.kit.Key(t, evidence.PurposeAgentSession), evidence.PurposeAgentSession, a.kit.Issuer(evidence.PurposeAgentSession))
+	a.kit.WriteBundle(t, a.files.Bundle, old)
+	a.said(t, "")
+	wantAdmitted(t, a.admit(t))
+
+	// A manifest that is weak is not taken over; a bundle beside it that revokes is.
+	good, err := os.ReadFile(a.files.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, a.files.Manifest, strings.Replace(string(good), `"consumeCapability":true`, `"consumeCapability":false`, 1))
+	a.said(t, "consumeCapability")
+	wantAdmitted(t, a.admit(t))
+	a.kit.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: a.kit.Key(t, evidence.PurposeAgentSession).KeyID()})
+	a.kit.WriteBundle(t, a.files.Bundle, old)
+	a.said(t, "consumeCapability")
+	gatetest.WantCode(t, a.admit(t), "key_revoked")
+
+	// What was revoked stays so, also with a bundle of before.
+	a.kit.Revocations = ""
+	a.kit.WriteBundle(t, a.files.Bundle, old)
+	a.said(t, "an older one than the bundle in force")
+	gatetest.WantCode(t, a.admit(t), "key_revoked")
+}
+
+// TestFromFilesTakesAManifest: a changed manifest is in force with the next request, and the challenge of before is still good.
+func TestFromFilesTakesAManifest(t *testing.T) {
+	t.Parallel()
+	a := newFromFiles(t, nil)
+	b := bound("POST /posts", gatetest.Content)
+	ch, err := a.client.Challenge(t.Context(), b)
+	wantAdmitted(t, err)
+	next, err := policy.ParseManifest(contentOf(t, a.files.Manifest))
+	wantAdmitted(t, err)
+	next.MaxChallengeAgeMs--
+	text, err := next.Canonical()
+	wantAdmitted(t, err)
+	replace(t, a.files.Manifest, text)
+	a.said(t, "")
+	gatetest.WantCode(t, a.admit(t), "deployment_manifest_mismatch")
+	a.kit.Deployment = a.kit.Certify(t, next)
+	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
+	r.Binding = *ch.Binding
+	_, err = a.client.Admit(t.Context(), r)
+	wantAdmitted(t, err)
+}
+
+// TestFromFilesFailsClosed: what cannot be read again is believed for MaxStale and no longer, by all three ways in.
+func TestFromFilesFailsClosed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		path func(gate.Files) string
+		says string
+	}{
+		"bundle":   {func(f gate.Files) string { return f.Bundle }, "the trust bundle is malformed"},
+		"manifest": {func(f gate.Files) string { return f.Manifest }, "the manifest is malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newFromFiles(t, nil)
+			capability := a.earn(t, bound("POST /posts", gatetest.Content))
+			path := tt.path(a.files)
+			good := string(contentOf(t, path))
+			replace(t, path, "{")
+			a.said(t, tt.says)
+			a.kit.Clock.Advance(59 * time.Second)
+			wantAdmitted(t, a.admit(t))
+			a.kit.Clock.Advance(2 * time.Second)
+			gatetest.WantCode(t, a.admit(t), "trust_stale")
+			if status, code := a.do(t, a.request(t, capability, "/posts", gatetest.Content)); status != http.StatusServiceUnavailable || code != "trust_stale" || a.posts.Load() != 0 {
+				t.Errorf("got %d %s", status, code)
+			}
+			replace(t, path, good)
+			await(t, "what was before", func() bool { return a.admit(t) == nil }) // nothing has changed, so nothing is said
+		})
+	}
+}
+
+// remoteFiles serves a folder over TLS.
+type remoteFiles struct {
+	*httptest.Server
+	pin    string
+	status atomic.Int32 // to answer with, if it is not 0
+	full   atomic.Int32 // answers with content
+	same   atomic.Int32 // answers that there is nothing new
+}
+
+func serveFiles(t *testing.T, dir string) *remoteFiles {
+	t.Helper()
+	r := &remoteFiles{}
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if status := int(r.status.Load()); status != 0 {
+			w.Header().Set("Location", "/other")
+			w.WriteHeader(status)
+			return
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, filepath.Base(req.URL.Path)))
+		if err != nil {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		sum := sha256.Sum256(raw)
+		tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:]) + `"`
+		w.Header().Set("ETag", tag)
+		if req.Header.Get("If-None-Match") == tag {
+			r.same.Add(1)
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		r.full.Add(1)
+		_, _ = w.Write(raw)
+	}))
+	r.Config.ErrorLog = log.New(io.Discard, "", 0)
+	r.StartTLS()
+	t.Cleanup(r.Close)
+	spki := sha256.Sum256(r.Certificate().RawSubjectPublicKeyInfo)
+	r.pin = "sha256//" + base64.StdEncoding.EncodeToString(spki[:])
+	return r
+}
+
+// over moves everything but the secret to a server.
+func (r *remoteFiles) over(f *gate.Files) {
+	for _, where := range []*string{&f.Registry, &f.Auditor, &f.Manifest, &f.Bundle} {
+		*where = r.URL + "/" + filepath.Base(*where)
+	}
+	f.Pins = []string{"sha256//" + strings.Repeat("A", 43) + "=", r.pin}
+}
+
+// TestFromHTTPS has everything public on a server whose key is pinned.
+func TestFromHTTPS(t *testing.T) {
+	t.Parallel()
+	var server *remoteFiles
+	a := newFromFiles(t, func(f *gate.Files) {
+		server = serveFiles(t, filepath.Dir(f.Bundle))
+		server.over(f)
+	})
+	wantAdmitted(t, a.admit(t))
+	await(t, "further looks", func() bool { return server.same.Load() > 4 })
+	if n := server.full.Load(); n != 4 {
+		t.Errorf("unchanged files were sent %d times, not once each", n)
+	}
+	a.kit.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: a.kit.Key(t, evidence.PurposeAgentSession).KeyID()})
+	a.kit.WriteBundle(t, a.files.Bundle)
+	a.said(t, "")
+	gatetest.WantCode(t, a.admit(t), "key_revoked")
+
+	server.status.Store(http.StatusInternalServerError)
+	a.said(t, "answered 500")
+	server.status.Store(http.StatusFound) // no redirect is followed
+	a.said(t, "answered 302")
+	server.Close()
+	a.kit.Clock.Advance(2 * time.Minute)
+	await(t, "trust_stale", func() bool {
+		var coded interface{ Code() string }
+		return errors.As(a.admit(t), &coded) && coded.Code() == "trust_stale"
+	})
+}
+
+// TestFromFilesRefuses names what an API's part cannot be made of.
+func TestFromFilesRefuses(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	dir := t.TempDir()
+	good := k.Files(t, dir)
+	server := serveFiles(t, dir)
+	big := filepath.Join(dir, "big")
+	replace(t, big, strings.Repeat(" ", evidence.MaxBundle+1))
+	short := filepath.Join(dir, "short")
+	replace(t, short, "too short")
+	for name, tt := range map[string]struct {
+		change func(*gate.Files)
+		want   string
+	}{
+		"no name":             {func(f *gate.Files) { f.Name = "" }, "needs a name"},
+		"stale before a look": {func(f *gate.Files) { f.Every, f.MaxStale = time.Hour, time.Minute }, "MaxStale"},
+		"no registry":         {func(f *gate.Files) { f.Registry = "" }, "not named"},
+		"a missing file":      {func(f *gate.Files) { f.Auditor += "x" }, "auditor.jwkx"},
+		"the roots exchanged": {func(f *gate.Files) { f.Auditor, f.Registry = f.Registry, f.Auditor }, "bundle.json"},
+		"no manifest":         {func(f *gate.Files) { f.Manifest = f.Bundle }, "manifest"},
+		"a large bundle":      {func(f *gate.Files) { f.Bundle = big }, "larger than"},
+		"a short secret":      {func(f *gate.Files) { f.Secret = short }, "fewer than 32 bytes"},
+		"http":                {func(f *gate.Files) { server.over(f); f.Bundle = strings.Replace(f.Bundle, "https", "http", 1) }, "https"},
+		"a password":          {func(f *gate.Files) { server.over(f); f.Bundle = strings.Replace(f.Bundle, "//", "//u:p@", 1) }, "without a user"},
+		"no pin":              {func(f *gate.Files) { server.over(f); f.Pins = nil }, "not pinned"},
+		"another pin":         {func(f *gate.Files) { server.over(f); f.Pins = f.Pins[:1] }, server.pin},
+		"no base64":           {func(f *gate.Files) { f.Pins = []string{"sha256//x"} }, "the pin"},
+		"not a hash":          {func(f *gate.Files) { f.Pins = []string{"sha256//eA=="} }, "the pin"},
+		"a large answer":      {func(f *gate.Files) { server.over(f); f.Bundle = server.URL + "/big" }, "larger than"},
+		"no such page":        {func(f *gate.Files) { server.over(f); f.Bundle = server.URL + "/none" }, "answered 404"},
+		"a secret over https": {func(f *gate.Files) { server.over(f); f.Secret = server.URL + "/secret" }, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := good
+			tt.change(&f)
+			_, err := gate.FromFiles(t.Context(), f, new(gatetest.Used).Consume)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "u:p") {
+				t.Errorf("the error repeats the password: %v", err)
+			}
+		})
+	}
+	if _, err := gate.FromFiles(t.Context(), good, nil); err == nil {
+		t.Error("nothing consumes")
+	}
+}
+
+// TestFromFilesEnds: without its context nothing is read any more, and everything is refused in the end.
+func TestFromFilesEnds(t *testing.T) {
+	t.Parallel()
+	k := gatetest.New(t)
+	f := k.Files(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := gate.FromFiles(ctx, f, new(gatetest.Used).Consume)
+	wantAdmitted(t, err)
+	cancel()
+	k.Clock.Advance(time.Hour)
+	w := httptest.NewRecorder()
+	s.Challenge().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"action":"create_post","contentHash":"`+strings.Repeat("a", 64)+`","resource":"POST /posts","subject":"agent:worker-1"}`)))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func contentOf(t *testing.T, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// replace puts a file in place at once.
+func replace(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package mcp_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// at is the peer of these tests: a server that gave the client a session.
+var at = mcp.Peer{Server: peer.Server, Session: "s1"}
+
+// send begins a request, and returns the reader of its answer and how to end it.
+func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, status int) (a *mcp.Answer, end func() mcp.Result) {
+	t.Helper()
+	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"get_issue"}}`, id, method)), memory)
+	w.Peer, w.Rules = at, rules("")
+	var err error
+	w.Flight, err = memory.Begin(w.Sent, at, false)
+	check.Must(t, err)
+	a = mcp.NewAnswer(w, status, http.Header{"Content-Type": {kind}})
+	return a, func() mcp.Result {
+		a.End(io.EOF)
+		memory.End(w.Flight, a.Result())
+		a.Close()
+		return a.Result()
+	}
+}
+
+const stream, plain = "text/event-stream", "application/json"
+
+// say writes messages of a server as events.
+func say(a io.Writer, messages ...string) {
+	for _, m := range messages {
+		_, _ = io.WriteString(a, "data: "+m+"\n\n")
+	}
+}
+
+func tools(id, about string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"tools":[{"name":"get_issue","description":"` + about + `","inputSchema":{}}]}}`
+}
+
+// pinned returns rules that pin the definition of get_issue with the description "good".
+func pinned(t testing.TB) []*mcp.Rule {
+	t.Helper()
+	memory := new(mcp.Memory)
+	a, end := send(t, memory, "tools/list", 1, plain, http.StatusOK)
+	_, _ = io.WriteString(a, tools("1", "good"))
+	end()
+	of := rules("")
+	of[1].Pin = map[string]string{"get_issue": strings.Repeat("0", 64)}
+	_, err := judgeCall(t, of, memory)
+	_, hash, ok := strings.Cut(fmt.Sprint(err), "its hash is ")
+	if !ok {
+		t.Fatalf("no hash in %v", err)
+	}
+	of[1].Pin["get_issue"], _, _ = strings.Cut(hash, ")")
+	return of
+}
+
+// grown returns how much more memory is held after a function.
+func grown(f func()) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC() // twice: the first leaves what is in pools
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int(after.HeapAlloc) - int(before.HeapAlloc)
+}
+
+func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, error) {
+	t.Helper()
+	return mcp.Judge(read(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"get_issue"}}`), entry{}.header(), of, at, memory)
+}
+
+// TestPinsHold shows a client another definition than the pinned one, in every way in which a client takes it for the answer to its request. A pinned
+// tool is not called by what only the mediator was shown.
+func TestPinsHold(t *testing.T) {
+	of := pinned(t)
+	const list, ping = "tools/list", "ping"
+	for name, way := range map[string]func(memory *mcp.Memory){
+		"an answer to another request brings it": func(memory *mcp.Memory) {
+			own, ownEnd := send(t, memory, list, 1, stream, http.StatusOK)
+			other, end := send(t, memory, ping, 2, stream, http.StatusOK)
+			say(other, tools("1", "evil"))
+			end()
+			say(own, tools("1", "good"))
+			ownEnd()
+		},
+		"as a plain answer": func(memory *mcp.Memory) {
+			own, ownEnd := send(t, memory, list, 1, stream, http.StatusOK)
+			other, end := send(t, memory, ping, 2, plain, http.StatusOK)
+			_, _ = io.WriteString(other, tools("1", "evil"))
+			end()
+			say(own, tools("1", "good"))
+			ownEnd()
+		},
+		"its id is spelled as a text": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools(`"1"`, "evil"), tools("1", "good"))
+			end()
+		},
+		"its id is spelled in another way": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools(`1.0`, "evil"), tools("1", "good"))
+			end()
+		},
+		"it comes first": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools("1", "evil"), tools("1", "good"))
+			end()
+		},
+		"the other one is in an event that clients pass over": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools("1", "evil"))
+			_, _ = io.WriteString(own, "event: note\ndata: "+tools("1", "good")+"\n\n")
+			end()
+		},
+		"the other one is in an event that clients pass over, and comes first": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			_, _ = io.WriteString(own, "event: note\ndata: "+tools("1", "good")+"\n\n")
+			say(own, tools("1", "evil"))
+			end()
+		},
+		"it cannot be read": func(memory *mcp.Memory) {
+			own, ownEnd := send(t, memory, list, 1, stream, http.StatusOK)
+			other, end := send(t, memory, ping, 2, stream, http.StatusOK)
+			say(other, strings.Replace(tools("1", "evil"), `{`, `{"x":1,"x":1,`, 1))
+			end()
+			say(own, tools("1", "good"))
+			ownEnd()
+		},
+		"on a stream that the client opened": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			resume(memory, at, "", "data: "+tools("1", "evil")+"\n\n")
+			say(own, tools("1", "good"))
+			end()
+		},
+		"on a stream that the client resumed, where it cannot be read": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
+			end()
+			resume(memory, at, "e1", "data: "+strings.Replace(tools("1", "evil"), `{`, `{"x":1,"x":1,`, 1)+"\n\n")
+		},
+		"and then the other one for a request that was never sent": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools("1", "evil"))
+			end()
+			resume(memory, at, "", "data: "+tools("77", "good")+"\n\n")
+		},
+		"and then the other one once more": func(memory *mcp.Memory) {
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools("1", "evil"))
+			end()
+			resume(memory, at, "", "data: "+tools("1", "good")+"\n\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := new(mcp.Memory)
+			own, end := send(t, memory, list, 1, stream, http.StatusOK)
+			say(own, tools("1", "good"))
+			end()
+			if _, err := judgeCall(t, of, memory); err != nil {
+				t.Fatalf("the pinned tool: %v", err)
+			}
+			way(memory)
+			if _, err := judgeCall(t, of, memory); check.CodeOf(err) != "mcp_tool_changed" && check.CodeOf(err) != "mcp_tool_unseen" {
+				t.Errorf("the pinned tool is called: %v", err)
+			}
+			own, end = send(t, memory, list, 5, stream, http.StatusOK)
+			say(own, tools("5", "good"))
+			end()
+			if _, err := judgeCall(t, of, memory); err != nil {
+				t.Errorf("after a new list: %v", err)
+			}
+		})
+	}
+	// A list that is resumed is one that was shown.
+	memory := new(mcp.Memory)
+	own, end := send(t, memory, list, 1, stream, http.StatusOK)
+	_, _ = io.WriteString(own, "id: e1\ndata: \n\n")
+	end()
+	resume(memory, at, "e1", "data: "+tools("1", "good")+"\n\n")
+	if _, err := judgeCall(t, of, memory); err != nil {
+		t.Errorf("after a list that was resumed: %v", err)
+	}
+}
+
+// TestFirstResult: of several results the first counts, which is the one that a client takes. Where another one came elsewhere, none is claimed.
+func TestFirstResult(t *testing.T) {
+	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
+	for name, tt := range map[string]struct {
+		say    func(memory *mcp.Memory, own io.Writer)
+		status int
+		want   mcp.Result
+	}{
+		"twice":          {func(_ *mcp.Memory, own io.Writer) { say(own, bad, good) }, 200, mcp.ResultToolFailed},
+		"after a status": {func(_ *mcp.Memory, own io.Writer) { say(own, good) }, 500, mcp.ResultError},
+		"in a foreign event": {func(_ *mcp.Memory, own io.Writer) {
+			_, _ = io.WriteString(own, "event: x\ndata: "+good+"\n\n")
+			say(own, bad)
+		}, 200, mcp.ResultToolFailed},
+		"in the only event": {func(_ *mcp.Memory, own io.Writer) { _, _ = io.WriteString(own, "event: x\ndata: "+good+"\n\n") }, 200, mcp.ResultUnseen},
+		"elsewhere": {func(memory *mcp.Memory, own io.Writer) {
+			resume(memory, at, "", "data: "+bad+"\n\n")
+			say(own, good)
+		}, 200, mcp.ResultUnseen},
+		"typed as a message": {func(_ *mcp.Memory, own io.Writer) { _, _ = io.WriteString(own, "event: message\ndata: "+good+"\n\n") }, 200, mcp.ResultOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := new(mcp.Memory)
+			a, end := send(t, memory, "tools/call", 1, stream, tt.status)
+			tt.say(memory, a)
+			if got := end(); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestOneIDTwice refuses a request whose id another one of its session has, which a server could answer in its place.
+func TestOneIDTwice(t *testing.T) {
+	memory := new(mcp.Memory)
+	_, end := send(t, memory, "tools/call", 7, stream, http.StatusOK)
+	call := read(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)
+	_, err := memory.Begin(call, at, true)
+	check.WantCode(t, err, "mcp_message_ambiguous")
+	for _, other := range []mcp.Peer{{Server: at.Server, Session: "s2"}, {Server: "https://x/mcp", Session: "s1"}, {Server: at.Server}, {Server: at.Server}} {
+		if _, err := memory.Begin(call, other, true); err != nil {
+			t.Errorf("%+v: %v", other, err)
+		}
+	}
+	end()
+	if _, err := memory.Begin(call, at, true); err != nil {
+		t.Errorf("after the answer: %v", err)
+	}
+}
+
+// TestOneQuestionTwice: an answer may be to any question of its id, so that a human's answer is none to a harmless one.
+func TestOneQuestionTwice(t *testing.T) {
+	for _, order := range [][]string{{"elicitation/create", "ping"}, {"ping", "elicitation/create"}} {
+		for allowed, want := range map[string]string{"": "mcp_elicitation_refused", "elicitation": "pass reads human"} {
+			memory := new(mcp.Memory)
+			for _, method := range order {
+				show(t, memory, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`)
+			}
+			if got := judge(entry{"body": {`{"jsonrpc":"2.0","id":1,"result":{}}`}, "rules": {allowed}}, memory); got != want {
+				t.Errorf("%v with %q: %s, want %s", order, allowed, got, want)
+			}
+		}
+	}
+	memory := new(mcp.Memory)
+	a := mcp.NewAnswer(watch(nil, memory), http.StatusOK, http.Header{"Content-Type": {stream}})
+	_, _ = io.WriteString(a, "event: x\ndata: "+`{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`+"\n\n")
+	if got := judge(entry{"body": {`{"jsonrpc":"2.0","id":1,"result":{}}`}}, memory); got != "mcp_elicitation_refused" {
+		t.Errorf("a question in an event of another type: %s", got)
+	}
+}
+
+// TestHumanBesidesPost: no human answers a server to which a post is on its way, or has no result yet.
+func TestHumanBesidesPost(t *testing.T) {
+	memory, tainted := new(mcp.Memory), 0
+	taint := func() { tainted++ }
+	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
+	f, err := memory.Begin(post, at, true)
+	check.Must(t, err)
+	check.WantCode(t, memory.HumanAnswers(at.Server, taint), "mcp_elicitation_refused")
+	w := watch(post, memory)
+	w.Peer, w.Flight = at, f
+	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+	_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+	a.End(errors.New("broken"))
+	memory.Keep(a, 1<<40, func(mcp.Result) {})
+	memory.End(f, a.Result())
+	check.WantCode(t, memory.HumanAnswers(at.Server, taint), "mcp_elicitation_refused")
+	if err := memory.HumanAnswers("https://x/mcp", taint); err != nil || tainted != 1 {
+		t.Errorf("another server: %v, %d", err, tainted)
+	}
+	resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
+	if err := memory.HumanAnswers(at.Server, taint); err != nil || tainted != 2 {
+		t.Errorf("after the result: %v, %d", err, tainted)
+	}
+}
+
+// TestManyTools: what a server shows besides does not make a tool unknown that a rule names, and its texts are not kept.
+func TestManyTools(t *testing.T) {
+	memory, shared := new(mcp.Memory), new(mcp.Definitions)
+	var changed []string
+	list := func(id int, tools string) {
+		w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id)), memory)
+		w.Shared, w.Rules, w.Changed = shared, rules(""), func(tool, _, _ string) { changed = append(changed, tool) }
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
+		_, _ = fmt.Fprintf(a, `{"jsonrpc":"2.0","id":%d,"result":{"tools":[%s]}}`, id, tools)
+		if a.End(io.EOF); a.Result() != mcp.ResultOK {
+			t.Fatalf("%s", a.Result())
+		}
+	}
+	list(1, `{"name":"get_issue","description":"good"}`)
+	for i := range 30 {
+		var junk []string
+		for j := range 100 {
+			junk = append(junk, fmt.Sprintf(`{"name":"junk_%d_%d"}`, i, j))
+		}
+		list(2+i, strings.Join(junk, ","))
+	}
+	memory = new(mcp.Memory) // of another session
+	list(50, `{"name":"get_issue","description":"evil"}`)
+	if len(changed) != 1 || changed[0] != "get_issue" {
+		t.Errorf("changed are %q", changed)
+	}
+	long := strings.Repeat("x", 1<<20)
+	held := func() { // names that no rule can have, and headers that no server takes
+		list(60, `{"name":"`+long+`"},{"name":"get_issue","inputSchema":{"properties":{"`+long+`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
+	}
+	if kept := grown(held); kept > 1<<19 {
+		t.Errorf("%d bytes of the texts of a server are kept", kept)
+	}
+	runtime.KeepAlive(memory)
+	runtime.KeepAlive(shared)
+}
+
+// TestLongHeaders refuses what would be kept of a header if it is long.
+func TestLongHeaders(t *testing.T) {
+	for name, n := range map[string]int{"Mcp-Session-Id": 4097, "Last-Event-Id": 4097} {
+		check.WantCode(t, mcp.CheckStream(http.Header{name: {strings.Repeat("x", n)}}), "mcp_message_malformed")
+		if err := mcp.CheckStream(http.Header{name: {strings.Repeat("x", n-1)}}); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := mcp.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), http.Header{"Mcp-Session-Id": {strings.Repeat("x", 4097)}})
+	check.WantCode(t, err, "mcp_message_malformed")
+}

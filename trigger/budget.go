@@ -1,0 +1,92 @@
+package trigger
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// maxUnsent bounds how many posts of one action an event gets back because they were never sent. The service has only the sidecar's
+// word for that, so a sidecar that lies gets no more evidence than this beyond the event's budget.
+const maxUnsent = 8
+
+// Budget is what an event pays for.
+type Budget struct {
+	Posts int `json:"posts"` // of each action
+	// Spent counts the posts that the event has paid for, by action.
+	Spent map[string]int `json:"spent"`
+}
+
+// maxActions bounds the actions in a Budget.
+const maxActions = 1000
+
+// Budget returns what an event pays for, and what it has paid for.
+func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
+	if _, err := s.store.get(ctx, eventID, s.o.Now()); err != nil {
+		return Budget{}, err
+	}
+	spent, err := s.store.spent(ctx, eventID)
+	return Budget{Posts: s.o.Budget, Spent: spent}, err
+}
+
+// Unsent says that a post never left: there was no connection to its upstream. The event can pay for another one of this action then,
+// not for the same binding. Only the runtime that claimed the event may say so, while its session is open. To say it twice of one
+// post is no error. After maxUnsent posts of an action it is refused with event_budget_spent.
+func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
+	err := s.store.unsent(ctx, eventID, runtime, action, bindingHash, s.o.Now())
+	if err == nil {
+		s.o.Log.Info("a post was not sent; its event can pay for another", zap.String("event", eventID), zap.String("action", action))
+	}
+	return err
+}
+
+func (s store) spent(ctx context.Context, id string) (map[string]int, error) {
+	rows, err := s.db.Read().QueryContext(ctx, `SELECT action, posts FROM spent WHERE event = ? ORDER BY action LIMIT ?`, id, maxActions)
+	if err != nil {
+		return nil, unread(err)
+	}
+	defer rows.Close()
+	spent := make(map[string]int)
+	for rows.Next() {
+		var action string
+		var posts int
+		if err := rows.Scan(&action, &posts); err != nil {
+			return nil, unread(err)
+		}
+		spent[action] = posts
+	}
+	return spent, unread(rows.Err())
+}
+
+// unsent takes a use off the budget. Its row stays, so that its binding is never paid for again.
+func (s store) unsent(ctx context.Context, id, runtime, action, binding string, now time.Time) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		e, err := one(tx.Stmt(s.selectFacts).QueryRow(id), id, now)
+		if err != nil {
+			return err
+		}
+		if err := e.payable(); err != nil {
+			return err
+		}
+		if e.ClaimedBy != runtime {
+			return refusal.New("event_claimed", "another runtime has claimed the event %s", id)
+		}
+		n, err := affected(tx.Exec(`UPDATE uses SET unsent = 1 WHERE event = ? AND action = ? AND binding = ? AND NOT unsent`, id, action, binding))
+		if n == 0 {
+			return err
+		}
+		var all int
+		if err := tx.QueryRow(`SELECT count(*) FROM uses WHERE event = ? AND action = ? AND unsent`, id, action).Scan(&all); err != nil {
+			return err
+		}
+		if all > maxUnsent {
+			return refusal.New("event_budget_spent", "the event %s has been given back %d posts of the action %.80q already, and is given no more", id, maxUnsent, action)
+		}
+		_, err = tx.Exec(uncountUse, id, action)
+		return err
+	})
+}

@@ -1,0 +1,80 @@
+package trigger_test
+
+import (
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// TestUnsent: an event gets back what it paid for a post that never left, and no more than that.
+func TestUnsent(t *testing.T) {
+	k := newKit(t)
+	c, _ := k.serve(t)
+	id := k.claimed(t)
+	pay := func() evidence.Binding {
+		t.Helper()
+		b := binding("create_post")
+		must(c.Evidence(t.Context(), id, b))(t)
+		return b
+	}
+	unsent := func(b evidence.Binding) error {
+		return c.Unsent(t.Context(), id, runtime, b.Action, b.Hash())
+	}
+	spent := func(want int) {
+		t.Helper()
+		if b := must(c.Budget(t.Context(), id))(t); b.Posts != 1 || b.Spent["create_post"] != want {
+			t.Errorf("the budget is %+v, want %d spent of 1", b, want)
+		}
+	}
+	refused := func() {
+		t.Helper()
+		_, err := c.Evidence(t.Context(), id, binding("create_post"))
+		wantCode(t, err, "event_budget_spent")
+	}
+
+	spent(0)
+	first := pay()
+	spent(1)
+	wantCode(t, c.Unsent(t.Context(), id, "another", first.Action, first.Hash()), "event_claimed")
+	wantCode(t, c.Unsent(t.Context(), "evt_none", runtime, first.Action, first.Hash()), "event_unknown")
+	wantCode(t, second(c.Budget(t.Context(), "evt_none")), "event_unknown")
+	for name, b := range map[string]evidence.Binding{"not paid for": binding("create_post"), "another action": {Action: "delete_post"}} {
+		if err := unsent(b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	spent(1)
+	refused()
+
+	for range 2 { // the second time it changes nothing
+		if err := unsent(first); err != nil {
+			t.Fatal(err)
+		}
+		spent(0)
+	}
+	k.restart(t)
+	c, _ = k.serve(t)
+	_, err := c.Evidence(t.Context(), id, first)
+	wantCode(t, err, "event_budget_spent") // the same post is paid for once
+	last := pay()
+	spent(1)
+	refused()
+	if err := unsent(first); err != nil { // known already: nothing of the other post is given back
+		t.Fatal(err)
+	}
+	spent(1)
+
+	for range 7 {
+		if err := unsent(last); err != nil {
+			t.Fatal(err)
+		}
+		last = pay()
+	}
+	wantCode(t, unsent(last), "event_budget_spent")
+	spent(1)
+	refused()
+
+	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
+	must(c.Done(t.Context(), id, runtime))(t)
+	wantCode(t, unsent(last), "event_done")
+}
