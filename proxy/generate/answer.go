@@ -28,6 +28,8 @@ type Call struct {
 	Key    []byte // as for [inference.Read]
 	// Take asks for n more bytes of memory. The caller gives all of them back when the call has ended.
 	Take func(n int) error
+	// Receipt returns the receipt of the call, whose answer has ended; nil where none is made. Without its receipt an answer is refused.
+	Receipt func() (string, error)
 }
 
 // usage are the tokens, as the provider counts them.
@@ -43,6 +45,8 @@ type document struct {
 	Output *string `json:"output,omitzero"`
 	Finish string  `json:"finishReason"`
 	Usage  *usage  `json:"usage,omitzero"`
+	// Receipt is the interaction receipt of the call.
+	Receipt string `json:"receipt,omitzero"`
 }
 
 // finishReasons are the providers' reasons why an answer has ended, in our words. Any other is passed on as it is.
@@ -231,6 +235,13 @@ func (o *output) conclude() {
 	}
 	if in.Input.State == inference.Declared && in.Output.State == inference.Declared {
 		d.Usage = &usage{in.Input.N, in.Output.N}
+	}
+	if o.call.Receipt != nil {
+		var err error
+		if d.Receipt, err = o.call.Receipt(); err != nil {
+			o.fail(err)
+			return
+		}
 	}
 	o.end = io.EOF
 	if o.call.Stream {
