@@ -215,7 +215,7 @@ func (b *Observer) follow() {
 	defer b.mu.Unlock()
 	for len(b.pieces) > 0 && b.lost == ReasonNone {
 		queue, pieces := b.queue, b.pieces
-		b.queue, b.pieces = b.spare[:0], nil
+		b.queue, b.pieces, b.spare = b.spare[:0], nil, nil // or the spare one would be given out again while it is read
 		b.mu.Unlock()
 		reason, took := b.read(queue, pieces)
 		b.mu.Lock()
