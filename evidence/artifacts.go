@@ -111,19 +111,21 @@ func (c *RuntimeAttestation) check() error {
 type SessionReceipt struct {
 	Registered
 	KeyClaims
-	AgentEnvironmentUserAccessible bool     `json:"agentEnvironmentUserAccessible"`
-	BindingHash                    string   `json:"bindingHash"`
-	ChallengeID                    string   `json:"challengeId"`
-	EnvironmentHash                string   `json:"environmentHash"`
-	EventID                        string   `json:"eventId"`
-	HumanOperatorPresent           bool     `json:"humanOperatorPresent"`
-	HumanPromptPresent             bool     `json:"humanPromptPresent"`
-	InputKind                      string   `json:"inputKind"`
-	InputSource                    string   `json:"inputSource"`
-	Observed                       []string `json:"observed,omitempty"` // see RuntimeAttestation.Observed
-	PolicyHash                     string   `json:"policyHash"`
-	RuntimeID                      string   `json:"runtimeId"`
-	SessionID                      string   `json:"sessionId"`
+	AgentEnvironmentUserAccessible bool   `json:"agentEnvironmentUserAccessible"`
+	BindingHash                    string `json:"bindingHash"`
+	ChallengeID                    string `json:"challengeId"`
+	EnvironmentHash                string `json:"environmentHash"`
+	EventID                        string `json:"eventId"`
+	HumanOperatorPresent           bool   `json:"humanOperatorPresent"`
+	HumanPromptPresent             bool   `json:"humanPromptPresent"`
+	InputKind                      string `json:"inputKind"`
+	InputSource                    string `json:"inputSource"`
+	// Interactions is where the session's chain of interaction receipts stood; nil where none are made.
+	Interactions *InteractionHead `json:"interactions,omitempty"`
+	Observed     []string         `json:"observed,omitempty"` // see RuntimeAttestation.Observed
+	PolicyHash   string           `json:"policyHash"`
+	RuntimeID    string           `json:"runtimeId"`
+	SessionID    string           `json:"sessionId"`
 	// TranscriptHash is the hash chain over the calls that the session has made so far, as the mediator saw them.
 	TranscriptHash  string `json:"transcriptHash"`
 	UserShellAccess bool   `json:"userShellAccess"`
@@ -133,10 +135,45 @@ func (c *SessionReceipt) check() error {
 	if err := checkList(SessionReceiptKind.Typ, "observed", c.Observed); err != nil {
 		return err
 	}
+	if err := c.Interactions.check(); err != nil {
+		return err
+	}
 	return checkClaims(SessionReceiptKind.Typ,
 		texts{"challengeId", c.ChallengeID, "eventId", c.EventID, "inputKind", c.InputKind, "inputSource", c.InputSource,
 			"runtimeId", c.RuntimeID, "sessionId", c.SessionID, "keyCustody", c.KeyCustody},
 		hashes{"bindingHash", c.BindingHash, "environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash, "transcriptHash", c.TranscriptHash})
+}
+
+// MaxOpenCalls bounds the open calls that a session receipt names. A session with more of them makes no post.
+const (
+	MaxOpenCalls = 128
+	maxCallID    = 64 // bytes
+)
+
+// InteractionHead is where the chain of a session's receipts stands at a post, in the post's session receipt.
+type InteractionHead struct {
+	HeadHash  string   `json:"headHash,omitempty"`  // HashToken of the last receipt; left out while there is none
+	Number    int64    `json:"number"`              // its sequence number; 0 while there is none
+	OpenCalls []string `json:"openCalls,omitempty"` // request ids of the calls that have no receipt yet, in ascending order
+}
+
+func (h *InteractionHead) check() error {
+	if h == nil {
+		return nil
+	}
+	typ := SessionReceiptKind.Typ
+	if h.Number < 0 || h.Number == 0 != (h.HeadHash == "") || len(h.OpenCalls) > MaxOpenCalls {
+		return refusal.New("claims_malformed", "the interactions of the %s are no head and number of a chain, or more than %d open calls", typ, MaxOpenCalls)
+	}
+	for i, id := range h.OpenCalls {
+		if id == "" || len(id) > maxCallID || i > 0 && id <= h.OpenCalls[i-1] {
+			return refusal.New("claims_malformed", "the open calls of the %s are not ids in ascending order", typ)
+		}
+	}
+	if h.Number == 0 {
+		return nil
+	}
+	return checkClaims(typ, nil, hashes{"interactions.headHash", h.HeadHash})
 }
 
 // DecisionAllow is the only decision that is ever signed: a denial is a refusal, not an artifact.

@@ -24,6 +24,8 @@
 //
 // # Files
 //
+// The claims of interaction receipts, which are no part of a post, are in package interaction ([NewKind]).
+//
 //	artifacts.go    the claims of what goes from process to process; tokens.go those of a verifier's tokens to itself
 //	claims.go       the claims that all of them have, and the checks on single claims
 //	kind.go         what each artifact is: its typ, its purpose, its longest lifetime

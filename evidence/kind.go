@@ -14,6 +14,7 @@ const (
 	PurposeRequestProof       = "request_proof"
 	PurposePolicyDecision     = "policy_decision"
 	PurposeActionGrant        = "action_grant"
+	PurposeInteraction        = "interaction_receipt"
 
 	// The two purposes of pinned root keys. No custody certificate gives them.
 	PurposeSignerCertificate     = "signer_certificate"
@@ -46,10 +47,27 @@ func newKind[C any, P interface {
 	*C
 	claims
 }](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
+	return kindOf[C, P](alg, typ, purpose, maxLifetime, func(c *C) error { return P(c).check() })
+}
+
+// NewKind makes the kind of an artifact whose claims are another package's: a struct in which [Registered] is embedded, and [KeyClaims] if
+// it says something of its key. Its fields are texts, truth values, whole numbers (int64), and structs, lists and pointers of these. check
+// refuses claims that no artifact of the kind may have. Their key has to be certified for purpose. NewKind panics for a type of claim that it cannot write.
+func NewKind[C any, P interface {
+	*C
+	registered() *Registered
+}](typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
+	return kindOf[C, P](algEdDSA, typ, purpose, maxLifetime, check)
+}
+
+func kindOf[C any, P interface {
+	*C
+	registered() *Registered
+}](alg, typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
 	k := Kind[C]{
 		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken, codec: newCodec(reflect.TypeFor[C]()),
 		registered: func(c *C) *Registered { return P(c).registered() },
-		check:      func(c *C) error { return P(c).check() },
+		check:      check,
 	}
 	if _, ok := any(P(nil)).(interface{ keyClaims() *KeyClaims }); ok {
 		k.custody = func(c *C) *KeyClaims { return any(P(c)).(interface{ keyClaims() *KeyClaims }).keyClaims() }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -65,6 +66,22 @@ func posted(by time.Duration, edit func(*policy.Manifest)) violation {
 		under(t, k, edit)
 		k.Clock.Advance(by)
 		_, err := k.Gate.Authorize(context.Background(), r)
+		return err
+	}
+}
+
+// receipted holds an interaction receipt that is valid under the example against a manifest that demands something else, some time after it
+// was made.
+func receipted(by time.Duration, edit func(*policy.Manifest)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		token := k.Session(t, "ses_1").Call(t, nil)
+		own := *k.Manifest.InteractionReceiptPolicy
+		under(t, k, func(m *policy.Manifest) {
+			m.InteractionReceiptPolicy = &own
+			edit(m)
+		})
+		k.Clock.Advance(by)
+		_, err := evidence.Open(k.Verifier, interaction.Kind, token, k.Strict.Expected(evidence.PurposeInteraction))
 		return err
 	}
 }
@@ -245,8 +262,14 @@ func breaches() map[string]breach {
 
 		"policyDecisionPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.PolicyDecisionPolicy.AllowedKeyCustody = hardware })},
 		"policyDecisionPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposePolicyDecision, exportable)},
-		"grantPolicy.allowedKeyCustody":                {"key_custody", narrowed(func(m m) { m.GrantPolicy.AllowedKeyCustody = hardware })},
-		"grantPolicy.requireNonExportableKey":          {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
+		"interactionReceiptPolicy.allowedKeyCustody":   {"key_custody", receipted(0, func(m m) { m.InteractionReceiptPolicy.AllowedKeyCustody = hardware })},
+		"interactionReceiptPolicy.requireNonExportableKey": {"key_exportable", func(t *testing.T, k *gatetest.Kit) error {
+			k.Observe(t)
+			k.Certificates[evidence.PurposeInteraction] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeInteraction], exportable)
+			return receipted(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
+		}},
+		"grantPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.GrantPolicy.AllowedKeyCustody = hardware })},
+		"grantPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
 
 		"requestProofPolicy.allowedKeyCustody":       {"key_custody", posted(0, func(m m) { m.RequestProofPolicy.AllowedKeyCustody = hardware })},
 		"requestProofPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeRequestProof, exportable)},
@@ -263,6 +286,7 @@ func breaches() map[string]breach {
 		common("policyDecisionPolicy", func(m m) *policy.Allowed { return &m.PolicyDecisionPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.PolicyDecisionPolicy.MaxProofAgeMs }, aged),
 		common("grantPolicy", func(m m) *policy.Allowed { return &m.GrantPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.GrantPolicy.MaxProofAgeMs }, aged),
 		common("requestProofPolicy", func(m m) *policy.Allowed { return &m.RequestProofPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.RequestProofPolicy.MaxProofAgeMs }, posted),
+		common("interactionReceiptPolicy", func(m m) *policy.Allowed { return &m.InteractionReceiptPolicy.Allowed }, "maxReceiptAgeMs", func(m m) *int64 { return &m.InteractionReceiptPolicy.MaxReceiptAgeMs }, receipted),
 	} {
 		for path, b := range p {
 			rows[path] = b
@@ -298,8 +322,12 @@ func manifestFields(t reflect.Type, path string) (out []string) {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		at := strings.Trim(path+"."+name, ".")
-		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[policy.Controls]() {
-			out = append(out, manifestFields(f.Type, at)...)
+		within := f.Type
+		if within.Kind() == reflect.Pointer {
+			within = within.Elem()
+		}
+		if within.Kind() == reflect.Struct && within != reflect.TypeFor[policy.Controls]() {
+			out = append(out, manifestFields(within, at)...)
 			continue
 		}
 		out = append(out, at)

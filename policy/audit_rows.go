@@ -62,6 +62,8 @@ const (
 	decisionPath   = "policyDecisionPolicy"
 	grantPath      = "grantPolicy"
 	requestPath    = "requestProofPolicy"
+
+	interactionPath = "interactionReceiptPolicy"
 )
 
 func (p *RuntimePolicy) roles() []role {
@@ -77,7 +79,7 @@ func (p *RuntimePolicy) roles() []role {
 func (m *Manifest) otherRoles() []role {
 	signers, deployment, session := &m.SignerCertificatePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
 	decision, grant, request := &m.PolicyDecisionPolicy, &m.GrantPolicy, &m.RequestProofPolicy
-	return []role{
+	roles := []role{
 		{"signer_certificate", signerPath, "signer custody certificate", &signers.Allowed, signers.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxSignerAge, said(signers.AllowedKeyCustody)},
 		{"deployment_certificate", deploymentPath, "deployment certificate", &deployment.Allowed, deployment.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxDeploymentAge, nil},
 		{"agent_session", sessionPath, "agent session receipt", &session.Allowed, session.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, said(session.AllowedKeyCustody)},
@@ -85,6 +87,10 @@ func (m *Manifest) otherRoles() []role {
 		{"action_grant", grantPath, "action grant", &grant.Allowed, grant.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(grant.AllowedKeyCustody)},
 		{"request_proof", requestPath, "request proof", &request.Allowed, request.MaxProofAgeMs, "maxProofAgeMs", MaxFresh, said(request.AllowedKeyCustody)},
 	}
+	if p := m.InteractionReceiptPolicy; p != nil {
+		roles = append(roles, role{"interaction_receipt", interactionPath, "interaction receipt", &p.Allowed, p.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, said(p.AllowedKeyCustody)})
+	}
+	return roles
 }
 
 // said marks a list that the policy has to speak of, so that an absent one is an empty one.
@@ -141,14 +147,19 @@ func (m *Manifest) requirements() []requirement {
 		{request.RequireBindingHash, "request_proof_binding_hash_not_required", requestPath + ".requireBindingHash", "A request proof may leave open which content it is for."},
 		{request.RequireCapabilityID, "request_proof_capability_id_not_required", requestPath + ".requireCapabilityId", "A request proof may leave open which capability it is for."},
 	}
-	for _, r := range []struct {
+	type keyed struct {
 		custody    *KeyCustody
 		code, path string
-	}{
+	}
+	keys := []keyed{
 		{&signers.KeyCustody, "signer_certificate", signerPath}, {&session.KeyCustody, "agent_session", sessionPath},
 		{&m.PolicyDecisionPolicy.KeyCustody, "policy_decision", decisionPath}, {&m.GrantPolicy.KeyCustody, "action_grant", grantPath},
 		{&request.KeyCustody, "request_proof", requestPath},
-	} {
+	}
+	if p := m.InteractionReceiptPolicy; p != nil {
+		keys = append(keys, keyed{&p.KeyCustody, "interaction_receipt", interactionPath})
+	}
+	for _, r := range keys {
 		rows = append(rows, requirement{r.custody.RequireNonExportableKey, r.code + "_key_exportable", r.path + ".requireNonExportableKey", "A key that can be exported, and so copied, is accepted."})
 	}
 	return rows

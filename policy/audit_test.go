@@ -84,8 +84,12 @@ func leaves(t reflect.Type, path string, index []int) (out []leaf) {
 		f := t.Field(i)
 		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		at, to := strings.Trim(path+"."+name, "."), append(slices.Clone(index), i)
-		if f.Type.Kind() == reflect.Struct {
-			out = append(out, leaves(f.Type, at, to)...)
+		within := f.Type
+		if within.Kind() == reflect.Pointer {
+			within = within.Elem()
+		}
+		if within.Kind() == reflect.Struct {
+			out = append(out, leaves(within, at, to)...)
 			continue
 		}
 		out = append(out, leaf{at, to, option == "omitempty"})

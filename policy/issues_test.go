@@ -44,7 +44,7 @@ func everyIssue(t *testing.T) []policy.Issue {
 
 	seen := make(map[string]bool)
 	var all []policy.Issue
-	for _, m := range []*policy.Manifest{{}, set(example(t), "other", "other", 1<<53), set(example(t), "mac:other", "", 1), flipped, differing, none} {
+	for _, m := range []*policy.Manifest{{InteractionReceiptPolicy: &policy.InteractionPolicy{}}, set(example(t), "other", "other", 1<<53), set(example(t), "mac:other", "", 1), flipped, differing, none} {
 		for _, i := range m.Audit() {
 			if !seen[i.Code] {
 				seen[i.Code] = true

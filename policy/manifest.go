@@ -26,10 +26,12 @@ type Manifest struct {
 	PolicyDecisionPolicy        ProofPolicy       `yaml:"policyDecisionPolicy" json:"policyDecisionPolicy"`
 	GrantPolicy                 ProofPolicy       `yaml:"grantPolicy" json:"grantPolicy"`
 	RequestProofPolicy          RequestPolicy     `yaml:"requestProofPolicy" json:"requestProofPolicy"`
-	MaxChallengeAgeMs           int64             `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
-	CapabilityTTLMs             int64             `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
-	MaxCapabilityAgeMs          int64             `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
-	Controls                    Controls          `yaml:"controls" json:"controls"`
+	// InteractionReceiptPolicy is for deployments whose sidecars make interaction receipts. Without it no interaction receipt is believed.
+	InteractionReceiptPolicy *InteractionPolicy `yaml:"interactionReceiptPolicy,omitempty" json:"interactionReceiptPolicy,omitempty"`
+	MaxChallengeAgeMs        int64              `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
+	CapabilityTTLMs          int64              `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
+	MaxCapabilityAgeMs       int64              `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
+	Controls                 Controls           `yaml:"controls" json:"controls"`
 }
 
 // ManifestVersion is the only version of the manifest that is known.
@@ -144,6 +146,13 @@ type ProofPolicy struct {
 	Allowed       `yaml:",inline"`
 	KeyCustody    `yaml:",inline"`
 	MaxProofAgeMs int64 `yaml:"maxProofAgeMs" json:"maxProofAgeMs"`
+}
+
+// InteractionPolicy is for interaction receipts.
+type InteractionPolicy struct {
+	Allowed         `yaml:",inline"`
+	KeyCustody      `yaml:",inline"`
+	MaxReceiptAgeMs int64 `yaml:"maxReceiptAgeMs" json:"maxReceiptAgeMs"`
 }
 
 // RequestPolicy is for the request proof (seed: requestProofPolicy).

@@ -21,7 +21,7 @@ func everyLook() []observe.Observation {
 	for _, name := range ofSessions {
 		looks = append(looks, observe.New(name, observe.Holds, name))
 	}
-	for _, purpose := range []string{"trigger_origin_proof", "trigger_receipt", "runtime_attestation", "agent_session", "request_proof", "policy_decision", "action_grant"} {
+	for _, purpose := range []string{"trigger_origin_proof", "trigger_receipt", "runtime_attestation", "agent_session", "request_proof", "interaction_receipt", "policy_decision", "action_grant"} {
 		for _, name := range []string{observe.Process, observe.Files, observe.Custody, observe.Apart} {
 			looks = append(looks, observe.New(name, observe.Holds, name+" of "+purpose).For(purpose))
 		}

@@ -25,6 +25,7 @@ type Strict struct {
 	Decision     evidence.Expected
 	Grant        evidence.Expected
 	RequestProof evidence.Expected
+	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
@@ -117,6 +118,9 @@ func (m *Manifest) Strict() (*Strict, error) {
 		PolicyHash: session.RequiredPolicyHash, EnvironmentHash: session.RequiredEnvironmentHash,
 	}
 	s.Decision, s.Grant, s.RequestProof = m.PolicyDecisionPolicy.strict(), m.GrantPolicy.strict(), m.RequestProofPolicy.strict()
+	if p := m.InteractionReceiptPolicy; p != nil {
+		s.Interaction = p.expected(p.MaxReceiptAgeMs, p.KeyCustody)
+	}
 	return s, nil
 }
 
@@ -137,6 +141,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.Session.Expected
 	case evidence.PurposeRequestProof:
 		return s.RequestProof
+	case evidence.PurposeInteraction:
+		return s.Interaction
 	}
 	return evidence.Expected{}
 }

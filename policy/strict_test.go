@@ -41,6 +41,8 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	m.PolicyDecisionPolicy.Allowed, m.PolicyDecisionPolicy.MaxProofAgeMs, m.PolicyDecisionPolicy.AllowedKeyCustody = allowed("decision"), 2_008, external
 	m.GrantPolicy.Allowed, m.GrantPolicy.MaxProofAgeMs, m.GrantPolicy.AllowedKeyCustody = allowed("grant"), 2_009, hardware
 	m.RequestProofPolicy.Allowed, m.RequestProofPolicy.MaxProofAgeMs, m.RequestProofPolicy.AllowedKeyCustody = allowed("request"), 2_010, both
+	i := m.InteractionReceiptPolicy
+	i.Allowed, i.MaxReceiptAgeMs, i.AllowedKeyCustody = allowed("interaction"), 2_014, hardware
 	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
 
 	got, err := m.Strict()
@@ -69,8 +71,15 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 			DeniedInputKinds: []string{"human_prompt", "manual_shell", "unknown"}, PolicyHash: hash("a"), EnvironmentHash: hash("b"),
 		},
 		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware), RequestProof: expected("request", 2_010, both),
+		Interaction:     expected("interaction", 2_014, hardware),
 		MaxChallengeAge: ms(2_011), CapabilityTTL: ms(2_012), MaxCapabilityAge: ms(2_013),
 	})
+
+	// A manifest that says nothing of interaction receipts accepts none.
+	m.InteractionReceiptPolicy = nil
+	got, err = m.Strict()
+	must(t, err)
+	wantEqual(t, got.Expected(evidence.PurposeInteraction), evidence.Expected{})
 
 	// What the runtime policy leaves out has the strict answer.
 	r.AllowedTriggerKinds, r.DeniedTriggerKinds, r.AllowedKeyCustody = nil, nil, nil

@@ -58,6 +58,8 @@ type call struct {
 	webSocket bool
 	// durable is set where something rests on the outcome: it is not stored later then. It is unset where the ledger cannot be reached.
 	durable bool
+	// told is what the agent may read of why the call failed.
+	told problem.Details
 	// hangUp closes the connection where an answer to a refusal would be.
 	hangUp bool
 	// permit is the call's leave to reach its host.
@@ -131,6 +133,7 @@ func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
+	c.tell(err)
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }
@@ -158,6 +161,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 		c.record.Model = c.model.Interaction().Record()
 	}
 	p.identify(ctx, c)
+	c.remember()
 	p.o.Metrics.observe(c.record)
 	if c.session == nil && !p.load.unknown.Pass() {
 		p.o.Metrics.leftOut.Inc()
@@ -189,9 +193,9 @@ func (p *Pipeline) identify(ctx context.Context, c *call) {
 	}
 	route, ok := intercept.RouteFrom(ctx)
 	if !ok && c.r != nil {
-		route.ProxyAuthorization = c.r.Header.Get("Proxy-Authorization")
+		route.ProxyAuthorization, route.Session = c.r.Header.Get("Proxy-Authorization"), intercept.SessionOf(ctx)
 	}
-	if s, err := p.o.Sessions.Find(route.ProxyAuthorization); err == nil {
+	if s, err := p.o.Sessions.Of(route); err == nil {
 		c.of(s)
 	}
 }

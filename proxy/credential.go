@@ -28,19 +28,21 @@ type SecretSource interface {
 // Credential is a secret that the mediator puts into a call and the agent never holds. It prints as REDACTED.
 type Credential struct {
 	header, prefix string
+	half           echo.Half
 	source         SecretSource
 	last           atomic.Pointer[secretHeader] // as it was for the call before
 }
 
 // NewCredential makes a credential that sets header to prefix followed by the secret, if [CheckCredential] takes both.
-func NewCredential(header, prefix string, source SecretSource) (*Credential, error) {
+// Answers are searched for the half of it if it is one of Basic.
+func NewCredential(header, prefix string, half echo.Half, source SecretSource) (*Credential, error) {
 	if source == nil {
 		return nil, errors.New("proxy: a credential needs a source of its secret")
 	}
 	if err := CheckCredential(header, prefix); err != nil {
 		return nil, err
 	}
-	return &Credential{header: http.CanonicalHeaderKey(header), prefix: prefix, source: source}, nil
+	return &Credential{header: http.CanonicalHeaderKey(header), prefix: prefix, half: half, source: source}, nil
 }
 
 // CheckCredential refuses a header or a prefix that can carry no credential. A header that HTTP or the mediator reads, such as Host, is
@@ -78,7 +80,7 @@ func (c *Credential) now(ctx context.Context) (secretHeader, error) {
 	if !httpguts.ValidHeaderFieldValue(secret) {
 		return secretHeader{}, refusal.New("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
 	}
-	find, err := echo.New(c.prefix, secret)
+	find, err := echo.New(c.prefix, secret, c.half)
 	if err != nil {
 		return secretHeader{}, refusal.New("credential_unavailable", "the rule's credential is not used: %w", err)
 	}

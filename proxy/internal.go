@@ -41,13 +41,17 @@ func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 		body, err = p.currentEvent(route)
 	case "GET /v1/event/next":
 		body, err = p.nextEvent(r, route)
+	case "GET /v1/refusals":
+		body, err = p.ownRefusals(route)
+	case "GET /v1/rules":
+		body, err = p.ownRules(r.Context(), route)
 	case "GET /v1/ca.pem":
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		c.answered, c.record.State, c.record.Status = true, ledger.StateForwarded, http.StatusOK
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s and /v1/ca.pem, and POST /v1/generate", InternalHost, r.Method, r.URL.Path)
+		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules and /v1/ca.pem, and POST /v1/generate", InternalHost, r.Method, r.URL.Path)
 	}
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -32,8 +31,8 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	memory := &c.session.Memory
 	server := c.target.Authority() + c.r.URL.EscapedPath()
 	peer := mcp.Peer{Server: c.target.Scheme + "://" + server, Session: c.r.Header.Get("Mcp-Session-Id")}
-	if c.r.URL.RawQuery != "" { // by which some servers are several; it may hold a secret
-		peer.Server += "?" + evidence.HashBytes([]byte(c.r.URL.RawQuery))
+	if c.r.URL.RawQuery != "" { // which may hold a secret
+		peer.Query = evidence.HashBytes([]byte(c.r.URL.RawQuery))
 	}
 	budget := j.p.bodies.Answers()
 	c.mcp = &mcp.Call{Watch: mcp.Watch{
@@ -66,7 +65,7 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 		return rule{}, err
 	}
 	if verdict.Human {
-		if err := memory.HumanAnswers(peer.Server, c.session.Prompted); err != nil {
+		if err := memory.HumanAnswers(c.session.Prompted); err != nil {
 			return rule{}, err
 		}
 		j.p.o.Log.Warn("a human has answered an MCP server: the session makes no posts any more", zap.String("session", c.session.ID), zap.String("server", server))
@@ -90,8 +89,7 @@ func (j mcpJudge) changed(c *call, tool, before, now string) {
 		return
 	}
 	_ = c.check("tool definition", refusal.New("mcp_tool_changed", "the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now))
-	server, _, _ := strings.Cut(c.mcp.Peer.Server, "?")
-	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", server),
+	j.p.o.Log.Warn("the definition of a tool has changed", zap.String("post", c.record.ID), zap.String("server", c.mcp.Peer.Server),
 		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
 }
 

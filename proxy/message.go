@@ -27,7 +27,7 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
 	defer cancel()
-	done, err := p.bodies.Turn(ctx)
+	done, err := p.bodies.Turn(ctx, c.text())
 	if err != nil {
 		return rule{}, err
 	}
@@ -35,6 +35,14 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	r, err = p.judges[to.kind].read(c, to.rules)
 	c.step("message")
 	return r, err
+}
+
+// text returns the size of the text that is held of the call.
+func (c *call) text() int {
+	if c.held == nil {
+		return 0
+	}
+	return len(c.held.Text)
 }
 
 // release frees the body that was held.
@@ -53,6 +61,7 @@ func (c *call) over() {
 
 // writeProblem answers with a refusal, as the clients of the call's endpoint show it.
 func (c *call) writeProblem(d problem.Details) {
+	c.w.Header().Set(proxyStatus, d.ProxyStatus())
 	if c.refusal != nil {
 		c.refusal(c.w, d)
 		return

@@ -137,6 +137,8 @@ type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
 	models    generate.Models
+	shown     []ruleDocument // to agents that ask
+	more      bool           // than those
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
@@ -168,6 +170,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: &match.Rule{Name: e.Name, Match: e.Match}, Err: fmt.Errorf("generate: %w", err)})
 		}
 	}
+	r.shown, r.more = show(actions, egress)
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {

@@ -151,7 +151,7 @@ type queueRun struct {
 func (w *queueRun) round(ctx context.Context) {
 	w.told, w.tells, w.strange = w.tells, make(map[string]bool), 0
 	for _, folder := range []string{folderClaimed, folderNew} {
-		if err := w.takeAll(ctx, folder); err != nil && ctx.Err() == nil {
+		if err := w.takeAll(ctx, folder); err != nil {
 			w.say(zap.ErrorLevel, "the queue cannot be read", "", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -102,6 +103,12 @@ func TestDoctor(t *testing.T) {
 				t.Errorf("it does not recover: status %d\n%s", status, text)
 			}
 		})
+	}
+	control := r.Stack.Processes[1]
+	must(t, control.Cmd.Process.Signal(syscall.SIGTERM))
+	<-control.Done
+	if status, text, controls := r.doctor(t); status != exitRefused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator control sees is not known") {
+		t.Errorf("without the control plane: status %d\n%s", status, text)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,8 @@ func writeEvidence(t *testing.T) string {
 		t.Fatal(err)
 	}
 	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}
-	for _, purpose := range gatetest.Roles {
+	k.Observe(t)
+	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction) {
 		bundle.Certificates = append(bundle.Certificates, k.Certificates[purpose])
 	}
 	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
@@ -54,7 +56,32 @@ func writeEvidence(t *testing.T) string {
 		}
 	}
 	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
+	writeReceipts(t, k, dir)
 	return dir
+}
+
+// writeReceipts writes the interaction receipts of a session, and the record of a post that names them.
+func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
+	t.Helper()
+	s := k.Session(t, "ses_1")
+	s.Call(t, nil)
+	s.Call(t, nil)
+	head := s.Head("post_open")
+	post := k.PostOf(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.Interactions = &head }})
+	record := struct {
+		ledger.Record
+		Receipts []string `json:"receipts"`
+	}{post, s.Receipts}
+	whole, err := json.MarshalIndent(record, "", "  ")
+	must(t, err)
+	record.Receipts = nil
+	bare, err := json.MarshalIndent(record, "", "  ")
+	must(t, err)
+	s.Close(t)
+	lines := strings.Join(s.Receipts, "\n") + "\n"
+	for name, text := range map[string]string{"observed.json": string(whole), "bare.json": string(bare), "receipts.txt": lines} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
 }
 
 // writeLedger writes a ledger with three posts, of which the last one says another subject than its evidence, and a read.

@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 			program()
 		case "way":
 			os.Exit(runWay(os.Args[2]))
+		case "denied":
+			os.Exit(runDenied(os.Args[2], os.Args[3:]))
 		}
 	}
 	testscript.Main(m, map[string]func(){"mediator": program})

@@ -41,7 +41,7 @@ func softToken(t *testing.T, keys ...string) string {
 
 // TestPKCS11 makes a post with every key in a PKCS #11 token.
 func TestPKCS11(t *testing.T) {
-	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key")
+	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key")
 	store := filepath.Dir(os.Getenv("SOFTHSM2_CONF"))
 	r := newClientsRig(t, func(file string) string {
 		return strings.Replace(file, "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
@@ -52,7 +52,7 @@ func TestPKCS11(t *testing.T) {
 		t.Fatalf("%s, %v", out, err)
 	}
 	var roles []daemon.RoleDocument
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 3 {
+	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 4 {
 		t.Fatalf("%v, %v", roles, err)
 	}
 	for _, role := range roles {

@@ -249,7 +249,7 @@ func TestRunEnds(t *testing.T) {
 		{[]string{"no-such-agent"}, "and its event still waits: ", exitRefused},
 		{[]string{"sh", "-c", "kill -KILL $$"}, "", 128 + 9},
 	} {
-		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", "--admin", r.Stack.Admin(), "--event", event, "--uid", "-1", "--"}, tt.command...)...)
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{"run", "--admin", r.Stack.Admin(), "--event", event, "--uid", strconv.Itoa(demo.User()), "--"}, tt.command...)...)
 		out, _ := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != tt.status || !strings.Contains(string(out), tt.says) {
 			t.Errorf("%s: %d, want %d: %s", tt.command, got, tt.status, out)

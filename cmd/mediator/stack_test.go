@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,9 +11,10 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 )
 
-// TestPortInUse starts a deployment while somebody else has one of its ports: what it says is which, whichever process wanted it.
+// TestPortInUse starts a deployment while somebody else has one of its ports: it says which, in which file and key, and what to do, before
+// any line of a log, whichever process wanted it.
 func TestPortInUse(t *testing.T) {
-	for _, of := range []func(*rig) string{func(r *rig) string { return r.Hooks }, func(r *rig) string { return r.Listen }} {
+	for file, of := range map[string]func(*rig) string{devstack.TriggerFile: func(r *rig) string { return r.Hooks }, devstack.SidecarFile: func(r *rig) string { return r.Listen }} {
 		r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules })
 		taken, err := net.Listen("tcp", of(r))
 		must(t, err)
@@ -21,7 +23,11 @@ func TestPortInUse(t *testing.T) {
 		if err == nil {
 			s.Stop()
 		}
-		if err == nil || !strings.Contains(err.Error(), "listen tcp "+of(r)+": bind: address already in use") {
+		want := "listen in " + filepath.Join(r.Dir, file) + ": another process listens on " + of(r) + ": end it, or write another address (listen_failed)\nThe end of its log, "
+		if err == nil {
+			t.Fatalf("%s is in use, and it starts", of(r))
+		}
+		if before, _, says := strings.Cut(err.Error(), want); !says || strings.ContainsAny(before, "{\n") {
 			t.Errorf("%s is in use: %v", of(r), err)
 		}
 	}

@@ -19,7 +19,7 @@ func TestExitStatus(t *testing.T) {
 		{"ledger accept", exitUsage}, {"ledger accept --config x --reason ", exitUsage}, {"vault audit", exitUsage}, {"vault audit x --window 0", exitUsage}, {"vault audit x --address y", exitUsage}, {"vault audit absent", exitRefused},
 		{"posts list --since yesterday", exitUsage}, {"posts list --since 24h --until 48h", exitUsage}, {"posts list --ledger absent --admin unix:x", exitUsage}, {"posts list --ledger absent", exitRefused},
 		{"posts list --state indeterminat", exitUsage}, {"posts list --flow get", exitUsage}, {"config schema x", exitUsage},
-		{"run", exitUsage}, {"run --uid 4294967296 -- true", exitUsage}, {"run --uid 4294967295 -- true", exitUsage}, {"run --uid -2 -- true", exitUsage}, {"keys certify", exitUsage}, {"ca init --dir x", exitUsage}, {"challenge solve", exitUsage},
+		{"run", exitUsage}, {"run --uid 4294967296 -- true", exitUsage}, {"run --uid 4294967295 -- true", exitUsage}, {"run --uid -2 -- true", exitUsage}, {"run --max-processes 31 -- true", exitUsage}, {"run --tmp-size 0 -- true", exitUsage}, {"keys certify", exitUsage}, {"ca init --dir x", exitUsage}, {"challenge solve", exitUsage},
 		{"serve --config absent", exitRefused}, {"deployment audit absent", exitRefused}, {"posts list --admin unix:absent", exitRefused},
 	} {
 		var stdout, stderr bytes.Buffer

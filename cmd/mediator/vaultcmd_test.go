@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +29,38 @@ func TestVaultBootstrap(t *testing.T) {
 			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
 		}
 	}
+	// Another secret id for each role of a process, in one step; and all of them listed, and pruned.
+	at := []string{"--address", v.Address, "--ca", v.CAFile, "--token-file", token, "--json"}
+	var done []bootstrap.Done
+	command := func(into any, args ...string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if status := run(t.Context(), append(args, at...), nil, &stdout, &stderr); status != exitDone {
+			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
+		}
+		must(t, json.Unmarshal(stdout.Bytes(), into))
+	}
+	command(&done, "vault", "bootstrap", "--deliver", "control", "--out", out)
+	if len(done) != 2 || done[0].What != filepath.Join(out, "policy_decision.secret-id") || done[0].Did != "written, to be unwrapped within 1h0m0s" {
+		t.Errorf("it did %+v", done)
+	}
+	var ids []bootstrap.SecretID
+	command(&ids, "vault", "secret-ids")
+	if len(ids) != 9 {
+		t.Errorf("there are %+v", ids)
+	}
+	command(&ids, "vault", "secret-ids", "--prune-older-than", "1ns")
+	if i := slices.IndexFunc(ids, func(id bootstrap.SecretID) bool { return id.Pruned }); len(ids) != 9 || i < 1 || ids[i].Process != "control" || ids[i-1].Pruned {
+		t.Errorf("there are %+v", ids)
+	}
+	command(&ids, "vault", "secret-ids")
+	if len(ids) != 7 {
+		t.Errorf("there are %+v", ids)
+	}
+	command(&done, "vault", "bootstrap", "--apply", "--out", out)
+	if len(done) < 20 || done[0] != (bootstrap.Done{What: "transit", Did: "is there"}) {
+		t.Errorf("it did %+v", done)
+	}
 	for _, policy := range bootstrap.Roles {
 		text, err := configs.VaultPolicy(policy.Purpose)
 		is, err2 := v.Client(t).Sys().GetPolicy("mediator-" + policy.Purpose)
@@ -41,6 +75,7 @@ func TestVaultRoles(t *testing.T) {
 	purposes := map[string]string{
 		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
 		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession, "requestProof": evidence.PurposeRequestProof,
+		"interactionReceipt": evidence.PurposeInteraction,
 	}
 	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml"}
 	named := make(map[string]string) // "process purpose key"

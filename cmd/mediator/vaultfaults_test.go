@@ -106,7 +106,7 @@ func vaultFaults() []fault {
 // loginFaults takes from one role after the other what it logs in with, so that each step of a post that signs has to fail closed.
 func loginFaults() []fault {
 	var out []fault
-	for _, role := range bootstrap.Roles {
+	for _, role := range rolesOfPosts() {
 		out = append(out, fault{name: "no login for " + role.Purpose,
 			strike: func(t *testing.T, v *vaultRig, _ func() bool) {
 				v.loseSecretIDs(t, role)

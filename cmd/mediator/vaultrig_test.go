@@ -2,14 +2,13 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
@@ -29,16 +28,31 @@ func newVault(t *testing.T) *vaultRig {
 	v := &vaultRig{vault: vaulttest.New(t), auth: t.TempDir()}
 	v.proxy = v.vault.NewProxy(t)
 	var err error
-	v.plan, err = bootstrap.New(bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}})
+	v.plan, err = bootstrap.New(v.options())
 	must(t, err)
 	v.apply(t)
 	return v
 }
 
+func (v *vaultRig) options() bootstrap.Options {
+	return bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
+}
+
+// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts are no part of one.
+func rolesOfPosts() []bootstrap.Role {
+	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool { return r.Purpose == evidence.PurposeInteraction })
+}
+
 // apply makes what is not there, and sets again what the roles' tokens are like.
 func (v *vaultRig) apply(t *testing.T) {
 	t.Helper()
-	must(t, v.plan.Apply(t.Context(), v.vault.Client(t), io.Discard))
+	v.carryOut(t, v.plan)
+}
+
+func (v *vaultRig) carryOut(t *testing.T, plan *bootstrap.Plan) {
+	t.Helper()
+	_, err := plan.Apply(t.Context(), v.vault.Client(t))
+	must(t, err)
 }
 
 // config puts the keys of one process's configuration into Vault.
@@ -86,8 +100,10 @@ func (v *vaultRig) loseSecretIDs(t *testing.T, roles ...bootstrap.Role) {
 // redeliver gives each role a new secret id, and lets new tokens last as long as at first.
 func (v *vaultRig) redeliver(t *testing.T) {
 	t.Helper()
-	for _, r := range bootstrap.Roles {
-		must(t, os.Remove(filepath.Join(v.auth, r.Purpose+".secret-id")))
+	for _, process := range []string{"trigger", "control", "serve"} {
+		plan, err := bootstrap.Deliver(v.options(), process)
+		must(t, err)
+		v.carryOut(t, plan)
 	}
 	v.apply(t)
 }

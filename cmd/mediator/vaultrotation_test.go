@@ -78,7 +78,7 @@ func TestVaultRotation(t *testing.T) {
 		})
 	}
 	var all []string
-	for _, r := range bootstrap.Roles {
+	for _, r := range rolesOfPosts() {
 		all = append(all, r.Key)
 	}
 	newest := map[string]int{}

@@ -7,11 +7,29 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/vault/api"
 )
+
+// environment says which of the environment's variables Vault's library stumbles over. What they say counts for nothing here, but the
+// library reads them, with the files that some of them name.
+func environment(err error) error {
+	for _, name := range []string{api.EnvVaultCACert, api.EnvVaultCAPath, api.EnvVaultClientCert, api.EnvVaultClientKey} {
+		path := os.Getenv(name)
+		if path == "" {
+			continue
+		}
+		f, cannot := os.Open(path)
+		if cannot != nil {
+			return fmt.Errorf("the environment has %s=%s, a file that cannot be read (%w). The mediator does not use it, but Vault's library reads it: unset %s", name, path, cannot, name)
+		}
+		f.Close()
+	}
+	return fmt.Errorf("the environment's VAULT_ variables cannot be read, which the mediator does not use: unset them: %w", err)
+}
 
 // why says in a few words why Vault did not do what it was asked; it holds no token and nothing of an answer's body.
 func why(err error) string {

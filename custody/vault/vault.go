@@ -80,7 +80,7 @@ func NewServer(o Options) (*Server, error) {
 		Address: o.Address, HttpClient: &http.Client{Transport: s.transport}, Timeout: o.Timeout,
 		MaxRetries: 0, // a post does not wait for retries of a second and more
 	}); err != nil {
-		return nil, fmt.Errorf("vault: the environment's VAULT_ variables cannot be read: %w", err)
+		return nil, fmt.Errorf("vault: %w", environment(err))
 	}
 	s.base.ClearToken()
 	s.base.ClearNamespace()

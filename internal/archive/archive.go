@@ -6,6 +6,7 @@
 //	record.go   one record, as mediator posts show --json prints it
 //	export.go   the format of an export, and its writer
 //	import.go   its Reader
+//	receipts.go the interaction receipts that records rest on
 package archive
 
 import (
@@ -147,49 +148,81 @@ func (t *Trust) addManifest(text string) error {
 	return err
 }
 
-// manifest returns the manifest that a record names. If it is not there, today's tells in which check the record differs from it.
-func (t *Trust) manifest(r ledger.Record) (*manifest, error) {
-	for _, hash := range []string{r.Manifest, t.today} {
+// manifest returns the manifest with the hash that something names. If it is not there, today's tells in which check the two differ.
+func (t *Trust) manifest(hash, what string) (*manifest, error) {
+	for _, hash := range []string{hash, t.today} {
 		if m := t.manifests[hash]; m != nil {
 			return m, nil
 		}
 	}
-	return nil, refusal.New("manifest_unknown", "the record was judged by manifest %q, which is not there: give it with --manifest", r.Manifest)
+	return nil, refusal.New("manifest_unknown", "the %s was judged by manifest %q, which is not there: give it with --manifest", what, hash)
 }
 
-// verifier returns what judges a record: as of the moment when its last artifact was signed.
-func (t *Trust) verifier(m *manifest, r ledger.Record, now time.Time) (*evidence.Verifier, error) {
+// past returns the certificates that a manifest believes, of all times.
+func (t *Trust) past(m *manifest) (_ *evidence.PastTrust, err error) {
 	if m.archive == nil {
-		all, err := evidence.NewPastTrust(t.Roots, t.Bundle, t.History, m.strict.Signers)
-		if err != nil {
-			return nil, err
-		}
-		m.archive = all
+		m.archive, err = evidence.NewPastTrust(t.Roots, t.Bundle, t.History, m.strict.Signers)
 	}
-	return m.archive.At(lastSigned(r), now)
+	return m.archive, err
 }
 
-// Verify verifies the chain of a record with public keys alone. now is the time of today: a record is not of the future.
-func (t *Trust) Verify(ctx context.Context, r ledger.Record, now time.Time) (Verdict, error) {
+// notPinned refuses what belongs to roots that came with it.
+func (t *Trust) notPinned(what string) error {
+	return refusal.New("roots_not_pinned", "the %s belongs to roots that are not pinned here: %s and %s", what, t.Roots[0].KeyID, t.Roots[1].KeyID)
+}
+
+// Verify verifies the chain of a record with public keys alone, as of the moment when its last artifact was signed, and the interaction
+// receipts that its session receipt names, if receipts has them; it may be nil. now is the time of today: a record is not of the future.
+func (t *Trust) Verify(ctx context.Context, r ledger.Record, receipts Receipts, now time.Time) (Verdict, error) {
+	s := newSessions(receipts, now)
+	s.alone = true
+	return t.verify(ctx, r, s)
+}
+
+func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Verdict, err error) {
 	if t.foreign {
-		return Verdict{}, refusal.New("roots_not_pinned", "the record belongs to roots that are not pinned here: %s and %s", t.Roots[0].KeyID, t.Roots[1].KeyID)
+		return v, t.notPinned("record")
 	}
-	m, err := t.manifest(r)
+	m, err := t.manifest(r.Manifest, "record")
 	if err != nil {
-		return Verdict{}, err
+		return v, err
 	}
-	v, err := t.verifier(m, r, now)
+	past, err := t.past(m)
 	if err != nil {
-		return Verdict{}, err
+		return v, err
 	}
-	checks, whole := gate.VerifyRecord(ctx, v, m.strict, r)
-	return Verdict{Checks: checks, Whole: whole}, nil
+	verifier, err := past.At(lastSigned(r), s.now)
+	if err != nil {
+		return v, err
+	}
+	v.Checks, v.Whole = gate.VerifyRecord(ctx, verifier, m.strict, r)
+	head := named(r)
+	if head == nil || v.Refused().Code != "" {
+		return v, nil
+	}
+	v.Interactions = &Interactions{InteractionHead: *head}
+	if s.from == nil {
+		return v, nil
+	}
+	chain, err := s.verify(ctx, t, r, *head)
+	if chain == nil {
+		return v, err
+	}
+	v.Interactions.First = chain.First()
+	if v.Interactions.Verified = err == nil; err != nil {
+		v.Checks, v.Whole = append(v.Checks, failed(CheckReceipts, err)), false
+	} else {
+		v.Checks = append(v.Checks, ledger.Check{Name: CheckReceipts, OK: true})
+	}
+	return v, nil
 }
 
 // Verdict is the result of verifying a record.
 type Verdict struct {
 	Checks []ledger.Check
 	Whole  bool // every artifact of the chain is there and valid
+	// Interactions is what the session receipt names of interaction receipts; nil where it names none, or is not valid.
+	Interactions *Interactions
 }
 
 // Refused returns the check that refused the record. Its code is empty if nothing more than missing artifacts did.

@@ -92,7 +92,10 @@ func (w *world) certify() keyring.Certification {
 
 // published is what the processes publish of their keys.
 func (w *world) published() (p keyring.Published) {
-	for _, purpose := range gatetest.Roles {
+	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction) {
+		if len(w.versions[purpose]) == 0 {
+			continue
+		}
 		role := daemon.RoleDocument{Purpose: purpose, Issuer: w.Issuer(purpose), KeyCustody: evidence.CustodyExternalMediator}
 		for _, v := range w.versions[purpose] {
 			role.Keys = append(role.Keys, jose.JSONWebKey(custody.JWK(v)))
@@ -133,7 +136,7 @@ func (w *world) read() *archive.Trust {
 // verify returns the code of the first check of a record that does not hold today.
 func (w *world) verify(trust *archive.Trust, r ledger.Record) string {
 	w.t.Helper()
-	v, err := trust.Verify(context.Background(), r, w.Clock.Now())
+	v, err := trust.Verify(context.Background(), r, nil, w.Clock.Now())
 	must(w.t, err)
 	if v.Whole {
 		return ""
@@ -348,7 +351,7 @@ func TestRecordsOfThePast(t *testing.T) {
 				r := w.Post(t)
 				w.Clock.Advance(time.Minute)
 				tt.happens(w, &r)
-				v, err := w.read().Verify(context.Background(), r, w.Clock.Now())
+				v, err := w.read().Verify(context.Background(), r, nil, w.Clock.Now())
 				code := v.Refused().Code
 				if err != nil {
 					code = codeOf(err)
@@ -462,7 +465,7 @@ func TestHistoryOfAnotherRegistry(t *testing.T) {
 	raw, err := json.Marshal(evidence.History{Certificates: other.read().Bundle.Certificates})
 	must(t, err)
 	w.write(config.HistoryFile(w.files.Bundle), raw)
-	if _, err := w.read().Verify(context.Background(), r, w.Clock.Now()); codeOf(err) != "signature_invalid" {
+	if _, err := w.read().Verify(context.Background(), r, nil, w.Clock.Now()); codeOf(err) != "signature_invalid" {
 		t.Errorf("got %v", err)
 	}
 	before, err := os.ReadFile(w.files.Bundle)

@@ -3,6 +3,7 @@ package archive
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"io"
 	"iter"
@@ -27,6 +28,7 @@ const (
 	lineEarlierRevocations = "earlierRevocations"   // text: one of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
 	linePolicy             = "policy"               // text: a policy file
+	lineReceipt            = "receipt"              // text: an interaction receipt; those of a session up to the one that the record after them names
 	lineRecord             = "record"               // a record
 	lineEnd                = "end"                  // ending: the last line
 	version                = 1
@@ -64,11 +66,13 @@ type writer struct {
 	to      *bufio.Writer
 	archive Archive
 	records int
+	from    Receipts         // nil: there are none
+	written map[string]int64 // how many receipts of each session are written
 }
 
 // newWriter writes everything of an export that comes before the records: what the archive answers for, and the text of policies.
-func newWriter(to io.Writer, a Archive, policies []string) (*writer, error) {
-	w := &writer{to: bufio.NewWriter(to), archive: a}
+func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*writer, error) {
+	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64)}
 	err := w.line(lineHeader, header{version})
 	for _, t := range a {
 		if err == nil {
@@ -138,13 +142,33 @@ func (w *writer) line(name string, value any) error {
 }
 
 // record writes one record. It refuses one whose manifest the archive does not have: what was exported could not be verified.
-func (w *writer) record(r ledger.Record) error {
+func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {
 		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is not there: give it with --manifest", r.ID, r.Manifest)
 	}
+	if head := named(r); head != nil && w.from != nil {
+		if err := w.receipts(ctx, r.Session, head.Number); err != nil {
+			return err
+		}
+	}
 	w.records++
 	return w.line(lineRecord, r)
+}
+
+// receipts writes the receipts of a session up to a number, but for those that are written already.
+func (w *writer) receipts(ctx context.Context, session string, to int64) error {
+	for w.written[session] < to {
+		tokens, err := w.from(ctx, session, w.written[session]+1, int(min(readAtOnce, to-w.written[session])))
+		if err != nil || len(tokens) == 0 {
+			return err
+		}
+		w.written[session] += int64(len(tokens))
+		if err := w.texts(nil, lineReceipt, tokens); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // end writes the end. Without it, a reader refuses the export.
@@ -156,11 +180,11 @@ func (w *writer) end() error {
 }
 
 // For returns of an archive what these records need: the roots that they belong to, the certificates of the keys that signed them, and
-// the manifests that they name.
+// the manifests that they name. Where one rests on interaction receipts, all certificates for those and all manifests stay.
 func (a Archive) For(records []ledger.Record) Archive {
 	var out Archive
 	for _, t := range a {
-		kids, hashes := make(map[string]bool), make(map[string]bool)
+		kids, hashes, receipts := make(map[string]bool), make(map[string]bool), false
 		for _, r := range records {
 			if a.Of(r) != t {
 				continue
@@ -168,31 +192,35 @@ func (a Archive) For(records []ledger.Record) Archive {
 			for _, artifact := range r.Artifacts {
 				kids[evidence.KeyIDOf(artifact.Token)] = true
 			}
+			receipts = receipts || named(r) != nil
 			hashes[cmp.Or(r.Manifest, t.today)] = true
 		}
 		if len(kids) > 0 {
-			out = append(out, t.narrowed(kids, hashes))
+			out = append(out, t.narrowed(kids, hashes, receipts))
 		}
 	}
 	return out
 }
 
-func (t *Trust) narrowed(kids, hashes map[string]bool) *Trust {
+func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	n := *t
 	other := func(token string) bool {
 		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
-		return err != nil || !kids[c.SubjectKeyID]
+		return err != nil || !kids[c.SubjectKeyID] && !(receipts && c.Purposes[0] == evidence.PurposeInteraction)
 	}
 	n.Bundle.Certificates = slices.DeleteFunc(slices.Clone(t.Bundle.Certificates), other)
 	n.History.Certificates = slices.DeleteFunc(slices.Clone(t.History.Certificates), other)
 	n.manifests = maps.Clone(t.manifests)
-	maps.DeleteFunc(n.manifests, func(hash string, _ *manifest) bool { return !hashes[hash] })
+	if !receipts { // which name manifests too
+		maps.DeleteFunc(n.manifests, func(hash string, _ *manifest) bool { return !hashes[hash] })
+	}
 	return &n
 }
 
-// Export writes an export of the records that have evidence. It returns how many those are, and how many have none.
-func Export(to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], policies ...string) (written, without int, err error) {
-	w, err := newWriter(to, a, policies)
+// Export writes an export of the records that have evidence, each after the interaction receipts that it rests on, if receipts has them; it may
+// be nil. It returns how many those are, and how many have none.
+func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], receipts Receipts, policies ...string) (written, without int, err error) {
+	w, err := newWriter(to, a, receipts, policies)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -204,7 +232,7 @@ func Export(to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], po
 			without++
 			continue
 		}
-		if err := w.record(r); err != nil {
+		if err := w.record(ctx, r); err != nil {
 			return 0, 0, err
 		}
 	}

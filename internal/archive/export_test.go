@@ -36,7 +36,7 @@ func list(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
 func export(t testing.TB, a archive.Archive, policies []string, records ...ledger.Record) string {
 	t.Helper()
 	var to bytes.Buffer
-	_, _, err := archive.Export(&to, a, list(records...), policies...)
+	_, _, err := archive.Export(t.Context(), &to, a, list(records...), nil, policies...)
 	must(t, err)
 	return to.String()
 }
@@ -51,7 +51,7 @@ func judge(text string, own archive.Archive, now time.Time) (outcomes []string, 
 	if own != nil {
 		a = a.Pinned(own)
 	}
-	for j, err := range a.Judge(context.Background(), r.Records(), now) {
+	for j, err := range a.Judge(context.Background(), r.Records(), r.Receipts, now) {
 		if err != nil {
 			return outcomes, codeOf(err)
 		}
@@ -100,7 +100,7 @@ func TestExport(t *testing.T) {
 	now := w.Clock.Now()
 
 	var to bytes.Buffer
-	written, without, err := archive.Export(&to, archive.Archive{w.read()}, list(first, bare, second, refused, unmade), string(configs.Policy()))
+	written, without, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(first, bare, second, refused, unmade), nil, string(configs.Policy()))
 	if err != nil || written != 4 || without != 1 {
 		t.Fatalf("%d and %d, %v", written, without, err)
 	}
@@ -207,12 +207,12 @@ func TestExportRefuses(t *testing.T) {
 	w := newWorld(t, false)
 	r := w.Post(t)
 	r.Manifest = strings.Repeat("a", 64)
-	if _, _, err := archive.Export(&bytes.Buffer{}, archive.Archive{w.read()}, list(r)); codeOf(err) != "manifest_unknown" {
+	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) != "manifest_unknown" {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 	r = w.Post(t)
 	r.Path = strings.Repeat("/", 1<<20)
-	if _, _, err := archive.Export(&bytes.Buffer{}, archive.Archive{w.read()}, list(r)); codeOf(err) != "evidence_malformed" {
+	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) != "evidence_malformed" {
 		t.Errorf("a record of a megabyte: %v", err)
 	}
 }
@@ -321,7 +321,7 @@ func BenchmarkExport(b *testing.B) {
 	}
 	a := archive.Archive{w.read()}
 	b.ResetTimer()
-	_, _, err := archive.Export(&bytes.Buffer{}, a, list(records...))
+	_, _, err := archive.Export(b.Context(), &bytes.Buffer{}, a, list(records...), nil)
 	must(b, err)
 }
 

@@ -3,11 +3,13 @@ package archive
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -23,6 +25,9 @@ type Reader struct {
 	next     part
 	archive  Archive
 	policies []string
+	receipts []string            // before the record that is read
+	held     map[string][]string // by session: those that nobody has asked for yet
+	bytes    int                 // of those that are held
 }
 
 // part is one line.
@@ -52,7 +57,7 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 		}
 		from = plain
 	}
-	r := &Reader{in: bufio.NewReaderSize(from, maxLine)}
+	r := &Reader{in: bufio.NewReaderSize(from, maxLine), held: make(map[string][]string)}
 	var h header
 	if err := r.read(); err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.next.name == lineRecord || r.next.name == lineEnd {
+		if slices.Contains([]string{lineReceipt, lineRecord, lineEnd}, r.next.name) {
 			return r, r.checkShared()
 		}
 		if r.shared += len(r.next.value); r.shared > maxShared {
@@ -212,11 +217,47 @@ func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 	}
 }
 
+// Receipts has the interaction receipts that come before the record that was read last, and those before that nobody has asked for. It
+// hands them out once, in the order of the file.
+func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) ([]string, error) {
+	tokens := r.held[session]
+	tokens = tokens[:min(limit, len(tokens))]
+	for _, token := range tokens {
+		r.bytes -= len(token)
+	}
+	if r.held[session] = r.held[session][len(tokens):]; len(r.held[session]) == 0 {
+		delete(r.held, session)
+	}
+	return tokens, nil
+}
+
+// receipt reads the line as a receipt, and the next line.
+func (r *Reader) receipt() error {
+	var token string
+	if err := r.parse(lineReceipt, &token); err != nil {
+		return err
+	}
+	if r.bytes += len(token); r.bytes > maxShared {
+		return r.malformed("more than %d bytes of receipts belong to records that are not verified", maxShared)
+	}
+	r.receipts = append(r.receipts, token)
+	return r.read()
+}
+
 // record reads the line as a record, or as the end after n records, which is io.EOF.
 func (r *Reader) record(n int) (record ledger.Record, err error) {
-	if r.next.name != lineEnd {
+	for r.next.name == lineReceipt {
+		if err := r.receipt(); err != nil {
+			return record, err
+		}
+	}
+	if r.next.name != lineEnd || len(r.receipts) > 0 {
 		if err := r.parse(lineRecord, &record); err != nil {
 			return record, err
+		}
+		if len(r.receipts) > 0 {
+			r.held[record.Session] = append(r.held[record.Session], r.receipts...)
+			r.receipts = nil
 		}
 		return record, checkArtifacts(record, fmt.Sprintf("line %d of the export", r.number))
 	}

@@ -16,20 +16,21 @@ var artifactNames = []string{
 	"capability", "requestProof",
 }
 
-// ParseRecord reads one record, as mediator posts show --json prints it. An error names it by its name. It refuses a record without
+// ParseRecord reads one record, as mediator posts show --json prints it, with the interaction receipts of its session. An error names it by its name. It refuses a record without
 // artifacts: of a call that needed no evidence, or that was refused before there was any.
-func ParseRecord(raw []byte, name string) (ledger.Record, error) {
+func ParseRecord(raw []byte, name string) (ledger.Record, Receipts, error) {
 	var p struct {
 		ledger.Record
 		Assurance json.RawMessage `json:"assurance"` // not read: who verifies a record assesses it himself
+		Receipts  []string        `json:"receipts"`  // of the session, from number 1 on
 	}
 	if err := strictjson.Parse(raw, &p); err != nil {
-		return p.Record, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", name, err)
+		return p.Record, nil, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", name, err)
 	}
 	if len(p.Artifacts) == 0 {
-		return p.Record, fmt.Errorf("%s: the record has no artifacts", name)
+		return p.Record, nil, fmt.Errorf("%s: the record has no artifacts", name)
 	}
-	return p.Record, checkArtifacts(p.Record, name)
+	return p.Record, ReceiptsOf(p.Receipts), checkArtifacts(p.Record, name)
 }
 
 // checkArtifacts refuses a record with an artifact whose name is not known, or is there twice.

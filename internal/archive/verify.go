@@ -28,27 +28,29 @@ type Judged struct {
 }
 
 // Judge verifies each record that has evidence, as of its own time. An error is the last thing that it yields; without one all were read.
-func (a Archive) Judge(ctx context.Context, records iter.Seq2[ledger.Record, error], now time.Time) iter.Seq2[Judged, error] {
+// receipts has the interaction receipts that the records rest on; it may be nil.
+func (a Archive) Judge(ctx context.Context, records iter.Seq2[ledger.Record, error], receipts Receipts, now time.Time) iter.Seq2[Judged, error] {
 	return func(yield func(Judged, error) bool) {
+		seen := newSessions(receipts, now)
 		for r, err := range records {
 			if err != nil {
 				yield(Judged{}, err)
 				return
 			}
-			if len(r.Artifacts) > 0 && !yield(a.judge(ctx, r, now), nil) {
+			if len(r.Artifacts) > 0 && !yield(a.judge(ctx, r, seen), nil) {
 				return
 			}
 		}
 	}
 }
 
-func (a Archive) judge(ctx context.Context, r ledger.Record, now time.Time) Judged {
+func (a Archive) judge(ctx context.Context, r ledger.Record, seen *sessions) Judged {
 	t := a.Of(r)
-	v, err := t.Verify(ctx, r, now)
+	v, err := t.verify(ctx, r, seen)
 	j := Judged{Record: r, Outcome: Refused, Refusal: v.Refused(), By: t}
 	switch {
 	case err != nil:
-		j.Refusal = refused(err)
+		j.Refusal = failed("trust", err)
 	case v.Whole:
 		j.Outcome = Verified
 	case j.Refusal.Code == "" && r.State == ledger.StateRefused:
@@ -59,9 +61,9 @@ func (a Archive) judge(ctx context.Context, r ledger.Record, now time.Time) Judg
 	return j
 }
 
-// refused is the check of a record that could not be judged.
-func refused(err error) ledger.Check {
-	k := ledger.Check{Name: "trust", Detail: err.Error()}
+// failed is a check that refuses.
+func failed(name string, err error) ledger.Check {
+	k := ledger.Check{Name: name, Detail: err.Error()}
 	var coded interface{ Code() string }
 	if errors.As(err, &coded) {
 		k.Code = coded.Code()

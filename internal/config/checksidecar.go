@@ -52,7 +52,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	}
 	c.Custody.check(f)
 	c.Confine.check(f)
-	checkKeys(f, namedKey{"keys.runtime", c.Keys.Runtime}, namedKey{"keys.session", c.Keys.Session}, namedKey{"keys.requestProof", c.Keys.RequestProof})
+	c.checkKeys(f)
 	c.Admin.check("admin", f)
 	c.Trigger.checkRemote("trigger", f)
 	c.Control.checkRemote("control", f)
@@ -247,6 +247,7 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	if r == nil {
 		return
 	}
+	r.BasicSecret = f.choice(key+".basicSecret", r.BasicSecret, string(echo.Auto), string(echo.Password), string(echo.User), string(echo.Both))
 	switch v := r.Vault; {
 	case (r.File == "") == (v == nil):
 		f.Add(key, "needs either file or vault")
@@ -273,11 +274,14 @@ func checkSecretFile(r *Credential) error {
 	if !httpguts.ValidHeaderFieldValue(secret) {
 		return fmt.Errorf("%s holds what no header can, such as the end of a line", r.File)
 	}
-	if _, err := echo.New(r.Prefix, secret); err != nil {
+	if _, err := echo.New(r.Prefix, secret, r.Half()); err != nil {
 		return fmt.Errorf("%s: %w", r.File, err)
 	}
 	return nil
 }
+
+// Half returns which half of a Basic credential is secret.
+func (r *Credential) Half() echo.Half { return cmp.Or(echo.Half(r.BasicSecret), echo.Auto) }
 
 // HeaderName returns the name of the header that carries the credential.
 func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorization") }

@@ -60,7 +60,7 @@ type Custody struct {
 
 // Vault says where Vault is and how this process logs in. Each signing role has a Vault role of its own. In a name or
 // path of auth, {role} stands for the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session,
-// request_proof, policy_decision, action_grant, or api_credential for a credential.
+// request_proof, interaction_receipt, policy_decision, action_grant, or api_credential for a credential.
 type Vault struct {
 	// Address is https://host:port. Required.
 	Address string `yaml:"address"`

@@ -32,10 +32,13 @@ type Sidecar struct {
 	Retention *Duration `yaml:"retention"`
 	// CA is the interception CA.
 	CA CA `yaml:"ca"`
-	// Custody says where the sidecar's three signing keys are.
+	// Custody says where the sidecar's signing keys are.
 	Custody Custody `yaml:"custody"`
-	// Keys names the sidecar's three signing keys and issuers.
+	// Keys names the sidecar's signing keys and issuers.
 	Keys SidecarKeys `yaml:"keys"`
+	// Receipts has the sidecar sign a receipt for each call to a model that a rule observes, and for each post, in one chain for each session.
+	// It goes together with keys.interactionReceipt, and a rule with observe needs it. Default: no receipts are made.
+	Receipts *Receipts `yaml:"receipts"`
 	// Audience is the aud of what the sidecar signs: the APIs that verify it. Required.
 	Audience string `yaml:"audience"`
 	// Trust pins the two root keys and names the trust bundle.
@@ -135,16 +138,6 @@ type CA struct {
 	Unconstrained bool `yaml:"unconstrained"`
 }
 
-// SidecarKeys are the sidecar's roles.
-type SidecarKeys struct {
-	// Runtime signs runtime attestations.
-	Runtime SigningKey `yaml:"runtime"`
-	// Session signs agent session receipts.
-	Session SigningKey `yaml:"session"`
-	// RequestProof signs request proofs.
-	RequestProof SigningKey `yaml:"requestProof"`
-}
-
 // Gate configures the mediator's own gate.
 type Gate struct {
 	// Issuer is the iss of its challenge tokens and capabilities. Default mediator-gate.
@@ -223,9 +216,12 @@ type MCP struct {
 type Credential struct {
 	// Header is the header that carries it. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix stands before the secret, such as "Bearer ". What is not secret belongs here: answers are searched for the secret alone. Of
-	// Basic (user:password in base64) that is the password, or the user if the password is short, x-oauth-basic or api_token. Default none.
+	// Prefix stands before the secret, such as "Bearer ". What is not secret belongs here: answers are searched for the secret alone.
+	// Default none.
 	Prefix string `yaml:"prefix"`
+	// BasicSecret says which half of a Basic credential (user:password in base64) is secret, so that answers are searched for it: password,
+	// user, both or auto. Default auto: the password, or the user if the password is short, x-oauth-basic or api_token.
+	BasicSecret string `yaml:"basicSecret"`
 	// File holds the secret, of 8 bytes at least; one line end after it is not part of it. It is read again after the upstream has answered 401. Either this or
 	// Vault.
 	File string `yaml:"file" is:"path"`

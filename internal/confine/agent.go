@@ -3,6 +3,7 @@ package confine
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
@@ -76,20 +77,23 @@ func agentSyscalls() error {
 
 // agentFilter makes the filter of agents. A network namespace separates unix, IP and netlink sockets; others, such as
 // those of virtual machines (AF_VSOCK), lead out of it. io_uring makes sockets that no filter sees. Keyrings are
-// inherited from the launcher.
+// inherited from the launcher. A set-user-ID file in a folder of the machine would make whoever executes it the agent's
+// user, which nobody outside may be.
 func agentFilter() ([]bpf.Instruction, error) {
+	native, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
+	}
 	other := func(call string) seccomp.NameWithConditions {
 		return only(call, isNot(0, unix.AF_UNIX), isNot(0, unix.AF_INET), isNot(0, unix.AF_INET6), isNot(0, unix.AF_NETLINK))
 	}
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
 		{Names: []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "add_key", "request_key", "keyctl"}, Action: seccomp.ActionErrno},
 		{NamesWithCondtions: []seccomp.NameWithConditions{other("socket"), other("socketpair")}, Action: seccomp.ActionErrno | seccomp.Action(unix.EAFNOSUPPORT)},
+		{NamesWithCondtions: setUserID(native), Action: seccomp.ActionErrno},
+		{Names: []string{"openat2"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}, // whose mode no filter sees
 	}}
 	judged, err := policy.Assemble()
-	if err != nil {
-		return nil, err
-	}
-	native, err := arch.GetInfo("")
 	if err != nil {
 		return nil, err
 	}
@@ -101,4 +105,20 @@ func agentFilter() ([]bpf.Instruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(native.ID), SkipTrue: 1},
 		bpf.RetConstant{Val: uint32(seccomp.ActionErrno) | uint32(unix.EPERM)},
 	}, judged...), nil
+}
+
+// setUserID are the calls by which an architecture makes a set-user-ID file.
+func setUserID(native *arch.Info) []seccomp.NameWithConditions {
+	const temporary = unix.O_TMPFILE &^ unix.O_DIRECTORY
+	calls := []seccomp.NameWithConditions{
+		only("chmod", has(1, unix.S_ISUID)), only("fchmod", has(1, unix.S_ISUID)), only("fchmodat", has(2, unix.S_ISUID)), only("fchmodat2", has(2, unix.S_ISUID)),
+		only("creat", has(1, unix.S_ISUID)), only("mknod", has(1, unix.S_ISUID)), only("mknodat", has(2, unix.S_ISUID)),
+	}
+	for _, makes := range []uint64{unix.O_CREAT, temporary} { // other flags ignore the mode
+		calls = append(calls, only("open", has(1, makes), has(2, unix.S_ISUID)), only("openat", has(2, makes), has(3, unix.S_ISUID)))
+	}
+	return slices.DeleteFunc(calls, func(c seccomp.NameWithConditions) bool {
+		_, known := native.SyscallNames[c.Name]
+		return !known
+	})
 }

@@ -45,6 +45,9 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := daemon.CheckPlaces(path, daemon.PlaceOf("internal", c.Internal)); err != nil {
+		return err
+	}
 	log, err := daemon.NewLogger(c.Log, "control", stderr)
 	if err != nil {
 		return err

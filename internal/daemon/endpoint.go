@@ -58,11 +58,19 @@ func removeStaleSocket(path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
+	if listens(path) {
 		return fmt.Errorf("another process listens on %s", path)
 	}
 	return os.Remove(path)
+}
+
+// listens reports whether a process listens on a unix socket.
+func listens(path string) bool {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
 }
 
 // peerListener closes connections from processes whose user is not allowed (SO_PEERCRED).

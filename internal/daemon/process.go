@@ -1,6 +1,7 @@
 // Package daemon holds what the sidecar, the trigger service and the control plane have in common as processes.
 //
 //	process.go       the parts of each process
+//	start.go         whether it can listen where its configuration says
 //	endpoint.go      where other processes reach it, and which users it admits
 //	listener.go      how many connections strangers may hold
 //	roles.go         its signing roles, and what the key registry reads of them

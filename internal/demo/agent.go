@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
@@ -114,18 +116,20 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	}, nil
 }
 
-// refusedConnect reads the error that a Go client makes of a refused CONNECT. The error holds only the status text.
+// refusedConnect reads the error that a Go client makes of a refused CONNECT. The error holds only the reason phrase, which is the code of the refusal and
+// its sentence.
 func refusedConnect(err error) (Answer, error) {
 	var u *url.Error
 	if ok := asURLError(err, &u); ok {
-		for _, status := range []int{http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadRequest, http.StatusBadGateway} {
-			if u.Err.Error() == http.StatusText(status) {
-				return Answer{Status: status, Detail: u.Err.Error()}, nil
-			}
+		if code, detail, ok := strings.Cut(u.Err.Error(), ": "); ok && codeName.MatchString(code) {
+			return Answer{Code: code, Detail: detail}, nil
 		}
 	}
 	return Answer{}, err
 }
+
+// codeName is the form of a refusal's code.
+var codeName = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
 
 func asURLError(err error, to **url.Error) bool {
 	u, ok := err.(*url.Error) //nolint:errorlint // net/http returns it unwrapped

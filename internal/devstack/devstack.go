@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -294,14 +295,27 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 
 // ExitError returns the error for a process that ended by itself, with the end of its log.
 func (s *Stack) ExitError(p *Process) error {
-	raw, _ := os.ReadFile(filepath.Join(s.Dir, p.Name+".log"))
+	file := filepath.Join(s.Dir, p.Name+".log")
+	raw, _ := os.ReadFile(file)
 	if len(raw) > 2000 {
 		raw = raw[len(raw)-2000:]
 	}
-	return fmt.Errorf("mediator %s ended (%w); the end of its log:\n%s", p.Name, errors.Join(p.Err, errEnded), raw)
+	how := "it was not told to"
+	if p.Err != nil {
+		how = p.Err.Error() + ", and " + how
+	}
+	return fmt.Errorf("mediator %s ended (%s)%s\nThe end of its log, %s:\n%s", p.Name, how, lastWords(raw), file, raw)
 }
 
-var errEnded = errors.New("it was not told to")
+// lastWords returns what a process said of its end, to stand before its log.
+func lastWords(log []byte) (said string) {
+	for line := range strings.Lines(string(log)) {
+		if why, ok := strings.CutPrefix(line, "mediator: "); ok {
+			said = ": " + strings.TrimSpace(why)
+		}
+	}
+	return said
+}
 
 // Wait returns when ctx ends, or with an error when a process ends by itself.
 func (s *Stack) Wait(ctx context.Context) error {

@@ -34,7 +34,7 @@ func Inside() error {
 	if err := orders.Decode(&s); err != nil {
 		unix.Exit(1)
 	}
-	listener, dir, err := s.apply()
+	start, listener, err := s.apply()
 	if err := answer(control, listener, err); err != nil {
 		unix.Exit(1)
 	}
@@ -42,7 +42,7 @@ func Inside() error {
 	if err := orders.Decode(&a); err != nil { // the launcher has ended, or has no session
 		unix.Exit(1)
 	}
-	status, err := s.run(a, dir, control)
+	status, err := s.run(a, start, control)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "mediator: the agent cannot be started: %v\n", err)
 		status = 1
@@ -57,11 +57,11 @@ var limits = []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENODEV, uni
 // answer tells the launcher how the setup ended. The listener is the launcher's alone from then on.
 func answer(control *net.UnixConn, listener *os.File, err error) error {
 	var r ready
-	var program *ProgramError
+	var agent *AgentError
 	var rights []byte
 	switch {
-	case errors.As(err, &program):
-		r.Program = program.Reason
+	case errors.As(err, &agent):
+		r.Agent = agent.Reason
 	case slices.ContainsFunc(limits, func(e unix.Errno) bool { return errors.Is(err, e) }):
 		r.Cause = err.Error() // the container or the kernel does not let anybody
 	case err != nil:
@@ -80,30 +80,64 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 	return err
 }
 
+// start is what the agent's start takes, as found in the place.
+type start struct{ program, dir string }
+
 // apply sets the namespaces up, and takes from this process and all that it starts what the agent must not have. It
-// returns the listener, and the folder to start in.
-func (s *setup) apply() (listener *os.File, dir string, err error) {
+// returns the listener.
+func (s *setup) apply() (begin start, listener *os.File, err error) {
 	defer unix.Umask(unix.Umask(0o022))
 	if err := CloseOnExec(); err != nil {
-		return nil, "", err
+		return start{}, nil, err
 	}
 	if !s.ShareNetwork {
 		if listener, err = listen(); err != nil {
-			return nil, "", err
+			return start{}, nil, err
 		}
 	}
-	program, err := keep(s.Program)
-	if err == nil {
-		err = unix.Faccessat(unix.AT_FDCWD, program.path, unix.X_OK, unix.AT_EACCESS)
-	}
+	again, err := elsewhere()
 	if err != nil {
-		return nil, "", &ProgramError{fmt.Sprintf("the agent's user cannot execute %s: %v", s.Program, err)}
+		return start{}, nil, err
 	}
-	all := []kept{program}
-	dir = Home
-	if k, err := keep(s.Dir); err == nil && k.dir && !isKernels(k.path) {
-		all, dir = append(all, k), k.path
-	} else {
+	all, begin, err := s.keepAll()
+	if err != nil {
+		return start{}, nil, err
+	}
+	for _, path := range []string{begin.program, begin.dir} {
+		if slices.ContainsFunc(again, func(dir string) bool { return below(path, dir) }) {
+			return start{}, nil, &AgentError{path + " is in a folder that shows this machine's processes, sockets or temporary files, which an agent does not have: start mediator run with another one"}
+		}
+	}
+	if err := hide(all, again, s.Bounds.TempMiB); err != nil {
+		return start{}, nil, err
+	}
+	for _, k := range all {
+		_ = k.file.Close()
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700), os.Chown(Home, s.UID, s.GID)); err != nil {
+		return start{}, nil, err
+	}
+	if err := s.Bounds.restrict(); err != nil {
+		return start{}, nil, err
+	}
+	return begin, listener, confine.RestrictAgent()
+}
+
+// keepAll opens what the agent keeps of the machine's files: its program, its folder and the devices.
+func (s *setup) keepAll() ([]kept, start, error) {
+	program, err := s.program()
+	if err != nil {
+		return nil, start{}, err
+	}
+	// The path that was given can lead through a link that is hidden.
+	all, begin := []kept{program}, start{program.path, Home}
+	k, err := keep(s.Dir)
+	switch {
+	case err == nil && slices.Contains(hidden(), k.path) && !isKernels(k.path):
+		return nil, start{}, &AgentError{fmt.Sprintf("it has a %s of its own, which is empty: start mediator run in a folder below it, or elsewhere", k.path)}
+	case err == nil && k.dir && !isKernels(k.path):
+		all, begin.dir = append(all, k), k.path
+	default:
 		fmt.Fprintf(os.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", s.Dir, Home)
 	}
 	for _, name := range devices {
@@ -112,33 +146,73 @@ func (s *setup) apply() (listener *os.File, dir string, err error) {
 			continue
 		}
 		if err != nil {
-			return nil, "", err
+			return nil, start{}, err
 		}
 		all = append(all, k)
 	}
-	s.Program = program.path // the path that was given can lead through a link that is hidden
-	if err := hide(all); err != nil {
-		return nil, "", err
+	return all, begin, nil
+}
+
+// program returns the first of the agent's programs that the agent's user can execute.
+func (s *setup) program() (kept, error) {
+	var first error
+	for _, name := range s.Programs {
+		k, err := keep(name)
+		switch {
+		case err == nil && k.dir:
+			err = unix.EISDIR
+		case err == nil:
+			err = unix.Faccessat(unix.AT_FDCWD, k.path, unix.X_OK, unix.AT_EACCESS)
+		}
+		if err == nil {
+			return k, nil
+		}
+		if first == nil {
+			first = &AgentError{fmt.Sprintf("the agent's user cannot execute %s: %v", name, err)}
+		}
 	}
-	for _, k := range all {
-		_ = k.file.Close()
+	return kept{}, first
+}
+
+// restrict bounds what this process and all that it starts can take from the machine.
+func (b Bounds) restrict() error {
+	if err := boundNamespaces(); err != nil { // a security module can deny this alone; the run is isolated all the same
+		fmt.Fprintf(os.Stderr, "mediator: the agent can take all namespaces and inotify instances of this machine: %v\n", err)
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700), os.Chown(Home, s.UID, s.GID)); err != nil {
-		return nil, "", err
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
+		return err
 	}
-	if err := confine.RestrictAgent(); err != nil {
-		return nil, "", err
+	limit.Max = min(limit.Max, uint64(b.Processes)) //nolint:gosec // a positive number
+	limit.Cur = limit.Max
+	return unix.Setrlimit(unix.RLIMIT_NPROC, &limit)
+}
+
+// boundNamespaces bounds what the kernel counts for root too, who has made the user namespace: an agent that took all of
+// it would leave none for the next run. /proc/sys/user is that of this user namespace.
+func boundNamespaces() error {
+	const namespaces, inotify = "256", "32" // of each kind, of which a browser has a handful; instances
+	names, err := filepath.Glob("/proc/sys/user/max_*_namespaces")
+	if err == nil && len(names) == 0 {
+		err = os.ErrNotExist
 	}
-	return listener, dir, nil
+	for _, name := range names {
+		err = errors.Join(err, os.WriteFile(name, []byte(namespaces), 0))
+	}
+	return errors.Join(err, os.WriteFile("/proc/sys/user/max_inotify_instances", []byte(inotify), 0))
 }
 
 // run starts the agent, and waits until it has ended. Meanwhile it passes on the launcher's request to end, and collects
 // the exit status of processes whose parents have ended.
-func (s *setup) run(a Agent, dir string, control io.Reader) (status int, err error) {
+func (s *setup) run(a Agent, begin start, control io.Reader) (status int, err error) {
 	if err := os.WriteFile(CAFile, a.CA, 0o644); err != nil { //nolint:gosec // a certificate, which the agent reads
 		return 0, err
 	}
 	if err := os.Chmod(CAFile, 0o644); err != nil { //nolint:gosec // whatever the operator's umask is
+		return 0, err
+	}
+	gitConfig := filepath.Join(Home, ".gitconfig")
+	if err := errors.Join(os.WriteFile(gitConfig, a.GitConfig, 0o600), os.Chown(gitConfig, s.UID, s.GID)); err != nil {
 		return 0, err
 	}
 	sys := &syscall.SysProcAttr{Setsid: true}
@@ -147,7 +221,7 @@ func (s *setup) run(a Agent, dir string, control io.Reader) (status int, err err
 	}
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
-	agent, err := syscall.ForkExec(s.Program, a.Args, &syscall.ProcAttr{Dir: dir, Env: a.Env, Files: []uintptr{0, 1, 2}, Sys: sys})
+	agent, err := syscall.ForkExec(begin.program, a.Args, &syscall.ProcAttr{Dir: begin.dir, Env: a.Env, Files: []uintptr{0, 1, 2}, Sys: sys})
 	if err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@
 //	isolate.go      the launcher: makes the namespaces, hands the agent over, waits for its end
 //	inside.go       the first process in the namespaces (pid 1): sets them up, starts the agent, ends with it
 //	mounts.go       the files of the namespaces: what is hidden, and what is kept
+//	elsewhere.go    where else the machine shows what is hidden
 //	network.go      the network of the namespaces: loopback, and the listener
 //	users.go        the users of the namespaces
 //	descriptors.go  no descriptor is inherited
@@ -22,6 +23,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,19 +45,32 @@ const CAFile = "/run/agent/ca.pem"
 // Options say how to isolate which agent.
 type Options struct {
 	Users        Users
-	ShareNetwork bool   // keep the network of the launcher, and make no listener
-	Program      string // the agent's program, an absolute path
-	Dir          string // the folder to start in, if the agent's user can enter it; an absolute path
+	ShareNetwork bool // keep the network of the launcher, and make no listener
+	// Programs are the absolute paths at which the agent's program may be. The first that the agent's user can execute
+	// is taken.
+	Programs []string
+	Dir      string // the folder to start in, if the agent's user can enter it; an absolute path
+	Bounds   Bounds
 	// Stdout and Stderr get what the agent writes. The agent itself writes to pipes: a terminal as its output would
 	// reach the agent, which could read from it.
 	Stdout, Stderr io.Writer
 }
 
+// Bounds bound what an agent can take from the machine. Each must be set, Processes to 32 at least.
+type Bounds struct {
+	Processes int `json:"processes"` // processes and threads at once
+	TempMiB   int `json:"tempMiB"`   // the size of all the private folders together, which are in memory
+}
+
+// DefaultBounds are enough for a browser, or for the packages of a large build.
+var DefaultBounds = Bounds{Processes: 4096, TempMiB: 1024}
+
 // Agent is the agent to start.
 type Agent struct {
-	Args []string `json:"args"`
-	Env  []string `json:"env"`
-	CA   []byte   `json:"ca"` // the content of CAFile
+	Args      []string `json:"args"`
+	Env       []string `json:"env"`
+	CA        []byte   `json:"ca"`        // the content of CAFile
+	GitConfig []byte   `json:"gitConfig"` // the content of .gitconfig in Home
 }
 
 // Place is a set of namespaces that waits for its agent.
@@ -70,25 +85,26 @@ type Place struct {
 	control *net.UnixConn
 }
 
-// ProgramError is the error for a program that the agent's user cannot execute.
-type ProgramError struct{ Reason string }
+// AgentError is the error for an agent that cannot run in any place: for its program or its folder.
+type AgentError struct{ Reason string }
 
-func (e *ProgramError) Error() string { return e.Reason }
+func (e *AgentError) Error() string { return e.Reason }
 
 // setup is the first message of the launcher.
 type setup struct {
-	ShareNetwork bool   `json:"shareNetwork"`
-	Program      string `json:"program"`
-	Dir          string `json:"dir"`
-	UID          int    `json:"uid"` // of the agent, as numbered in its user namespace
-	GID          int    `json:"gid"`
+	ShareNetwork bool     `json:"shareNetwork"`
+	Programs     []string `json:"programs"`
+	Dir          string   `json:"dir"`
+	Bounds       Bounds   `json:"bounds"`
+	UID          int      `json:"uid"` // of the agent, as numbered in its user namespace
+	GID          int      `json:"gid"`
 }
 
 // ready is the answer of pid 1. The listener comes with it. Exactly one of the errors may be set.
 type ready struct {
-	Cause   string `json:"cause,omitempty"`   // why nobody can use the namespaces here
-	Fault   string `json:"fault,omitempty"`   // what else went wrong
-	Program string `json:"program,omitempty"` // why the program cannot be executed
+	Cause string `json:"cause,omitempty"` // why nobody can use the namespaces here
+	Fault string `json:"fault,omitempty"` // what else went wrong
+	Agent string `json:"agent,omitempty"` // why this agent cannot run here
 }
 
 const (
@@ -97,13 +113,38 @@ const (
 	killDelay     = 5 * time.Second // between a request to end and the kill
 )
 
-// Start makes a place. The error is a [ProgramError] or an [UnavailableError], or says what went wrong. When ctx ends, the agent
+// Start makes a place. The error is an [AgentError] or an [UnavailableError], or says what went wrong. When ctx ends, the agent
 // gets SIGTERM, and SIGKILL five seconds later.
 func Start(ctx context.Context, o Options) (*Place, error) {
-	attributes, inner, err := o.Users.attributes()
-	if err != nil {
-		return nil, err
+	const tries = 10
+	for range tries {
+		attributes, inner, err := o.Users.attributes()
+		if err != nil {
+			return nil, err
+		}
+		p, err := o.begin(ctx, attributes)
+		if err != nil {
+			return nil, err
+		}
+		switch alone, err := o.Users.alone(attributes, p.Init); {
+		case err != nil:
+			p.Close()
+			return nil, err
+		case !alone:
+			p.Close()
+			continue
+		}
+		if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Programs, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
+			p.Close()
+			return nil, err
+		}
+		return p, nil
 	}
+	return nil, fmt.Errorf("other runs took the same user ids %d times", tries)
+}
+
+// begin starts pid 1, which waits for its setup.
+func (o Options) begin(ctx context.Context, attributes *syscall.SysProcAttr) (*Place, error) {
 	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if !o.ShareNetwork {
 		attributes.Cloneflags |= unix.CLONE_NEWNET
@@ -115,7 +156,8 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 	}
 	defer theirs.Close()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args, cmd.Env, cmd.Dir = []string{"mediator", Command}, []string{}, "/"
+	cmd.Args, cmd.Dir = []string{"mediator", Command}, "/"
+	cmd.Env = []string{"GOMAXPROCS=1"} // few threads, because they can count as the agent's
 	cmd.Stdout, cmd.Stderr = pipe{o.Stdout}, pipe{o.Stderr}
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = attributes
@@ -127,12 +169,7 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 		_ = control.Close()
 		return nil, startCause(err)
 	}
-	p := &Place{Init: cmd.Process.Pid, cmd: cmd, control: control}
-	if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Program, o.Dir, inner.UID, inner.GID}); err != nil {
-		p.Close()
-		return nil, err
-	}
-	return p, nil
+	return &Place{Init: cmd.Process.Pid, cmd: cmd, control: control}, nil
 }
 
 // pipe keeps os/exec from handing a file to the agent as it is.
@@ -149,13 +186,28 @@ func startCause(err error) error {
 	case errors.Is(err, unix.EPERM):
 		return unavailable("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, or because the users of this container are too few")
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
-		return unavailable("no more user namespaces can be made: see sysctl user.max_user_namespaces")
+		if none := forbiddenKind(); none != "" {
+			return unavailable("this machine allows no such namespaces: see sysctl user.%s", none)
+		}
+		// No limit of the machine: whoever has taken them all must not be able to have an agent start without its own.
+		return errors.New("all namespaces that the machine allows are in use: end what has made them, or raise sysctl user.max_user_namespaces and its like")
 	case errors.Is(err, unix.EACCES):
 		return unavailable("the agent's user cannot execute the mediator's own program")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return unavailable("this kernel cannot make the namespaces: %v", err)
 	}
 	return fmt.Errorf("the namespaces cannot be made: %w", err)
+}
+
+// forbiddenKind returns the name of a sysctl that allows no namespaces of a kind at all, if there is one.
+func forbiddenKind() string {
+	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts", "net"} {
+		name := "max_" + kind + "_namespaces"
+		if raw, err := os.ReadFile("/proc/sys/user/" + name); err == nil && strings.TrimSpace(string(raw)) == "0" {
+			return name
+		}
+	}
+	return ""
 }
 
 func unavailable(format string, args ...any) error {
@@ -187,8 +239,8 @@ func (p *Place) prepare(s setup) (*os.File, error) {
 		return nil, &UnavailableError{r.Cause}
 	case r.Fault != "":
 		return nil, errors.New(r.Fault)
-	case r.Program != "":
-		return nil, &ProgramError{r.Program}
+	case r.Agent != "":
+		return nil, &AgentError{r.Agent}
 	case listener == nil && !s.ShareNetwork:
 		return nil, errors.New("the first process in the namespaces has made no listener")
 	}
@@ -202,10 +254,17 @@ func (p *Place) Run(a Agent) error {
 		p.Close()
 		return fmt.Errorf("the first process in the namespaces has ended: %w", err)
 	}
-	err := p.cmd.Wait()
+	err := Wait(p.cmd)
 	_ = p.control.Close()
-	if p.cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
-		return nil // it was asked to end, and did
+	return err
+}
+
+// Wait waits for the end of an agent's process that was started with a context. An agent that was asked to end and ended with success
+// has not failed.
+func Wait(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	if cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
+		return nil
 	}
 	return err
 }

@@ -3,12 +3,14 @@ package isolate_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -30,13 +32,33 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	t.Helper()
 	full.Only(t, "root")
 	var out bytes.Buffer
-	o := isolate.Options{Users: isolate.Users{Own: true}, Program: "/bin/sh", Dir: "/", Stdout: &out, Stderr: &out}
+	o := isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{"/bin/sh"}, Dir: "/", Bounds: isolate.DefaultBounds, Stdout: &out, Stderr: &out}
 	if change != nil {
 		change(&o)
 	}
 	p, err := isolate.Start(t.Context(), o)
 	return p, &out, err
 }
+
+// hoarder makes user namespaces, and keeps each by a descriptor.
+const hoarder = `
+import ctypes, os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
+libc, kept = ctypes.CDLL(None), []
+while True:
+    ready, say = os.pipe()
+    until, end = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(say, b"1" if libc.unshare(0x10000000) == 0 else b"0") # CLONE_NEWUSER
+        os.read(until, 1)
+        os._exit(0)
+    made = os.read(ready, 1) == b"1"
+    if made: kept.append(os.open(f"/proc/{child}/ns/user", os.O_RDONLY))
+    os.write(end, b"1")
+    os.waitpid(child, 0)
+    for fd in ready, say, until, end: os.close(fd)
+    if not made: break
+print("none after", len(kept))`
 
 // TestPlace shows an agent the place that it is in.
 func TestPlace(t *testing.T) {
@@ -57,6 +79,24 @@ func TestPlace(t *testing.T) {
 		{"its terminals", nil, `ls /dev/pts; script -qc 'test -t 0 && echo terminal' /dev/null`, "ptmx\nterminal\r\n", 0},
 		{"its devices", nil, `ls /dev | tr '\n' ' '; echo x >/dev/null; head -c 3 /dev/zero | wc -c`, "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n", 0},
 		{"what it cannot undo", nil, `unshare -Urm sh -c 'umount /tmp || umount -l /run || umount /dev || umount /proc' 2>/dev/null || ls /tmp /run`, "/run:\nagent\n\n/tmp:\n", 0},
+		{"how many processes it may have", func(o *isolate.Options) { o.Bounds.Processes = 32 },
+			`(for i in $(seq 100); do sleep 1000 & done) 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 25 && test $n -le 34 && echo bounded`, "bounded\n", 0},
+		{"how many in namespaces of its own", func(o *isolate.Options) { o.Bounds.Processes = 32 },
+			`(unshare -Ur sh -c 'for i in $(seq 100); do sleep 1000 & done') 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 20 && test $n -le 34 && echo bounded`, "bounded\n", 0},
+		{"how many namespaces of a kind it may have", nil, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
+		{"how many namespaces with a user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 60570, GID: 60570} }, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
+		{"how many namespaces in a namespace of its own", nil, `unshare -Ur /usr/bin/python3 -c "$0"`, "none after 255\n", 0},
+		{"how many instances of inotify it may have", nil, `/usr/bin/python3 -c 'import ctypes
+libc = ctypes.CDLL(None)
+print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
+		{"how much it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 8 },
+			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do head -c 3M /dev/zero >$f 2>/dev/null && echo $f; done; true`, "/tmp/a\n/var/tmp/b\n", 0},
+		{"how many empty files it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 1 },
+			`cd /tmp && touch $(seq 1000) 2>/dev/null; test $(ls | wc -l) -lt 256 && echo bounded`, "bounded\n", 0},
+		{"no files that make others its user", nil, `cd /tmp; cp /bin/true a; chmod u+s a 2>/dev/null || echo refused; chmod 2755 a; /usr/bin/python3 -c 'import os
+for make in (lambda: os.open("b", os.O_CREAT, 0o4755), lambda: os.mknod("c", 0o104755), lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755), lambda: os.fchmod(os.open("a", 0), 0o6755)):
+    try: make()
+    except PermissionError: print("refused")'; find . -perm /4000`, "refused\nrefused\nrefused\nrefused\nrefused\n", 0},
 		{"its end", nil, `exit 3`, "", 3},
 		{"its end by a signal", nil, `kill -TERM $$`, "", 128 + 15},
 		{"its daemons end with it", nil, `(setsid sh -c 'trap "" TERM; echo begun; >/tmp/begun; while :; do sleep 1000; done' &); while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
@@ -69,7 +109,7 @@ func TestPlace(t *testing.T) {
 			defer p.Listener.Close()
 			status := 0
 			var exit *exec.ExitError
-			if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", tt.script}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
+			if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", tt.script, hoarder}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
 				status = exit.ExitCode()
 			} else if err != nil {
 				t.Fatal(err)
@@ -81,6 +121,52 @@ func TestPlace(t *testing.T) {
 				t.Error("the place outlives its agent")
 			}
 		})
+	}
+}
+
+// TestOwnUsers has several runs begin together where one block of user ids is left. One of them gets it at most.
+func TestOwnUsers(t *testing.T) {
+	full.Only(t, "root")
+	const first, size, slots, free = 0xC000_0000, 1 << 16, 0x2FFF, 0x1234
+	taken := exec.Command("sleep", "1000")
+	taken.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}, Pdeathsig: syscall.SIGKILL}
+	for i := range slots {
+		if i != free {
+			taken.SysProcAttr.Credential.Groups = append(taken.SysProcAttr.Credential.Groups, uint32(first+i*size+7))
+		}
+	}
+	if err := taken.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Process.Kill(); _ = taken.Wait() }()
+	var wait sync.WaitGroup
+	places := make(chan *isolate.Place, 8)
+	for range cap(places) {
+		wait.Go(func() {
+			p, _, err := start(t, nil)
+			if err != nil && !strings.Contains(err.Error(), "user ids") {
+				t.Error(err)
+			}
+			if err == nil {
+				places <- p
+			}
+		})
+	}
+	wait.Wait()
+	close(places)
+	if len(places) > 1 {
+		t.Errorf("%d runs have the same users", len(places))
+	}
+	for p := range places {
+		p.Close()
+	}
+	p, _, err := start(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", p.Init)); err != nil || !strings.Contains(string(ids), fmt.Sprint(first+free*size)) {
+		t.Errorf("%s, %v", ids, err)
 	}
 }
 
@@ -136,9 +222,10 @@ func TestPrograms(t *testing.T) {
 		{program("closed", 0o700, 0o755), "/", "permission denied"},
 		{hidden, "/", "permission denied"},
 		{filepath.Join(dir, "absent"), "/", "no such file"},
+		{dir, "/", "is a directory"},
 	} {
-		p, out, err := start(t, func(o *isolate.Options) { o.Program, o.Dir = tt.program, tt.dir })
-		var refused *isolate.ProgramError
+		p, out, err := start(t, func(o *isolate.Options) { o.Programs, o.Dir = []string{tt.program}, tt.dir })
+		var refused *isolate.AgentError
 		if tt.refused != "" {
 			if !errors.As(err, &refused) || !strings.Contains(refused.Reason, tt.refused) {
 				t.Errorf("%s: %v", tt.program, err)
@@ -153,6 +240,89 @@ func TestPrograms(t *testing.T) {
 		err = p.Run(isolate.Agent{Args: []string{"p"}, Env: []string{"PATH=/usr/bin:/bin"}})
 		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") || !strings.Contains(out.String(), "cannot enter "+tt.dir) {
 			t.Errorf("%s: %v %s", tt.program, err, out)
+		}
+	}
+}
+
+// TestFirstProgram takes the first of several programs that the agent's user can execute.
+func TestFirstProgram(t *testing.T) {
+	dir, err := os.MkdirTemp("", "programs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	operators := filepath.Join(dir, "p")
+	if err := os.WriteFile(operators, []byte("#!/bin/sh\necho the operator's\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, out, err := start(t, func(o *isolate.Options) { o.Programs = []string{operators, "/bin/no-such-program", "/bin/echo"} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Listener.Close()
+	if err := p.Run(isolate.Agent{Args: []string{"p", "everybody's"}}); err != nil || out.String() != "everybody's\n" {
+		t.Errorf("%v %s", err, out)
+	}
+}
+
+// TestHiddenFolders refuses to start an agent in a folder that it would find empty, before anything is used up.
+func TestHiddenFolders(t *testing.T) {
+	for _, dir := range []string{"/tmp", "/run", "/var/tmp", "/var/run", "/tmp/.", "/proc/self/root/tmp"} {
+		_, _, err := start(t, func(o *isolate.Options) { o.Dir = dir })
+		var refused *isolate.AgentError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "of its own, which is empty") {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+// TestElsewhere mounts what is hidden at other paths too, as a chroot has it. The agent finds nothing there, also where that is in
+// its own folder; and is not started in it.
+func TestElsewhere(t *testing.T) {
+	full.Only(t, "root")
+	for _, parent := range []string{"/srv", os.TempDir()} {
+		dir, err := os.MkdirTemp(parent, "a chroot-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		at := func(name string) string { return filepath.Join(dir, name) }
+		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile("/run/"+filepath.Base(dir), nil, 0o644), os.WriteFile(at("file"), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove("/run/" + filepath.Base(dir)) })
+		mount := func(source, name, kind string, flags uintptr) {
+			t.Helper()
+			if kind != "" || name != "file" {
+				if err := os.Mkdir(at(name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := syscall.Mount(source, at(name), kind, flags, ""); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = syscall.Unmount(at(name), syscall.MNT_DETACH) })
+		}
+		mount("proc", "proc", "proc", 0)
+		mount("/run", "run", "", syscall.MS_BIND)
+		mount("/tmp", "tmp", "", syscall.MS_BIND)
+		mount("/", "root", "", syscall.MS_BIND)
+		mount("/run/"+filepath.Base(dir), "file", "", syscall.MS_BIND)
+		p, out, err := start(t, func(o *isolate.Options) { o.Dir = dir })
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Listener.Close()
+		script := `touch proc/x run/x 2>/dev/null && echo writable; for d in proc run tmp root/tmp root/var/tmp; do echo $d $(ls $d | wc -l); done; test -f file || echo no file; test -e root/etc/passwd && echo the rest`
+		if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}); err != nil ||
+			out.String() != "proc 0\nrun 0\ntmp 0\nroot/tmp 0\nroot/var/tmp 0\nno file\nthe rest\n" {
+			t.Errorf("%s: %v %s", parent, err, out)
+		}
+		for _, in := range []string{"proc", "run", "tmp", "root/tmp"} {
+			var refused *isolate.AgentError
+			if _, _, err := start(t, func(o *isolate.Options) { o.Dir = at(in) }); !errors.As(err, &refused) {
+				t.Errorf("%s: %v", at(in), err)
+			}
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hidden returns the folders that the place has for itself. In them the machine's services have their sockets, and its
-// users meet.
+// hidden returns the folders that the place has for itself, [Temp] last. In them the machine's services have their
+// sockets, and its users meet.
 func hidden() []string {
-	dirs := []string{"/dev", "/run", "/tmp", "/var/tmp"}
+	dirs := []string{Temp, "/dev", "/run", "/var/tmp"}
 	if at, err := filepath.EvalSymlinks("/var/run"); err == nil && !slices.ContainsFunc(dirs, func(d string) bool { return below(at, d) }) {
 		dirs = append(dirs, at)
 	}
-	return dirs
+	return append(dirs[1:], Temp)
 }
 
 // isHidden reports whether a path stands below a hidden folder.
@@ -32,7 +32,9 @@ func isKernels(path string) bool {
 }
 
 // below reports whether path is dir or stands below it.
-func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
 
 // devices are the devices that the agent has.
 var devices = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
@@ -83,9 +85,12 @@ func (k kept) mount() error {
 	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", k.file.Fd()), k.path, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// hide gives the place its own /proc and its own folders in place of the hidden ones, with the paths of keep in them.
-func hide(keep []kept) error {
-	const bare = unix.MS_NOSUID | unix.MS_NODEV
+// bare are the flags of everything that is mounted in a place.
+const bare = unix.MS_NOSUID | unix.MS_NODEV
+
+// hide gives the place its own /proc and its own folders in place of the hidden ones, with the paths of keep in them,
+// and covers the paths at which the machine shows those again.
+func hide(keep []kept, again []string, tempMiB int) error {
 	bound := slices.DeleteFunc(slices.Clone(keep), func(k kept) bool { return !isHidden(k.path) })
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("the mounts cannot be made private: %w", err)
@@ -93,14 +98,8 @@ func hide(keep []kept) error {
 	if err := unix.Mount("proc", "/proc", "proc", bare|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("/proc cannot be mounted, because this container shows its own only in part: %w", err)
 	}
-	for _, dir := range hidden() {
-		mode := "mode=0755"
-		if strings.HasSuffix(dir, "/tmp") {
-			mode = "mode=1777"
-		}
-		if err := unix.Mount("tmpfs", dir, "tmpfs", bare, mode); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("%s cannot be hidden: %w", dir, err)
-		}
+	if err := private(tempMiB); err != nil {
+		return err
 	}
 	if err := terminals(); err != nil {
 		return err
@@ -108,6 +107,29 @@ func hide(keep []kept) error {
 	for _, k := range bound {
 		if err := k.mount(); err != nil {
 			return fmt.Errorf("%s cannot be mounted: %w", k.path, err)
+		}
+	}
+	return cover(again, bound)
+}
+
+// private mounts an empty folder over each of the hidden ones. All are folders of one file system in memory, so they
+// share its size. It is mounted at Temp, where its own folder covers it in the end.
+func private(tempMiB int) error {
+	const pages = 256 // of 1 MiB; a file that is not empty takes one at least
+	if err := unix.Mount("tmpfs", Temp, "tmpfs", bare, fmt.Sprintf("mode=0755,size=%dm,nr_inodes=%d", tempMiB, tempMiB*pages)); err != nil {
+		return fmt.Errorf("%s cannot be hidden: %w", Temp, err)
+	}
+	for i, dir := range hidden() {
+		mode := os.FileMode(0o755)
+		if strings.HasSuffix(dir, "/tmp") {
+			mode = 0o777 | os.ModeSticky
+		}
+		empty := fmt.Sprintf("%s/%d", Temp, i)
+		if err := errors.Join(os.Mkdir(empty, 0o755), os.Chmod(empty, mode)); err != nil {
+			return err
+		}
+		if err := unix.Mount(empty, dir, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s cannot be hidden: %w", dir, err)
 		}
 	}
 	return nil
@@ -118,7 +140,7 @@ func terminals() error {
 	if err := os.Mkdir("/dev/pts", 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=256"); err != nil {
 		return fmt.Errorf("/dev/pts cannot be mounted: %w", err)
 	}
 	for name, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {

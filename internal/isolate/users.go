@@ -31,7 +31,7 @@ const inner = 1000
 const ownIDs = 1 << 16
 
 // setupCapabilities are what pid 1 needs to set the namespaces up. They reach no further than these namespaces.
-var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP), uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN)}
+var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP), uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN), uintptr(cap.SYS_RESOURCE)}
 
 // attributes returns the attributes of pid 1, with its user namespace, and the agent's user as numbered there.
 func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
@@ -57,6 +57,17 @@ func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
 	}, Users{UID: inner, GID: inner}, nil
 }
 
+// alone reports whether no other process has one of the ids of a namespace, now that its first process has them. Two runs
+// that begin together can choose the same: whichever looks last sees the other.
+func (u Users) alone(attributes *syscall.SysProcAttr, first int) (bool, error) {
+	if !u.Own {
+		return true, nil
+	}
+	taken, err := takenIDs(first)
+	ids := attributes.UidMappings[0]
+	return !taken.overlap(ids.HostID, ids.HostID+ids.Size), err
+}
+
 // The ids above these are given out to no user by any system, service or container runtime that follows
 // https://systemd.io/UIDS-GIDS.
 const (
@@ -66,15 +77,20 @@ const (
 
 // freeIDs returns the first of ownIDs ids that no user or group of this machine and no running process has.
 func freeIDs() (int, error) {
-	taken, err := takenIDs()
+	taken, err := takenIDs(0)
 	if err != nil {
 		return 0, err
 	}
-	const tries = 64
-	for range tries {
-		first := firstOwn + rand.IntN(ownSlots)*ownIDs //nolint:gosec // so that two runs rarely want the same; nobody has to be kept from guessing it
-		if !taken.overlap(first, first+ownIDs) {
-			return first, nil
+	var used [ownSlots]bool
+	for _, r := range taken {
+		for slot := max(0, (r[0]-firstOwn)/ownIDs); slot < ownSlots && firstOwn+slot*ownIDs < r[1]; slot++ {
+			used[slot] = true
+		}
+	}
+	begin := rand.IntN(ownSlots) //nolint:gosec // so that two runs rarely want the same; nobody has to be kept from guessing it
+	for i := range ownSlots {
+		if slot := (begin + i) % ownSlots; !used[slot] {
+			return firstOwn + slot*ownIDs, nil
 		}
 	}
 	return 0, errors.New("no block of 65,536 user ids is free")
@@ -92,8 +108,8 @@ func (r ranges) overlap(from, to int) bool {
 	return false
 }
 
-// takenIDs returns the ids of users, of groups and of running processes, and those that users may hand out further.
-func takenIDs() (ranges, error) {
+// takenIDs returns the ids of users, of groups and of running processes but one, and those that users may hand out further.
+func takenIDs(but int) (ranges, error) {
 	var out ranges
 	for _, f := range []struct {
 		name string
@@ -123,6 +139,9 @@ func takenIDs() (ranges, error) {
 		return nil, fmt.Errorf("/proc shows no process: %w", err)
 	}
 	for _, name := range processes {
+		if name == fmt.Sprintf("/proc/%d/status", but) {
+			continue
+		}
 		_ = lines(name, func(line string) { // fails for a process that has ended
 			name, ids, _ := strings.Cut(line, ":")
 			if name != "Uid" && name != "Gid" && name != "Groups" {
@@ -146,6 +165,7 @@ func lines(name string, do func(line string)) error {
 	}
 	defer f.Close()
 	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20) // a process can be in 65,536 groups
 	for s.Scan() {
 		do(s.Text())
 	}

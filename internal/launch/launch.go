@@ -1,7 +1,9 @@
 // Package launch starts an agent in a session of its own: mediator run.
 //
 //	launch.go       opens the session, starts the agent, closes the session
+//	program.go      where the agent's program is, and what its user can execute and enter
 //	environment.go  the environment of the agent
+//	git.go          git's configuration for the agent
 //	shared.go       starts an agent that shares its namespaces with others
 //	processes.go    keeps the processes of such an agent below this one, and kills those that the agent leaves behind
 //
@@ -17,7 +19,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -38,10 +40,11 @@ const (
 
 // Options say which agent to start, and for which event.
 type Options struct {
-	Admin            string   // the sidecar's admin endpoint, unix:PATH
-	Event            string   // empty: the next waiting event
-	UID              int      // a user id, SameUser or OwnUser
-	ShareNetwork     bool     // the agent keeps the network of this process
+	Admin            string // the sidecar's admin endpoint, unix:PATH
+	Event            string // empty: the next waiting event
+	UID              int    // a user id but root's, SameUser or OwnUser
+	ShareNetwork     bool   // the agent keeps the network of this process
+	Bounds           isolate.Bounds
 	RequireIsolation bool     // start no agent that is not isolated
 	Env              []string // variables that the agent gets besides: NAME=VALUE, or NAME for the value in this process
 	Args             []string
@@ -63,10 +66,10 @@ type place interface {
 // Run opens a session, runs the agent in it, and closes the session when the agent ends. If the agent fails, Run fails
 // with an [ExitStatus].
 func Run(ctx context.Context, o Options) error {
-	program, err := exec.LookPath(o.Args[0])
-	if err == nil {
-		program, err = filepath.Abs(program)
+	if err := errors.Join(o.checkUser(), isolate.CloseOnExec()); err != nil {
+		return notStarted(err)
 	}
+	programs, err := candidates(o.Args[0])
 	if err != nil {
 		return notStarted(err)
 	}
@@ -74,11 +77,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return notStarted(err)
 	}
-	if err := isolate.CloseOnExec(); err != nil {
-		return notStarted(err)
-	}
 	ask := admin.SessionRequest{Event: o.Event, Launcher: true}
-	where, listener, err := o.place(ctx, program, &ask)
+	where, listener, err := o.place(ctx, programs, &ask)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func notStarted(err error) error {
 }
 
 // place makes the place of the agent. If it has a listener, the sidecar takes the agent's connections there.
-func (o Options) place(ctx context.Context, program string, ask *admin.SessionRequest) (place, *os.File, error) {
+func (o Options) place(ctx context.Context, programs []string, ask *admin.SessionRequest) (place, *os.File, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, nil, notStarted(err)
@@ -113,9 +113,10 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		return nil, nil, refusal.New("isolation_unavailable", "only root can give an agent a user of its own, and the event still waits")
 	}
 	made, err := isolate.Start(ctx, isolate.Options{
-		Users: o.users(), ShareNetwork: o.ShareNetwork, Program: program, Dir: dir, Stdout: o.Stdout, Stderr: o.Stderr,
+		Users: o.users(), ShareNetwork: o.ShareNetwork, Programs: programs, Dir: dir, Bounds: o.Bounds, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
-	var unfit *isolate.ProgramError
+	o.tellGroups()
+	var unfit *isolate.AgentError
 	var unavailable *isolate.UnavailableError
 	switch {
 	case err == nil:
@@ -123,14 +124,14 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		if !o.isolated() {
 			fmt.Fprintln(o.Stderr, "mediator: the agent shares its user or its network with others; who can reach its run is only declared")
 		}
-		return isolated{o, made}, made.Listener, nil
+		return isolated{o, made, dir}, made.Listener, nil
 	case errors.As(err, &unfit):
 		return nil, nil, notStarted(err)
 	case o.RequireIsolation, !errors.As(err, &unavailable):
 		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v", err)
 	}
 	fmt.Fprintf(o.Stderr, "mediator: the agent is not isolated, so who can reach its run is only declared: %v\n", err)
-	return &shared{Options: o, ctx: ctx, program: program, dir: dir}, nil, nil
+	return &shared{Options: o, ctx: ctx, programs: programs, dir: dir}, nil, nil
 }
 
 // isolated reports whether the agent has a user and a network of its own, if namespaces can be made.
@@ -147,10 +148,35 @@ func (o Options) users() isolate.Users {
 	return isolate.Users{UID: os.Geteuid(), GID: os.Getegid()}
 }
 
+// checkUser refuses a user that an agent cannot have, or must not.
+func (o Options) checkUser() error {
+	own := os.Geteuid()
+	switch {
+	case o.UID == 0, o.UID == SameUser && own == 0:
+		return errors.New("an agent that runs as root reaches the mediator's keys and every file: leave --uid out for a user of its own, or name another one")
+	case o.UID > 0 && own != 0 && o.UID != own:
+		return fmt.Errorf("only root can start an agent as user %d: leave --uid out to start it as this user", o.UID)
+	}
+	return nil
+}
+
+// tellGroups says which groups the agent keeps. Only root can leave groups.
+func (o Options) tellGroups() {
+	groups, err := os.Getgroups()
+	if err != nil || os.Geteuid() == 0 {
+		return
+	}
+	groups = slices.DeleteFunc(groups, func(g int) bool { return g == os.Getegid() })
+	if len(groups) > 0 {
+		fmt.Fprintf(o.Stderr, "mediator: the agent keeps this user's groups %v, and reaches what they reach; start it as root, or as a user without them\n", groups)
+	}
+}
+
 // isolated is an agent in namespaces of its own.
 type isolated struct {
 	Options
 	*isolate.Place
+	dir string
 }
 
 func (p isolated) run(s admin.Session, env []string) error {
@@ -160,7 +186,7 @@ func (p isolated) run(s admin.Session, env []string) error {
 		return err
 	}
 	own := []string{"HOME=" + isolate.Home, "TMPDIR=" + isolate.Temp}
-	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca})
+	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca, GitConfig: gitConfig(p.dir)})
 }
 
 func (p isolated) close() { p.Close() }

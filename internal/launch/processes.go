@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/isolate"
 )
 
 // runProcess runs the agent's command. This process becomes a subreaper: everything that the agent starts stays below it,
@@ -41,10 +42,7 @@ func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 			reap(ended, done, cmd.Process.Pid)
 			close(reaped)
 		}()
-		err = cmd.Wait()
-		if cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
-			err = nil // it was asked to end, and did
-		}
+		err = isolate.Wait(cmd)
 		close(done)
 		<-reaped // reap frees pids that new processes could get before killLeft kills them
 		err = errors.Join(err, killOrphans())

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
+	"path/filepath"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/admin"
 )
@@ -18,8 +16,9 @@ import (
 // shared is an agent that shares the namespaces of this process, because none can be made.
 type shared struct {
 	Options
-	ctx          context.Context //nolint:containedctx // of the one run
-	program, dir string
+	ctx      context.Context //nolint:containedctx // of the one run
+	programs []string
+	dir      string
 }
 
 func (p *shared) close() {}
@@ -29,13 +28,21 @@ func (p *shared) run(s admin.Session, env []string) error {
 	if uid < 0 {
 		fmt.Fprintln(p.Stderr, "mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as root, or as a user of its own")
 	}
+	program, err := executable(p.programs, uid)
+	if err != nil {
+		return err
+	}
 	home, err := os.MkdirTemp("", "mediator-run-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(home)
+	git := filepath.Join(home, ".gitconfig")
+	if err := os.WriteFile(git, gitConfig(p.dir), 0o600); err != nil {
+		return err
+	}
 	if uid >= 0 {
-		if err := os.Chown(home, uid, uid); err != nil {
+		if err := errors.Join(os.Chown(git, uid, uid), os.Chown(home, uid, uid)); err != nil {
 			return err
 		}
 		if !canEnter(p.dir, uid) {
@@ -43,7 +50,7 @@ func (p *shared) run(s admin.Session, env []string) error {
 			p.dir = home
 		}
 	}
-	cmd := command(p.ctx, p.program, p.Args, uid)
+	cmd := command(p.ctx, program, p.Args, uid)
 	cmd.Dir = p.dir
 	cmd.Env = environment([]string{"HOME=" + home, "TMPDIR=" + home}, env, s.ProxyURL, s.CAFile)
 	return runProcess(cmd, p.Stdout, p.Stderr)
@@ -60,27 +67,6 @@ func (p *shared) user(s admin.Session) int {
 		return int(*s.Agent)
 	}
 	return DefaultUID
-}
-
-// canEnter reports whether a user, in the group of the same number alone, can enter a folder by its path. A thread that
-// has become this user tries it, and ends.
-func canEnter(dir string, uid int) bool {
-	can := make(chan bool)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: Go ends the thread with the goroutine
-		_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0)
-		err := errors.Join(unix.Setfsgid(uid), unix.Setfsuid(uid))
-		if errno != 0 || err != nil {
-			can <- false
-			return
-		}
-		fd, err := unix.Open(dir+"/.", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			_ = unix.Close(fd)
-		}
-		can <- err == nil
-	}()
-	return <-can
 }
 
 // command makes the command of an agent. The agent runs in a process session of its own without a terminal, and its

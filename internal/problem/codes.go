@@ -17,7 +17,7 @@ type Code struct {
 	Public bool
 	// Step is where on the way of one post the refusal arises: session, match, content, challenge, trigger, decision,
 	// attest, gate, proof, forward. Outside of that way it is admin, config, connect, custody, egress, internal,
-	// ledger, load or any.
+	// ledger, load, receipts or any.
 	Step   string
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
@@ -28,7 +28,7 @@ type Code struct {
 }
 
 // table holds every code by name.
-var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes)
+var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes, receiptCodes)
 
 func collect(lists ...[]Code) map[string]Code {
 	t := make(map[string]Code)
@@ -63,6 +63,7 @@ var generalCodes = []Code{
 	{Name: "reload_refused", Status: http.StatusUnprocessableEntity, Step: "config", Title: "A changed configuration was refused; the one before stays in force", Remedy: "Mend what the sentence names (mediator config check reads the files as the process would) and reload again."},
 	{Name: "restart_required", Status: http.StatusConflict, Step: "config", Title: "What was changed is bound to the process; the configuration before stays in force", Remedy: "Restart the process, or take the change back and reload again."},
 	{Name: "roles_changed", Status: http.StatusForbidden, Step: "config", Title: "A process publishes other roles, issuers or keys than it was certified for", Remedy: "Find out why. If it is meant, start mediator keys certify again; if not, somebody may have taken the process over."},
+	{Name: "listen_failed", Status: http.StatusConflict, Step: "config", Title: "A process cannot listen where its configuration says", Remedy: "Do what the sentence says; it names the key and the file."},
 	{Name: "folder_in_use", Status: http.StatusConflict, Step: "config", Title: "A mediator dev runs in this folder already", Remedy: "End the process that the sentence names, or give another folder with --dir."},
 	{Name: "reload_forbidden", Status: http.StatusForbidden, Step: "config", Title: "Only the process's own user and root may reload it", Remedy: "Run mediator reload as the mediator's user, or send SIGHUP as it."},
 	{Name: internal, Public: true, Status: http.StatusInternalServerError, Step: "any", Title: "The mediator failed", Remedy: "Ask the operator to look for this time in the mediator's log; nothing was sent."},

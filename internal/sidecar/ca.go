@@ -2,6 +2,9 @@ package sidecar
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -26,6 +29,9 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 			}
 		}
 		ca, err = intercept.NewCA(o)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: make one there with mediator ca init, or leave ca.dir out", err)
 	}
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWai
 		if err != nil {
 			return nil, err
 		}
-		if all[rule], err = proxy.NewCredential(r.HeaderName(), r.Prefix, source); err != nil {
+		if all[rule], err = proxy.NewCredential(r.HeaderName(), r.Prefix, r.Half(), source); err != nil {
 			return nil, err
 		}
 	}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
@@ -54,7 +55,8 @@ type process struct {
 	runtime      *signer.Issuer[evidence.RuntimeAttestation]
 	session      *signer.Issuer[evidence.SessionReceipt]
 	requestProof *signer.Issuer[evidence.RequestProof]
-	secrets      *vault.Secrets // for credentials in Vault; nil if there are none
+	interaction  *signer.Issuer[interaction.Receipt] // nil where no receipts are made
+	secrets      *vault.Secrets                      // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
@@ -77,6 +79,13 @@ type process struct {
 func Run(ctx context.Context, path string, stderr io.Writer) error {
 	c, err := config.LoadSidecar(path)
 	if err != nil {
+		return err
+	}
+	places := []daemon.Place{daemon.PlaceOf("admin", c.Admin), {Key: "listen", Address: c.Listen}}
+	if c.Transparent != nil {
+		places = append(places, daemon.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
+	}
+	if err := daemon.CheckPlaces(path, places...); err != nil {
 		return err
 	}
 	environment, err := config.EnvironmentHash(c.Raw)
@@ -120,11 +129,11 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	}
 	p.Observer.Store(first.observer)
 	if p.ca, err = openCA(c); err != nil {
-		return err
+		return fmt.Errorf("ca in %s: %w", c.Path, err)
 	}
 	record, err := openLedger(ctx, c, p.Log)
 	if err != nil {
-		return err
+		return fmt.Errorf("the ledger of %s: %w", c.Path, err)
 	}
 	p.ledger = record
 	p.record = ledger.NewQueue(record, func(r ledger.Record, err error) {
@@ -172,6 +181,13 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 	}
 	if p.requestProof, err = daemon.NewIssuer(ctx, p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
 		return err
+	}
+	if k := c.Keys.InteractionReceipt; k != nil {
+		key := *k
+		key.Lifetime = config.Duration(interaction.Lifetime)
+		if p.interaction, err = daemon.NewIssuer(ctx, p.Process, interaction.Kind, key, c.Audience); err != nil {
+			return err
+		}
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)
 	return err

@@ -40,6 +40,9 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := daemon.CheckPlaces(path, daemon.PlaceOf("internal", c.Internal), daemon.Place{Key: "listen", Address: c.Listen}); err != nil {
+		return err
+	}
 	log, err := daemon.NewLogger(c.Log, "trigger", stderr)
 	if err != nil {
 		return err
@@ -112,7 +115,10 @@ func (p *process) openService(ctx context.Context) error {
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
 		Retention: c.Retention.RetentionOr(trigger.DefaultRetention, trigger.Forever), Now: time.Now, Log: p.Log,
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("state in %s: %w", c.Path, err)
+	}
+	return nil
 }
 
 // start waits for the trust bundle. Then the process is ready.

@@ -34,6 +34,8 @@ func TestConditionsOnMessages(t *testing.T) {
 		{"an argument that may be left out", `!("draft" in args) || args.draft == false`, call(`{}`), ""},
 		{"a large integer", `args.n == 9007199254740991`, call(`{"n":9007199254740991}`), ""},
 		{"texts of a list", `"bug" in args.labels`, call(`{"labels":["bug"]}`), ""},
+		{"a number that is an unsigned 1", `args.n == 1u && args.n in [1u, 2u]`, call(`{"n":1}`), ""},
+		{"an empty list", `!("bug" in args.labels)`, call(`{"labels":[]}`), ""},
 		{"a short circuit", `mcp.tool == "other" && args.repo == "a/b"`, call(`{"repo":1}`), "policy_denied"},
 
 		{"no such argument", `args.repo == "a/b"`, call(`{}`), "policy_error"},
@@ -46,10 +48,13 @@ func TestConditionsOnMessages(t *testing.T) {
 		{"a list among texts", `!(args.repo in ["prod"])`, call(`{"repo":["prod"]}`), "policy_error"},
 		{"texts in place of a list", `!("prod" in args.repos)`, call(`{"repos":"prod"}`), "policy_error"},
 		{"a list of lists", `!("prod" in args.repos)`, call(`{"repos":[["prod"]]}`), "policy_error"},
+		{"texts of which the last is none", `!("prod" in args.repos)`, call(`{"repos":["a","b",1]}`), "policy_error"},
+		{"a number among the arguments' names", `!(args.n in args)`, call(`{"n":1}`), "policy_error"},
 		{"a text that is a number", `args.count < 3`, call(`{"count":"2"}`), "policy_error"},
 		{"a text function of a number", `args.repo.startsWith("a/")`, call(`{"repo":1}`), "policy_error"},
 		{"a member of a text", `args.repo.owner == "a"`, call(`{"repo":"a/b"}`), "policy_error"},
 		{"arguments that were too many to send", `args.repo == "a/b"`, call(``), "policy_error"},
+		{"a name among arguments that were too many to send", `!("draft" in args)`, call(``), "policy_error"},
 		{"arguments of no message", `args.repo == "a/b"`, nil, "policy_error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,6 +70,27 @@ func TestConditionsOnMessages(t *testing.T) {
 	for _, wrong := range []string{`args == "a"`, `args.repo`, `mcp.tool == 1`, `graphql.fields == "addComment"`, `mcp.tol == "a"`} {
 		if _, err := decide.ParseRules([]byte(file("r allow " + wrong))); err == nil {
 			t.Errorf("%s compiles", wrong)
+		}
+	}
+}
+
+// TestWhyAConditionFails: an operator has to see what a condition met that could not be compared.
+func TestWhyAConditionFails(t *testing.T) {
+	for _, tt := range []struct{ when, arguments, want string }{
+		{`args.repo == "a"`, `{}`, "no such key: repo"},
+		{`"a" == args.repo`, `{}`, "no such key: repo"},
+		{`args.repo in ["a"]`, `{}`, "no such key: repo"},
+		{`"a" in args.repos`, `{}`, "no such key: repos"},
+		{`args.repo == args.other`, `{}`, "no such key: repo"},
+		{`args.repo != "a"`, `{"repo":1}`, "a value of type int is compared with one of type string"},
+		{`!("a" in args.repos)`, `{"repos":"a"}`, "a value of type string is looked for in one of type string"},
+	} {
+		w := newWorld(t, file("r allow "+tt.when), nil)
+		_, err := w.engine().Decide(t.Context(), w.request(withMessage(&policy.Message{
+			MCP: &policy.MCP{Server: "api.example.com/posts", Tool: "create_issue", Arguments: json.RawMessage(tt.arguments)},
+		})))
+		if wantCode(t, err, "policy_error"); err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s of %s: %v, want %q", tt.when, tt.arguments, err, tt.want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package decide_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -66,40 +65,6 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/decide", nil))
 	if rec.Code != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", rec.Code)
-	}
-}
-
-func TestClientWithoutAControlPlane(t *testing.T) {
-	answer := func(status int, body string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body)
-		})
-	}
-	for name, h := range map[string]http.Handler{
-		"no problem document": answer(http.StatusBadGateway, "<html>"),
-		"no JSON":             answer(http.StatusOK, "<html>"),
-		"no grant":            answer(http.StatusOK, `{"policyDecision":"x"}`),
-		"no decision":         answer(http.StatusOK, `{"grant":"x"}`),
-		"another status":      answer(http.StatusAccepted, `{"policyDecision":"x","grant":"y"}`),
-		"broken off":          http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(h)
-			defer s.Close()
-			d, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-			wantCode(t, err, "control_unavailable", "the control plane")
-			if d != (policy.Decision{}) {
-				t.Errorf("got %+v", d)
-			}
-		})
-	}
-	s := httptest.NewServer(nil)
-	s.Close()
-	_, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-	wantCode(t, err, "control_unavailable", "does not answer")
-	if d := problem.DetailsOf(err); d.Status != http.StatusServiceUnavailable || d.RetryAfter == 0 {
-		t.Errorf("the agent would get %+v", d)
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 func typedComparison() cel.ProgramOption {
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
-		if !ok || len(call.Args()) != 2 {
+		if !ok {
 			return i, nil
 		}
-		switch call.Function() {
+		switch call.Function() { // each has two operands
 		case operators.Equals:
-			return comparison{call, call, sameType, types.Equal}, nil
+			return comparison{call, call, "compared with", sameType, types.Equal}, nil
 		case operators.NotEquals:
-			return comparison{call, call, sameType, unequal}, nil
+			return comparison{call, call, "compared with", sameType, unequal}, nil
 		case operators.In:
-			return comparison{call, call, mayHold, contained}, nil
+			return comparison{call, call, "looked for in", mayHold, contained}, nil
 		}
 		return i, nil
 	})
@@ -34,6 +34,7 @@ func typedComparison() cel.ProgramOption {
 type comparison struct {
 	interpreter.InterpretableV2
 	call       interpreter.InterpretableCall
+	how        string
 	comparable func(left, right ref.Val) bool
 	compare    func(left, right ref.Val) ref.Val
 }
@@ -49,7 +50,7 @@ func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		return right
 	}
 	if !c.comparable(left, right) {
-		return types.NewErr("a %s is compared with a %s", left.Type().TypeName(), right.Type().TypeName())
+		return types.NewErr("a value of type %s is %s one of type %s", left.Type().TypeName(), c.how, right.Type().TypeName())
 	}
 	result := c.compare(left, right)
 	if costs := frame.CostTracker(); costs != nil {
@@ -80,7 +81,7 @@ func mayHold(value, in ref.Val) bool {
 		return false
 	}
 	for it := list.Iterator(); it.HasNext() == types.True; {
-		if !sameType(value, it.Next()) {
+		if held := it.Next(); !sameType(value, held) {
 			return false
 		}
 	}

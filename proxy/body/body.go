@@ -28,6 +28,8 @@ const (
 	spoolAt = 1 << 20
 	// spoolAnnounced is how much memory is set aside for a body that is only announced.
 	spoolAnnounced = 64 << 10
+	// small is up to what size a text is read at once, without a turn, in bytes.
+	small = 64 << 10
 	// maxAnswers bounds what is held of answers to be read, in bytes. What does not fit is not read, and goes on all the same.
 	maxAnswers = 64 << 20
 )
@@ -182,7 +184,7 @@ func (b *Store) Answers() *Share { return &Share{budget: b.answers} }
 
 // HashJSON hashes JSON text in its canonical form, once it is its turn.
 func (b *Store) HashJSON(ctx context.Context, text []byte) (string, error) {
-	done, err := b.Turn(ctx)
+	done, err := b.Turn(ctx, len(text))
 	if err != nil {
 		return "", err
 	}
@@ -190,8 +192,11 @@ func (b *Store) HashJSON(ctx context.Context, text []byte) (string, error) {
 	return evidence.HashJSON(text)
 }
 
-// Turn waits until the text of a body may be read, and returns how to say that it was.
-func (b *Store) Turn(ctx context.Context) (done func(), err error) {
+// Turn waits until a text of so many bytes may be read, and returns how to say that it was. Small ones do not wait for large ones.
+func (b *Store) Turn(ctx context.Context, size int) (done func(), err error) {
+	if size <= small {
+		return func() {}, nil
+	}
 	if b.reading.Acquire(ctx, 1) != nil {
 		return nil, refusal.New("overloaded", "the body did not get its turn to be read in time; nothing was sent")
 	}

@@ -1,7 +1,9 @@
 package body
 
 import (
+	"context"
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/actionproof/mediator/test/check"
@@ -17,4 +19,26 @@ func TestFullSpool(t *testing.T) {
 	defer full.Close()
 	_, err = spoolFile{full}.Write([]byte("x"))
 	check.WantCode(t, err, "content_spool")
+}
+
+// TestTurns admits as many readings of large texts as there are processors. Small ones do not wait for them.
+func TestTurns(t *testing.T) {
+	b := NewStore(Limits{}, t.TempDir())
+	var taken []func()
+	for range runtime.GOMAXPROCS(0) {
+		done, err := b.Turn(t.Context(), small+1)
+		check.Must(t, err)
+		taken = append(taken, done)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.Turn(over, small+1)
+	check.WantCode(t, err, "overloaded")
+	done, err := b.Turn(over, small)
+	check.Must(t, err)
+	done()
+	taken[0]()
+	done, err = b.Turn(t.Context(), small+1)
+	check.Must(t, err)
+	done()
 }

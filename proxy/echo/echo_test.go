@@ -27,7 +27,7 @@ const token = "sk+Qm/9Z'x=<&%41\"\\Kp-7_w.T~a"
 
 func newSecret(t testing.TB, prefix, secret string) *echo.Secret {
 	t.Helper()
-	s, err := echo.New(prefix, secret)
+	s, err := echo.New(prefix, secret, echo.Auto)
 	check.Must(t, err)
 	return s
 }
@@ -150,8 +150,50 @@ func TestWhatIsSecret(t *testing.T) {
 		}
 	}
 	for _, short := range []struct{ prefix, secret string }{{"", ""}, {"Bearer ", "seven77"}, {"a-long-prefix ", "seven77"}, {"Basic ", basic("a:12345")}} {
-		if _, err := echo.New(short.prefix, short.secret); err == nil {
+		if _, err := echo.New(short.prefix, short.secret, echo.Auto); err == nil {
 			t.Errorf("%q is taken for a secret", short)
+		}
+	}
+}
+
+// TestHalves: the configuration says which half of a Basic credential is secret, and that alone is searched for, and both together.
+func TestHalves(t *testing.T) {
+	basic := func(pair string) string { return base64.StdEncoding.EncodeToString([]byte(pair)) }
+	const user, password = "user-0123456789", "password-0123456789"
+	for _, tt := range []struct {
+		half           echo.Half
+		pair           string
+		user, password bool // whether it is found
+		refused        string
+	}{
+		{echo.Auto, user + ":" + password, false, true, ""},
+		{echo.Password, user + ":" + password, false, true, ""},
+		{echo.User, user + ":" + password, true, false, ""},
+		{echo.Both, user + ":" + password, true, true, ""},
+		{echo.User, user + ":x", true, false, ""},
+		{echo.Password, user + ":api_token", false, false, ""}, // its author says that it is the secret
+		{echo.Password, user + ":short", false, false, "fewer than 8 bytes"},
+		{echo.User, "short:" + password, false, false, "fewer than 8 bytes"},
+		{echo.Both, "short:" + password, false, false, "fewer than 8 bytes"},
+		{"pasword", user + ":" + password, false, false, "no half"},
+	} {
+		s, err := echo.New("Basic ", basic(tt.pair), tt.half)
+		if tt.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%s of %s: %v", tt.half, tt.pair, err)
+			}
+			continue
+		}
+		check.Must(t, err)
+		for text, want := range map[string]bool{user: tt.user, password: tt.password, basic(tt.pair): true} {
+			if s.In([]byte(text)) != want {
+				t.Errorf("%q of %s: found %v in %s", tt.half, tt.pair, !want, text)
+			}
+		}
+	}
+	for _, no := range [][2]string{{"Bearer ", basic(user + ":" + password)}, {"", "0123456789"}, {"Basic ", "%%0123456789"}} {
+		if _, err := echo.New(no[0], no[1], echo.User); err == nil || !strings.Contains(err.Error(), "no Basic credential") {
+			t.Errorf("%q has a half: %v", no, err)
 		}
 	}
 }
@@ -371,7 +413,7 @@ func FuzzReader(f *testing.F) {
 // TestEscapedTwice finds the secret in texts that were escaped once more on their way, also where they come byte by byte.
 func TestEscapedTwice(t *testing.T) {
 	secret := "Q7v0Zk2mR9+xLwE4/tY8sBnm+Q=="
-	s, err := echo.New("Bearer ", secret)
+	s, err := echo.New("Bearer ", secret, echo.Auto)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +446,7 @@ func TestEscapedTwice(t *testing.T) {
 
 // TestEmptyAnswers: an answer without a body cannot hide anything in it, nor one whose coding is none.
 func TestEmptyAnswers(t *testing.T) {
-	s, err := echo.New("Bearer ", "0123456789abcdef")
+	s, err := echo.New("Bearer ", "0123456789abcdef", echo.Auto)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +471,7 @@ func TestEmptyAnswers(t *testing.T) {
 
 // TestPlaceholders: where the password says that the user is the token, the user is the secret.
 func TestPlaceholders(t *testing.T) {
-	s, err := echo.New("Basic ", base64.StdEncoding.EncodeToString([]byte("ghp_0123456789:x-oauth-basic")))
+	s, err := echo.New("Basic ", base64.StdEncoding.EncodeToString([]byte("ghp_0123456789:x-oauth-basic")), echo.Auto)
 	if err != nil || !s.In([]byte(`{"token":"ghp_0123456789"}`)) || s.In([]byte(`{"user":"x-oauth-basic"}`)) {
 		t.Errorf("the wrong half is searched for: %v", err)
 	}

@@ -29,11 +29,22 @@ const longestEscape = 16
 // and the zeros of UTF-16.
 const punctuation = "+/-_=" + `\%&#;` + "\x00"
 
+// Half says which half of a Basic credential, user:password, is secret.
+type Half string
+
+// The halves. Auto is the password, or the user where the password is shorter than [MinLength] or is known to say that
+// the user is the token.
+const (
+	Auto     Half = "auto"
+	Password Half = "password"
+	User     Half = "user"
+	Both     Half = "both"
+)
+
 // New returns the secret that a header carries whose value is prefix followed by secret. The scheme of authentication
-// ("Bearer") is no part of it. Of Basic it also finds the password, or the user where the password is shorter than
-// [MinLength] or says that the user is the token.
-func New(prefix, secret string) (*Secret, error) {
-	parts, err := split(prefix, secret)
+// ("Bearer") is no part of it. Of Basic it also finds what half says; any other scheme takes [Auto] alone.
+func New(prefix, secret string, half Half) (*Secret, error) {
+	parts, err := split(prefix, secret, half)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +83,7 @@ func byLength(a, b []byte) int { return len(a) - len(b) }
 var placeholders = []string{"x-oauth-basic", "api_token"}
 
 // split returns what is secret in the value of a header.
-func split(prefix, secret string) ([]string, error) {
+func split(prefix, secret string, half Half) ([]string, error) {
 	scheme, token, _ := strings.Cut(prefix+secret, " ")
 	if token = strings.TrimLeft(token, " "); prefix != "" || len(token) < MinLength {
 		token = secret
@@ -80,14 +91,21 @@ func split(prefix, secret string) ([]string, error) {
 	if len(token) < MinLength {
 		return nil, fmt.Errorf("the secret has fewer than %d bytes, and could not be told from other text in an answer", MinLength)
 	}
-	if !strings.EqualFold(scheme, "Basic") {
+	pair, err := base64.StdEncoding.DecodeString(token)
+	if basic := strings.EqualFold(scheme, "Basic") && err == nil; !basic {
+		if half != Auto {
+			return nil, fmt.Errorf("the secret is no Basic credential (user:password in base64), so it has no half %q", half)
+		}
 		return []string{token}, nil
 	}
-	pair, err := base64.StdEncoding.DecodeString(token)
-	if err != nil {
-		return []string{token}, nil // no Basic that a server could read
-	}
 	user, password, _ := strings.Cut(string(pair), ":")
+	switch half {
+	case Password, User, Both:
+		return halves(token, user, password, half)
+	case Auto:
+	default:
+		return nil, fmt.Errorf("%q is no half of a Basic credential", half)
+	}
 	if slices.Contains(placeholders, password) {
 		password = ""
 	}
@@ -97,6 +115,23 @@ func split(prefix, secret string) ([]string, error) {
 		}
 	}
 	return nil, fmt.Errorf("the user and the password together have fewer than %d bytes, and could not be told from other text in an answer", MinLength)
+}
+
+// halves returns what is secret in a Basic credential of which that is known.
+func halves(token, user, password string, half Half) ([]string, error) {
+	out := []string{token}
+	if half != Password {
+		out = append(out, user)
+	}
+	if half != User {
+		out = append(out, password)
+	}
+	for _, part := range out {
+		if len(part) < MinLength {
+			return nil, fmt.Errorf("a secret half of the credential has fewer than %d bytes, and could not be told from other text in an answer", MinLength)
+		}
+	}
+	return out, nil
 }
 
 // forms returns the texts by which a server may repeat a secret, but for their escapes.

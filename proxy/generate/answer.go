@@ -71,7 +71,7 @@ func (c *Call) Answer(resp *http.Response, asked *inference.Request) error {
 	if coding := resp.Header.Get("Content-Encoding"); !events && kind != "application/json" || coding != "" && !strings.EqualFold(coding, "identity") {
 		return unread("is neither JSON nor a stream of events, or it is compressed")
 	}
-	o := &output{call: c, from: resp.Body, status: resp.StatusCode, events: events}
+	o := &output{call: c, from: resp.Body, request: resp.Request, status: resp.StatusCode, events: events}
 	o.reader = inference.NewReader(asked, events, c.Key, o.say)
 	resp.Header, resp.Trailer = http.Header{"Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}}, nil
 	resp.ContentLength = -1
@@ -97,11 +97,12 @@ func unread(format string, args ...any) error {
 
 // output reads the answer of a model, and is the answer to the agent.
 type output struct {
-	call   *Call
-	from   io.ReadCloser
-	status int
-	events bool // the model answers by events
-	reader *inference.Reader
+	call    *Call
+	from    io.ReadCloser
+	request *http.Request // that was sent
+	status  int
+	events  bool // the model answers by events
+	reader  *inference.Reader
 
 	piece   [pieceSize]byte
 	held    []byte          // of a model's answer that is no stream
@@ -141,11 +142,21 @@ func (o *output) read() {
 		}
 	}
 	switch {
+	case err == io.EOF && o.gone() != nil: //nolint:errorlint // io.Reader's contract
+		o.fail(o.gone()) // a model that hears that nobody waits any more may end its answer as if that were all
 	case err == io.EOF: //nolint:errorlint // io.Reader's contract
 		o.conclude()
 	case err != nil:
 		o.fail(upstream.Classify(err))
 	}
+}
+
+// gone says why nobody waits for the answer any more; nil if somebody does.
+func (o *output) gone() error {
+	if o.request == nil {
+		return nil
+	}
+	return upstream.Classify(o.request.Context().Err())
 }
 
 // take takes a piece of the model's answer.

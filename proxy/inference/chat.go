@@ -16,16 +16,7 @@ type chatAnswer struct {
 	Model   string           `json:"model"`
 	Error   jsontext.Value   `json:"error"`
 	Choices list[chatChoice] `json:"choices"`
-	Usage   struct {
-		Prompt        *int64 `json:"prompt_tokens"`
-		Completion    *int64 `json:"completion_tokens"`
-		PromptDetails struct {
-			Cached *int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		CompletionDetails struct {
-			Reasoning *int64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-	} `json:"usage"`
+	Usage   chatUsage        `json:"usage"`
 }
 
 type chatChoice struct {
@@ -45,8 +36,11 @@ type chatMessage struct {
 }
 
 func (chat) event(t *tally, data []byte) bool {
+	if t.closed { // no client reads on
+		return true
+	}
 	if bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
-		t.ended = true
+		t.ended, t.closed = true, true
 		return true
 	}
 	return readChat(t, data)
@@ -77,10 +71,7 @@ func readChat(t *tally, data []byte) bool {
 			t.ended = true // some servers send no [DONE]
 		}
 	}
-	declare(&t.in.Input, a.Usage.Prompt)
-	declare(&t.in.Output, a.Usage.Completion)
-	declare(&t.in.Cached, a.Usage.PromptDetails.Cached)
-	declare(&t.in.Reasoning, a.Usage.CompletionDetails.Reasoning)
+	a.Usage.tokens().declare(t)
 	return true
 }
 

@@ -4,7 +4,8 @@
 //	request.go      judges a request, before it is sent; content.go reads what it says to the model
 //	observer.go     takes the answer as it passes, and hands it to a reader beside it
 //	reader.go       reads an answer for somebody who passes on what it says
-//	tally.go        what is counted of an answer, by chat.go, responses.go or messages.go
+//	tally.go        what is counted of an answer, by chat.go, responses.go or messages.go; usage.go what the
+//	                provider says of its tokens
 //	interaction.go  what is known of a call in the end
 //
 // # Privacy

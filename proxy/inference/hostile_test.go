@@ -27,7 +27,7 @@ func list(element string, n int) string {
 
 // TestMemoryOfRequests: a text of more values than a conversation has is refused before it takes a hundred times its own memory.
 func TestMemoryOfRequests(t *testing.T) {
-	const n = 1 << 20
+	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
 		"tools":      `{"tools":` + list(`{}`, n) + `,"messages":[],"input":"x"}`,
 		"namespace":  `{"tools":[{"type":"namespace","tools":` + list(`{}`, n) + `}],"input":"x"}`,
@@ -57,7 +57,7 @@ func TestMemoryOfRequests(t *testing.T) {
 
 // TestMemoryOfAnswers: so does an answer.
 func TestMemoryOfAnswers(t *testing.T) {
-	const n = 1 << 20
+	const n = 2 * jsonread.MaxItems
 	for name, body := range map[string]string{
 		"choices": `{"choices":` + list(`{}`, n) + `}`, "output": `{"output":` + list(`{}`, n) + `}`, "content": `{"content":` + list(`{}`, n) + `}`,
 		"calls": `{"choices":[{"message":{"tool_calls":` + list(`{}`, n) + `}}]}`, "parts": `{"output":[{"content":` + list(`{}`, n) + `}]}`,
@@ -147,5 +147,15 @@ func TestAddresses(t *testing.T) {
 		if code(err) != want {
 			t.Errorf("%s: %v", body, err)
 		}
+	}
+}
+
+// TestAfterTheEnd: what comes after the end of a stream reaches no client, and counts for nothing.
+func TestAfterTheEnd(t *testing.T) {
+	const said = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" + `data: {"choices":[],"usage":{"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n"
+	const more = `data: {"choices":[{"delta":{"content":"bcd","tool_calls":[{"id":"x","function":{"name":"f"}}]}}],"usage":{"completion_tokens":999}}` + "\n\n"
+	want := figures(observe(t, inference.OpenAIChat, eventStream, said, 0, options()))
+	if got := figures(observe(t, inference.OpenAIChat, eventStream, said+more, 0, options())); got != want {
+		t.Errorf("got\n%s, want\n%s", got, want)
 	}
 }

@@ -45,17 +45,6 @@ type messageBlock struct {
 	Input    jsontext.Value `json:"input"`
 }
 
-// messageUsage counts what came from a cache and what went into it beside the input.
-type messageUsage struct {
-	Input         *int64 `json:"input_tokens"`
-	Output        *int64 `json:"output_tokens"`
-	Read          *int64 `json:"cache_read_input_tokens"`
-	Write         *int64 `json:"cache_creation_input_tokens"`
-	OutputDetails struct {
-		Thinking *int64 `json:"thinking_tokens"`
-	} `json:"output_tokens_details"`
-}
-
 // hostedBlocks are the blocks by which the provider's own tools show themselves.
 var hostedBlocks = []string{"server_tool_use", "mcp_tool_use"}
 
@@ -68,7 +57,7 @@ func (messages) event(t *tally, data []byte) bool {
 	switch e.Type {
 	case "message_start":
 		t.named(e.Message.ID, e.Message.Model)
-		e.Message.Usage.declare(t)
+		e.Message.Usage.tokens().declare(t)
 	case "content_block_start":
 		e.Block.read(t, e.Index)
 	case "content_block_delta":
@@ -86,7 +75,7 @@ func (messages) event(t *tally, data []byte) bool {
 		}
 	case "message_delta":
 		t.stop(0, e.Delta.Stop)
-		e.Usage.declare(t)
+		e.Usage.tokens().declare(t)
 	case "message_stop":
 		t.ended = true
 	case "error":
@@ -111,7 +100,7 @@ func (messages) whole(t *tally, body []byte) bool {
 		b.read(t, i)
 	}
 	t.stop(0, m.Stop)
-	m.Usage.declare(t)
+	m.Usage.tokens().declare(t)
 	return true
 }
 
@@ -135,21 +124,4 @@ func (b messageBlock) read(t *tally, i int) {
 
 func (t *tally) has(at place) bool {
 	return slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at == at })
-}
-
-// declare notes the tokens. In a stream the last ones count.
-func (u messageUsage) declare(t *tally) {
-	declare(&t.in.Output, u.Output)
-	declare(&t.in.Cached, u.Read)
-	declare(&t.in.Reasoning, u.OutputDetails.Thinking)
-	if u.Input == nil {
-		return
-	}
-	all := *u.Input
-	for _, more := range []*int64{u.Read, u.Write} {
-		if more != nil {
-			all += *more
-		}
-	}
-	declare(&t.in.Input, &all)
 }

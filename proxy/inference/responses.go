@@ -31,16 +31,7 @@ type response struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
 	Output list[responseItem] `json:"output"`
-	Usage  struct {
-		Input        *int64 `json:"input_tokens"`
-		Output       *int64 `json:"output_tokens"`
-		InputDetails struct {
-			Cached *int64 `json:"cached_tokens"`
-		} `json:"input_tokens_details"`
-		OutputDetails struct {
-			Reasoning *int64 `json:"reasoning_tokens"`
-		} `json:"output_tokens_details"`
-	} `json:"usage"`
+	Usage  responseUsage      `json:"usage"`
 }
 
 type responseItem struct {
@@ -171,10 +162,7 @@ func (t *tally) unlessSaid(at place, text string) {
 // end reads what stands in an answer when it has ended.
 func (r response) end(t *tally) {
 	t.named(r.ID, r.Model)
-	declare(&t.in.Input, r.Usage.Input)
-	declare(&t.in.Output, r.Usage.Output)
-	declare(&t.in.Cached, r.Usage.InputDetails.Cached)
-	declare(&t.in.Reasoning, r.Usage.OutputDetails.Reasoning)
+	r.Usage.tokens().declare(t)
 	switch {
 	case r.Error.Kind() == '{' || r.Status == "failed":
 		t.failure(r.Error)

@@ -68,6 +68,7 @@ type tally struct {
 	event  int  // of the event that is read
 	hosted int
 	ended  bool // the answer has said that this was its end
+	closed bool // and clients read nothing after it
 	stream bool
 	said   func(k Kind, text string) // gets the text of the first choice, if set
 }

@@ -235,6 +235,11 @@ func Constrain(hosts []string) (*NameConstraints, error) {
 			return nil, fmt.Errorf("intercept: %q is no host to constrain a CA to", h)
 		}
 	}
+	// Rules name a host as often as they like, and the certificate once.
+	slices.Sort(c.domains)
+	c.domains = slices.Compact(c.domains)
+	slices.SortFunc(c.ranges, netip.Prefix.Compare)
+	c.ranges = slices.Compact(c.ranges)
 	if len(c.domains)+len(c.ranges) == 0 {
 		return nil, errors.New("intercept: a CA constrained to no host could sign nothing")
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +147,13 @@ func TestConstrain(t *testing.T) {
 				}
 			}
 		})
+	}
+	twice, err := Constrain([]string{"b.example", "192.0.2.1", "a.example", "*.b.example", "B.example.", "::ffff:192.0.2.1"})
+	check.Must(t, err)
+	ca, err := NewCA(CAOptions{Now: time.Now, Constraints: twice})
+	check.Must(t, err)
+	if d, r := ca.cert.PermittedDNSDomains, ca.cert.PermittedIPRanges; !slices.Equal(d, []string{"a.example", "b.example"}) || len(r) != 1 {
+		t.Errorf("the CA lists %v and %v", d, r)
 	}
 	for _, hosts := range [][]string{nil, {""}, {"*"}, {"a.*.example"}, {"a.example", "127.1"}, {"fe80::1%eth0"}} {
 		if _, err := Constrain(hosts); err == nil {

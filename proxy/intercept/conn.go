@@ -107,6 +107,15 @@ func connOf(ctx context.Context) *conn {
 	return c
 }
 
+// SessionOf returns the session of the listener that a request came to, also before the request has a [Route]; empty for a listener that
+// sessions share.
+func SessionOf(ctx context.Context) string {
+	if c := connOf(ctx); c != nil {
+		return c.session
+	}
+	return ""
+}
+
 // context gives every request the connection that it came over. A request in a tunnel has the tunnel's context and
 // route as well.
 func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {

@@ -47,14 +47,7 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 	p.dispatch.ServeHTTP(w, r)
 	if !w.(*response).begun {
 		refuseConnect(w, r, p, errors.New("intercept: goproxy did not take the connection of a CONNECT"))
-		_ = http.NewResponseController(w).Flush() // settle closes the connection
 	}
-}
-
-func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) {
-	// What the client sent along, believing in the tunnel, must not be read as its next request.
-	w.Header().Set("Connection", "close")
-	p.o.Refuse(w, r, err)
 }
 
 // enterConnect makes the connection a tunnel to where a CONNECT leads.

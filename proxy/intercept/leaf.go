@@ -80,13 +80,14 @@ func (l *leaves) mint(host string) (*leaf, error) {
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if len(host) <= 64 { // X.520's bound of a common name; only old clients read it, all others the SAN
-		template.Subject = pkix.Name{CommonName: host}
-	}
 	if addr, err := netip.ParseAddr(host); err == nil {
+		// No common name: OpenSSL holds one without DNS names beside it against the CA's constraints on those.
 		template.IPAddresses = []net.IP{addr.AsSlice()}
 	} else {
 		template.DNSNames = []string{host}
+		if len(host) <= 64 { // X.520's bound of a common name; only old clients read it, all others the SAN
+			template.Subject = pkix.Name{CommonName: host}
+		}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

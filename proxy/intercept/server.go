@@ -31,7 +31,8 @@ type Options struct {
 	// tunnel outlives the CONNECT, so r's context is not cancelled when Connect returns. An error refuses the CONNECT.
 	Connect func(r *http.Request, t upstream.Target) (context.Context, error)
 	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request to
-	// the proxy itself as to a server, a panic (an error without a code).
+	// the proxy itself as to a server, a panic (an error without a code). Where w has a method SetReason(string), it sets the reason
+	// phrase of the status line.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
 	// Refused, if set, is told of a tunnel that ended before it could carry a request, where no answer could be written: a
 	// TLS handshake for another host than the CONNECT's, or one that failed. A client that opens a tunnel, sends nothing

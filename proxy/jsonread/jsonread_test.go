@@ -56,6 +56,10 @@ func TestRead(t *testing.T) {
 		"two cases in two objects":          {`{"a":{"name":1},"b":{"Name":1}}`, nil, nil},
 		"two cases among many":              {many(20, `"MXX":1`), jsonread.ErrAmbiguous, nil},
 		"two cases among the last of many":  {many(20, `"name":1,"namE":1`), jsonread.ErrAmbiguous, nil},
+		"NUL in a name":                     {`{"a\u0000b":1}`, jsonread.ErrAmbiguous, nil},
+		"NUL in a value":                    {`{"a":"\u0000"}`, nil, nil},
+		"just so many values":               {`{"a":[` + strings.Repeat("1,", jsonread.MaxItems-4) + `1]}`, nil, nil},
+		"too many values":                   {`{"a":[` + strings.Repeat("1,", jsonread.MaxItems-3) + `1]}`, jsonread.ErrMalformed, jsonread.ErrMalformed},
 		"many":                              {many(20, `"name":1`), nil, nil},
 		"nested just so deep":               {nested(jsonread.MaxDepth, `[`, `]`), nil, nil},
 		"objects nested just so deep":       {nested(jsonread.MaxDepth, `{"a":`, `}`), nil, nil},
@@ -121,6 +125,47 @@ func written(o jsonread.Object) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, " ")
+}
+
+// TestTooMany holds the count of names and values against texts in which what separates them stands in a text too.
+func TestTooMany(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		many bool
+	}{
+		{"", false},
+		{`[` + strings.Repeat("1,", jsonread.MaxItems-2) + `1]`, false},
+		{`[` + strings.Repeat("1,", jsonread.MaxItems-1) + `1]`, true},
+		{`[` + strings.Repeat(" 1 , ", jsonread.MaxItems-2) + `1]`, false},
+		{strings.Repeat(`[`, jsonread.MaxItems+1), true},
+		{strings.Repeat(`{"":`, jsonread.MaxItems/2+1), true},
+		{`{"a":"` + strings.Repeat(`,:{[`, jsonread.MaxItems) + `"}`, false},
+		{`{"a":"\"` + strings.Repeat(`,:{[\"`, jsonread.MaxItems) + `"}`, false},
+		{`{"a":"\\",` + strings.Repeat(`"a":1,`, jsonread.MaxItems) + `}`, true},
+	} {
+		if got := jsonread.TooMany([]byte(tt.text)); got != tt.many {
+			t.Errorf("%.20q: %t", tt.text, got)
+		}
+	}
+}
+
+// TestOtherCase names the first member that differs from a name only in case.
+func TestOtherCase(t *testing.T) {
+	for _, tt := range []struct{ text, has, meant string }{
+		{`{"tools":1,"type":2}`, "", ""},
+		{`{"a":1,"Type":2,"TOOLS":3}`, "Type", "type"},
+		{`{"tool\u017f":1}`, "tool\u017f", "tools"},
+		{`{"tool":1,"typed":1}`, "", ""},
+		{`{}`, "", ""},
+	} {
+		o, err := jsonread.Strict([]byte(tt.text), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has, meant, found := o.OtherCase("tools", "type"); has != tt.has || meant != tt.meant || found != (tt.has != "") {
+			t.Errorf("%s: %q stands for %q, %t", tt.text, has, meant, found)
+		}
+	}
 }
 
 // TestErrorsRepeatNothing: what is wrong is said without the values, which may be secret.

@@ -91,6 +91,7 @@ type methods struct {
 	guarded  map[string][]guard
 	readings map[string]*node
 	messages map[string]*Endpoint // with a kind, by path pattern
+	about    []*Rule              // with a kind
 }
 
 // guard is a guarded endpoint by the rule that brought it.
@@ -180,6 +181,9 @@ func (r *Rules) add(rule *Rule) error {
 	if len(m.Methods) == 0 {
 		return fmt.Errorf("it names no method")
 	}
+	if rule.Kind != "" {
+		ms.about = append(ms.about, rule)
+	}
 	to := r.endpoint(ms, rule)
 	for _, method := range m.Methods {
 		if err := ms.add(method, rule, to); err != nil {
@@ -212,6 +216,13 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 		if g.to != to && !rule.Post && overlap(g.rule.Match.Path, path) {
 			// Another spelling of the guarded path would get through as a plain write.
 			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method, path, g.rule.kind(), g.rule.Match.Path)
+		}
+	}
+	if rule.Kind == "" && !rule.Post && !isRead(method) {
+		for _, other := range ms.about { // there are servers that read a message by whatever method it comes
+			if overlap(other.Match.Path, path) {
+				return fmt.Errorf("%s %s also matches spellings of an %s's path %s, which is about messages: name its paths one by one", method, path, other.kind(), other.Match.Path)
+			}
 		}
 	}
 	if rule.guarded(method) {

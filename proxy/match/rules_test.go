@@ -247,6 +247,8 @@ func TestMessageRules(t *testing.T) {
 		"a plain rule over another spelling": {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/Mcp/", "POST")}, "spellings of an action's path"},
 		"a plain rule over all":              {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/**", "DELETE", "POST")}, "spellings of an action's path"},
 		"a plain rule over message rules":    {nil, []match.Rule{about("a", "", "https://api.example.com/{x}", "POST"), reads}, "spellings of an egress rule's path"},
+		"a plain rule by another method":     {[]match.Rule{post}, []match.Rule{about("a", "", "https://api.example.com/**", "PUT")}, "about messages"},
+		"by a method of its own":             {nil, []match.Rule{reads, about("a", "", "https://api.example.com/{x}", "QUERY")}, "about messages"},
 		"another kind":                       {[]match.Rule{post}, []match.Rule{about("a", "graphql", url, "POST")}, "spellings of an action's path"},
 		"two kinds of reads":                 {nil, []match.Rule{reads, about("a", "graphql", url, "POST")}, "spellings of an egress rule's path"},
 		"another pattern of the same kind":   {[]match.Rule{post}, []match.Rule{about("a", "mcp", "https://api.example.com/{x}", "POST")}, "spellings of an action's path"},

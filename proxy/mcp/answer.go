@@ -315,7 +315,7 @@ func (a *Answer) show(result object) {
 			now = definition{}
 		}
 		named := slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
-		before := a.Memory.show(a.peer.Server, tool, now, named)
+		before := a.Memory.show(a.peer.tools(), tool, now, named)
 		if elsewhere := a.Shared.show(a.peer.Server, tool, now, named); before == "" {
 			before = elsewhere
 		}

@@ -23,12 +23,13 @@ type Flight struct {
 }
 
 // Begin notes a request that is about to be sent. While another one with its id is not answered, it is refused: a server that tells the two
-// apart by their id answers the one as the other. A server without sessions cannot.
+// apart by their id answers the one as the other. A server without sessions cannot. One server may have several URLs, so that its session alone
+// tells which one it is.
 func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	f := &Flight{peer: peer, id: r.ID, post: post, list: r.Method == listTools}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool { return !o.lost && o.peer == peer && o.id == r.ID }) {
+	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool { return !o.lost && o.peer.Session == peer.Session && o.id == r.ID }) {
 		return nil, refusal.New("mcp_message_ambiguous", "another request of this session has the id %s and is not answered yet", r.ID)
 	}
 	m.flights = append(m.flights, f)
@@ -73,9 +74,9 @@ func (m *Memory) dropFirst(of func(*Flight) bool, most int) {
 func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.flights, func(f *Flight) bool { return f.peer == peer && f.id == id && !f.elsewhere })
+	i := slices.IndexFunc(m.flights, func(f *Flight) bool { return f.peer.same(peer) && f.id == id && !f.elsewhere })
 	if i < 0 {
-		if !slices.ContainsFunc(m.open, func(o *open) bool { return o.peer == peer && o.id == id }) {
+		if !slices.ContainsFunc(m.open, func(o *open) bool { return o.peer.same(peer) && o.id == id }) {
 			m.spoil(peer.Server)
 		}
 		return false
@@ -119,14 +120,13 @@ func (m *Memory) answeredElsewhere(f *Flight) bool {
 	return f != nil && f.elsewhere
 }
 
-// HumanAnswers notes that a human is about to answer a server, by calling taint, or refuses it while a post to that server is on its way or has no
-// result yet: its receipts say that no human had a part in it. No post begins between the two.
-func (m *Memory) HumanAnswers(server string, taint func()) error {
+// HumanAnswers notes that a human is about to answer a server, by calling taint, or refuses it while a post is on its way or has no result yet, to
+// whatever server: its receipts say that no human had a part in it. No post begins between the two.
+func (m *Memory) HumanAnswers(taint func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post && f.peer.Server == server }) ||
-		slices.ContainsFunc(m.open, func(o *open) bool { return o.post && o.peer.Server == server }) {
-		return refusal.New("mcp_elicitation_refused", "the message answers the server with what a human has said, while a post to it has no result yet")
+	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post }) || slices.ContainsFunc(m.open, func(o *open) bool { return o.post }) {
+		return refusal.New("mcp_elicitation_refused", "the message answers a server with what a human has said, while a post of the session has no result yet")
 	}
 	taint()
 	return nil

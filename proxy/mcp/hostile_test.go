@@ -66,14 +66,16 @@ func pinned(t testing.TB) []*mcp.Rule {
 
 // grown returns how much more memory is held after a function.
 func grown(f func()) int {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	held := func() int {
+		runtime.GC() // twice: the first leaves what is in pools
+		runtime.GC()
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		return int(now.HeapAlloc)
+	}
+	before := held()
 	f()
-	runtime.GC() // twice: the first leaves what is in pools
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	return int(after.HeapAlloc) - int(before.HeapAlloc)
+	return held() - before
 }
 
 func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, error) {
@@ -233,7 +235,11 @@ func TestOneIDTwice(t *testing.T) {
 	call := read(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)
 	_, err := memory.Begin(call, at, true)
 	check.WantCode(t, err, "mcp_message_ambiguous")
-	for _, other := range []mcp.Peer{{Server: at.Server, Session: "s2"}, {Server: "https://x/mcp", Session: "s1"}, {Server: at.Server}, {Server: at.Server}} {
+	_, err = memory.Begin(call, mcp.Peer{Server: at.Server, Session: at.Session, Query: "another"}, true)
+	check.WantCode(t, err, "mcp_message_ambiguous")
+	_, err = memory.Begin(call, mcp.Peer{Server: "https://alias.example.com/mcp", Session: at.Session}, true)
+	check.WantCode(t, err, "mcp_message_ambiguous")
+	for _, other := range []mcp.Peer{{Server: at.Server, Session: "s2"}, {Server: at.Server}, {Server: at.Server}} {
 		if _, err := memory.Begin(call, other, true); err != nil {
 			t.Errorf("%+v: %v", other, err)
 		}
@@ -265,14 +271,14 @@ func TestOneQuestionTwice(t *testing.T) {
 	}
 }
 
-// TestHumanBesidesPost: no human answers a server to which a post is on its way, or has no result yet.
+// TestHumanBesidesPost: no human answers a server while a post is on its way, or has no result yet.
 func TestHumanBesidesPost(t *testing.T) {
 	memory, tainted := new(mcp.Memory), 0
 	taint := func() { tainted++ }
 	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
 	f, err := memory.Begin(post, at, true)
 	check.Must(t, err)
-	check.WantCode(t, memory.HumanAnswers(at.Server, taint), "mcp_elicitation_refused")
+	check.WantCode(t, memory.HumanAnswers(taint), "mcp_elicitation_refused")
 	w := watch(post, memory)
 	w.Peer, w.Flight = at, f
 	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
@@ -280,12 +286,9 @@ func TestHumanBesidesPost(t *testing.T) {
 	a.End(errors.New("broken"))
 	memory.Keep(a, 1<<40, func(mcp.Result) {})
 	memory.End(f, a.Result())
-	check.WantCode(t, memory.HumanAnswers(at.Server, taint), "mcp_elicitation_refused")
-	if err := memory.HumanAnswers("https://x/mcp", taint); err != nil || tainted != 1 {
-		t.Errorf("another server: %v, %d", err, tainted)
-	}
+	check.WantCode(t, memory.HumanAnswers(taint), "mcp_elicitation_refused")
 	resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
-	if err := memory.HumanAnswers(at.Server, taint); err != nil || tainted != 2 {
+	if err := memory.HumanAnswers(taint); err != nil || tainted != 1 {
 		t.Errorf("after the result: %v, %d", err, tainted)
 	}
 }
@@ -316,6 +319,19 @@ func TestManyTools(t *testing.T) {
 	if len(changed) != 1 || changed[0] != "get_issue" {
 		t.Errorf("changed are %q", changed)
 	}
+	changed = nil
+	for i := range 1100 { // URLs that the agent makes up
+		w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), new(mcp.Memory))
+		w.Shared, w.Rules, w.Peer.Query = shared, rules(""), fmt.Sprint(i)
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
+		_, _ = io.WriteString(a, tools("1", "good"))
+		a.End(io.EOF)
+	}
+	memory = new(mcp.Memory)
+	list(55, `{"name":"get_issue","description":"worse"}`)
+	if len(changed) != 1 {
+		t.Errorf("after many URLs changed are %q", changed)
+	}
 	long := strings.Repeat("x", 1<<20)
 	held := func() { // names that no rule can have, and headers that no server takes
 		list(60, `{"name":"`+long+`"},{"name":"get_issue","inputSchema":{"properties":{"`+long+`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
@@ -323,6 +339,7 @@ func TestManyTools(t *testing.T) {
 	if kept := grown(held); kept > 1<<19 {
 		t.Errorf("%d bytes of the texts of a server are kept", kept)
 	}
+	runtime.KeepAlive(long)
 	runtime.KeepAlive(memory)
 	runtime.KeepAlive(shared)
 }
@@ -337,4 +354,21 @@ func TestLongHeaders(t *testing.T) {
 	}
 	_, err := mcp.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), http.Header{"Mcp-Session-Id": {strings.Repeat("x", 4097)}})
 	check.WantCode(t, err, "mcp_message_malformed")
+}
+
+// TestWhatAPostAccepts: a client that takes its answer in one form alone is told what to send.
+func TestWhatAPostAccepts(t *testing.T) {
+	for accept, want := range map[string]string{
+		"application/json, text/event-stream": "", "text/event-stream;q=0.5, application/json;charset=utf-8": "",
+		"application/json": "mcp_transport_unsupported", "text/event-stream": "mcp_transport_unsupported", "*/*": "mcp_transport_unsupported", "": "mcp_transport_unsupported",
+	} {
+		h := http.Header{"Accept": {accept}}
+		_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`), h, rules(""), peer, new(mcp.Memory))
+		if (err == nil) != (want == "") || err != nil && check.CodeOf(err) != want || err != nil && !strings.Contains(err.Error(), "send the header Accept: application/json, text/event-stream") {
+			t.Errorf("%q: %v", accept, err)
+		}
+		if _, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), h, rules(""), peer, new(mcp.Memory)); err != nil {
+			t.Errorf("a read that accepts %q: %v", accept, err)
+		}
+	}
 }

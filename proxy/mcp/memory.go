@@ -18,8 +18,15 @@ const (
 	maxOpen       = 16 // calls whose answer broke off
 )
 
-// Peer is a server as a session talks to it: its endpoint, and the session that it has given the client.
-type Peer struct{ Server, Session string }
+// Peer is a server as a session talks to it: its endpoint, and the session that it has given the client. Query is the hash of the URL's query, by
+// which some endpoints are several servers, each with tools of its own; to others it says nothing, so that it tells nothing else apart.
+type Peer struct{ Server, Session, Query string }
+
+// same reports whether messages to both may come to one session of a server.
+func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.Session }
+
+// tools names the server whose tools are shown.
+func (p Peer) tools() string { return p.Server + "?" + p.Query }
 
 // Memory is what the servers of one session of an agent have asked and shown. The zero value is empty. It is safe for concurrent use.
 type Memory struct {
@@ -67,7 +74,7 @@ func (m *Memory) asked(peer Peer, id ID) (methods []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, q := range m.questions {
-		if q.peer == peer && q.id == id {
+		if q.peer.same(peer) && q.id == id {
 			methods = append(methods, q.method)
 		}
 	}
@@ -78,7 +85,7 @@ func (m *Memory) asked(peer Peer, id ID) (methods []string) {
 func (m *Memory) answered(peer Peer, id ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.questions = slices.DeleteFunc(m.questions, func(q question) bool { return q.peer == peer && q.id == id })
+	m.questions = slices.DeleteFunc(m.questions, func(q question) bool { return q.peer.same(peer) && q.id == id })
 }
 
 // wantMore notes that a server wants more to a request.
@@ -126,7 +133,7 @@ func stateHash(state string) string {
 // definition says.
 func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string) error {
 	m.mu.Lock()
-	d, seen := m.tools.get(peer.Server, c.Name)
+	d, seen := m.tools.get(peer.tools(), c.Name)
 	m.mu.Unlock()
 	switch {
 	case pin != "" && !seen:
@@ -187,7 +194,7 @@ func (m *Memory) take(which func(*open) bool) (taken []*open) {
 // Sent says that a request is sent. One with the same id whose answer broke off gets no result any more: nobody could tell which of the two
 // a resumed answer is for.
 func (m *Memory) Sent(peer Peer, id ID) {
-	m.giveUp(func(o *open) bool { return o.peer == peer && o.id == id })
+	m.giveUp(func(o *open) bool { return o.peer.same(peer) && o.id == id })
 }
 
 func (m *Memory) giveUp(which func(*open) bool) {
@@ -201,7 +208,7 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range m.open {
-		if o.peer == peer && slices.Contains(o.events, lastEvent) {
+		if o.peer.same(peer) && slices.Contains(o.events, lastEvent) {
 			o.events = last(append(o.events, event), maxEvents)
 		}
 	}
@@ -210,7 +217,7 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 // resume gives a result that came with a resumed answer to the request that it is for.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
 	for _, o := range m.take(func(o *open) bool {
-		return o.peer == peer && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
+		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
 	}) {
 		o.done(result)
 	}

@@ -52,6 +52,7 @@ type Session struct {
 	mu         sync.Mutex    // guards all below
 	transcript string        // hash chain over the calls so far, see Note
 	bucket     *rate.Limiter // see Bucket
+	refusals   []Refusal     // the oldest first
 }
 
 // Life returns a context that is done when the session ends.

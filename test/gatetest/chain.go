@@ -251,7 +251,13 @@ func WantCode(t testing.TB, err error, code string) {
 // Post makes the record of a post with its whole chain, as a sidecar keeps it.
 func (k *Kit) Post(t testing.TB) ledger.Record {
 	t.Helper()
-	r := k.Chain(t)
+	return k.PostOf(t, Plan{})
+}
+
+// PostOf makes the record of a post whose chain is made by a plan.
+func (k *Kit) PostOf(t testing.TB, p Plan) ledger.Record {
+	t.Helper()
+	r := k.Build(t, p)
 	var used Used
 	a := must(Admit(context.Background(), k.Gate, r, used.Consume))(t)
 	earned := must(evidence.UnverifiedClaims(evidence.CapabilityKind, a.Capability))(t)

@@ -221,12 +221,18 @@ func (k *Kit) Believe(t testing.TB, certificate string) error {
 // Trust makes a trust bundle from the kit's certificates and further ones.
 func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
 	t.Helper()
-	for _, purpose := range Roles {
+	more = append(more, k.certificates()...)
+	return must(evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: more, Revocations: k.Revocations}, k.Strict.Signers))(t)
+}
+
+// certificates are those that the kit has, in one order.
+func (k *Kit) certificates() (all []string) {
+	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction) {
 		if c := k.Certificates[purpose]; c != "" {
-			more = append(more, c)
+			all = append(all, c)
 		}
 	}
-	return must(evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: more, Revocations: k.Revocations}, k.Strict.Signers))(t)
+	return all
 }
 
 // TrustWithout makes a trust bundle that lacks the certificate of one purpose, and holds further ones.

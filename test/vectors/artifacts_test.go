@@ -175,7 +175,7 @@ func (d deployment) artifactsVectors() artifactsFile {
 			f.Vectors = append(f.Vectors, v)
 		}
 	}
-	f.Vectors = slices.Concat(f.Vectors, d.signatureVectors(), d.certificateFaults(), d.revocationVectors(), d.sharedVectors(), d.secondVectors())
+	f.Vectors = slices.Concat(f.Vectors, d.signatureVectors(), d.certificateFaults(), d.revocationVectors(), d.sharedVectors(), d.secondVectors(), d.headVectors())
 	return f
 }
 

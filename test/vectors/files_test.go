@@ -62,22 +62,30 @@ func (e expectedJSON) expected() evidence.Expected {
 
 // trust builds what the verifier believes; it may be refused.
 func (t trustJSON) trust() (*evidence.Trust, error) {
-	var roots []evidence.Root
+	roots, policy, err := t.parts()
+	if err != nil {
+		return nil, err
+	}
+	return evidence.NewTrust(roots, evidence.Bundle{Certificates: t.Certificates, Revocations: t.Revocations}, policy)
+}
+
+// parts are the roots, and what is demanded of custody certificates.
+func (t trustJSON) parts() (roots []evidence.Root, policy evidence.SignerPolicy, err error) {
 	for _, r := range t.Roots {
 		root := evidence.Root{KeyID: r.KeyID, Purpose: r.Purpose, Public: ed25519.PublicKey(must(b64.DecodeString(r.Public)))}
 		if r.PostQuantum != "" {
 			k, err := evidence.AKP{Algorithm: "ML-DSA-65", KeyID: r.KeyID, KeyType: "AKP", Public: r.PostQuantum}.Key()
 			if err != nil {
-				return nil, err
+				return nil, policy, err
 			}
 			root.PostQuantum = k
 		}
 		roots = append(roots, root)
 	}
-	return evidence.NewTrust(roots, evidence.Bundle{Certificates: t.Certificates, Revocations: t.Revocations}, evidence.SignerPolicy{
+	return roots, evidence.SignerPolicy{
 		Expected: t.Signers.expected(), DenyAgentAccessible: t.Signers.DenyAgentAccessible, DenyUserAccessible: t.Signers.DenyUserAccessible,
 		MaxRevocationAge: time.Duration(t.Signers.MaxRevocationAge) * time.Second,
-	})
+	}, nil
 }
 
 // verifier is a verifier whose clock stands still.

@@ -32,6 +32,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 	for name, want := range map[string][]byte{
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
+		"receipts.json": d.receiptsVectors().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
@@ -78,6 +79,10 @@ func all(t *testing.T) []judged {
 	canonical := read[canonicalFile](t, "canonical.json")
 	for _, v := range canonical.Vectors {
 		out = append(out, judged{"canonical.json", v.Name, v.Verdict, canonical.verify(v)})
+	}
+	receipts := read[receiptsFile](t, "receipts.json")
+	for _, v := range receipts.Vectors {
+		out = append(out, judged{"receipts.json", v.Name, v.Verdict, receipts.verify(v)})
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package bootstrap_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,8 +42,17 @@ func tryApply(t *testing.T, v *vaulttest.Server, o bootstrap.Options) (string, e
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	err = plan.Apply(t.Context(), v.Client(t), &said)
+	return applied(t, v, plan)
+}
+
+// applied carries a plan out and returns what it said, a line for each step.
+func applied(t *testing.T, v *vaulttest.Server, plan *bootstrap.Plan) (string, error) {
+	t.Helper()
+	done, err := plan.Apply(t.Context(), v.Client(t))
+	var said strings.Builder
+	for _, d := range done {
+		fmt.Fprintln(&said, d)
+	}
 	return said.String(), err
 }
 
@@ -55,22 +63,18 @@ func TestPrintedCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var script bytes.Buffer
-	if err := plan.Print(&script); err != nil {
-		t.Fatal(err)
-	}
 	binary, err := vaulttest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	sh := exec.CommandContext(t.Context(), "sh", "-eu")
-	sh.Stdin = &script
+	sh.Stdin = strings.NewReader(strings.Join(plan.Commands(), "\n") + "\n")
 	sh.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "VAULT_ADDR=" + v.Address, "VAULT_CACERT=" + v.CAFile, "VAULT_TOKEN=" + v.Token}
 	if out, err := sh.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	said := apply(t, v, appRoles(dir))
-	if want := 3 + 9*4; strings.Count(said, ": is there") != want || strings.Count(said, "\n") != want {
+	if want := 3 + (len(bootstrap.Roles)+len(bootstrap.Roots))*4; strings.Count(said, ": is there") != want || strings.Count(said, "\n") != want {
 		t.Errorf("it made what the commands did not:\n%s", said)
 	}
 	for _, r := range bootstrap.Roles {
@@ -131,7 +135,8 @@ func TestApply(t *testing.T) {
 		}
 		said := apply(t, v, appRoles(dir))
 		for _, want := range []string{"transit/keys/session-key: is there, and can no longer be deleted", "policy mediator-action_grant: replaced, it was another one",
-			"mediator-agent_session: is there, and set again", "policy_decision.secret-id: written"} {
+			"mediator-agent_session: is there, and set again",
+			"policy_decision.secret-id: not written, because the role has 1 secret id(s) already; --deliver control makes another"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it does not say %q:\n%s", want, said)
 			}
@@ -139,6 +144,13 @@ func TestApply(t *testing.T) {
 		role, err := v.Client(t).Logical().ReadWithContext(t.Context(), "auth/approle/role/mediator-request_proof")
 		if err != nil || role.Data["bind_secret_id"] != true || fmt.Sprint(role.Data["token_period"]) != "0" {
 			t.Errorf("%v, %v", role.Data, err)
+		}
+		deliver, err := bootstrap.Deliver(appRoles(dir), "control")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, err := applied(t, v, deliver); err != nil || strings.Count(said, ": written, to be unwrapped within 1m0s\n") != 2 || strings.Count(said, "\n") != 2 {
+			t.Errorf("%s, %v", said, err)
 		}
 		for _, r := range bootstrap.Roles {
 			for _, l := range signs(t, v, dir, r).Observe(t.Context(), 0) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/vault/api"
+
+	"github.com/actionproof/mediator/internal/files"
 )
 
 // credentials are what one role logs in to AppRole with: a role id, and a secret id that nobody sees before the process that it is for.
@@ -18,37 +20,63 @@ type credentials struct {
 	path    string // of the AppRole
 	dir     string
 	purpose string
+	process string
 	wrap    time.Duration
+	again   bool // another secret id, whatever there is
 }
 
 func (s credentials) roleIDFile() string   { return filepath.Join(s.dir, s.purpose+".role-id") }
 func (s credentials) secretIDFile() string { return filepath.Join(s.dir, s.purpose+".secret-id") }
 
 func (s credentials) command() string {
-	return fmt.Sprintf("(umask 077; mkdir -p %[1]s\n vault read -field=role_id %[2]s/role-id >%[3]s\n vault write -force -wrap-ttl=%[4]s -field=wrapping_token %[2]s/secret-id >%[5]s)",
-		quote(s.dir), s.path, quote(s.roleIDFile()), s.wrap, quote(s.secretIDFile()))
+	unless := ""
+	if !s.again {
+		unless = fmt.Sprintf("vault list %s/secret-id >/dev/null 2>&1 || ", s.path)
+	}
+	return fmt.Sprintf("(umask 077; mkdir -p %[1]s\n vault read -field=role_id %[2]s/role-id >%[3]s\n %[6]svault write -force -wrap-ttl=%[4]s -field=wrapping_token %[2]s/secret-id >%[5]s)",
+		quote(s.dir), s.path, quote(s.roleIDFile()), s.wrap, quote(s.secretIDFile()), unless)
 }
 
-// apply writes what is not there. A secret id that is there is left: it may be in use, or on its way.
-func (s credentials) apply(ctx context.Context, c *api.Client) (string, error) {
+// apply writes what is not there. A secret id that is there, or that the role has had before, is left: it may be in use, or on its way.
+func (s credentials) apply(ctx context.Context, c *api.Client) (Done, error) {
+	done := Done{What: s.secretIDFile(), Did: fmt.Sprintf("written, to be unwrapped within %s", s.wrap)}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return "", err
+		return Done{}, err
 	}
 	role, err := c.Logical().ReadWithContext(ctx, s.path+"/role-id")
 	if err != nil {
-		return "", failed("read "+s.path+"/role-id", err)
+		return Done{}, failed("read "+s.path+"/role-id", err)
 	}
-	if _, err := writeSecret(s.roleIDFile(), func() (string, error) { return text(role, "role_id") }); err != nil {
-		return "", err
-	}
-	wrote, err := writeSecret(s.secretIDFile(), func() (string, error) { return s.wrapped(ctx, c) })
+	id, err := text(role, "role_id")
 	if err != nil {
+		return Done{}, err
+	}
+	if err := files.WriteAbsent(s.roleIDFile(), []byte(id+"\n")); err != nil {
+		return Done{}, err
+	}
+	if !s.again {
+		left, err := s.left(ctx, c)
+		if err != nil || left != "" {
+			return Done{s.secretIDFile(), left}, err
+		}
+	}
+	wrapping, err := s.wrapped(ctx, c)
+	if err != nil {
+		return Done{}, err
+	}
+	return done, files.Replace(s.secretIDFile(), []byte(wrapping+"\n"), 0o600)
+}
+
+// left says why no secret id is made, or nothing.
+func (s credentials) left(ctx context.Context, c *api.Client) (string, error) {
+	if _, err := os.Lstat(s.secretIDFile()); !errors.Is(err, fs.ErrNotExist) {
+		return "is there", err
+	}
+	accessors, err := accessors(ctx, c, s.path)
+	if err != nil || len(accessors) == 0 {
 		return "", err
 	}
-	if !wrote {
-		return s.secretIDFile() + ": is there; remove it to have another one made", nil
-	}
-	return fmt.Sprintf("%s: written, to be unwrapped within %s", s.secretIDFile(), s.wrap), nil
+	return fmt.Sprintf("not written, because the role has %d secret id(s) already; --deliver %s makes another", len(accessors), s.process), nil
 }
 
 // wrapped makes a secret id and returns the token that it is wrapped in.
@@ -76,26 +104,6 @@ func text(s *api.Secret, name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("an answer of Vault has no %s", name)
-}
-
-// writeSecret writes a file that is not there, for its owner alone, and tells whether it did.
-func writeSecret(path string, content func() (string, error)) (wrote bool, err error) {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	secret, err := content()
-	if err != nil {
-		return false, err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return false, err
-	}
-	_, err = f.WriteString(secret + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return false, errors.Join(err, os.Remove(path)) // so that the next time makes it
-	}
-	return true, nil
 }
 
 // quote makes a shell read s as one word.

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 	"time"
@@ -47,14 +46,43 @@ type step interface {
 	// command is what makes it on the command line.
 	command() string
 	// apply makes it where it is not there, and says what it did.
-	apply(ctx context.Context, c *api.Client) (string, error)
+	apply(ctx context.Context, c *api.Client) (Done, error)
 }
+
+// Done is what became of one thing.
+type Done struct {
+	What string `json:"what"` // a path in Vault, a policy or a file
+	Did  string `json:"did"`  // such as made, or is there
+}
+
+// String returns it as one line.
+func (d Done) String() string { return d.What + ": " + d.Did }
 
 var (
 	mountName   = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`)
 	accountName = regexp.MustCompile(`^[a-z0-9.-]+/[a-z0-9.-]+$`)
 	audience    = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
 )
+
+// Deliver makes a plan that only gives the roles of one process new secret ids, in place of those in the files that are there.
+func Deliver(o Options, process string) (*Plan, error) {
+	if o.AppRole == nil {
+		return nil, fmt.Errorf("secret ids are delivered for AppRole; with Kubernetes there are none")
+	}
+	if err := o.AppRole.check(); err != nil {
+		return nil, err
+	}
+	p := &Plan{}
+	for _, r := range o.roles() {
+		if r.Process == process {
+			p.steps = append(p.steps, o.AppRole.credentials(r, true))
+		}
+	}
+	if len(p.steps) == 0 {
+		return nil, o.process(process)
+	}
+	return p, nil
+}
 
 // New makes a plan.
 func New(o Options) (*Plan, error) {
@@ -95,15 +123,28 @@ func (o Options) logins() ([]step, error) {
 
 func (o Options) appRoles() ([]step, error) {
 	a := o.AppRole
-	if !mountName.MatchString(a.Mount) || a.Dir == "" || a.Wrap < time.Second {
-		return nil, fmt.Errorf("AppRole needs the name of a mount, a folder, and a second or more to unwrap in")
+	if err := a.check(); err != nil {
+		return nil, err
 	}
 	steps := []step{method{a.Mount, "approle"}}
 	for _, r := range o.roles() {
-		at := "auth/" + a.Mount + "/role/" + r.name()
-		steps = append(steps, login{at, append(token(r), "bind_secret_id=true")}, credentials{at, a.Dir, r.Purpose, a.Wrap})
+		steps = append(steps, login{a.path(r), append(token(r), "bind_secret_id=true")}, a.credentials(r, false))
 	}
 	return steps, nil
+}
+
+func (a *AppRole) check() error {
+	if !mountName.MatchString(a.Mount) || a.Dir == "" || a.Wrap < time.Second {
+		return fmt.Errorf("AppRole needs the name of a mount, a folder, and a second or more to unwrap in")
+	}
+	return nil
+}
+
+// path is where a role is in the auth method.
+func (a *AppRole) path(r Role) string { return "auth/" + a.Mount + "/role/" + r.name() }
+
+func (a *AppRole) credentials(r Role, again bool) credentials {
+	return credentials{path: a.path(r), dir: a.Dir, purpose: r.Purpose, process: r.Process, wrap: a.Wrap, again: again}
 }
 
 func (o Options) serviceAccounts() ([]step, error) {
@@ -134,27 +175,25 @@ func token(r Role) []string {
 	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL, "token_max_ttl=" + tokenMaxTTL, "token_period=0"}
 }
 
-// Print writes the plan as commands for a shell that is logged in to Vault.
-func (p *Plan) Print(w io.Writer) error {
-	for _, s := range p.steps {
-		if _, err := fmt.Fprintln(w, s.command()); err != nil {
-			return err
-		}
+// Commands returns the plan as commands for a shell that is logged in to Vault.
+func (p *Plan) Commands() []string {
+	out := make([]string, len(p.steps))
+	for i, s := range p.steps {
+		out[i] = s.command()
 	}
-	return nil
+	return out
 }
 
-// Apply carries the plan out as c, and writes to w what it did. What is there already and right is left alone. It stops at the first step
-// that fails; once that is mended it can be applied again.
-func (p *Plan) Apply(ctx context.Context, c *api.Client, w io.Writer) error {
+// Apply carries the plan out as c, and says what it did. What is there already and right is left alone. It stops at the first step
+// that fails, and returns what it did before; once that is mended it can be applied again.
+func (p *Plan) Apply(ctx context.Context, c *api.Client) ([]Done, error) {
+	done := []Done{}
 	for _, s := range p.steps {
 		did, err := s.apply(ctx, c)
 		if err != nil {
-			return err
+			return done, err
 		}
-		if _, err := fmt.Fprintln(w, did); err != nil {
-			return err
-		}
+		done = append(done, did)
 	}
-	return nil
+	return done, nil
 }

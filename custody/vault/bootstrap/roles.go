@@ -26,6 +26,7 @@ var Roles = []Role{
 	{"serve", "runtime_attestation", "runtime-key"},
 	{"serve", "agent_session", "session-key"},
 	{"serve", "request_proof", "request-proof-key"},
+	{"serve", "interaction_receipt", "interaction-receipt-key"},
 }
 
 // Roots are the security team's roles, whose keys are kept in Vault only where they are not kept offline.

@@ -13,18 +13,18 @@ type engine struct{ path string }
 
 func (e engine) command() string { return "vault secrets enable -path=" + e.path + " transit" }
 
-func (e engine) apply(ctx context.Context, c *api.Client) (string, error) {
+func (e engine) apply(ctx context.Context, c *api.Client) (Done, error) {
 	mounts, err := c.Sys().ListMountsWithContext(ctx)
 	if err != nil {
-		return "", failed("read the mounts", err)
+		return Done{}, failed("read the mounts", err)
 	}
 	switch m := mounts[e.path+"/"]; {
 	case m == nil:
-		return e.path + ": enabled", failed("enable "+e.path, c.Sys().MountWithContext(ctx, e.path, &api.MountInput{Type: "transit"}))
+		return Done{e.path, "enabled"}, failed("enable "+e.path, c.Sys().MountWithContext(ctx, e.path, &api.MountInput{Type: "transit"}))
 	case m.Type != "transit":
-		return "", fmt.Errorf("what is mounted at %s is of the type %s: choose another mount", e.path, m.Type)
+		return Done{}, fmt.Errorf("what is mounted at %s is of the type %s: choose another mount", e.path, m.Type)
 	}
-	return e.path + ": is there", nil
+	return Done{e.path, "is there"}, nil
 }
 
 // method is an auth method.
@@ -32,18 +32,18 @@ type method struct{ path, kind string }
 
 func (m method) command() string { return "vault auth enable -path=" + m.path + " " + m.kind }
 
-func (m method) apply(ctx context.Context, c *api.Client) (string, error) {
+func (m method) apply(ctx context.Context, c *api.Client) (Done, error) {
 	methods, err := c.Sys().ListAuthWithContext(ctx)
 	if err != nil {
-		return "", failed("read the auth methods", err)
+		return Done{}, failed("read the auth methods", err)
 	}
 	switch is := methods[m.path+"/"]; {
 	case is == nil:
-		return "auth/" + m.path + ": enabled", failed("enable auth/"+m.path, c.Sys().EnableAuthWithOptionsWithContext(ctx, m.path, &api.EnableAuthOptions{Type: m.kind}))
+		return Done{"auth/" + m.path, "enabled"}, failed("enable auth/"+m.path, c.Sys().EnableAuthWithOptionsWithContext(ctx, m.path, &api.EnableAuthOptions{Type: m.kind}))
 	case is.Type != m.kind:
-		return "", fmt.Errorf("auth/%s is of the type %s and not %s: choose another mount", m.path, is.Type, m.kind)
+		return Done{}, fmt.Errorf("auth/%s is of the type %s and not %s: choose another mount", m.path, is.Type, m.kind)
 	}
-	return "auth/" + m.path + ": is there", nil
+	return Done{"auth/" + m.path, "is there"}, nil
 }
 
 // key is a signing key that never leaves the Transit engine.
@@ -56,35 +56,35 @@ func (k key) command() string {
 		"vault write " + k.path() + "/config deletion_allowed=false"
 }
 
-func (k key) apply(ctx context.Context, c *api.Client) (string, error) {
+func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 	is, err := c.Logical().ReadWithContext(ctx, k.path())
 	if err != nil {
-		return "", failed("read "+k.path(), err)
+		return Done{}, failed("read "+k.path(), err)
 	}
-	did := ": is there"
+	did := "is there"
 	if is == nil {
-		did = ": made"
+		did = "made"
 		if _, err := c.Logical().WriteWithContext(ctx, k.path(), map[string]any{"type": "ed25519", "exportable": false, "allow_plaintext_backup": false}); err != nil {
-			return "", failed("make "+k.path(), err)
+			return Done{}, failed("make "+k.path(), err)
 		}
 		// Whoever makes a key that is there already is given that one: only reading it tells what it is.
 		if is, err = c.Logical().ReadWithContext(ctx, k.path()); err != nil || is == nil {
-			return "", failed("read "+k.path(), err)
+			return Done{}, failed("read "+k.path(), err)
 		}
 	}
 	if is.Data["type"] != "ed25519" || is.Data["derived"] != false {
-		return "", fmt.Errorf("%s is not a plain ed25519 key: rename or remove it", k.path())
+		return Done{}, fmt.Errorf("%s is not a plain ed25519 key: rename or remove it", k.path())
 	}
 	if is.Data["exportable"] != false || is.Data["allow_plaintext_backup"] != false {
-		return "", fmt.Errorf("%s can be exported or backed up in plaintext, which Vault never takes back: rename or remove it, and sign nothing with it", k.path())
+		return Done{}, fmt.Errorf("%s can be exported or backed up in plaintext, which Vault never takes back: rename or remove it, and sign nothing with it", k.path())
 	}
 	if is.Data["deletion_allowed"] != false {
 		did += ", and can no longer be deleted"
 		if _, err := c.Logical().WriteWithContext(ctx, k.path()+"/config", map[string]any{"deletion_allowed": false}); err != nil {
-			return "", failed("configure "+k.path(), err)
+			return Done{}, failed("configure "+k.path(), err)
 		}
 	}
-	return k.path() + did, nil
+	return Done{k.path(), did}, nil
 }
 
 // policy is what one role's token may do.
@@ -94,19 +94,19 @@ func (p policy) command() string {
 	return "vault policy write " + p.name + " - <<'EOF'\n" + p.text + "EOF"
 }
 
-func (p policy) apply(ctx context.Context, c *api.Client) (string, error) {
+func (p policy) apply(ctx context.Context, c *api.Client) (Done, error) {
 	is, err := c.Sys().GetPolicyWithContext(ctx, p.name)
 	if err != nil {
-		return "", failed("read the policy "+p.name, err)
+		return Done{}, failed("read the policy "+p.name, err)
 	}
-	did := ": written"
+	did := "written"
 	if is == p.text {
-		return "policy " + p.name + ": is there", nil
+		return Done{"policy " + p.name, "is there"}, nil
 	}
 	if is != "" {
-		did = ": replaced, it was another one"
+		did = "replaced, it was another one"
 	}
-	return "policy " + p.name + did, failed("write the policy "+p.name, c.Sys().PutPolicyWithContext(ctx, p.name, p.text))
+	return Done{"policy " + p.name, did}, failed("write the policy "+p.name, c.Sys().PutPolicyWithContext(ctx, p.name, p.text))
 }
 
 // login is a role of an auth method.
@@ -117,14 +117,14 @@ type login struct {
 
 func (l login) command() string { return "vault write " + l.path + " " + strings.Join(l.fields, " ") }
 
-func (l login) apply(ctx context.Context, c *api.Client) (string, error) {
+func (l login) apply(ctx context.Context, c *api.Client) (Done, error) {
 	is, err := c.Logical().ReadWithContext(ctx, l.path)
 	if err != nil {
-		return "", failed("read "+l.path, err)
+		return Done{}, failed("read "+l.path, err)
 	}
-	did := ": made"
+	did := "made"
 	if is != nil {
-		did = ": is there, and set again"
+		did = "is there, and set again"
 	}
 	data := make(map[string]any)
 	for _, f := range l.fields {
@@ -132,7 +132,7 @@ func (l login) apply(ctx context.Context, c *api.Client) (string, error) {
 		data[name] = value
 	}
 	_, err = c.Logical().WriteWithContext(ctx, l.path, data)
-	return l.path + did, failed("write "+l.path, err)
+	return Done{l.path, did}, failed("write "+l.path, err)
 }
 
 // failed is err in a sentence, or nil. Vault's errors name the request and what is wrong with it, and no token.

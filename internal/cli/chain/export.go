@@ -68,7 +68,7 @@ if its name ends in .gz. mediator evidence verify reads it anywhere; give its re
 			}
 			made := exported{File: out}
 			write := func(to io.Writer) error {
-				made.Records, made.LeftOut, err = archive.Export(to, a, chosen, texts...)
+				made.Records, made.LeftOut, err = archive.Export(c.Context(), to, a, chosen, nil, texts...)
 				return err
 			}
 			if err := writeExport(c, out, write); err != nil {

@@ -85,5 +85,6 @@ func readRecord(c *cobra.Command, path string) (ledger.Record, error) {
 	if err != nil {
 		return ledger.Record{}, err
 	}
-	return archive.ParseRecord(raw, path)
+	r, _, err := archive.ParseRecord(raw, path)
+	return r, err
 }

@@ -23,7 +23,7 @@ func evidenceVerify() *cobra.Command {
 	var copied string
 	var unpinned, asJSON bool
 	c := &cobra.Command{
-		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, or a copy of a ledger, with public keys alone",
+		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, or interaction receipts, with public keys alone",
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1 || (len(args) == 0) == (copied == ""):
@@ -36,7 +36,8 @@ func evidenceVerify() *cobra.Command {
 		Long: `Verifies each signed artifact of a record against the pinned root keys, the certificates and the manifest of its time, and all of them
 against each other and the record's call, as of the moment when the last of them was signed. What was revoked since is refused. FILE is one
 record (posts show --json), or an export (evidence export), which brings certificates and manifests with it; of a trust bundle that is there
-too, the certificates and the revocations count as well. Challenge tokens and capabilities are secrets of the gate that issued them and are
+too, the certificates and the revocations count as well. FILE can also be the interaction receipts of one session, a token on each line, from the
+first on, or a single one. Challenge tokens and capabilities are secrets of the gate that issued them and are
 not judged. With --roots-in-file no root is pinned: the records are then only checked against the export itself, and whoever made it can have
 made its roots.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -48,11 +49,13 @@ made its roots.`,
 				return err
 			}
 			defer done()
-			if archive.IsExport(in) {
+			switch {
+			case archive.IsExport(in):
 				return verifyExport(c, by, in, unpinned, asJSON)
-			}
-			if unpinned {
+			case unpinned:
 				return cli.Usagef("%s is no export: it holds no roots", args[0])
+			case areReceipts(in):
+				return verifyReceipts(c, by, in, args[0], asJSON)
 			}
 			return verifyRecord(c, by, in, args[0], asJSON)
 		},
@@ -82,7 +85,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if err != nil {
 		return err
 	}
-	p, err := archive.ParseRecord(raw, path)
+	p, receipts, err := archive.ParseRecord(raw, path)
 	if err != nil {
 		return err
 	}
@@ -90,12 +93,12 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if err != nil {
 		return err
 	}
-	v, err := a.Of(p).Verify(c.Context(), p, time.Now())
+	v, err := a.Of(p).Verify(c.Context(), p, receipts, time.Now())
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		if err := cli.WriteJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole}); err != nil || v.Whole {
+		if err := cli.WriteJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions}); err != nil || v.Whole {
 			return err
 		}
 		return cli.ErrRefused
@@ -112,7 +115,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
 		return cli.ErrRefused
 	}
-	fmt.Fprint(out, whatVerifies)
+	fmt.Fprint(out, namedReceipts(v.Interactions), whatVerifies)
 	return nil
 }
 
@@ -121,6 +124,8 @@ type verifiedRecord struct {
 	Checks                 []ledger.Check `json:"checks"`
 	Whole                  bool           `json:"whole"`                  // every artifact of the chain is there and valid
 	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
+
+	Interactions *archive.Interactions `json:"interactions,omitempty"` // what the session receipt names; nil if it names none
 }
 
 // whatVerifies is printed after every record that verifies.
@@ -144,7 +149,7 @@ func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, unpinned, a
 		}
 		a = a.Pinned(own)
 	}
-	return printJudged(c, a, r.Records(), unpinned, asJSON)
+	return printJudged(c, a, r.Records(), r.Receipts, unpinned, asJSON)
 }
 
 func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) error {
@@ -157,7 +162,7 @@ func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) err
 		return err
 	}
 	defer r.Close()
-	return printJudged(c, a, r.Selected(c.Context(), s), false, asJSON)
+	return printJudged(c, a, r.Selected(c.Context(), s), nil, false, asJSON)
 }
 
 // judgedPost is the result of verifying one record among many.
@@ -171,7 +176,7 @@ type judgedPost struct {
 }
 
 // printJudged prints the records that are refused, and how many are not; as JSON, all of them.
-func printJudged(c *cobra.Command, a archive.Archive, records iter.Seq2[ledger.Record, error], unpinned, asJSON bool) error {
+func printJudged(c *cobra.Command, a archive.Archive, records iter.Seq2[ledger.Record, error], receipts archive.Receipts, unpinned, asJSON bool) error {
 	good := string(archive.Verified)
 	if unpinned {
 		good = "consistent"
@@ -180,7 +185,7 @@ func printJudged(c *cobra.Command, a archive.Archive, records iter.Seq2[ledger.R
 	array := cli.NewJSONArray[judgedPost](c.OutOrStdout())
 	count := make(map[archive.Outcome]int)
 	used := make(map[*archive.Trust]bool)
-	for j, err := range a.Judge(c.Context(), records, time.Now()) {
+	for j, err := range a.Judge(c.Context(), records, receipts, time.Now()) {
 		if err != nil {
 			return err
 		}

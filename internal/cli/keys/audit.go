@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
@@ -39,7 +40,8 @@ answer the log does not show, above all a wrapped one, is shown as well: the med
 Vault hashes what it logs. With --address, --token-file and --device, the signatures themselves are compared: Vault is asked for the hash
 of each one in the record (a token with update on sys/audit-hash/DEVICE). So they are if the device logs them as they are. Otherwise
 only their keys, times and number are compared: that misses a signature that was made for somebody else while one of the record is missing
-in the log within --window, and it does not compare what was signed.`,
+in the log within --window, and it does not compare what was signed. Interaction receipts are not compared: the chain of each session shows
+which of them there have to be.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, args) },
 	}
 	a.vaultFlags.add(c, ", to compare the signatures themselves", "file with a token that may ask for hashes of the audit device")
@@ -47,7 +49,9 @@ in the log within --window, and it does not compare what was signed.`,
 	f := c.Flags()
 	var names []string
 	for _, r := range bootstrap.Roles {
-		names = append(names, r.Key)
+		if r.Purpose != evidence.PurposeInteraction { // interaction receipts are no artifacts of a record
+			names = append(names, r.Key)
+		}
 	}
 	f.StringSliceVar(&a.keys, "keys", names, "names of the keys to compare")
 	f.StringVar(&a.since, "since", "", "only what was signed at this time or later: a time, a date, or how long ago, as for posts list")

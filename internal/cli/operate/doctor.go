@@ -21,7 +21,7 @@ func Doctor() *cobra.Command {
 		Long: `Has the sidecar, the trigger service and the control plane look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
 show it, or it could not be looked at), with what was seen. Beside the controls it lists what the three processes see of their own confinement.
-The exit status is 1 if any is observed false; posts are refused then.`,
+The exit status is 1 if any is observed false (posts are refused then), and if any of the three processes does not answer: what it sees is not known then.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
@@ -38,15 +38,32 @@ The exit status is 1 if any is observed false; posts are refused then.`,
 				printConfinement(w, seen.Confinement)
 				return nil
 			})
-			if err == nil && policy.Contradicted(seen.Controls) != nil {
+			if err != nil {
+				return err
+			}
+			away := unknown(seen.Confinement)
+			if len(away) > 0 {
+				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, or see its log\n", strings.Join(away, " and "))
+			}
+			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil {
 				return cli.ErrRefused
 			}
-			return err
+			return nil
 		},
 	}
 	cli.AdminFlag(c, &at)
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// unknown returns the processes that did not say what they see.
+func unknown(processes []admin.Confinement) (names []string) {
+	for _, p := range processes {
+		if p.Error != "" {
+			names = append(names, "mediator "+p.Process)
+		}
+	}
+	return names
 }
 
 func printControls(w io.Writer, controls []policy.ObservedControl) {

@@ -1,5 +1,6 @@
 // The claims of each artifact, and what a payload has to be.
 import { canonical } from './canonical.mjs';
+import { receipt, soundHead, soundReceipt } from './receipt.mjs';
 import { bytesIn, hash, isHash, looseJSON, refuse, refuseIf } from './refusal.mjs';
 
 // Types: t text, not empty; h hash; b boolean; i integer; l list of texts; s any text; an object for an object; [object] for a list of
@@ -48,10 +49,12 @@ export const kinds = {
     purpose: 'agent_session',
     claims: {
       ...key, agentEnvironmentUserAccessible: 'b', bindingHash: 'h', challengeId: 't', environmentHash: 'h', eventId: 't', humanOperatorPresent: 'b',
-      humanPromptPresent: 'b', inputKind: 't', inputSource: 't', 'observed?': 'l', policyHash: 'h', runtimeId: 't', sessionId: 't',
+      humanPromptPresent: 'b', inputKind: 't', inputSource: 't', 'interactions?': { 'headHash?': 's', number: 'i', 'openCalls?': 'l' }, 'observed?': 'l', policyHash: 'h', runtimeId: 't', sessionId: 't',
       transcriptHash: 'h', userShellAccess: 'b',
     },
+    check: (c) => c.interactions === undefined || soundHead(c.interactions),
   },
+  'interaction-receipt+jwt': { purpose: 'interaction_receipt', claims: { ...key, ...receipt }, check: soundReceipt },
   'request-proof+jwt': {
     purpose: 'request_proof',
     claims: { ...key, accessTokenHash: 'h', action: 't', bindingHash: 'h', capabilityId: 't', contentHash: 'h', resource: 't', subject: 't' },
@@ -138,7 +141,7 @@ function rebuilt(members, given) {
   for (const [name, [type, optional]] of Object.entries(types)) {
     const there = Object.hasOwn(given, name);
     const value = there ? typed(type, given[name]) : empty(type);
-    if (!optional || (there && value !== '' && value.length !== 0)) out[name] = value;
+    if (!optional || (there && !['', 0, false].includes(value) && value.length !== 0)) out[name] = value;
   }
   return out;
 }

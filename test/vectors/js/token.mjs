@@ -7,7 +7,7 @@ const LIST = 'revocation-list+jwt';
 const sizeOf = (typ) => kinds[typ].size ?? 16384;
 
 /** Takes a compact JWS apart. */
-function parse(token, alg, typ) {
+export function parse(token, alg, typ) {
   refuseIf(token === '', 'artifact_missing');
   refuseIf(bytesIn(token) > sizeOf(typ), 'artifact_too_large');
   const parts = token.split('.');

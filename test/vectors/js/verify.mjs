@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { canonicalText } from './canonical.mjs';
 import { Gate, parseRequest } from './chain.mjs';
 import { kinds } from './claims.mjs';
+import { ReceiptChain } from './receiptchain.mjs';
 import { Refusal, hash } from './refusal.mjs';
 import { Trust, openOwn } from './token.mjs';
 
@@ -56,6 +57,18 @@ function* canonicals({ vectors }) {
   }
 }
 
-for (const verdicts of [artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json'))]) {
+function* receiptChains({ vectors, ...file }) {
+  const trust = new Trust(file.trust);
+  for (const vector of vectors) {
+    yield verdict(() => {
+      const { receipts, head, session, agent, owner = file.owner, expected = file.expected, at = file.at } = vector;
+      const chain = new ReceiptChain({ trust, expected, owner, session, agent, clock: { at, skew: file.skew } });
+      for (const r of receipts) chain.add(typeof r === 'number' ? file.receipts[r - 1] : r);
+      if (head) chain.names(head);
+    });
+  }
+}
+
+for (const verdicts of [artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json'))]) {
   for (const v of verdicts) console.log(JSON.stringify(v));
 }

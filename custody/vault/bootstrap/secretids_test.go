@@ -1,0 +1,110 @@
+package bootstrap_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// TestSecretIDs repeats a bootstrap, from the same folder and from another one, which makes no secret id; delivers; and prunes.
+func TestSecretIDs(t *testing.T) {
+	v, dir := vaulttest.New(t), t.TempDir()
+	o := appRoles(dir)
+	count := func() map[string]int {
+		t.Helper()
+		ids, err := bootstrap.SecretIDs(t.Context(), v.Client(t), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := make(map[string]int)
+		for i, id := range ids {
+			n[id.Purpose]++
+			if id.Accessor == "" || time.Since(id.Created).Abs() > time.Hour || i > 0 && ids[i-1].Purpose == id.Purpose && ids[i-1].Created.Before(id.Created) {
+				t.Errorf("%+v", id)
+			}
+		}
+		return n
+	}
+	want := func(want map[string]int) {
+		t.Helper()
+		got := count()
+		for _, r := range append(append([]bootstrap.Role{}, bootstrap.Roles...), bootstrap.Roots...) {
+			n := 1
+			if w, ok := want[r.Purpose]; ok {
+				n = w
+			}
+			if got[r.Purpose] != n {
+				t.Errorf("%s has %d secret ids, want %d", r.Purpose, got[r.Purpose], n)
+			}
+		}
+	}
+	apply(t, v, o)
+	want(nil)
+	apply(t, v, o)
+	if err := os.Remove(filepath.Join(dir, "request_proof.secret-id")); err != nil { // it was moved to its process
+		t.Fatal(err)
+	}
+	apply(t, v, o)
+	apply(t, v, appRoles(t.TempDir()))
+	want(nil)
+
+	for range 2 {
+		plan, err := bootstrap.Deliver(o, "serve")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, err := applied(t, v, plan); err != nil || strings.Count(said, "\n") != 3 {
+			t.Fatalf("%s, %v", said, err)
+		}
+	}
+	serve := map[string]int{"runtime_attestation": 3, "agent_session": 3, "request_proof": 3}
+	want(serve)
+
+	prune := func(before time.Time) (n int) {
+		t.Helper()
+		ids, err := bootstrap.SecretIDs(t.Context(), v.Client(t), o)
+		if err == nil {
+			err = bootstrap.Prune(t.Context(), v.Client(t), o, ids, before)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if id.Pruned {
+				n++
+			}
+		}
+		return n
+	}
+	if n := prune(time.Now().Add(-time.Hour)); n != 0 {
+		t.Errorf("%d secret ids of this moment were destroyed", n)
+	}
+	want(serve)
+	if n := prune(time.Now().Add(time.Hour)); n != 6 {
+		t.Errorf("%d secret ids were destroyed", n)
+	}
+	want(nil)
+	for _, r := range bootstrap.Roles[4:] { // with the newest one, which was delivered last
+		signs(t, v, dir, r)
+	}
+}
+
+func TestDeliverRefuses(t *testing.T) {
+	kubernetes := bootstrap.Options{Transit: "transit", Kubernetes: &bootstrap.Kubernetes{}}
+	for name, tt := range map[string]struct {
+		o       bootstrap.Options
+		process string
+	}{
+		"no such process": {appRoles("secrets"), "agent"}, "no process": {appRoles("secrets"), ""}, "kubernetes": {kubernetes, "serve"},
+		"no folder": {appRoles(""), "serve"},
+	} {
+		if plan, err := bootstrap.Deliver(tt.o, tt.process); err == nil || plan != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package interaction
+
+import (
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// MaxReceipts bounds a chain.
+const MaxReceipts = 1 << 17
+
+// Expected is whose chain a verifier expects. Owner has no default: left empty, it refuses every receipt. Session and Agent may be left empty; the
+// first receipt then says whose chain it is.
+type Expected struct {
+	Owner   string // of the pinned key registry; see [Owner]
+	Session string
+	Agent   string
+}
+
+// Opener opens a receipt, by itself, whose claims are c if its signature is right.
+type Opener func(token string, c Receipt) (evidence.Opened[Receipt], error)
+
+// Past returns an [Opener] that judges each receipt as of the second in which it was signed, by the certificates of that time; what was revoked
+// since is refused. now is the time of today: no receipt is of the future.
+func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Opener {
+	var verifier *evidence.Verifier // as of the second at
+	var at int64
+	return func(token string, c Receipt) (o evidence.Opened[Receipt], err error) {
+		if verifier == nil || at != c.IssuedAt {
+			if verifier, err = trust.At(time.Unix(c.IssuedAt, 0), now); err != nil {
+				return o, err
+			}
+			at = c.IssuedAt
+		}
+		return evidence.Open(verifier, Kind, token, want)
+	}
+}
+
+// Chain verifies the receipts of one session, in their order. It keeps of each only its hash and the id of its request. It is not safe for
+// concurrent use.
+type Chain struct {
+	open    Opener
+	want    Expected
+	tail    bool  // it may begin with any receipt
+	before  int64 // how many receipts there are before those that were added
+	last    Receipt
+	first   Receipt
+	hashes  []string         // of the receipts that were added, in their order
+	numbers map[string]int64 // of the receipts, by request
+}
+
+// NewChain begins the verification of a chain whose receipts are opened by open.
+func NewChain(open Opener, want Expected) *Chain {
+	return &Chain{open: open, want: want, numbers: make(map[string]int64)}
+}
+
+// NewTail begins the verification of the end of a chain: the first receipt that is added may have any number. What came before it is not
+// verified, but for the hash that it names.
+func NewTail(open Opener, want Expected) *Chain {
+	c := NewChain(open, want)
+	c.tail = true
+	return c
+}
+
+// Add verifies the next receipt of the chain and returns it: its signature, its claims, and its place after those before it. After an error
+// the chain is as it was before.
+func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
+	claims, err := evidence.UnverifiedClaims(Kind, token)
+	if err != nil {
+		return evidence.Opened[Receipt]{}, err
+	}
+	o, err := c.open(token, claims)
+	if err != nil {
+		return evidence.Opened[Receipt]{}, err
+	}
+	r := o.Claims()
+	if err := c.follows(&r, o.Hash()); err != nil {
+		return evidence.Opened[Receipt]{}, err
+	}
+	if len(c.hashes) == 0 {
+		c.first, c.before = r, r.Chain.SequenceNumber-1
+	}
+	c.hashes = append(c.hashes, o.Hash())
+	c.numbers[r.RequestID] = r.Chain.SequenceNumber
+	c.last = r
+	return o, nil
+}
+
+// follows refuses a receipt that is not the next one of the chain.
+func (c *Chain) follows(r *Receipt, hash string) error {
+	number, count, begun := r.Chain.SequenceNumber, c.Len(), len(c.hashes) > 0
+	session, agent := c.want.Session, c.want.Agent
+	if begun {
+		session, agent = c.last.Chain.SessionID, c.last.Agent
+	}
+	if c.tail && !begun {
+		count = number - 1
+	}
+	switch {
+	case c.want.Owner == "" || c.want.Owner != r.Owner:
+		return refusal.New("receipt_owner", "the receipt names the owner %s, whose key registry is not the pinned one, %s", r.Owner, c.want.Owner)
+	case session != "" && session != r.Chain.SessionID:
+		return refusal.New("receipt_session", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID, session)
+	case agent != "" && agent != r.Agent:
+		return refusal.New("receipt_agent", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
+	case begun && c.last.Closing != nil:
+		return refusal.New("receipt_after_closing", "receipt %d follows receipt %d, which closes the session", number, count)
+	case len(c.hashes) == MaxReceipts:
+		return refusal.New("receipt_chain_too_long", "a chain has at most %d receipts", MaxReceipts)
+	case number > count+1:
+		return refusal.New("receipt_gap", "receipt %d follows receipt %d: those between them are missing", number, count)
+	case number <= count && c.hash(number) != hash && number > c.before:
+		return refusal.New("receipt_fork", "there are two receipts with the number %d", number)
+	case number <= count:
+		return refusal.New("receipt_order", "receipt %d follows receipt %d", number, count)
+	case begun && r.Chain.PreviousReceiptHash != c.hash(count):
+		return refusal.New("receipt_fork", "receipt %d names another receipt before it than receipt %d", number, count)
+	}
+	if other, ok := c.numbers[r.RequestID]; ok {
+		return refusal.New("receipt_duplicate", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
+	}
+	if !begun {
+		return nil
+	}
+	return c.agrees(r)
+}
+
+// agrees refuses a receipt that contradicts the one before it: the clock and the counts of a session never fall.
+func (c *Chain) agrees(r *Receipt) error {
+	number, before, now := r.Chain.SequenceNumber, c.last.Session, r.Session
+	switch {
+	case r.EventID != c.last.EventID || r.RuntimeID != c.last.RuntimeID || now.OpenedMS != before.OpenedMS:
+		return refusal.New("receipt_session", "receipt %d names another event, runtime or opening of the session than the one before it", number)
+	case r.IssuedAt < c.last.IssuedAt:
+		return refusal.New("receipt_time", "receipt %d was signed %d s before the one before it", number, c.last.IssuedAt-r.IssuedAt)
+	case now.Calls < before.Calls || now.CallsObserved < before.CallsObserved || now.BytesOut < before.BytesOut || now.BytesOutObserved < before.BytesOutObserved:
+		return refusal.New("receipt_totals", "receipt %d counts less of the session than the one before it", number)
+	}
+	return nil
+}
+
+// Len returns the number of the last receipt: how many the chain has, with those before a tail.
+func (c *Chain) Len() int64 { return c.before + int64(len(c.hashes)) }
+
+// First returns the number of the first receipt that was added; 1 while there is none.
+func (c *Chain) First() int64 { return c.before + 1 }
+
+// hash returns the hash of the receipt with a number; empty if it is not known.
+func (c *Chain) hash(number int64) string {
+	switch at := number - c.before - 1; {
+	case at >= 0 && at < int64(len(c.hashes)):
+		return c.hashes[at]
+	case at == -1 && number > 0:
+		return c.first.Chain.PreviousReceiptHash
+	}
+	return ""
+}
+
+// Last returns the claims of the last receipt, which are zero while there is none.
+func (c *Chain) Last() Receipt { return c.last }
+
+// Closed reports whether the last receipt closes the session. Of a chain that is not closed receipts may be missing at its end.
+func (c *Chain) Closed() bool { return c.last.Closing != nil }
+
+// Names holds what the session receipt of a post says of the chain against the chain: the receipt that it names is there, the calls
+// that were open then have no receipt before it and, if the chain is closed, have one after it. The chain may have gone on since.
+func (c *Chain) Names(head evidence.InteractionHead) error {
+	if head.Number > 0 && c.hash(head.Number) != head.HeadHash {
+		return refusal.New("receipt_head_mismatch", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
+	}
+	for _, id := range head.OpenCalls {
+		number, ok := c.numbers[id]
+		switch {
+		case ok && number <= head.Number:
+			return refusal.New("receipt_open_call", "the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number, number)
+		case !ok && c.Closed():
+			return refusal.New("receipt_open_call", "%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
+		}
+	}
+	return nil
+}

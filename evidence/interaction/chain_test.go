@@ -1,0 +1,406 @@
+package interaction_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+type receipt = interaction.Receipt
+
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	var coded interface{ Code() string }
+	if !errors.As(err, &coded) || coded.Code() != code {
+		t.Errorf("%v, want %s", err, code)
+	}
+	if !problem.Known(code) {
+		t.Errorf("the code %s is not in the table", code)
+	}
+}
+
+// add verifies receipts one after the other, and returns the first refusal.
+func add(c *interaction.Chain, tokens ...string) error {
+	for _, token := range tokens {
+		if _, err := c.Add(token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var posted = []interaction.NamedArtifact{{Name: "sessionReceipt", Hash: evidence.HashBytes([]byte("session receipt"))}}
+
+// TestChain verifies the whole chain of a session: calls, a post, the end.
+func TestChain(t *testing.T) {
+	k := gatetest.New(t)
+	s := k.Session(t, "ses_1")
+	for range 3 {
+		s.Call(t, nil)
+	}
+	head := s.Head("post_open")
+	s.Post(t, "post_1", posted, nil)
+	s.Call(t, func(c *receipt) { c.RequestID = "post_open" })
+	s.Close(t)
+	c := s.Chain(t)
+	if err := add(c, s.Receipts...); err != nil {
+		t.Fatal(err)
+	}
+	if c.Len() != 6 || !c.Closed() || c.Last().Chain.SessionID != "ses_1" {
+		t.Errorf("%d receipts, closed %t, the last %+v", c.Len(), c.Closed(), c.Last())
+	}
+	if err := c.Names(head); err != nil {
+		t.Error(err)
+	}
+	if err := s.Chain(t).Names(evidence.InteractionHead{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChainsThatAreRefused spoils one thing each of a chain that is valid.
+func TestChainsThatAreRefused(t *testing.T) {
+	// Each row makes the tokens that are verified, of a session with three receipts.
+	rows := map[string]struct {
+		code  string
+		spoil func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string
+	}{
+		"one is missing": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return slices.Delete(s.Receipts, 1, 2)
+		}},
+		"the first is missing": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return s.Receipts[1:] }},
+		"one comes twice": {"receipt_order", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return append(s.Receipts, s.Receipts[1])
+		}},
+		"two are exchanged": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return []string{s.Receipts[0], s.Receipts[2], s.Receipts[1]}
+		}},
+		"the end comes first": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			slices.Reverse(s.Receipts)
+			return s.Receipts
+		}},
+		"two have one number": {"receipt_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return append(s.Receipts, again(t, s, 2))
+		}},
+		"it forks further back": {"receipt_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return append(s.Receipts[:1:1], again(t, s, 1), s.Receipts[2])
+		}},
+		"another before it": {"receipt_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			s.Call(t, func(c *receipt) { c.Chain.PreviousReceiptHash = evidence.HashBytes(nil) })
+			return s.Receipts
+		}},
+		"another session's": {"receipt_session", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+			other := k.Session(t, "ses_2")
+			for range 4 {
+				other.Call(t, nil)
+			}
+			return append(s.Receipts, other.Receipts[3])
+		}},
+		"another session's id":  {"receipt_session", next(func(c *receipt) { c.Chain.SessionID = "ses_2" })},
+		"another event":         {"receipt_session", next(func(c *receipt) { c.EventID = "evt_2" })},
+		"another runtime":       {"receipt_session", next(func(c *receipt) { c.RuntimeID = "worker-2" })},
+		"another opening":       {"receipt_session", next(func(c *receipt) { c.Session.OpenedMS++ })},
+		"another agent":         {"receipt_agent", next(func(c *receipt) { c.Agent = "agent:worker-2" })},
+		"another owner":         {"receipt_owner", next(func(c *receipt) { c.Owner = strings.Repeat("o", 43) })},
+		"a second for one call": {"receipt_duplicate", next(func(c *receipt) { c.RequestID = "post_ses_1_000002" })},
+		"fewer calls":           {"receipt_totals", next(func(c *receipt) { c.Session.Calls, c.Session.CallsObserved = 2, 2 })},
+		"fewer calls observed":  {"receipt_totals", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
+		"fewer bytes":           {"receipt_totals", next(func(c *receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 })},
+		"fewer bytes observed":  {"receipt_totals", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
+		"a time that falls":     {"receipt_time", earlier},
+		"one after the end": {"receipt_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			s.Close(t)
+			s.Call(t, nil)
+			return s.Receipts
+		}},
+		"a second end": {"receipt_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			s.Close(t)
+			s.Close(t)
+			return s.Receipts
+		}},
+		"another token": {"jws_type", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+			return append(s.Receipts, k.Certificates[evidence.PurposeAgentSession])
+		}},
+		"no token": {"artifact_missing", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return append(s.Receipts, "") }},
+		"an altered signature": {"signature_invalid", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			return append(s.Receipts[:2:2], resigned(s.Receipts[2], s.Receipts[1]))
+		}},
+		"a stranger's key":          {"key_unknown", signedBy(func(t *testing.T, _ *gatetest.Kit) evidence.Key { return gatetest.StrangerKey(t, "stranger:v1") })},
+		"another role's key":        {"key_purpose", signedBy(func(t *testing.T, k *gatetest.Kit) evidence.Key { return k.Key(t, evidence.PurposeAgentSession) })},
+		"a key that is not allowed": {"key_not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.KeyIDs = []string{"other-key"} })},
+		"another issuer":            {"issuer_not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Issuers = []string{"other"} })},
+		"another audience":          {"audience_not_allowed", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction.Audiences = []string{"other"} })},
+		"a manifest without them":   {"expectation_missing", otherwise(func(k *gatetest.Kit) { k.Strict.Interaction = evidence.Expected{} })},
+		"a revoked key": {"key_revoked", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+			k.Revoke(t, evidence.Revocation{Kind: "key", ID: k.Key(t, evidence.PurposeInteraction).KeyID()})
+			return s.Receipts
+		}},
+		"of the future": {"not_yet_valid", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+			k.Clock.Advance(-time.Minute)
+			return s.Receipts
+		}},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			k := gatetest.New(t)
+			s := k.Session(t, "ses_1")
+			for range 3 {
+				s.Call(t, nil)
+			}
+			whole := slices.Clone(s.Receipts)
+			if err := add(s.Chain(t), whole...); err != nil {
+				t.Fatal(err)
+			}
+			tokens := row.spoil(t, k, s)
+			c := s.Chain(t)
+			wantCode(t, add(c, tokens...), row.code)
+			// What was refused has left no trace.
+			if n := int(c.Len()); n > 0 && n < 3 && slices.Equal(tokens[:n], whole[:n]) {
+				if err := add(c, whole[n:]...); err != nil {
+					t.Errorf("after the refusal: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// next is a fourth receipt that says something else.
+func next(edit func(*receipt)) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
+	return func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		s.Call(t, edit)
+		return s.Receipts
+	}
+}
+
+// earlier is a fourth receipt that was signed before the third.
+func earlier(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+	k.Clock.Advance(-3 * time.Second)
+	s.Call(t, nil)
+	k.Clock.Advance(3 * time.Second)
+	return s.Receipts
+}
+
+// again signs a second receipt with the number n+1.
+func again(t *testing.T, s *gatetest.Session, n int) string {
+	kept := s.Receipts
+	s.Receipts = slices.Clone(kept[:n])
+	token := s.Call(t, func(c *receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
+	s.Receipts = kept
+	return token
+}
+
+// resigned has the signature of another token.
+func resigned(token, other string) string {
+	return token[:strings.LastIndexByte(token, '.')] + other[strings.LastIndexByte(other, '.'):]
+}
+
+// signedBy is a first receipt that another key has signed.
+func signedBy(key func(*testing.T, *gatetest.Kit) evidence.Key) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
+	return func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, s.Receipts[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := evidence.Sign(t.Context(), key(t, k), interaction.Kind, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{token}
+	}
+}
+
+// otherwise is the chain as it is, for a verifier that demands something else.
+func otherwise(edit func(*gatetest.Kit)) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
+	return func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+		edit(k)
+		return s.Receipts
+	}
+}
+
+// TestChainOf holds chains against what a verifier expects of the session.
+func TestChainOf(t *testing.T) {
+	k := gatetest.New(t)
+	s := k.Session(t, "ses_1")
+	s.Call(t, nil)
+	for name, tt := range map[string]struct {
+		code string
+		want interaction.Expected
+	}{
+		"its owner":         {"", interaction.Expected{Owner: k.Owner(t)}},
+		"all of it":         {"", interaction.Expected{Owner: k.Owner(t), Session: "ses_1", Agent: "agent:worker-1"}},
+		"nobody's":          {"receipt_owner", interaction.Expected{}},
+		"another owner's":   {"receipt_owner", interaction.Expected{Owner: strings.Repeat("o", 43)}},
+		"another session's": {"receipt_session", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
+		"another agent's":   {"receipt_agent", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := add(interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), tt.want), s.Receipts...)
+			if tt.code != "" || err != nil {
+				wantCode(t, err, tt.code)
+			}
+		})
+	}
+}
+
+// TestHeads holds what a session receipt says of a chain against the chain.
+func TestHeads(t *testing.T) {
+	k := gatetest.New(t)
+	s := k.Session(t, "ses_1")
+	var heads []evidence.InteractionHead
+	for i := range 4 {
+		heads = append(heads, s.Head())
+		s.Call(t, func(c *receipt) { c.RequestID = fmt.Sprintf("post_%d", i+1) })
+	}
+	end := s.Head()
+	s.Close(t)
+	for name, tt := range map[string]struct {
+		head        evidence.InteractionHead
+		open, whole string // the code where the chain ends after 4 receipts, and where it is closed
+	}{
+		"none yet":               {heads[0], "", ""},
+		"after two":              {heads[2], "", ""},
+		"after all":              {end, "", ""},
+		"of another chain":       {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "receipt_head_mismatch", "receipt_head_mismatch"},
+		"of another number":      {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "receipt_head_mismatch", "receipt_head_mismatch"},
+		"beyond the chain":       {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "receipt_head_mismatch", "receipt_head_mismatch"},
+		"open, and ended later":  {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_3", "post_4"}}, "", ""},
+		"open, and ended before": {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "receipt_open_call", "receipt_open_call"},
+		"open, and never ended":  {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "receipt_open_call"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				tokens []string
+				code   string
+			}{{s.Receipts[:4], tt.open}, {s.Receipts, tt.whole}} {
+				chain := s.Chain(t)
+				if err := add(chain, c.tokens...); err != nil {
+					t.Fatal(err)
+				}
+				if err := chain.Names(tt.head); c.code != "" || err != nil {
+					wantCode(t, err, c.code)
+				}
+			}
+		})
+	}
+}
+
+// TestTails verifies the end of a chain: what is there is held together as in a whole one.
+func TestTails(t *testing.T) {
+	k := gatetest.New(t)
+	s := k.Session(t, "ses_1")
+	var heads []evidence.InteractionHead
+	for range 5 {
+		s.Call(t, nil)
+		heads = append(heads, s.Head())
+	}
+	other := k.Session(t, "ses_1")
+	for range 5 {
+		other.Call(t, func(c *receipt) { c.OutputCleanHash = evidence.HashBytes([]byte("other")) })
+	}
+	tail := func(tokens ...string) (*interaction.Chain, error) {
+		c := interaction.NewTail(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: s.Owner})
+		return c, add(c, tokens...)
+	}
+	c, err := tail(s.Receipts[2:]...)
+	if err != nil || c.First() != 3 || c.Len() != 5 {
+		t.Fatalf("receipts %d to %d, %v", c.First(), c.Len(), err)
+	}
+	for i, head := range heads {
+		if err := c.Names(head); (err == nil) != (i >= 1) { // the third names the second
+			t.Errorf("head %d: %v", i+1, err)
+		}
+	}
+	wantCode(t, c.Names(evidence.InteractionHead{Number: 9, HeadHash: heads[4].HeadHash}), "receipt_head_mismatch")
+	for _, tt := range []struct {
+		code   string
+		tokens []string
+	}{
+		{"receipt_gap", []string{s.Receipts[2], s.Receipts[4]}}, {"receipt_order", []string{s.Receipts[2], s.Receipts[2]}},
+		{"receipt_order", []string{s.Receipts[2], s.Receipts[1]}}, {"receipt_fork", []string{s.Receipts[2], other.Receipts[2]}},
+		{"receipt_fork", []string{s.Receipts[2], other.Receipts[3]}},
+	} {
+		_, err := tail(tt.tokens...)
+		wantCode(t, err, tt.code)
+	}
+}
+
+// TestAChainAcrossARotation: each receipt is judged by the certificates of its time.
+func TestAChainAcrossARotation(t *testing.T) {
+	k := gatetest.New(t)
+	s := k.Session(t, "ses_1")
+	s.Call(t, nil)
+	first := k.Certificates[evidence.PurposeInteraction]
+	k.Rotate(t, evidence.PurposeInteraction)
+	second := k.Vouch(t, k.Key(t, evidence.PurposeInteraction), evidence.PurposeInteraction, k.Issuer(evidence.PurposeInteraction))
+	k.Certificates[evidence.PurposeInteraction] = second
+	s.Call(t, nil)
+	if err := add(s.Chain(t), s.Receipts...); err == nil {
+		t.Error("the first key counts without a certificate")
+	}
+	chain := interaction.NewChain(interaction.Past(k.Past(t, first), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: k.Owner(t)})
+	if err := add(chain, s.Receipts...); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzChain(f *testing.F) {
+	k := gatetest.New(f)
+	s := k.Session(f, "ses_1")
+	s.Call(f, nil)
+	s.Post(f, "post_1", posted, nil)
+	s.Close(f)
+	for _, token := range s.Receipts {
+		f.Add(token)
+	}
+	f.Add(s.Receipts[0] + "~" + s.Receipts[1])
+	open, owner := interaction.Past(k.Past(f), k.Strict.Interaction, k.Clock.Now()), k.Owner(f)
+	f.Fuzz(func(t *testing.T, token string) {
+		c := interaction.NewChain(open, interaction.Expected{Owner: owner})
+		o, err := c.Add(token)
+		if (err == nil) != (token == s.Receipts[0]) {
+			t.Fatalf("%q: %v", token, err) // nobody else has the key
+		}
+		if err == nil && (o.Token() != token || c.Len() != 1) {
+			t.Fatal("it is not what was added")
+		}
+	})
+}
+
+// BenchmarkReceipt signs one receipt with a key in memory, its writing included.
+func BenchmarkReceipt(b *testing.B) {
+	k := gatetest.New(b)
+	s := k.Session(b, "ses_1")
+	claims, err := evidence.UnverifiedClaims(interaction.Kind, s.Call(b, nil))
+	if err != nil {
+		b.Fatal(err)
+	}
+	issuer := gatetest.Signer(b, k, interaction.Kind)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := issuer.Issue(b.Context(), claims); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkChain verifies a chain of 1,000 receipts.
+func BenchmarkChain(b *testing.B) {
+	k := gatetest.New(b)
+	s := k.Session(b, "ses_1")
+	for range 1000 {
+		s.Call(b, nil)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := add(s.Chain(b), s.Receipts...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

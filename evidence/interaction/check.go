@@ -1,0 +1,218 @@
+package interaction
+
+import (
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// short is a text under check: its name, its value, its longest length in bytes. One that may be missing is optional.
+type short struct {
+	name, value string
+	longest     int
+	optional    bool
+}
+
+// malformed refuses an interaction receipt.
+func malformed(format string, args ...any) error {
+	return refusal.New("claims_malformed", "the %s: "+format, append([]any{typ}, args...)...)
+}
+
+func checkShort(all ...short) error {
+	for _, t := range all {
+		if t.value == "" && !t.optional || len(t.value) > t.longest {
+			return malformed("%s is missing, or longer than %d bytes", t.name, t.longest)
+		}
+	}
+	return nil
+}
+
+func checkTag(name, tag string, optional bool) error {
+	if (tag != "" || !optional) && !evidence.IsHash(tag+tag) { // of half the length of a hash
+		return malformed("%s is no tag of 32 lowercase hex digits", name)
+	}
+	return nil
+}
+
+// hash is a text under check that has to be a SHA-256.
+type hash struct {
+	name, value string
+}
+
+func checkHashes(all ...hash) error {
+	for _, h := range all {
+		if !evidence.IsHash(h.value) {
+			return malformed("%s is not a lowercase hex SHA-256", h.name)
+		}
+	}
+	return nil
+}
+
+func oneOf(name, value string, of ...string) error {
+	if !slices.Contains(of, value) {
+		return malformed("%s is %.40q", name, value)
+	}
+	return nil
+}
+
+// first returns the first error there is.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func check(c *Receipt) error {
+	link := c.Chain
+	switch {
+	case c.Expires-c.IssuedAt != int64(Lifetime/time.Second):
+		return malformed("exp is not ten minutes after iat")
+	case !c.Probabilistic || c.NonHumanIdentityProven:
+		return malformed("it claims more than a likelihood, or that no human was involved")
+	case !slices.Equal(c.Observed, ObservedOf(*c)):
+		return malformed("observed does not name what a mediator observes, and nothing else")
+	case len(c.Owner) != thumbprintChars:
+		return malformed("owner is no thumbprint")
+	case link.SequenceNumber < 1 || link.SequenceNumber == 1 != (link.PreviousReceiptHash == ""):
+		return malformed("its number does not fit to the receipt before it: the first has number 1 and none before it")
+	}
+	hashes := []hash{
+		{"policy_id", c.PolicyID}, {"inputs_commitment", c.InputsCommitment}, {"constraints_commitment", c.ConstraintsCommitment},
+		{"llm_commitment", c.LLMCommitment}, {"output_clean_hash", c.OutputCleanHash}, {"output_transport_hash", c.OutputTransportHash},
+	}
+	if link.SequenceNumber > 1 {
+		hashes = append(hashes, hash{"chain.previous_receipt_hash", link.PreviousReceiptHash})
+	}
+	return first(
+		checkHashes(hashes...),
+		checkShort(
+			short{"keyCustody", c.KeyCustody, maxShortName, false},
+			short{"request_id", c.RequestID, maxName, false}, short{"agent", c.Agent, maxAgentName, false},
+			short{"runtime_id", c.RuntimeID, maxName, false}, short{"event_id", c.EventID, maxAgentName, false},
+			short{"chain.session_id", link.SessionID, maxName, false},
+		),
+		c.checkAbout(), c.Timing.check(c.IssuedAt), c.Challenge.check(), c.checkRelayed(), c.Session.check(),
+	)
+}
+
+// checkAbout holds what the receipt is about against its action and its outcome.
+func (c *Receipt) checkAbout() error {
+	var actions, outcomes []string
+	n := 0
+	if c.Model != nil {
+		n++
+		actions = []string{ActionGeneric, ActionChallengeResponse, ActionConfidentialCall}
+		outcomes = []string{OutcomeCompleted, OutcomeFailed, OutcomeUnfinished, OutcomeCut, OutcomeIndeterminate, OutcomeNotMeasured}
+	}
+	if c.Post != nil {
+		n++
+		actions, outcomes = []string{ActionComposePost}, []string{OutcomeCompleted, OutcomeFailed, OutcomeIndeterminate}
+	}
+	if c.Closing != nil {
+		n++
+		actions, outcomes = []string{ActionGeneric}, []string{OutcomeCompleted}
+	}
+	if n != 1 {
+		return malformed("it is about %d of a call to a model, a post and the end of a session, and not about one of them", n)
+	}
+	return first(
+		oneOf("action_type", c.ActionType, actions...), oneOf("outcome", c.Outcome, outcomes...),
+		c.Model.check(c.Outcome), c.Post.check(), c.Closing.check(),
+	)
+}
+
+// check refuses moments in another order than that in which they come. The receipt is signed after all of them.
+func (t Timing) check(issued int64) error {
+	last := t.RequestReceived
+	if last <= 0 {
+		return malformed("request_received_ms is missing")
+	}
+	for _, at := range []int64{t.LLMStart, t.LLMEnd, t.ResponseSent} {
+		switch {
+		case at == 0: // not seen
+			continue
+		case at < last:
+			return malformed("its moments are not in the order in which they come")
+		}
+		last = at
+	}
+	if last/1000 > issued {
+		return malformed("it is issued before what it is about was over")
+	}
+	return nil
+}
+
+func (r *ChallengeRef) check() error {
+	switch {
+	case r == nil:
+		return nil
+	case r.CommitmentHash != "" && !evidence.IsHash(r.CommitmentHash):
+		return malformed("challenge.commitment_hash is not a lowercase hex SHA-256")
+	case r.CommitmentRevealed && r.CommitmentHash == "":
+		return malformed("a commitment is revealed that was never made")
+	}
+	return checkShort(short{"challenge.challenge_nonce", r.ChallengeNonce, maxName, false})
+}
+
+func (p *PostMade) check() error {
+	switch {
+	case p == nil:
+		return nil
+	case !evidence.IsHash(p.BindingHash):
+		return malformed("post.binding_hash is not a lowercase hex SHA-256")
+	case p.Status != 0 && (p.Status < 100 || p.Status > 999):
+		return malformed("post.status is no status of HTTP")
+	case len(p.Artifacts) == 0 || len(p.Artifacts) > MaxNamed:
+		return malformed("post.artifacts names none, or more than %d", MaxNamed)
+	}
+	for i, a := range p.Artifacts {
+		if slices.ContainsFunc(p.Artifacts[:i], func(b NamedArtifact) bool { return a.Name == b.Name }) {
+			return malformed("post.artifacts names one twice")
+		}
+		if !evidence.IsHash(a.Hash) {
+			return malformed("post.artifacts.hash is not a lowercase hex SHA-256")
+		}
+		if err := checkShort(short{"post.artifacts.name", a.Name, maxShortName, false}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Closing) check() error {
+	if c == nil {
+		return nil
+	}
+	return oneOf("closing.reason", c.Reason, ClosedEnded, ClosedShutdown, ClosedLost)
+}
+
+func (c *Receipt) checkRelayed() error {
+	if len(c.Relayed) > MaxRelayed || int64(len(c.Relayed)) > c.RelayedCount || len(c.Relayed) < MaxRelayed && int64(len(c.Relayed)) != c.RelayedCount {
+		return malformed("relayed is not the last %d of relayed_count calls", MaxRelayed)
+	}
+	for _, r := range c.Relayed {
+		err := first(
+			checkShort(short{"relayed.host", r.Host, maxName, false}, short{"relayed.tool", r.Tool, maxName, false}),
+			checkTag("relayed.arguments", r.Arguments, true), checkTag("relayed.call_id", r.CallID, true),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s SessionTotals) check() error {
+	switch {
+	case s.OpenedMS <= 0:
+		return malformed("session.opened_ms is missing")
+	case s.CallsObserved < 0 || s.CallsObserved > s.Calls || s.BytesOutObserved < 0 || s.BytesOutObserved > s.BytesOut:
+		return malformed("session counts more that was read than there was")
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package interaction_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+)
+
+// TestClaimsThatAreRefused spoils one claim each of receipts that are whole: neither a signer nor a verifier takes them.
+func TestClaimsThatAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	type f = interaction.Figure
+	figure := func(at func(*interaction.ModelFigures) *f, to f) func(*receipt) {
+		return func(c *receipt) { *at(&c.Model.Figures) = to }
+	}
+	duration := func(m *interaction.ModelFigures) *f { return &m.Duration }
+	tokens := func(m *interaction.ModelFigures) *f { return &m.OutputTokens }
+	depth := func(m *interaction.ModelFigures) *f { return &m.Depth }
+	hosted := func(m *interaction.ModelFigures) *f { return &m.HostedCalls }
+	for name, spoil := range map[string]func(*receipt){
+		"a proof":                      func(c *receipt) { c.NonHumanIdentityProven = true },
+		"certain":                      func(c *receipt) { c.Probabilistic = false },
+		"another lifetime":             func(c *receipt) { c.Expires-- },
+		"nothing observed":             func(c *receipt) { c.Observed = nil },
+		"more observed":                func(c *receipt) { c.Observed = append(slices.Clone(c.Observed), "model_call.model") },
+		"less observed":                func(c *receipt) { c.Observed = c.Observed[1:] },
+		"no owner":                     func(c *receipt) { c.Owner = "" },
+		"no agent":                     func(c *receipt) { c.Agent = "" },
+		"a long agent":                 func(c *receipt) { c.Agent = long },
+		"no request":                   func(c *receipt) { c.RequestID = "" },
+		"no session":                   func(c *receipt) { c.Chain.SessionID = "" },
+		"no event":                     func(c *receipt) { c.EventID = "" },
+		"no runtime":                   func(c *receipt) { c.RuntimeID = "" },
+		"no custody":                   func(c *receipt) { c.KeyCustody = "" },
+		"no policy":                    func(c *receipt) { c.PolicyID = "" },
+		"a commitment in capitals":     func(c *receipt) { c.InputsCommitment = strings.ToUpper(hash) },
+		"a short commitment":           func(c *receipt) { c.ConstraintsCommitment = tag },
+		"no commitment":                func(c *receipt) { c.LLMCommitment = "" },
+		"no clean output":              func(c *receipt) { c.OutputCleanHash = "" },
+		"no transported output":        func(c *receipt) { c.OutputTransportHash = "" },
+		"number 0":                     func(c *receipt) { c.Chain.SequenceNumber = 0 },
+		"the first with one before it": func(c *receipt) { c.Chain.PreviousReceiptHash = hash },
+		"the second with none":         func(c *receipt) { c.Chain.SequenceNumber = 2 },
+		"one before it that is none":   func(c *receipt) { c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, "x" },
+		"about nothing":                func(c *receipt) { c.Model = nil; c.Observed = interaction.ObservedOf(*c) },
+		"about two":                    func(c *receipt) { c.Closing = closing().Closing },
+		"a post's action":              func(c *receipt) { c.ActionType = interaction.ActionComposePost },
+		"another action":               func(c *receipt) { c.ActionType = "other" },
+		"another outcome":              func(c *receipt) { c.Outcome = "other" },
+		"not measured, and no reason":  func(c *receipt) { c.Outcome = interaction.OutcomeNotMeasured },
+		"a reason, and complete":       func(c *receipt) { c.Model.Unread = "behind" },
+		"no time":                      func(c *receipt) { c.Timing = interaction.Timing{} },
+		"an end before the start":      func(c *receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 },
+		"sent before it came":          func(c *receipt) { c.Timing.ResponseSent = c.Timing.RequestReceived - 1 },
+		"signed before it was over":    func(c *receipt) { c.Timing.ResponseSent += 5000 },
+		"a challenge without nonce":    func(c *receipt) { c.Challenge = &interaction.ChallengeRef{}; c.Observed = interaction.ObservedOf(*c) },
+		"nothing to reveal": func(c *receipt) {
+			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n", CommitmentRevealed: true}
+			c.Observed = interaction.ObservedOf(*c)
+		},
+		"no opening":                      func(c *receipt) { c.Session.OpenedMS = 0 },
+		"more calls observed":             func(c *receipt) { c.Session.CallsObserved = c.Session.Calls + 1 },
+		"more bytes observed":             func(c *receipt) { c.Session.BytesOutObserved = c.Session.BytesOut + 1 },
+		"calls below nought":              func(c *receipt) { c.Session.CallsObserved = -1 },
+		"relayed, and not counted":        func(c *receipt) { c.Relayed = []interaction.RelayedCall{{Host: "h", Tool: "t"}} },
+		"relayed calls that are not said": func(c *receipt) { c.RelayedCount = 1 },
+		"relayed to nobody":               func(c *receipt) { c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Tool: "t"}}, 1 },
+		"relayed with a text": func(c *receipt) {
+			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h", Tool: "t", Arguments: "a text"}}, 1
+		},
+		"no host":                   func(c *receipt) { c.Model.Host = "" },
+		"no API":                    func(c *receipt) { c.Model.API = "" },
+		"no rule":                   func(c *receipt) { c.Model.Rule = "" },
+		"a long model":              func(c *receipt) { c.Model.Model = long },
+		"no status of HTTP":         func(c *receipt) { c.Model.Status = 42 },
+		"a call that is not said":   func(c *receipt) { c.Model.ToolCalls = nil },
+		"an id that is no tag":      func(c *receipt) { c.Model.ToolCalls[0].ID = "call_1" },
+		"arguments that are no tag": func(c *receipt) { c.Model.ToolCalls[0].Arguments = `{"q":"x"}` },
+		"a result that is no tag":   func(c *receipt) { c.Model.ReturnedCalls = []string{"call_1"} },
+		"a result twice":            func(c *receipt) { c.Model.ReturnedCalls = []string{tag, tag} },
+		"too many results":          func(c *receipt) { c.Model.ReturnedCalls = slices.Repeat([]string{tag}, interaction.MaxReturned+1) },
+		"a probe without id":        func(c *receipt) { c.Model.Probe = &interaction.Probe{Answer: tag} },
+		"a probe's text":            func(c *receipt) { c.Model.Probe = &interaction.Probe{ID: "p", Answer: "42"} },
+		"a figure of no state":      figure(duration, f{"", 1}),
+		"a figure of another state": figure(duration, f{"proven", 1}),
+		"a declared duration":       figure(duration, interaction.Declared(1)),
+		"an estimated duration":     figure(duration, interaction.Estimated(1)),
+		"a duration below nought":   figure(duration, interaction.Observed(-1)),
+		"not measured, and a value": figure(duration, f{interaction.StateNotMeasured, 1}),
+		"tokens that were observed": figure(tokens, interaction.Observed(1)),
+		"a depth that was observed": figure(depth, interaction.Observed(1)),
+		"hosted calls observed":     figure(hosted, interaction.Observed(1)),
+		"the entropy of little":     func(c *receipt) { c.Model.Figures.SampleBytes.Value = interaction.MinSample - 1 },
+		"the entropy of nothing":    func(c *receipt) { c.Model.Figures.SampleBytes = interaction.NotMeasured },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := modelCall()
+			c.Model.ReturnedCalls = slices.Clone(c.Model.ReturnedCalls)
+			if _, err := sign(t, c); err != nil {
+				t.Fatal(err)
+			}
+			spoil(&c)
+			_, err := sign(t, c)
+			wantCode(t, err, "claims_malformed")
+		})
+	}
+	for name, spoil := range map[string]func(*receipt){
+		"no binding":            func(c *receipt) { c.Post.BindingHash = "" },
+		"no artifacts":          func(c *receipt) { c.Post.Artifacts = nil },
+		"one without a hash":    func(c *receipt) { c.Post.Artifacts[0].Hash = "" },
+		"one without a name":    func(c *receipt) { c.Post.Artifacts[0].Name = "" },
+		"one twice":             func(c *receipt) { c.Post.Artifacts = slices.Repeat(c.Post.Artifacts, 2) },
+		"a model's outcome":     func(c *receipt) { c.Outcome = interaction.OutcomeCut },
+		"a model call's action": func(c *receipt) { c.ActionType = interaction.ActionGeneric },
+	} {
+		t.Run("a post: "+name, func(t *testing.T) {
+			c := post()
+			c.Post.Artifacts = slices.Clone(c.Post.Artifacts)
+			spoil(&c)
+			_, err := sign(t, c)
+			wantCode(t, err, "claims_malformed")
+		})
+	}
+	c := closing()
+	c.Closing.Reason = "other"
+	_, err := sign(t, c)
+	wantCode(t, err, "claims_malformed")
+}
+
+// TestSessionReceiptsThatNameAChain: the claim is checked where it is there, and leaves a session receipt as it was where it is not.
+func TestSessionReceiptsThatNameAChain(t *testing.T) {
+	ids := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, "post_"+string(rune('A'+i/26))+string(rune('a'+i%26)))
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		head *evidence.InteractionHead
+		ok   bool
+	}{
+		"none":                   {nil, true},
+		"an empty chain":         {&evidence.InteractionHead{}, true},
+		"a chain":                {&evidence.InteractionHead{Number: 7, HeadHash: hash, OpenCalls: ids(2)}, true},
+		"as many as can be open": {&evidence.InteractionHead{OpenCalls: ids(evidence.MaxOpenCalls)}, true},
+		"more":                   {&evidence.InteractionHead{OpenCalls: ids(evidence.MaxOpenCalls + 1)}, false},
+		"a head without number":  {&evidence.InteractionHead{HeadHash: hash}, false},
+		"a number without head":  {&evidence.InteractionHead{Number: 1}, false},
+		"no hash":                {&evidence.InteractionHead{Number: 1, HeadHash: "x"}, false},
+		"below nought":           {&evidence.InteractionHead{Number: -1, HeadHash: hash}, false},
+		"not in order":           {&evidence.InteractionHead{OpenCalls: []string{"b", "a"}}, false},
+		"one twice":              {&evidence.InteractionHead{OpenCalls: []string{"a", "a"}}, false},
+		"an empty id":            {&evidence.InteractionHead{OpenCalls: []string{""}}, false},
+		"a long id":              {&evidence.InteractionHead{OpenCalls: []string{strings.Repeat("x", 65)}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			token, err := signAny(t, "session-key", evidence.SessionReceiptKind, evidence.SessionReceipt{
+				Registered: base().Registered, KeyClaims: base().KeyClaims, BindingHash: hash, ChallengeID: "c", EnvironmentHash: hash, EventID: "e", InputKind: "k",
+				InputSource: "s", Interactions: tt.head, PolicyHash: hash, RuntimeID: "r", SessionID: "s", TranscriptHash: hash,
+			})
+			if !tt.ok {
+				wantCode(t, err, "claims_malformed")
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, token); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

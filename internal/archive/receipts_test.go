@@ -1,0 +1,219 @@
+package archive_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// session begins the chain of a session in a world, whose registry certifies the key for receipts.
+func (w *world) session(id string) *gatetest.Session {
+	w.t.Helper()
+	s := w.Session(w.t, id)
+	if len(w.versions[evidence.PurposeInteraction]) == 0 {
+		w.publish(evidence.PurposeInteraction)
+		w.certify()
+		w.Clock.Advance(3 * time.Second)
+	}
+	s.Owner = interaction.Owner(w.read().Roots[0].Public)
+	return s
+}
+
+// post makes the record of a post in a session, whose session receipt names where its chain stands.
+func (w *world) post(id string, head evidence.InteractionHead) ledger.Record {
+	w.t.Helper()
+	r := w.PostOf(w.t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.Interactions = &head }})
+	r.ID = id
+	return r
+}
+
+// receiptsOf is a source of the receipts of several sessions.
+func receiptsOf(of map[string]*gatetest.Session) archive.Receipts {
+	return func(ctx context.Context, session string, from int64, limit int) ([]string, error) {
+		if s := of[session]; s != nil {
+			return archive.ReceiptsOf(s.Receipts)(ctx, session, from, limit)
+		}
+		return nil, nil
+	}
+}
+
+// TestRecordsWithReceipts exports posts of a session with its receipts, and verifies them elsewhere: each post brings the chain up to what
+// its session receipt names.
+func TestRecordsWithReceipts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	before := w.Post(t)
+	s := w.session("ses_1")
+	empty := w.post("post_empty", s.Head())
+	s.Call(t, nil)
+	s.Call(t, nil)
+	first := w.post("post_1", s.Head("post_ses_1_000004"))
+	s.Post(t, "post_1", []interaction.NamedArtifact{{Name: "requestProof", Hash: evidence.HashToken(first.Artifacts[9].Token)}}, nil)
+	for range 700 { // more than are read at once
+		s.Call(t, nil)
+	}
+	second := w.post("post_2", s.Head())
+	s.Close(t)
+	w.Clock.Advance(time.Minute)
+	now, from := w.Clock.Now(), receiptsOf(map[string]*gatetest.Session{"ses_1": s})
+	records := []ledger.Record{before, empty, first, second}
+
+	var to bytes.Buffer
+	_, _, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(records...), from)
+	must(t, err)
+	if n := strings.Count(to.String(), "\n{\"receipt\":"); n != 703 {
+		t.Errorf("%d receipts are exported, and 703 are named", n)
+	}
+	wantOutcomes(t, to.String(), w.pins(), now, "verified", "verified", "verified", "verified")
+	one := new(bytes.Buffer)
+	_, _, err = archive.Export(t.Context(), one, archive.Archive{w.read()}.For([]ledger.Record{first}), list(first), from)
+	must(t, err)
+	wantOutcomes(t, one.String(), w.pins(), now, "verified")
+	wantOutcomes(t, export(t, archive.Archive{w.read()}, nil, records...), w.pins(), now, "verified", "verified", "verified", "verified") // without receipts
+	wantOutcomes(t, to.String(), newWorld(t, false).pins(), now, "refused roots_not_pinned", "refused roots_not_pinned", "refused roots_not_pinned", "refused roots_not_pinned")
+
+	lines := strings.SplitAfter(to.String(), "\n")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"receipt":`) })
+	without := strings.Join(slices.Delete(slices.Clone(lines), at, at+1), "")
+	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused receipt_gap", "refused receipt_gap")
+	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"end":`) })
+	if _, code := judge(strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now); code != "evidence_malformed" {
+		t.Errorf("a receipt that belongs to no record: %q", code)
+	}
+}
+
+// TestARecordWithReceipts verifies one record, as it is printed, with what its session receipt names.
+func TestARecordWithReceipts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	s, other := w.session("ses_1"), w.session("ses_1")
+	for range 3 {
+		s.Call(t, nil)
+		other.Call(t, func(c *interaction.Receipt) { c.EventID = "evt_other" })
+	}
+	named := s.Head("post_open")
+	r := w.post("post_1", named)
+	chain := slices.Clone(s.Receipts)
+	// own are the receipts up to that of the post itself.
+	own := func(edit func(*interaction.Receipt)) []string {
+		s.Receipts = slices.Clone(chain)
+		s.Post(t, r.ID, []interaction.NamedArtifact{{Name: "requestProof", Hash: evidence.HashToken(r.Artifacts[9].Token)}}, func(c *interaction.Receipt) {
+			if c.Post.BindingHash = r.BindingHash; edit != nil {
+				edit(c)
+			}
+		})
+		all := s.Receipts
+		s.Receipts = chain
+		return all
+	}
+	w.Clock.Advance(time.Minute)
+	for name, tt := range map[string]struct {
+		receipts []string
+		record   ledger.Record
+		code     string
+		verified bool
+	}{
+		"all":                           {s.Receipts, r, "", true},
+		"none":                          {nil, r, "", false},
+		"too few":                       {s.Receipts[:2], r, "receipt_head_mismatch", false},
+		"a gap":                         {[]string{s.Receipts[0], s.Receipts[2]}, r, "receipt_gap", false},
+		"the end of it":                 {s.Receipts[1:], r, "", true},
+		"the post's own too":            {own(nil), r, "", true},
+		"another artifact in its own":   {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
+		"an artifact that is not there": {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Name = "other" }), r, "record_mismatch", false},
+		"another binding in its own":    {own(func(c *interaction.Receipt) { c.Post.BindingHash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
+		"another chain":                 {other.Receipts, r, "receipt_session", false},
+		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "receipt_open_call", false},
+		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "receipt_head_mismatch", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := json.Marshal(struct {
+				ledger.Record
+				Receipts []string `json:"receipts"`
+			}{tt.record, tt.receipts})
+			must(t, err)
+			r, receipts, err := archive.ParseRecord(raw, "record.json")
+			must(t, err)
+			v, err := w.read().Verify(t.Context(), r, receipts, w.Clock.Now())
+			must(t, err)
+			if v.Refused().Code != tt.code || v.Whole != (tt.code == "") || v.Interactions == nil || v.Interactions.Verified != tt.verified {
+				t.Errorf("%+v, %+v, want %q", v.Checks, v.Interactions, tt.code)
+			}
+			if got := v.Interactions; tt.code == "" && (got.HeadHash != named.HeadHash || got.Number != 3 || fmt.Sprint(got.OpenCalls) != "[post_open]") {
+				t.Errorf("it names %+v", got)
+			}
+		})
+	}
+	plain := w.Post(t)
+	if v, err := w.read().Verify(t.Context(), plain, archive.ReceiptsOf(s.Receipts), w.Clock.Now()); err != nil || !v.Whole || v.Interactions != nil {
+		t.Errorf("a record that names no receipts: %+v, %v", v, err)
+	}
+}
+
+// TestJudgeReceipts verifies receipts by themselves.
+func TestJudgeReceipts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	s := w.session("ses_1")
+	for range 4 {
+		s.Call(t, nil)
+	}
+	s.Close(t)
+	foreign := newWorld(t, false)
+	theirs := foreign.session("ses_1")
+	theirs.Call(t, nil)
+	theirs.Call(t, nil)
+	w.Clock.Advance(time.Hour)
+	a := archive.Archive{w.read()}
+	for name, tt := range map[string]struct {
+		tokens        []string
+		code          string
+		chain, closed bool
+		number        int64
+	}{
+		"a whole chain":          {s.Receipts, "", true, true, 5},
+		"one that goes on":       {s.Receipts[:3], "", true, false, 3},
+		"the first":              {s.Receipts[:1], "", true, false, 1},
+		"one from the middle":    {s.Receipts[2:3], "", false, false, 3},
+		"two from the middle":    {s.Receipts[2:4], "receipt_gap", false, false, 0},
+		"somebody else's":        {theirs.Receipts, "receipt_owner", false, false, 0},
+		"one of somebody else's": {theirs.Receipts[1:], "receipt_owner", false, false, 0},
+		"none":                   {nil, "evidence_malformed", false, false, 0},
+		"no token":               {[]string{"eyJ"}, "jws_malformed", false, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now())
+			if (err == nil) != (tt.code == "") || err != nil && codeOf(err) != tt.code {
+				t.Fatalf("%v, want %q", err, tt.code)
+			}
+			if err == nil && (j.Chain != tt.chain || j.Closed != tt.closed || j.Last.Chain.SequenceNumber != tt.number) {
+				t.Errorf("%+v", j)
+			}
+		})
+	}
+}
+
+func texts(tokens []string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, token := range tokens {
+			if !yield(token, nil) {
+				return
+			}
+		}
+	}
+}

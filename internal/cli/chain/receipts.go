@@ -1,0 +1,114 @@
+package chain
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// maxReceiptLine bounds a line with a receipt, in bytes: more than any token has.
+const maxReceiptLine = 32 << 10
+
+// areReceipts reports whether in begins as a token does. It takes nothing away from in.
+func areReceipts(in *bufio.Reader) bool {
+	start, _ := in.Peek(3)
+	return string(start) == "eyJ" // {" in base64url
+}
+
+// receiptLines yields the tokens of a file, one from each line.
+func receiptLines(in io.Reader, path string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		lines := bufio.NewScanner(in)
+		lines.Buffer(make([]byte, 0, 4096), maxReceiptLine)
+		for lines.Scan() {
+			if !yield(lines.Text(), nil) {
+				return
+			}
+		}
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			yield("", refusal.New("evidence_malformed", "%s: a line has more than %d bytes", path, maxReceiptLine))
+		case err != nil:
+			yield("", err)
+		}
+	}
+}
+
+// verifiedReceipts is the result of verifying interaction receipts.
+type verifiedReceipts struct {
+	Session                string `json:"session"`
+	Agent                  string `json:"agent"`
+	Owner                  string `json:"owner"`
+	Number                 int64  `json:"number"` // of the last receipt
+	Head                   string `json:"head"`   // its hash
+	Chain                  bool   `json:"chain"`  // all from the first on are there and valid
+	Closed                 bool   `json:"closed"` // the last closes the session
+	Probabilistic          bool   `json:"probabilistic"`
+	NonHumanIdentityProven bool   `json:"nonHumanIdentityProven"` // never
+}
+
+// verifyReceipts verifies the receipts of one session, and says what they show.
+func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
+	a, err := by.archive()
+	if err != nil {
+		return err
+	}
+	j, err := a.JudgeReceipts(receiptLines(in, path), time.Now())
+	if err != nil {
+		return err
+	}
+	last := j.Last
+	v := verifiedReceipts{
+		Session: last.Chain.SessionID, Agent: last.Agent, Owner: last.Owner, Number: last.Chain.SequenceNumber, Head: j.Head, Chain: j.Chain, Closed: j.Closed,
+		Probabilistic: true,
+	}
+	said := fmt.Sprintf("receipt %d of session %s is valid; by itself it does not show the chain that it is in\n", v.Number, v.Session)
+	if v.Chain {
+		said = fmt.Sprintf("receipts 1 to %d of session %s are valid, and one chain\n", v.Number, v.Session)
+		if v.Closed {
+			said += "the last closes the session: the chain is whole\n"
+		} else {
+			said += "the session is not closed: receipts may be missing at its end\n"
+		}
+	}
+	return cli.Print(c, asJSON, v, said+fmt.Sprintf("agent %s of owner %s\nhead  %s\n", v.Agent, v.Owner, v.Head)+whatReceiptsShow)
+}
+
+// whatReceiptsShow is printed after receipts that verify.
+const whatReceiptsShow = `
+A receipt says what passed the mediator of its owner, who can have put anything behind it: it does not show that a model was asked and not
+a human. What is not marked as observed is what the agent or the provider says. Calls that did not pass the mediator leave no receipt.
+probabilistic: true
+nonHumanIdentityProven: false`
+
+// namedReceipts says what the session receipt of a record names.
+func namedReceipts(named *archive.Interactions) string {
+	if named == nil {
+		return ""
+	}
+	text := "\nThe session receipt names no interaction receipt"
+	if named.Number > 0 {
+		text = fmt.Sprintf("\nThe session receipt names interaction receipt %d (%s)", named.Number, named.HeadHash)
+	}
+	if open := len(named.OpenCalls); open > 0 {
+		text += fmt.Sprintf("; calls that were open then: %d", open)
+	}
+	switch {
+	case named.Verified && named.First > 1:
+		return text + fmt.Sprintf(". The receipts from %d on are here and valid; those before are not here.\n", named.First)
+	case named.Verified:
+		return text + ".\n"
+	case named.Number > 0 || len(named.OpenCalls) > 0:
+		return text + "; the receipts themselves are not here, and nothing of them is verified.\n"
+	}
+	return text + ".\n"
+}

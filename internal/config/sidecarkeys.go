@@ -1,0 +1,53 @@
+package config
+
+import "fmt"
+
+// SidecarKeys are the sidecar's roles.
+type SidecarKeys struct {
+	// Runtime signs runtime attestations.
+	Runtime SigningKey `yaml:"runtime"`
+	// Session signs agent session receipts.
+	Session SigningKey `yaml:"session"`
+	// RequestProof signs request proofs.
+	RequestProof SigningKey `yaml:"requestProof"`
+	// InteractionReceipt signs interaction receipts, which are valid for ten minutes: it has no lifetime. Only with receipts.
+	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
+}
+
+// Receipts configures interaction receipts.
+type Receipts struct {
+	// Subject is the agent that they are about: the subject of every action. Required.
+	Subject string `yaml:"subject"`
+}
+
+// checkKeys checks the keys, and whether receipts can be made wherever a rule asks for one.
+func (c *Sidecar) checkKeys(f *findings) {
+	keys := []namedKey{{"keys.runtime", c.Keys.Runtime}, {"keys.session", c.Keys.Session}, {"keys.requestProof", c.Keys.RequestProof}}
+	key := c.Keys.InteractionReceipt
+	if key != nil {
+		keys = append(keys, namedKey{"keys.interactionReceipt", *key})
+	}
+	checkKeys(f, keys...)
+	switch {
+	case c.Receipts == nil && key != nil:
+		f.Add("receipts", "is required with keys.interactionReceipt: it names the agent that receipts are about")
+	case c.Receipts != nil && key == nil:
+		f.Add("keys.interactionReceipt", "is required with receipts: it signs them")
+	case key != nil && key.Lifetime != 0:
+		f.Add("keys.interactionReceipt.lifetime", "has no meaning: interaction receipts are valid for ten minutes")
+	}
+	for i, e := range c.Egress {
+		if e.Observe != "" && c.Receipts == nil {
+			f.Add(fmt.Sprintf("egress[%d].observe", i), "needs receipts and keys.interactionReceipt: a call that is observed leaves a receipt")
+		}
+	}
+	if c.Receipts == nil {
+		return
+	}
+	f.required("receipts.subject", c.Receipts.Subject)
+	for i, a := range c.Actions {
+		if a.Subject != c.Receipts.Subject && a.Subject != "" && c.Receipts.Subject != "" {
+			f.Add(fmt.Sprintf("actions[%d].subject", i), "%q is another agent than receipts.subject, %q: receipts of a session are about one", a.Subject, c.Receipts.Subject)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReceipts reads configurations with receipts, and refuses those in which something of them is missing: each finding is plain.
+func TestReceipts(t *testing.T) {
+	const (
+		key      = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n"
+		receipts = "receipts: {subject: \"agent:worker-1\"}\n"
+		observed = "  - name: model\n    match: {url: \"https://api.openai.com/v1/chat/completions\", methods: [POST]}\n    observe: openai-chat\n"
+	)
+	for name, tt := range map[string]struct{ keys, top, rule, want string }{
+		"none, and nothing observed": {"", "", "", ""},
+		"receipts":                   {key, receipts, observed, ""},
+		"of posts alone":             {key, receipts, "", ""},
+		"observed without receipts":  {"", "", observed, "egress[1].observe: needs receipts and keys.interactionReceipt"},
+		"no key":                     {"", receipts, observed, "keys.interactionReceipt: is required with receipts"},
+		"a key alone":                {key, "", "", "receipts: is required with keys.interactionReceipt"},
+		"no subject":                 {key, "receipts: {}\n", "", "receipts.subject: is required"},
+		"another subject":            {key, "receipts: {subject: other}\n", "", `actions[0].subject: "agent:worker-1" is another agent than receipts.subject, "other"`},
+		"a lifetime":                 {strings.Replace(key, "}", ", lifetime: 30s}", 1), receipts, "", "keys.interactionReceipt.lifetime: has no meaning"},
+		"another role's key":         {strings.Replace(key, "interaction-receipt-key", "runtime-key", 1), receipts, "", "keys.interactionReceipt.key: runtime-key is the key of keys.runtime too"},
+		"another role's issuer":      {strings.Replace(key, "mediator-observer", "mediator-proof", 1), receipts, "", "keys.interactionReceipt.issuer: mediator-proof is the issuer of keys.requestProof too"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(correctSidecar, "actions:\n", tt.keys+tt.top+"actions:\n", 1) + tt.rule
+			path := filepath.Join(t.TempDir(), "mediator.yaml")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := LoadSidecar(path)
+			if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("found %s, want %q", got, tt.want)
+			}
+		})
+	}
+}

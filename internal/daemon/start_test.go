@@ -1,0 +1,49 @@
+package daemon_test
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// TestCheckPlaces: where a process cannot listen, it names key and file, and what to do.
+func TestCheckPlaces(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	check.Must(t, err)
+	defer taken.Close()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "admin.sock")
+	listening, err := net.Listen("unix", socket)
+	check.Must(t, err)
+	defer listening.Close()
+	for _, tt := range []struct {
+		name  string
+		place daemon.Place
+		says  string
+	}{
+		{"a port that is taken", daemon.Place{Key: "listen", Address: taken.Addr().String()}, "listen in a.yaml: another process listens on " + taken.Addr().String() + ": end it, or write another address"},
+		{"an address of another machine", daemon.Place{Key: "listen", Address: "192.0.2.1:0"}, "listen in a.yaml: this machine does not have the address 192.0.2.1:0: write one that it has"},
+		{"a socket that is taken", daemon.PlaceOf("admin", config.Endpoint{Unix: socket}), "admin in a.yaml: another process listens on " + socket + ": end it, or name another socket"},
+		{"a socket's folder that is not there", daemon.Place{Key: "admin", Unix: filepath.Join(dir, "run", "x")}, "admin in a.yaml: the folder of the socket " + filepath.Join(dir, "run", "x") + " cannot be used (no such file or directory): make it, or name another"},
+		{"no address", daemon.Place{Key: "listen", Address: "127.0.0.1"}, "listen in a.yaml: listen tcp: address 127.0.0.1: missing port"},
+		{"what is free", daemon.Place{Key: "listen", Address: "127.0.0.1:0"}, ""},
+		{"nothing", daemon.Place{Key: "listen"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := daemon.CheckPlaces("a.yaml", daemon.Place{Key: "other", Address: "127.0.0.1:0"}, tt.place)
+			if tt.says == "" {
+				check.Must(t, err)
+				return
+			}
+			check.WantCode(t, err, "listen_failed")
+			if !strings.HasPrefix(err.Error(), tt.says) {
+				t.Errorf("it says %q, want %q", err, tt.says)
+			}
+		})
+	}
+}

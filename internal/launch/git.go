@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// gitConfig returns git's configuration for an agent that starts in a folder. Git refuses a repository that belongs to
+// another user ("dubious ownership"), as the operator's does. The repository in which the operator starts the agent is
+// named as safe.
+func gitConfig(dir string) []byte {
+	top := repository(dir)
+	if top == "" {
+		return nil
+	}
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(top)
+	// The second is its name where it is cloned from.
+	return fmt.Appendf(nil, "[safe]\n\tdirectory = \"%s\"\n\tdirectory = \"%s/.git\"\n", quoted, quoted)
+}
+
+// repository returns the folder of the repository that a folder is in, or the folder itself if it is in none. It returns
+// nothing if not all of it has one owner: whoever put a repository above or into the folder of somebody else could
+// otherwise have git run programs.
+func repository(dir string) string {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return ""
+	}
+	whose := owner(dir)
+	for at := dir; owner(at) == whose; at = filepath.Dir(at) {
+		switch owner(filepath.Join(at, ".git")) {
+		case whose:
+			return at
+		case nobody:
+			if at == "/" {
+				return dir
+			}
+		default:
+			return ""
+		}
+	}
+	return dir
+}
+
+// nobody is the owner of a file that is not there.
+const nobody = -1
+
+// owner returns the owner of a file.
+func owner(path string) int {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nobody
+	}
+	return int(info.Sys().(*syscall.Stat_t).Uid)
+}

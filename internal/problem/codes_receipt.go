@@ -1,0 +1,21 @@
+package problem
+
+import "net/http"
+
+// receiptCodes are the refusals of package evidence/interaction: a chain of interaction receipts that does not hold. Only those who verify
+// chains meet them.
+var receiptCodes = []Code{
+	{Name: "receipt_owner", Status: http.StatusForbidden, Step: "receipts", Title: "An interaction receipt names an owner other than the pinned key registry", Remedy: "Pin the key registry of the sidecar that has signed it (--registry)."},
+	{Name: "receipt_session", Status: http.StatusForbidden, Step: "receipts", Title: "A chain holds an interaction receipt of another session", Remedy: "Verify the receipts of each session by themselves."},
+	{Name: "receipt_agent", Status: http.StatusForbidden, Step: "receipts", Title: "A chain holds an interaction receipt about another agent", Remedy: "Do not believe the chain: a session has one agent."},
+	{Name: "receipt_gap", Status: http.StatusForbidden, Step: "receipts", Title: "A chain lacks interaction receipts", Remedy: "Get all receipts of the session, from number 1 on."},
+	{Name: "receipt_fork", Status: http.StatusForbidden, Step: "receipts", Title: "There are two chains of interaction receipts for one session", Remedy: "Do not believe either: whoever holds the key has signed two histories."},
+	{Name: "receipt_order", Status: http.StatusForbidden, Step: "receipts", Title: "Interaction receipts are not in the order of their numbers", Remedy: "Put them in that order, each once."},
+	{Name: "receipt_duplicate", Status: http.StatusForbidden, Step: "receipts", Title: "Two interaction receipts are about one call", Remedy: "Do not believe the chain: a call has one receipt."},
+	{Name: "receipt_time", Status: http.StatusForbidden, Step: "receipts", Title: "An interaction receipt was signed before the one that it follows", Remedy: "Do not believe the chain: numbers are given when receipts are signed."},
+	{Name: "receipt_totals", Status: http.StatusForbidden, Step: "receipts", Title: "An interaction receipt counts less of its session than the one before it", Remedy: "Do not believe the chain: what a session has done is not undone."},
+	{Name: "receipt_after_closing", Status: http.StatusForbidden, Step: "receipts", Title: "An interaction receipt follows the one that closes its session", Remedy: "Do not believe the chain: nothing follows the end of a session."},
+	{Name: "receipt_chain_too_long", Status: http.StatusForbidden, Step: "receipts", Title: "A chain of interaction receipts is longer than any that is read", Remedy: "Close the session and open another."},
+	{Name: "receipt_head_mismatch", Status: http.StatusForbidden, Step: "receipts", Title: "A post's session receipt names an interaction receipt that is not in the chain", Remedy: "Get the session's receipts up to the one that it names; if they are all there, do not believe the chain."},
+	{Name: "receipt_open_call", Status: http.StatusForbidden, Step: "receipts", Title: "A call that was open at a post has an interaction receipt before the post, or none at the end", Remedy: "Do not believe the chain: the call is hidden, or the post's session receipt is of another chain."},
+}

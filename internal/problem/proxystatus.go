@@ -1,0 +1,49 @@
+package problem
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+)
+
+// maxStatusText bounds a reason phrase, and the details of a Proxy-Status, in bytes.
+const maxStatusText = 300
+
+// proxyErrors are the error types of RFC 9209 section 2.3 for codes that have one of their own.
+var proxyErrors = map[string]string{
+	"upstream_unresolvable":          "dns_error",
+	"upstream_unreachable":           "destination_unavailable",
+	"upstream_suspended":             "destination_unavailable",
+	"upstream_certificate_untrusted": "tls_certificate_error",
+	"upstream_tls_failed":            "tls_protocol_error",
+	"upstream_timeout":               "http_response_timeout",
+	"upstream_lost":                  "http_response_incomplete",
+	"egress_address_denied":          "destination_ip_prohibited",
+	"request_malformed":              "http_request_error",
+	"too_many_tunnels":               "connection_limit_reached",
+}
+
+// ProxyStatus returns d as the value of a Proxy-Status field (RFC 9209), for an answer that the proxy itself has made.
+func (d Details) ProxyStatus() string {
+	kind := "http_request_denied"
+	if d.Status >= http.StatusInternalServerError {
+		kind = "proxy_internal_error"
+	}
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(d.Reason())
+	return `mediator; error=` + cmp.Or(proxyErrors[d.Code], kind) + `; details="` + quoted + `"`
+}
+
+// Reason returns d as the reason phrase of a status line: code and sentence. Clients show that of a refused CONNECT, and not its body.
+// It is printable ASCII, whatever the sentence quotes.
+func (d Details) Reason() string {
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, d.Code+": "+d.Detail)
+	if len(text) > maxStatusText {
+		text = text[:maxStatusText-3] + "..."
+	}
+	return text
+}

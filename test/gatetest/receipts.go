@@ -1,0 +1,157 @@
+package gatetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Session makes the interaction receipts of one session.
+type Session struct {
+	Receipts []string
+	Owner    string // that receipts name; of [Kit.Session] the kit's
+
+	kit    *Kit
+	issuer *signer.Issuer[interaction.Receipt]
+	id     string
+}
+
+// Observe gives the deployment a certified key for interaction receipts. Its verifier believes it from now on.
+func (k *Kit) Observe(t testing.TB) {
+	t.Helper()
+	if k.Certificates[evidence.PurposeInteraction] != "" {
+		return
+	}
+	a := k.Manifest.InteractionReceiptPolicy.Allowed
+	k.roles[evidence.PurposeInteraction] = role{
+		key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: interaction.Lifetime,
+	}
+	k.Certificates[evidence.PurposeInteraction] = k.certificate(t, evidence.PurposeInteraction)
+	k.Verifier.SetTrust(k.Trust(t))
+}
+
+// Session begins the chain of a session.
+func (k *Kit) Session(t testing.TB, id string) *Session {
+	t.Helper()
+	k.Observe(t)
+	return &Session{kit: k, issuer: Signer(t, k, interaction.Kind), id: id, Owner: k.Owner(t)}
+}
+
+// Owner is how receipts name the owner of the kit's keys.
+func (k *Kit) Owner(t testing.TB) string {
+	t.Helper()
+	return interaction.Owner(k.Key(t, evidence.PurposeSignerCertificate).Public())
+}
+
+// Past is whom a verifier of records believes: the kit's certificates, and earlier ones.
+func (k *Kit) Past(t testing.TB, earlier ...string) *evidence.PastTrust {
+	t.Helper()
+	b := evidence.Bundle{Certificates: k.certificates(), Revocations: k.Revocations}
+	return must(evidence.NewPastTrust(k.roots(t), b, evidence.History{Certificates: earlier}, k.Strict.Signers))(t)
+}
+
+// Chain begins the verification of a chain, demanding what the kit's manifest demands.
+func (s *Session) Chain(t testing.TB) *interaction.Chain {
+	t.Helper()
+	k := s.kit
+	return interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), interaction.Expected{Owner: s.Owner})
+}
+
+// Call signs the receipt of a call to a model, after the clock has gone on by a second. edit changes its claims before.
+func (s *Session) Call(t testing.TB, edit func(*interaction.Receipt)) string {
+	t.Helper()
+	c := s.next(t)
+	o, d := interaction.Observed, interaction.Declared
+	turnaround := interaction.NotMeasured
+	if len(s.Receipts) > 0 {
+		turnaround = o(40)
+	}
+	c.Model = &interaction.ModelCall{
+		API: "openai-chat", Host: "api.openai.com:443", Rule: "openai-chat", Model: "gpt-5", AnsweredBy: "gpt-5-2026-01-01", Status: 200, Streamed: true,
+		ToolCalls: []interaction.ToolCall{{ID: Tag("call", len(s.Receipts)), Tool: "search", Arguments: Tag("arguments", len(s.Receipts))}},
+		Figures: interaction.ModelFigures{
+			Duration: o(800), FirstDelta: o(220), Turnaround: turnaround, Deltas: o(31), InputTokens: d(1200), OutputTokens: d(64), CachedTokens: d(1024),
+			ReasoningTokens: d(0), HostedCalls: d(0), InputBytes: o(4800), OutputBytes: o(260), NewInputWords: o(40), OutputWords: o(45), ToolCallsMade: o(1),
+			UnmatchedResults: o(0), SelfReferences: o(int64(min(1, len(s.Receipts)))), Depth: d(int64(len(s.Receipts)) + 1), DepthRelayed: o(0),
+			SampleBytes: interaction.NotMeasured, WordEntropy: interaction.NotMeasured, Compression: interaction.NotMeasured,
+		},
+	}
+	if n := len(s.Receipts); n > 0 {
+		c.Model.ReturnedCalls = []string{Tag("call", n-1)}
+	}
+	return s.sign(t, c, edit)
+}
+
+// Post signs the receipt of a post whose record names these artifacts.
+func (s *Session) Post(t testing.TB, record string, artifacts []interaction.NamedArtifact, edit func(*interaction.Receipt)) string {
+	t.Helper()
+	c := s.next(t)
+	c.RequestID, c.ActionType = record, interaction.ActionComposePost
+	c.Timing.LLMStart, c.Timing.LLMEnd = 0, 0
+	c.Post = &interaction.PostMade{BindingHash: evidence.HashBytes([]byte(record)), Status: 201, Artifacts: artifacts}
+	return s.sign(t, c, edit)
+}
+
+// Close signs the receipt that ends the session.
+func (s *Session) Close(t testing.TB) string {
+	t.Helper()
+	c := s.next(t)
+	c.RequestID, c.Timing = s.id, interaction.Timing{RequestReceived: s.kit.Clock.Now().UnixMilli()}
+	c.Closing = &interaction.Closing{Reason: interaction.ClosedEnded}
+	return s.sign(t, c, nil)
+}
+
+// Head is where the chain stands.
+func (s *Session) Head(open ...string) evidence.InteractionHead {
+	h := evidence.InteractionHead{Number: int64(len(s.Receipts)), OpenCalls: open}
+	if h.Number > 0 {
+		h.HeadHash = evidence.HashToken(s.Receipts[h.Number-1])
+	}
+	return h
+}
+
+// Tag makes a tag of what it is about.
+func Tag(what string, n int) string { return evidence.HashBytes(fmt.Append(nil, what, n))[:32] }
+
+// next is what the next receipt has whatever it is about.
+func (s *Session) next(t testing.TB) interaction.Receipt {
+	t.Helper()
+	k, n := s.kit, len(s.Receipts)
+	k.Clock.Advance(time.Second)
+	now := k.Clock.Now().UnixMilli()
+	hash := func(what string) string { return evidence.HashBytes(fmt.Append(nil, s.id, what, n)) }
+	c := interaction.Receipt{
+		RequestID: fmt.Sprintf("post_%s_%06d", s.id, n+1), ActionType: interaction.ActionGeneric, PolicyID: k.Strict.ManifestHash,
+		InputsCommitment: hash("inputs"), ConstraintsCommitment: hash("constraints"), LLMCommitment: hash("llm"), OutputCleanHash: hash("clean"),
+		OutputTransportHash: hash("transport"),
+		Timing:              interaction.Timing{RequestReceived: now - 900, LLMStart: now - 890, LLMEnd: now - 90, ResponseSent: now - 89},
+		Chain:               interaction.ChainLink{SessionID: s.id, SequenceNumber: int64(n + 1)},
+		Owner:               s.Owner, Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: "evt_" + strings.TrimPrefix(s.id, "ses_"), Outcome: interaction.OutcomeCompleted,
+		Session:       interaction.SessionTotals{OpenedMS: Start.UnixMilli(), Calls: int64(n + 1), CallsObserved: int64(n + 1), BytesOut: int64(n+1) * 5000, BytesOutObserved: int64(n+1) * 5000},
+		Probabilistic: true,
+	}
+	if n > 0 {
+		c.Chain.PreviousReceiptHash = evidence.HashToken(s.Receipts[n-1])
+	}
+	return c
+}
+
+func (s *Session) sign(t testing.TB, c interaction.Receipt, edit func(*interaction.Receipt)) string {
+	t.Helper()
+	if edit != nil {
+		edit(&c)
+	}
+	if c.Observed == nil {
+		c.Observed = interaction.ObservedOf(c)
+	}
+	o := must(s.issuer.Issue(context.Background(), c))(t)
+	s.Receipts = append(s.Receipts, o.Token())
+	return o.Token()
+}

@@ -1,0 +1,55 @@
+// The chain of the interaction receipts of one session.
+import { decode, kinds } from './claims.mjs';
+import { refuse, refuseIf, tokenHash } from './refusal.mjs';
+import { parse } from './token.mjs';
+
+const TYP = 'interaction-receipt+jwt';
+const COUNTS = ['calls', 'calls_observed', 'bytes_out', 'bytes_out_observed'];
+
+export class ReceiptChain {
+  constructor({ trust, expected, owner, session, agent, clock }) {
+    Object.assign(this, { trust, expected, owner, session, agent, clock });
+    this.hashes = [];
+    this.numbers = new Map(); // by request
+  }
+
+  /** Adds the next receipt, judged as of the second in which it was signed. */
+  add(token) {
+    const { iat } = decode(kinds[TYP], parse(token, 'EdDSA', TYP).payload);
+    refuseIf(iat > this.clock.at + this.clock.skew, 'not_yet_valid');
+    const c = this.trust.open(TYP, token, this.expected, { at: iat, skew: this.clock.skew });
+    this.follows(c, tokenHash(token));
+    this.hashes.push(tokenHash(token));
+    this.numbers.set(c.request_id, c.chain.sequence_number);
+    this.last = c;
+  }
+
+  follows(c, hash) {
+    const { chain: link, session: now } = c;
+    const { last } = this;
+    const count = this.hashes.length;
+    const session = last?.chain.session_id ?? this.session;
+    const agent = last?.agent ?? this.agent;
+    refuseIf(!this.owner || c.owner !== this.owner, 'receipt_owner');
+    refuseIf(session && link.session_id !== session, 'receipt_session');
+    refuseIf(agent && c.agent !== agent, 'receipt_agent');
+    refuseIf(last?.closing, 'receipt_after_closing');
+    refuseIf(link.sequence_number > count + 1, 'receipt_gap');
+    if (link.sequence_number <= count) refuse(this.hashes[link.sequence_number - 1] === hash ? 'receipt_order' : 'receipt_fork');
+    refuseIf(count > 0 && link.previous_receipt_hash !== this.hashes[count - 1], 'receipt_fork');
+    refuseIf(this.numbers.has(c.request_id), 'receipt_duplicate');
+    if (!last) return;
+    refuseIf(c.event_id !== last.event_id || c.runtime_id !== last.runtime_id || now.opened_ms !== last.session.opened_ms, 'receipt_session');
+    refuseIf(c.iat < last.iat, 'receipt_time');
+    refuseIf(COUNTS.some((name) => now[name] < last.session[name]), 'receipt_totals');
+  }
+
+  /** Holds what a session receipt names against the chain. */
+  names({ number, headHash, openCalls = [] }) {
+    refuseIf(number > 0 && this.hashes[number - 1] !== headHash, 'receipt_head_mismatch');
+    for (const id of openCalls) {
+      const ended = this.numbers.get(id);
+      refuseIf(ended === undefined ? this.last?.closing : ended <= number, 'receipt_open_call');
+    }
+  }
+}

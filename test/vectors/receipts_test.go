@@ -1,0 +1,365 @@
+package vectors_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/strictjson"
+)
+
+// receiptVector is a chain of interaction receipts with the verdict on it.
+type receiptVector struct {
+	Name     string                    `json:"name"`
+	Receipts []any                     `json:"receipts"`           // tokens, or the numbers of the file's
+	Owner    *string                   `json:"owner,omitempty"`    // in place of the file's
+	Session  string                    `json:"session,omitempty"`  // that is expected
+	Agent    string                    `json:"agent,omitempty"`    // that is expected
+	Head     *evidence.InteractionHead `json:"head,omitempty"`     // of a session receipt, that is held against the chain
+	Expected *expectedJSON             `json:"expected,omitempty"` // in place of the file's
+	At       int64                     `json:"at,omitempty"`       // in place of the file's
+	Verdict  string                    `json:"verdict"`
+}
+
+type receiptsFile struct {
+	About    string          `json:"about"`
+	At       int64           `json:"at"`
+	Skew     int64           `json:"skew"`
+	Trust    trustJSON       `json:"trust"`
+	Expected expectedJSON    `json:"expected"`
+	Owner    string          `json:"owner"`
+	Receipts []string        `json:"receipts"` // the chain of one session: calls, a post, the end
+	Vectors  []receiptVector `json:"vectors,omitempty"`
+}
+
+func (f receiptsFile) marshal() []byte {
+	vectors := f.Vectors
+	f.Vectors = nil
+	return oneAVector(f, anys(vectors))
+}
+
+func (f receiptsFile) verify(v receiptVector) string {
+	want, now, owner := f.Expected, f.At, f.Owner
+	if v.Expected != nil {
+		want = *v.Expected
+	}
+	if v.At != 0 {
+		now = v.At
+	}
+	if v.Owner != nil {
+		owner = *v.Owner
+	}
+	chain := interaction.NewChain(interaction.Past(f.past(), want.expected(), time.Unix(now, 0)), interaction.Expected{Owner: owner, Session: v.Session, Agent: v.Agent})
+	for _, r := range v.Receipts {
+		token, ok := r.(string)
+		if !ok {
+			token = f.Receipts[int(r.(float64))-1]
+		}
+		if _, err := chain.Add(token); err != nil {
+			return codeOf(err)
+		}
+	}
+	if v.Head != nil {
+		return codeOf(chain.Names(*v.Head))
+	}
+	return "ok"
+}
+
+// past is the trust of the file at all times.
+func (f receiptsFile) past() *evidence.PastTrust {
+	roots, policy, err := f.Trust.parts()
+	mustDo(err)
+	return must(evidence.NewPastTrust(roots, evidence.Bundle{Certificates: f.Trust.Certificates}, evidence.History{}, policy))
+}
+
+// observer gives a deployment a key for interaction receipts. The other vectors know nothing of it.
+func (d deployment) observer() deployment {
+	d.roles = maps.Clone(d.roles)
+	d.roles[evidence.PurposeInteraction] = role{evidence.PurposeInteraction, "mediator-observer", "posting-api", newKey("interaction-receipt-key:v1")}
+	return d
+}
+
+const receiptSession = "ses_1"
+
+// tagOf makes a tag, as of an id of a call.
+func tagOf(what string, n int) string { return evidence.HashBytes(fmt.Append(nil, what, n))[:32] }
+
+// receiptBase is the claims of receipt n of a session, but for what it is about. It is signed n seconds after at.
+func (d deployment) receiptBase(n int, previous string) interaction.Receipt {
+	r, ms := d.roles[evidence.PurposeInteraction], int64(at+n)*1000
+	return interaction.Receipt{
+		Registered: evidence.Registered{Audience: r.audience, Issuer: r.issuer, ID: fmt.Sprint("interaction-receipt-", n), IssuedAt: int64(at + n), Expires: int64(at + n + 600)},
+		KeyClaims:  custodyClaims, RequestID: fmt.Sprint("post_", n), ActionType: interaction.ActionGeneric, PolicyID: d.strict.ManifestHash,
+		InputsCommitment: evidence.HashBytes([]byte("inputs")), ConstraintsCommitment: evidence.HashBytes([]byte("constraints")),
+		LLMCommitment: evidence.HashBytes([]byte("llm")), OutputCleanHash: evidence.HashBytes([]byte("clean")), OutputTransportHash: evidence.HashBytes([]byte("transport")),
+		Timing: interaction.Timing{RequestReceived: ms - 900, LLMStart: ms - 890, LLMEnd: ms - 90, ResponseSent: ms - 89},
+		Chain:  interaction.ChainLink{PreviousReceiptHash: previous, SessionID: receiptSession, SequenceNumber: int64(n)},
+		Owner:  interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Agent: "agent:worker-1", RuntimeID: "worker-1", EventID: "evt_1",
+		Outcome: interaction.OutcomeCompleted, Session: interaction.SessionTotals{OpenedMS: (at - 60) * 1000, Calls: int64(n), CallsObserved: int64(n), BytesOut: int64(n) * 5000, BytesOutObserved: int64(n) * 4000},
+		Probabilistic: true,
+	}
+}
+
+// callTo is a call to a model, that answers with a call of a tool; from the second on the result of the one before comes back.
+func (d deployment) callTo(n int, previous string) interaction.Receipt {
+	c, o, declared := d.receiptBase(n, previous), interaction.Observed, interaction.Declared
+	c.Model = &interaction.ModelCall{
+		API: "anthropic-messages", Host: "api.anthropic.com:443", Rule: "anthropic-messages", Model: "claude", AnsweredBy: "claude-1", Status: 200, Streamed: true,
+		ToolCalls: []interaction.ToolCall{{ID: tagOf("call", n), Tool: "search", Arguments: tagOf("arguments", n)}},
+		Figures: interaction.ModelFigures{
+			Duration: o(800), FirstDelta: o(210), Turnaround: interaction.NotMeasured, Deltas: o(17), InputTokens: declared(900), OutputTokens: declared(40),
+			CachedTokens: interaction.NotMeasured, ReasoningTokens: interaction.NotMeasured, HostedCalls: declared(0), InputBytes: o(3600), OutputBytes: o(5000),
+			NewInputWords: o(30), OutputWords: o(820), ToolCallsMade: o(1), UnmatchedResults: o(0), SelfReferences: o(0), Depth: declared(1), DepthRelayed: o(0),
+			SampleBytes: o(5000), WordEntropy: o(7321), Compression: o(431),
+		},
+	}
+	if n > 1 {
+		c.Model.ReturnedCalls = []string{tagOf("call", n-1)}
+		c.Model.Figures.Turnaround, c.Model.Figures.SelfReferences = o(110), o(1)
+	}
+	return c
+}
+
+// signedReceipt signs a receipt, whatever it says.
+func (d deployment) signedReceipt(c interaction.Receipt) string {
+	if c.Observed == nil {
+		c.Observed = interaction.ObservedOf(c)
+	}
+	return d.signed(evidence.PurposeInteraction, interaction.Kind.Typ, string(must(strictjson.Canonical(must(json.Marshal(c))))), nil)
+}
+
+// sessionChain is the chain of a session: two calls to a model, a post, a call whose answer was not followed, the end.
+func (d deployment) sessionChain() (tokens []string) {
+	previous := func() string {
+		if len(tokens) == 0 {
+			return ""
+		}
+		return evidence.HashToken(tokens[len(tokens)-1])
+	}
+	add := func(c interaction.Receipt) { tokens = append(tokens, d.signedReceipt(c)) }
+	add(d.callTo(1, ""))
+	add(d.callTo(2, previous()))
+	post := d.receiptBase(3, previous())
+	post.ActionType, post.Timing.LLMStart, post.Timing.LLMEnd = interaction.ActionComposePost, 0, 0
+	post.Post = &interaction.PostMade{BindingHash: binding().Hash(), Status: 201, Artifacts: []interaction.NamedArtifact{{Name: "sessionReceipt", Hash: evidence.HashBytes([]byte("session receipt"))}}}
+	post.Relayed, post.RelayedCount = []interaction.RelayedCall{{Host: "mcp.example.com:443", Tool: "search", Arguments: tagOf("arguments", 2), CallID: tagOf("call", 2)}}, 1
+	add(post)
+	unread := d.callTo(4, previous())
+	unread.ActionType, unread.Outcome = interaction.ActionChallengeResponse, interaction.OutcomeNotMeasured
+	unread.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: otherHash, CommitmentRevealed: true}
+	unread.Model.Unread, unread.Model.ToolCalls, unread.Model.HostedTools = "behind", nil, []string{"web_search"}
+	unread.Model.Probe = &interaction.Probe{ID: "probe-1"}
+	none, f := interaction.NotMeasured, &unread.Model.Figures
+	*f = interaction.ModelFigures{
+		Duration: f.Duration, FirstDelta: none, Turnaround: f.Turnaround, Deltas: none, InputTokens: interaction.Estimated(900), OutputTokens: none, CachedTokens: none,
+		ReasoningTokens: none, HostedCalls: none, InputBytes: f.InputBytes, OutputBytes: none, NewInputWords: f.NewInputWords, OutputWords: none, ToolCallsMade: none,
+		UnmatchedResults: f.UnmatchedResults, SelfReferences: f.SelfReferences, Depth: none, DepthRelayed: none, SampleBytes: none, WordEntropy: none, Compression: none,
+	}
+	add(unread)
+	end := d.receiptBase(5, previous())
+	end.RequestID, end.Timing = receiptSession, interaction.Timing{RequestReceived: (at + 5) * 1000}
+	end.Closing = &interaction.Closing{Reason: interaction.ClosedEnded}
+	add(end)
+	return tokens
+}
+
+// receiptsVectors generates receipts.json.
+func (d deployment) receiptsVectors() receiptsFile {
+	d = d.observer()
+	r := d.roles[evidence.PurposeInteraction]
+	f := receiptsFile{
+		About: "Chains of interaction receipts: see docs/vectors.md, Interaction receipts.", At: at + 3600, Skew: 2, Trust: d.trust(),
+		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"interaction-receipt-key"}, MaxAge: 15,
+			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
+		Owner: interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Receipts: d.sessionChain(),
+	}
+	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
+	f.Vectors = slices.Concat(d.chainFaults(f), d.receiptFaults(), headFaults(f))
+	return f
+}
+
+func numbers(list ...int) []any { return anys(list) }
+
+// chainFaults are chains of which each receipt is valid by itself, or which are expected otherwise.
+func (d deployment) chainFaults(f receiptsFile) []receiptVector {
+	chain := func(name, code string, receipts ...any) receiptVector {
+		return receiptVector{Name: name, Receipts: append([]any{}, receipts...), Verdict: code}
+	}
+	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
+	// third is a third receipt that is valid, but for one thing.
+	third := func(name, code string, edit func(*interaction.Receipt)) receiptVector {
+		c := d.callTo(3, hash(2))
+		edit(&c)
+		return chain("the third "+name, code, 1, 2, d.signedReceipt(c))
+	}
+	owner, other, nobody := interaction.Owner(newKey("other:v1").public()), d.callTo(2, hash(1)), ""
+	other.OutputCleanHash = otherHash
+	second := d.signedReceipt(other)
+	return []receiptVector{
+		chain("valid", "ok", numbers(1, 2, 3, 4, 5)...), chain("valid, not closed", "ok", numbers(1, 2)...), chain("empty", "ok"),
+		{Name: "valid, of the expected session and agent", Receipts: numbers(1, 2, 3, 4, 5), Session: receiptSession, Agent: "agent:worker-1", Verdict: "ok"},
+		chain("the second is missing", "receipt_gap", numbers(1, 3)...), chain("the first is missing", "receipt_gap", numbers(2, 3)...),
+		chain("the third before the second", "receipt_gap", numbers(1, 3, 2)...), chain("the second twice", "receipt_order", numbers(1, 2, 2)...),
+		chain("the first after the second", "receipt_order", numbers(1, 2, 1)...), chain("one after the end", "receipt_after_closing", numbers(1, 2, 3, 4, 5, 5)...),
+		chain("two with one number", "receipt_fork", 1, 2, second), chain("another second", "ok", 1, second), chain("it forks further back", "receipt_fork", 1, second, 3),
+		third("names another before it", "receipt_fork", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }),
+		third("is valid", "ok", func(*interaction.Receipt) {}),
+		third("is of another session", "receipt_session", func(c *interaction.Receipt) { c.Chain.SessionID = "ses_2" }),
+		third("is of another event", "receipt_session", func(c *interaction.Receipt) { c.EventID = "evt_2" }),
+		third("is of another runtime", "receipt_session", func(c *interaction.Receipt) { c.RuntimeID = "worker-2" }),
+		third("names another opening", "receipt_session", func(c *interaction.Receipt) { c.Session.OpenedMS-- }),
+		third("is about another agent", "receipt_agent", func(c *interaction.Receipt) { c.Agent = "agent:other" }),
+		third("names another owner", "receipt_owner", func(c *interaction.Receipt) { c.Owner = owner }),
+		third("is about the call of the first", "receipt_duplicate", func(c *interaction.Receipt) { c.RequestID = "post_1" }),
+		third("is earlier", "receipt_time", func(c *interaction.Receipt) {
+			c.IssuedAt, c.Expires = at+1, at+601
+			c.Timing = interaction.Timing{RequestReceived: at * 1000}
+		}),
+		third("is of the same second", "ok", func(c *interaction.Receipt) {
+			c.IssuedAt, c.Expires = at+2, at+602
+			c.Timing = interaction.Timing{RequestReceived: at * 1000}
+		}),
+		third("counts fewer calls", "receipt_totals", func(c *interaction.Receipt) { c.Session.Calls, c.Session.CallsObserved = 1, 1 }),
+		third("counts fewer calls that were read", "receipt_totals", func(c *interaction.Receipt) { c.Session.CallsObserved = 1 }),
+		third("counts fewer bytes", "receipt_totals", func(c *interaction.Receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 }),
+		third("counts fewer bytes that were read", "receipt_totals", func(c *interaction.Receipt) { c.Session.BytesOutObserved = 9 }),
+		third("is by another issuer", "issuer_mismatch", func(c *interaction.Receipt) { c.Issuer = "other" }),
+		{Name: "another owner is expected", Receipts: numbers(1), Owner: &owner, Verdict: "receipt_owner"},
+		{Name: "no owner is expected", Receipts: numbers(1), Owner: &nobody, Verdict: "receipt_owner"},
+		{Name: "another session is expected", Receipts: numbers(1), Session: "ses_2", Verdict: "receipt_session"},
+		{Name: "another agent is expected", Receipts: numbers(1), Agent: "agent:other", Verdict: "receipt_agent"},
+		{Name: "of the future", Receipts: numbers(1, 2, 3, 4, 5), At: at + 1, Verdict: "not_yet_valid"},
+		{Name: "3 s before the clock", Receipts: numbers(1, 2, 3, 4, 5), At: at + 3, Verdict: "ok"},
+		{Name: "nothing is expected", Receipts: numbers(1), Expected: &expectedJSON{Issuers: []string{}, Audiences: []string{}, KeyIDs: []string{}}, Verdict: "expectation_missing"},
+		chain("of another role's key", "key_purpose", d.resigned(1, evidence.PurposeAgentSession)),
+		chain("another artifact", "jws_type", d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil)),
+		chain("nothing", "artifact_missing", ""),
+		chain("another signature", "signature_invalid", strings.TrimSuffix(f.Receipts[0], f.Receipts[0][strings.LastIndexByte(f.Receipts[0], '.'):])+f.Receipts[1][strings.LastIndexByte(f.Receipts[1], '.'):]),
+	}
+}
+
+// resigned is a first receipt by the key of another purpose.
+func (d deployment) resigned(n int, purpose string) string {
+	c := d.callTo(n, "")
+	c.Observed = interaction.ObservedOf(c)
+	return d.signed(purpose, interaction.Kind.Typ, string(must(strictjson.Canonical(must(json.Marshal(c))))), nil)
+}
+
+// receiptFaults are first receipts of which one claim is wrong.
+func (d deployment) receiptFaults() []receiptVector {
+	type f = interaction.Figure
+	long := strings.Repeat("x", 300)
+	rows := []struct {
+		name string
+		edit func(*interaction.Receipt)
+	}{
+		{"it proves that no human was involved", func(c *interaction.Receipt) { c.NonHumanIdentityProven = true }},
+		{"it is more than probabilistic", func(c *interaction.Receipt) { c.Probabilistic = false }},
+		{"it lasts for nine minutes", func(c *interaction.Receipt) { c.Expires -= 60 }},
+		{"it has observed the model", func(c *interaction.Receipt) { c.Observed = append(interaction.ObservedOf(*c), "model_call.model") }},
+		{"it has observed nothing", func(c *interaction.Receipt) { c.Observed = []string{} }},
+		{"no agent", func(c *interaction.Receipt) { c.Agent = "" }}, {"a long agent", func(c *interaction.Receipt) { c.Agent = long }},
+		{"no request", func(c *interaction.Receipt) { c.RequestID = "" }}, {"no owner", func(c *interaction.Receipt) { c.Owner = "" }},
+		{"a policy that is no hash", func(c *interaction.Receipt) { c.PolicyID = "P0" }},
+		{"a commitment in capitals", func(c *interaction.Receipt) { c.InputsCommitment = strings.ToUpper(c.InputsCommitment) }},
+		{"no output", func(c *interaction.Receipt) { c.OutputTransportHash = "" }},
+		{"number 0", func(c *interaction.Receipt) { c.Chain.SequenceNumber = 0 }}, {"one before the first", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }},
+		{"none before the second", func(c *interaction.Receipt) { c.Chain.SequenceNumber = 2 }},
+		{"it is about nothing", func(c *interaction.Receipt) { c.Model = nil }}, {"it is about two", func(c *interaction.Receipt) { c.Closing = &interaction.Closing{Reason: "ended"} }},
+		{"another action", func(c *interaction.Receipt) { c.ActionType = interaction.ActionComposePost }}, {"another outcome", func(c *interaction.Receipt) { c.Outcome = "good" }},
+		{"not measured without a reason", func(c *interaction.Receipt) { c.Outcome = interaction.OutcomeNotMeasured }},
+		{"a reason for what is complete", func(c *interaction.Receipt) { c.Model.Unread = "behind" }},
+		{"no time", func(c *interaction.Receipt) { c.Timing = interaction.Timing{} }}, {"an end before the start", func(c *interaction.Receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 }},
+		{"signed before it was over", func(c *interaction.Receipt) { c.Timing.ResponseSent += 2000 }},
+		{"a challenge without a nonce", func(c *interaction.Receipt) { c.Challenge = &interaction.ChallengeRef{CommitmentHash: otherHash} }},
+		{"a commitment revealed that was not made", func(c *interaction.Receipt) {
+			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n", CommitmentRevealed: true}
+		}},
+		{"no opening", func(c *interaction.Receipt) { c.Session.OpenedMS = 0 }}, {"more was read than sent", func(c *interaction.Receipt) { c.Session.CallsObserved = 2 }},
+		{"a relayed call that is not counted", func(c *interaction.Receipt) { c.Relayed = []interaction.RelayedCall{{Host: "h", Tool: "t"}} }},
+		{"no host", func(c *interaction.Receipt) { c.Model.Host = "" }}, {"no status of HTTP", func(c *interaction.Receipt) { c.Model.Status = 99 }},
+		{"a call that is not counted", func(c *interaction.Receipt) { c.Model.Figures.ToolCallsMade.Value = 0 }},
+		{"an id that is no tag", func(c *interaction.Receipt) { c.Model.ToolCalls[0].ID = "toolu_1" }},
+		{"a result that is no tag", func(c *interaction.Receipt) { c.Model.ReturnedCalls = []string{"toolu_1"} }},
+		{"a result twice", func(c *interaction.Receipt) { c.Model.ReturnedCalls = []string{tagOf("x", 1), tagOf("x", 1)} }},
+		{"a probe without id", func(c *interaction.Receipt) { c.Model.Probe = &interaction.Probe{} }},
+		{"a figure of no state", func(c *interaction.Receipt) { c.Model.Figures.Duration.State = "" }},
+		{"a duration that is declared", func(c *interaction.Receipt) { c.Model.Figures.Duration.State = interaction.StateDeclared }},
+		{"tokens that are observed", func(c *interaction.Receipt) { c.Model.Figures.OutputTokens = interaction.Observed(1) }},
+		{"a depth that is observed", func(c *interaction.Receipt) { c.Model.Figures.Depth = interaction.Observed(1) }},
+		{"a value that is not measured", func(c *interaction.Receipt) {
+			c.Model.Figures.Turnaround = f{State: interaction.StateNotMeasured, Value: 1}
+		}},
+		{"a value below nought", func(c *interaction.Receipt) { c.Model.Figures.Deltas.Value = -1 }},
+		{"the entropy of a short text", func(c *interaction.Receipt) { c.Model.Figures.SampleBytes.Value = 4095 }},
+	}
+	var out []receiptVector
+	for _, row := range rows {
+		c := d.callTo(1, "")
+		row.edit(&c)
+		out = append(out, receiptVector{Name: "claims: " + row.name, Receipts: []any{d.signedReceipt(c)}, Verdict: "claims_malformed"})
+	}
+	whole := d.callTo(1, "")
+	whole.Observed = interaction.ObservedOf(whole)
+	payload := string(must(strictjson.Canonical(must(json.Marshal(whole)))))
+	member := func(name, code string, value any) receiptVector {
+		token := d.signed(evidence.PurposeInteraction, interaction.Kind.Typ, with(payload, map[string]any{name: value}), nil)
+		return receiptVector{Name: fmt.Sprintf("claims: %s is %v", name, value), Receipts: []any{token}, Verdict: code}
+	}
+	return append(out,
+		member("prompt", "claims_malformed", "a text"), member("relayed_count", "claims_malformed", "0"), member("agent", "claims_not_canonical", nil),
+		member("relayed", "claims_not_canonical", []any{}), member("timing", "claims_malformed", []any{}),
+	)
+}
+
+// headVectors are session receipts that name where the session's chain of receipts stands.
+func (d deployment) headVectors() (out []artifactVector) {
+	many := make([]string, evidence.MaxOpenCalls+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("post_%03d", i)
+	}
+	for _, row := range []struct {
+		name, code   string
+		interactions any
+	}{
+		{"an empty chain", "ok", map[string]any{"number": 0}},
+		{"a chain", "ok", map[string]any{"number": 2, "headHash": otherHash, "openCalls": many[:2]}},
+		{"as many open calls as can be", "ok", map[string]any{"number": 0, "openCalls": many[:evidence.MaxOpenCalls]}},
+		{"one open call more", "claims_malformed", map[string]any{"number": 0, "openCalls": many}},
+		{"a head without a number", "claims_malformed", map[string]any{"number": 0, "headHash": otherHash}},
+		{"a number without a head", "claims_malformed", map[string]any{"number": 2}},
+		{"a head that is no hash", "claims_malformed", map[string]any{"number": 2, "headHash": "x"}},
+		{"open calls out of order", "claims_malformed", map[string]any{"number": 0, "openCalls": []string{"b", "a"}}},
+		{"no open calls", "claims_not_canonical", map[string]any{"number": 0, "openCalls": []string{}}},
+		{"no number", "claims_not_canonical", map[string]any{"headHash": otherHash}},
+	} {
+		typ := evidence.SessionReceiptKind.Typ
+		token := d.signed(evidence.PurposeAgentSession, typ, d.sessionClaims(), changes{typ: {"interactions": row.interactions}})
+		out = append(out, artifactVector{Name: "session receipt, names " + row.name, Typ: typ, Token: token, Verdict: row.code})
+	}
+	return out
+}
+
+// headFaults hold what a session receipt says of the chain against the chain.
+func headFaults(f receiptsFile) []receiptVector {
+	head := func(name, code string, n int64, hash string, closed bool, open ...string) receiptVector {
+		receipts := numbers(1, 2, 3, 4)
+		if closed {
+			receipts = numbers(1, 2, 3, 4, 5)
+		}
+		return receiptVector{Name: "head: " + name, Receipts: receipts, Head: &evidence.InteractionHead{Number: n, HeadHash: hash, OpenCalls: open}, Verdict: code}
+	}
+	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
+	return []receiptVector{
+		head("none", "ok", 0, "", true), head("the second", "ok", 2, hash(2), true), head("the last", "ok", 5, hash(5), true),
+		head("of another chain", "receipt_head_mismatch", 2, otherHash, true), head("of another number", "receipt_head_mismatch", 3, hash(2), true),
+		head("beyond the chain", "receipt_head_mismatch", 5, hash(5), false), head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
+		head("open, ended before", "receipt_open_call", 2, hash(2), true, "post_1"), head("open, never ended", "receipt_open_call", 2, hash(2), true, "post_9"),
+		head("open, and the chain too", "ok", 2, hash(2), false, "post_9"),
+	}
+}
