@@ -40,9 +40,22 @@ func (p *Pipeline) generate(c *call) (done func(), err error) {
 		return cancel, err
 	}
 	budget := p.bodies.Answers()
-	c.generated = &generate.Call{Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: budget.Take}
+	c.generated = &generate.Call{
+		Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: budget.Take, Receipt: func() (string, error) { return p.modelReceipt(c) },
+	}
 	c.r = request
 	c.route(model.Target)
 	c.record.Flow, c.record.Message = flowEgress, "generate"
 	return func() { cancel(); budget.Free() }, nil
+}
+
+// modelReceipt returns the receipt of a call to a model whose answer has ended, and is empty where receipts are not made.
+func (p *Pipeline) modelReceipt(c *call) (string, error) {
+	if c.receipt == nil {
+		return "", nil
+	}
+	c.receipt.EndModel(c.record.State, c.model.Interaction(), p.o.Now())
+	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
+	defer cancel()
+	return c.receipt.Receipt(ctx)
 }

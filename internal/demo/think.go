@@ -9,10 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy"
 )
 
 // maxThoughts bounds how often the agent asks the model before it posts.
@@ -152,4 +154,26 @@ func (d *Deployment) recordsOf(ctx context.Context, session string) (all []ledge
 		all = append(all, r)
 	}
 	return all, nil
+}
+
+// generated plays an agent that has the mediator ask the model, and looks for the receipt that it gets among those of its session.
+func (d *Deployment) generated(ctx context.Context) (string, error) {
+	r, err := d.byWebhook(ctx, "POST", "http://"+proxy.InternalHost+"/v1/generate", "--body", `{"prompt":"What is a mediator?"}`)
+	if err != nil || r.Receipt == "" {
+		return r.Outcome(), err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for { // the record is stored a little later than the call ends
+		var record admin.Record
+		err := admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+r.Record, &record)
+		if err == nil && slices.Contains(record.Receipts, r.Receipt) {
+			return r.Outcome() + ", with its receipt", nil
+		}
+		select {
+		case <-ctx.Done():
+			return r.Outcome() + ", with a receipt that is not the record's", err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
