@@ -41,6 +41,7 @@ var layers = []string{
 	"proxy",
 	"proxy/own",
 	"proxy/session",
+	"proxy/receipts",
 	"proxy/intercept",
 	"proxy/match",
 	"proxy/mcp",

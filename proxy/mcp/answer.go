@@ -29,6 +29,11 @@ const (
 	ResultUnseen     Result = "unseen"      // the answer could not be followed
 )
 
+// final reports whether the server is done with a request that has this result: with one to which it wants more, too, which comes as a new one.
+func (r Result) final() bool {
+	return r == ResultOK || r == ResultToolFailed || r == ResultError || r == ResultUnfinished
+}
+
 // maxAnswer bounds how much of one message of a server is held to be read, in bytes.
 const maxAnswer = 4 << 20
 
@@ -54,6 +59,8 @@ type Watch struct {
 	// Changed is called for each tool whose definition has another hash than the one that was shown before, in this session or in
 	// another, or than the one that is pinned.
 	Changed func(tool, before, now string)
+	// Returned, if set, is called with the result of a tool's call, as JSON.
+	Returned func(result []byte)
 }
 
 // Answer reads the answer to one request as it passes: an [io.Writer] that takes what the client gets. It notes in the session's memory what
@@ -249,11 +256,17 @@ func (a *Answer) response(o object) {
 	}
 	a.result = resultOf(o, a.Sent.IsCall())
 	result := o.Get("result").Members
+	if a.Returned != nil && a.Sent.IsCall() {
+		a.Returned(o.Get("result").Value)
+	}
 	if a.Sent.Method == listTools && a.Memory.shows(a.Flight) {
 		a.show(result)
 	}
 	if a.result != ResultUnfinished {
 		return
+	}
+	if result.Get("task").Value != nil {
+		a.Memory.goesOn(a.Flight)
 	}
 	u := unfinished{server: a.peer.Server, method: a.Sent.Method, name: a.Sent.Name, asks: make(map[string]string)}
 	state, _ := result.Get("requestState").Text()
