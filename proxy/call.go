@@ -80,6 +80,8 @@ type call struct {
 	generated *generate.Call
 	// receipt is the interaction receipt that is made of the call; nil for a call without one.
 	receipt *receipts.Call
+	// concluded is set once the session's chain of receipts knows what became of the call.
+	concluded bool
 	// given are the values of what a tool of an MCP server has returned.
 	given inference.Values
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
@@ -139,7 +141,7 @@ func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
-	c.tell(err)
+	c.told = problem.ForAgent(err, c.record.ID)
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }

@@ -35,8 +35,14 @@ func (p *Pipeline) openPost(t *posting) ([]ledger.OpenCall, error) {
 	return open, err
 }
 
-// concludeInteraction notes what became of a call in the session's chain of receipts, and of a call to a model in its record.
+// concludeInteraction notes what became of a call in the session's chain of receipts, and of a call to a model in its record. Only its first call
+// counts: who needs the receipt of a call before the call's end calls it when the answer has ended, and then waits for c.receipt.Receipt.
 func (p *Pipeline) concludeInteraction(c *call) {
+	if c.concluded {
+		return
+	}
+	c.concluded = true
+	now := c.now()
 	sent := c.record.State != ledger.StateRefused
 	var said inference.Interaction
 	if c.model != nil && (sent || c.receipt != nil) {
@@ -50,9 +56,9 @@ func (p *Pipeline) concludeInteraction(c *call) {
 		p.relayed(c)
 	}
 	if c.model != nil {
-		c.receipt.EndModel(c.record.State, said, c.record.Finished)
+		c.receipt.EndModel(c.record.State, said, now)
 	} else {
-		c.receipt.EndPost(c.record, c.record.Finished)
+		c.receipt.EndPost(c.record, now)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -137,8 +138,7 @@ type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
 	models    generate.Models
-	shown     []ruleDocument // to agents that ask
-	more      bool           // than those
+	shown     own.Rules // to agents that ask
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
@@ -170,7 +170,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: &match.Rule{Name: e.Name, Match: e.Match}, Err: fmt.Errorf("generate: %w", err)})
 		}
 	}
-	r.shown, r.more = show(actions, egress)
+	r.shown = show(actions, egress)
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {

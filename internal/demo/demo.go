@@ -46,8 +46,8 @@ type Deployment struct {
 	old          string    // an event that is too old for the last scenarios
 	oldAt        time.Time // when it arrived
 	firstPost    string    // the id of the record whose evidence is drawn
-	// Thoughts are the records of the agent that thinks, in their order, the last one of its post.
-	Thoughts []ledger.Record
+	// Thought is the record of the post of the agent that thinks, with the receipts of what the agent did before.
+	Thought admin.Record
 }
 
 // User returns the user of the demo's agents. Two demos at once need different users, because each takes processes of

@@ -107,17 +107,19 @@ func (d *Deployment) thought(ctx context.Context) (string, error) {
 	if err != nil || made.Post == "" {
 		return made.Outcome(), err
 	}
-	var post ledger.Record
-	if err := admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+made.Post, &post); err != nil {
-		return "", err
-	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for { // records are stored a little later than the calls end
-		if d.Thoughts, err = d.recordsOf(ctx, post.Session); err != nil {
+		var post admin.Record
+		if err := admin.Get(ctx, d.Stack.Admin(), "/v1/posts/"+made.Post, &post); err != nil {
 			return "", err
 		}
-		if happened := made.Outcome() + summary(d.Thoughts); happened == thoughtExpected || ctx.Err() != nil {
+		d.Thought = post
+		did, err := d.recordsOf(ctx, post.Session)
+		if err != nil {
+			return "", err
+		}
+		if happened := fmt.Sprintf("%s%s, %d receipts", made.Outcome(), summary(did), len(post.Receipts)); happened == thoughtExpected || ctx.Err() != nil {
 			return happened, nil
 		}
 		select {
@@ -128,7 +130,7 @@ func (d *Deployment) thought(ctx context.Context) (string, error) {
 }
 
 // thoughtExpected is what the records have to say of the agent that thinks.
-const thoughtExpected = "201, model complete, tool ok, model complete, post forwarded"
+const thoughtExpected = "201, model complete, tool ok, model complete, post forwarded, 3 receipts"
 
 // summary says in one line what a session has done.
 func summary(all []ledger.Record) (s string) {

@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/demo"
-	"github.com/actionproof/mediator/ledger"
 )
 
 // Demo returns the command that plays the demo, with its hidden agent and APIs.
@@ -59,7 +58,11 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 			records.DrawChain(cli.Indent(stdout), first.Artifacts)
 			fmt.Fprintln(stdout)
 		}
-		printThoughts(stdout, d.Thoughts)
+		if d.Thought.ID != "" {
+			fmt.Fprintln(stdout, "What the agent that thinks did, from its first call to its post:")
+			records.PrintTimeline(stdout, d.Thought)
+			fmt.Fprintln(stdout)
+		}
 		fmt.Fprintf(stdout, "demo: %d scenarios, %d as expected\n", len(all), good)
 	}
 	if good != len(all) {
@@ -67,27 +70,6 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 		return cli.ErrRefused
 	}
 	return nil
-}
-
-// printThoughts prints what the agent that thinks has done, call by call.
-func printThoughts(w io.Writer, all []ledger.Record) {
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintln(w, "What the agent that thinks did, from its first call to its post:")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, r := range all {
-		what := r.Flow + " " + string(r.State)
-		switch {
-		case r.Model != nil && r.Model.Input != nil && r.Model.Output != nil && r.Model.Calls != nil:
-			what = fmt.Sprintf("%s: %d tokens in and %d out (%s), %d tool calls (%s)", r.Model.Model, r.Model.Input.N, r.Model.Output.N, r.Model.Output.State, r.Model.Calls.N, r.Model.Calls.State)
-		case r.Message != "":
-			what = r.Message + ": " + r.Result
-		}
-		fmt.Fprintf(t, "    +%d ms\t%s %s%s\t%s\n", r.Started.Sub(all[0].Started).Milliseconds(), r.Method, r.Host, r.Path, what)
-	}
-	t.Flush()
-	fmt.Fprintln(w)
 }
 
 func printPlayed(w io.Writer, all []demo.Result) {
