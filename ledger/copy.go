@@ -48,7 +48,11 @@ func openCopy(ctx context.Context, path string) (*Copy, error) {
 	if err := schema.check(ctx, db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Copy{reader: reader{db}, db: db}, nil
+	c := &Copy{reader: reader{db: db}, db: db}
+	if err := db.QueryRowContext(ctx, `SELECT count(*) = 0 FROM sqlite_schema WHERE name = 'receipts'`).Scan(&c.early); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return c, nil
 }
 
 // check refuses a file with another schema.

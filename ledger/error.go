@@ -15,6 +15,8 @@ var (
 	// ErrState means that a post was finished that had not begun, or had been finished already, or that a state was given which
 	// that call does not record.
 	ErrState = errors.New("ledger: the post is not in flight")
+	// ErrForked means that the number of a receipt in its chain is that of another one.
+	ErrForked = errors.New("ledger: another receipt has this number in its chain")
 	// ErrClosed means that the ledger is closed.
 	ErrClosed error = &Error{err: errors.New("ledger: closed")}
 )

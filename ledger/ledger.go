@@ -35,6 +35,7 @@ type Ledger struct {
 
 	// Prepared once, because every call needs them.
 	insertKey, insertPost, insertArtifacts, updatePost *sql.Stmt
+	insertOpenCall, insertReceipt, deleteOpenCall      *sql.Stmt
 
 	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. It belongs to the writer: only
 	// functions that are passed to db.Write use it.
@@ -54,7 +55,7 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{reader: reader{db.Read()}, db: db, o: o, forgotten: math.MinInt64}
+	l := &Ledger{reader: reader{db: db.Read()}, db: db, o: o, forgotten: math.MinInt64}
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -62,12 +63,22 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 }
 
 func (l *Ledger) start(ctx context.Context) (err error) {
+	err = l.db.Write(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.Exec(receiptTables); err != nil {
+			return Unavailable("make the tables of receipts", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	for _, s := range []struct {
 		to    **sql.Stmt
 		query string
 	}{
 		{&l.insertKey, insertKey}, {&l.insertPost, insertPost},
 		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
+		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
 	} {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
 			return err
@@ -105,6 +116,9 @@ func (l *Ledger) Begin(ctx context.Context, r Record, keys ...Key) error {
 		if err := l.consume(tx, keys); err != nil {
 			return err
 		}
+		if err := l.open(tx, r.Open); err != nil {
+			return err
+		}
 		return l.insert(tx, r)
 	})
 }
@@ -116,7 +130,7 @@ func (l *Ledger) Finish(ctx context.Context, r Record) error { return l.Write(ct
 func (l *Ledger) Add(ctx context.Context, r Record) error { return l.Write(ctx, nil, []Record{r}) }
 
 // Write finishes posts and adds records: see [Store].
-func (l *Ledger) Write(ctx context.Context, outcomes, records []Record) error {
+func (l *Ledger) Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
 		for _, r := range outcomes {
 			if err := l.update(tx, r); err != nil {
@@ -131,7 +145,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []Record) error {
 				return err
 			}
 		}
-		return nil
+		return l.addReceipts(tx, receipts)
 	})
 }
 

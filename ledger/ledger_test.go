@@ -63,17 +63,22 @@ func TestSQLite(t *testing.T) {
 	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return open(t, place) })
 }
 
-// TestPruning plays random histories.
-func TestPruning(t *testing.T) {
-	ledgertest.RunPruning(t, func(t *testing.T, place string) ledger.Store {
-		l, err := ledger.Open(context.Background(), filepath.Join(place, "ledger.db"), ledger.Options{Now: ledgertest.Now, Retention: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
-	})
+// hourly opens a ledger that keeps records for an hour.
+func hourly(t *testing.T, place string) ledger.Store {
+	t.Helper()
+	l, err := ledger.Open(context.Background(), filepath.Join(place, "ledger.db"), ledger.Options{Now: ledgertest.Now, Retention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
 }
+
+// TestPruning plays random histories.
+func TestPruning(t *testing.T) { ledgertest.RunPruning(t, hourly) }
+
+// TestReceipts runs the suite of chains of receipts.
+func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly) }
 
 // TestKilled kills a process between Begin and Finish.
 func TestKilled(t *testing.T) {

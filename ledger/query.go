@@ -138,7 +138,10 @@ func (q Query) statement() string {
 }
 
 // reader reads records from an SQLite file.
-type reader struct{ db *sql.DB }
+type reader struct {
+	db    *sql.DB
+	early bool // an earlier program has made the file, which has no receipts
+}
 
 // Records yields records: see [Store].
 func (r reader) Records(ctx context.Context, q Query) iter.Seq2[Record, error] {

@@ -46,6 +46,7 @@ type Queue struct {
 	added   int        // how many records were taken
 	tried   int        // how many of them have been stored, or tried to
 	failure error      // why the store fails; nil after an attempt that could store all
+	receiptQueue
 	closed  bool
 	closing chan struct{} // closed with closed
 }
@@ -166,28 +167,29 @@ func (q *Queue) run(ctx context.Context) {
 func (q *Queue) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.records) == 0 && !q.closed {
+	for len(q.records)+len(q.receipts) == 0 && !q.closed {
 		q.changed.Wait()
 	}
-	return len(q.records) > 0
+	return len(q.records)+len(q.receipts) > 0
 }
 
-// attempt tries to store all that is queued, or one record as a probe. It returns how many records left the queue and
-// how many stay because the store failed. Once the queue is closed, it tries all, and a record that cannot be stored is
+// attempt tries to store all that is queued, or one record as a probe. It returns how many records and receipts left the
+// queue and how many stay because the store failed. Once the queue is closed, it tries all, and what cannot be stored is
 // lost.
 func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	q.mu.Lock()
-	last, some := q.closed, slices.Clone(q.records)
+	last, some, receipts := q.closed, slices.Clone(q.records), slices.Clone(q.receipts)
 	q.mu.Unlock()
 	if probe = probe && !last && len(some) > 1; probe {
-		some = some[:1]
+		some, receipts = some[:1], nil
 	}
 
 	var remaining []*queued
 	var failure error
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	for i, err := range q.store(ctx, some) {
+	errs, unkept := q.storeWith(ctx, some, receipts)
+	for i, err := range errs {
 		var away *Error
 		switch {
 		case err == nil:
@@ -207,11 +209,15 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 		}
 	}
 	q.records = append(slices.Delete(q.records, 0, len(some)), remaining...)
+	if failure == nil {
+		failure = unkept
+	}
 	if failure != nil || !probe {
 		q.failure = failure
 	}
+	kept := q.take(receipts, unkept, last)
 	q.changed.Broadcast()
-	return len(some) - len(remaining), len(remaining)
+	return len(some) - len(remaining) + kept, len(remaining) + len(receipts) - kept
 }
 
 // store stores records in one transaction, and returns the error of each. If the transaction fails, each half of them
@@ -222,6 +228,23 @@ func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	if err := ctx.Err(); err != nil {
 		return slices.Repeat([]error{Unavailable("store the record", err)}, len(all))
 	}
+	err := q.write(ctx, all, nil)
+	switch {
+	case err == nil:
+		return make([]error, len(all))
+	case len(all) == 1:
+		return []error{q.inDoubt(ctx, all[0], err)}
+	}
+	var first, second []error
+	var halves sync.WaitGroup
+	halves.Go(func() { first = q.store(ctx, all[:len(all)/2]) })
+	halves.Go(func() { second = q.store(ctx, all[len(all)/2:]) })
+	halves.Wait()
+	return append(first, second...)
+}
+
+// write stores records and receipts in one transaction, in half of the time that is left.
+func (q *Queue) write(ctx context.Context, all []*queued, receipts []Receipt) error {
 	var outcomes, records []Record
 	for _, r := range all {
 		if r.outcome {
@@ -233,21 +256,12 @@ func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	end, _ := ctx.Deadline()
 	bounded, cancel := context.WithTimeout(ctx, time.Until(end)/2)
 	defer cancel()
-	err := q.Store.Write(bounded, outcomes, records)
+	err := q.Store.Write(bounded, outcomes, records, receipts...)
 	q.note(err)
-	switch {
-	case err == nil:
+	if err == nil {
 		failpoint.Reach("recorded")
-		return make([]error, len(all))
-	case len(all) == 1:
-		return []error{q.inDoubt(ctx, all[0], err)}
 	}
-	var first, second []error
-	var halves sync.WaitGroup
-	halves.Go(func() { first = q.store(ctx, all[:len(all)/2]) })
-	halves.Go(func() { second = q.store(ctx, all[len(all)/2:]) })
-	halves.Wait()
-	return append(first, second...)
+	return err
 }
 
 // note has callers know at once that the store fails, before the attempt has ended.

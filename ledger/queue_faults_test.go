@@ -21,7 +21,7 @@ type hole struct {
 	stored atomic.Int32
 }
 
-func (h *hole) Write(ctx context.Context, outcomes, records []ledger.Record) error {
+func (h *hole) Write(ctx context.Context, outcomes, records []ledger.Record, _ ...ledger.Receipt) error {
 	if !h.back.Load() {
 		<-ctx.Done()
 		return ledger.Unavailable("reach the database", ctx.Err())
@@ -109,7 +109,7 @@ type picky struct {
 	stored []string
 }
 
-func (p *picky) Write(ctx context.Context, outcomes, records []ledger.Record) error {
+func (p *picky) Write(ctx context.Context, outcomes, records []ledger.Record, _ ...ledger.Receipt) error {
 	var ids []string
 	for _, r := range append(slices.Clone(outcomes), records...) {
 		ids = append(ids, r.ID)

@@ -117,7 +117,7 @@ type stuck struct {
 	let chan struct{}
 }
 
-func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record) error {
+func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record, ...ledger.Receipt) error {
 	<-s.let
 	return nil
 }
@@ -187,7 +187,7 @@ func (a *absent) Finish(_ context.Context, p ledger.Record) error {
 	return nil
 }
 
-func (a *absent) Write(ctx context.Context, outcomes, _ []ledger.Record) error {
+func (a *absent) Write(ctx context.Context, outcomes, _ []ledger.Record, _ ...ledger.Receipt) error {
 	for _, r := range outcomes {
 		if err := a.Finish(ctx, r); err != nil {
 			return err
@@ -310,7 +310,7 @@ type counting struct {
 	writes, records int
 }
 
-func (c *counting) Write(_ context.Context, outcomes, records []ledger.Record) error {
+func (c *counting) Write(_ context.Context, outcomes, records []ledger.Record, _ ...ledger.Receipt) error {
 	c.writes++
 	c.records += len(outcomes) + len(records)
 	return nil

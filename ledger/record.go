@@ -41,11 +41,12 @@ type Record struct {
 	Action       string     `json:"action,omitempty"`
 	Resource     string     `json:"resource,omitempty"`
 	Method       string     `json:"method,omitempty"`
-	Host         string     `json:"host,omitempty"`    // with the port, always
-	Path         string     `json:"path,omitempty"`    // without the query
-	Message      string     `json:"message,omitempty"` // what the call's message does, where its rule is about messages
-	Result       string     `json:"result,omitempty"`  // what became of it, by the server's answer
-	Model        *ModelCall `json:"model,omitempty"`   // what was seen of a call to a model
+	Host         string     `json:"host,omitempty"`         // with the port, always
+	Path         string     `json:"path,omitempty"`         // without the query
+	Message      string     `json:"message,omitempty"`      // what the call's message does, where its rule is about messages
+	Result       string     `json:"result,omitempty"`       // what became of it, by the server's answer
+	Model        *ModelCall `json:"model,omitempty"`        // what was seen of a call to a model
+	Interactions *Standing  `json:"interactions,omitempty"` // where the chain of the session's receipts stood at a post
 	ContentHash  string     `json:"contentHash,omitempty"`
 	BindingHash  string     `json:"bindingHash,omitempty"`
 	CapabilityID string     `json:"capabilityId,omitempty"`
@@ -61,6 +62,9 @@ type Record struct {
 	Artifacts    []Artifact `json:"artifacts,omitempty"`
 	Checks       []Check    `json:"checks,omitempty"`
 	Steps        []Step     `json:"steps,omitempty"`
+
+	// Open is kept with the intent of a post of which a receipt is to be made. The record itself does not have it.
+	Open []OpenCall `json:"-"`
 }
 
 // Check refuses a record that lacks its id or its start.

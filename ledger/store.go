@@ -25,11 +25,12 @@ func (k Key) Check() error {
 
 // Store is what every ledger does. It is safe for concurrent use.
 type Store interface {
+	Receipts
 	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that
 	// survives a crash. Every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
 	Consume(ctx context.Context, keys ...Key) error
-	// Begin consumes keys as Consume does and records the intent to forward r, in one transaction. The first byte may
-	// go out only after Begin has returned nil.
+	// Begin consumes keys as Consume does and records the intent to forward r, and with it that r.Open is open, if it is set, in one
+	// transaction. The first byte may go out only after Begin has returned nil.
 	Begin(ctx context.Context, r Record, keys ...Key) error
 	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It replaces the whole
 	// record except for its artifacts, which stay as Begin got them. It succeeds once. For a post that has not begun,
@@ -38,16 +39,16 @@ type Store interface {
 	// Add keeps the record of a call that is over: of a refusal, or of a call that needs no evidence. For any other
 	// state it returns [ErrState].
 	Add(ctx context.Context, r Record) error
-	// Write does Finish for outcomes and Add for records, all in one transaction or none.
-	Write(ctx context.Context, outcomes, records []Record) error
+	// Write does Finish for outcomes, Add for records and AddReceipts for receipts, all in one transaction or none.
+	Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error
 	// Get returns the record with this id, or the only one whose id begins with it: else [ErrNotFound], or [SeveralError].
 	Get(ctx context.Context, id string) (Record, error)
 	// Records yields the records that q selects, in the order that q names, and reads them as they are asked for. An error is
 	// the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so posts go on
 	// meanwhile; one that is stored then may be in the list or not. A cursor that is not kept is [ErrNotFound].
 	Records(ctx context.Context, q Query) iter.Seq2[Record, error]
-	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention. It
-	// never removes a post in flight. The caller decides when; ctx may end it at any point.
+	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention, with the chains of receipts
+	// whose last one is older. It never removes a post in flight. The caller decides when; ctx may end it at any point.
 	//
 	// A key that has been removed is not free again. If the clock was wrong, and an artifact is live once more, Consume
 	// refuses every key that expires no later than one that was removed.

@@ -171,10 +171,10 @@ func (w *Watched) Finish(ctx context.Context, r Record) error { return w.Write(c
 // Add keeps a whole record: see [Store].
 func (w *Watched) Add(ctx context.Context, r Record) error { return w.Write(ctx, nil, []Record{r}) }
 
-// Write finishes posts and adds records: see [Store].
-func (w *Watched) Write(ctx context.Context, outcomes, records []Record) error {
+// Write finishes posts, and adds records and receipts: see [Store].
+func (w *Watched) Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error {
 	defer w.changed.Store(true)
-	return w.Identified.Write(ctx, outcomes, records)
+	return w.Identified.Write(ctx, outcomes, records, receipts...)
 }
 
 // Close notes the mark, and closes the store.

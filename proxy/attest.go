@@ -6,6 +6,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -31,6 +32,9 @@ func (p *Pipeline) beginAttest(t *posting) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		if run.Interactions, err = p.o.Receipts.Head(ctx, t.session.Chain); err != nil {
+			return
+		}
 		if run.Seen, err = t.session.Look(ctx); err == nil {
 			a, err = p.o.Attest.Attest(ctx, run)
 		}
@@ -52,6 +56,9 @@ func (p *Pipeline) attest(_ context.Context, t *posting) error {
 	t.envelope.Attestation, t.envelope.SessionReceipt = a.Attestation.Token(), a.SessionReceipt.Token()
 	t.artifact("runtimeAttestation", t.envelope.Attestation)
 	t.artifact("sessionReceipt", t.envelope.SessionReceipt)
+	if h := a.SessionReceipt.Claims().Interactions; h != nil {
+		t.record.Interactions = &ledger.Standing{Number: h.Number, Head: h.HeadHash, Open: h.OpenCalls}
+	}
 	seen := t.session.Report() // with what was found since the look
 	if !seen.AnyCovered() {
 		return nil

@@ -64,11 +64,18 @@ func (p *Pipeline) consume(ctx context.Context, t *posting) error {
 	}
 	intent := t.record
 	intent.State = ledger.StateForwarding
+	var err error
+	if intent.Open, err = p.openPost(t); err != nil {
+		return err
+	}
 	t.unsure = true // until Begin has said something
 	if err := p.o.Record.Begin(ctx, intent, t.keys...); err != nil {
-		t.unsure = !errors.Is(err, ledger.ErrConsumed)
+		if t.unsure = !errors.Is(err, ledger.ErrConsumed); !t.unsure {
+			t.receipt.Drop()
+		}
 		return t.check(CheckSingleUse, err)
 	}
+	t.receipt.Sent()
 	t.unsure, t.begun, t.record.State = false, true, ledger.StateForwarding
 	return t.check(CheckSingleUse, nil)
 }

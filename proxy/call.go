@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -71,8 +72,15 @@ type call struct {
 	message *policy.Message
 	// mcp is what is known of a call to an MCP server; nil for any other.
 	mcp *mcp.Call
-	// model observes a call to a model; nil for any other.
+	// asked is what a call asks of a model, and model observes it; nil for any other.
+	asked *inference.Request
 	model *inference.Observer
+	// receipt is the interaction receipt that is made of the call; nil for a call without one.
+	receipt *receipts.Call
+	// concluded is set once the session's chain of receipts knows what became of the call.
+	concluded bool
+	// given are the values of what a tool of an MCP server has returned.
+	given inference.Values
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.
 	kept bool
 	// refusal writes a refusal as the clients of the call's endpoint show it; nil for a problem document.
@@ -154,9 +162,7 @@ func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	if c.record.State == ledger.StateRefused {
 		c.record.Method, c.record.Path = clip(c.record.Method, maxRefusedMethod), clip(c.record.Path, maxRefusedPath)
 	}
-	if c.model != nil && c.record.State != ledger.StateRefused {
-		c.record.Model = c.model.Interaction().Record()
-	}
+	p.concludeInteraction(c)
 	p.identify(ctx, c)
 	c.remember()
 	p.o.Metrics.observe(c.record)

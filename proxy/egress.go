@@ -48,6 +48,9 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 		credential.inject(out.Header)
 		credential.remove(out.Trailer)
 	}
+	if err := p.openModel(c, e); err != nil {
+		return err
+	}
 	// An upstream may answer while the request is still on its way, if only its last read. Without this net/http would close the request's
 	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.
 	// HTTP/2 needs no such leave.

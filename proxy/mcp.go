@@ -38,7 +38,8 @@ func (j mcpJudge) read(c *call, rules []rule) (rule, error) {
 	c.mcp = &mcp.Call{Watch: mcp.Watch{
 		Header: c.r.Header, Peer: peer, Memory: memory, Shared: j.p.definitions, Rules: of,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
-		Changed: func(tool, before, now string) { j.changed(c, tool, before, now) },
+		Changed:  func(tool, before, now string) { j.changed(c, tool, before, now) },
+		Returned: func(result []byte) { c.given = j.p.o.Receipts.Values(c.session.Chain, result) },
 	}}
 	if c.r.Method != http.MethodPost { // an event stream, or the end of a session
 		c.mcp.Unread = c.r.Method != http.MethodGet

@@ -15,7 +15,8 @@ func (j modelJudge) read(c *call, rules []rule) (rule, error) {
 	if c.held == nil {
 		return rule{}, refusal.New("model_request_malformed", "the request to the model: it has no body")
 	}
-	request, err := inference.Read(*rules[0].egress.Observe, c.held.Text, c.session.Content[:])
+	measure := j.p.o.Receipts.Measure(c.r.Context(), c.session.Chain)
+	request, err := inference.ReadMeasured(*rules[0].egress.Observe, c.held.Text, c.session.Content[:], measure)
 	if err != nil {
 		return rule{}, err
 	}
@@ -23,6 +24,8 @@ func (j modelJudge) read(c *call, rules []rule) (rule, error) {
 	c.model = inference.Observe(request, c.record.Started, inference.Options{
 		Key: c.session.Content[:], Now: j.p.o.Now,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
+		Measure: measure, Sample: j.p.o.Receipts.Wants(c.session.Chain, c.record.Host, request.Model), Ended: func() { c.receipt.Ending() },
 	})
+	c.asked = request
 	return rules[0], nil
 }

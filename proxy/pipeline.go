@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
@@ -65,7 +66,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
-// PipelineOptions are what the choke point works with. Everything but Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
+// PipelineOptions are what the choke point works with. Everything but Receipts, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
@@ -80,7 +81,9 @@ type PipelineOptions struct {
 	DeploymentCertificate func() string
 	Attest                *signer.Attester
 	Prove                 *signer.Issuer[evidence.RequestProof]
-	Transport             http.RoundTripper
+	// Receipts makes the interaction receipts of sessions; nil makes none.
+	Receipts  *receipts.Keeper
+	Transport http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error

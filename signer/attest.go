@@ -76,6 +76,7 @@ type Run struct {
 	PolicyHash                          string // that the manifest pins; the gate holds the policy decision against it
 	EnvironmentHash                     string // measured by this process
 	Seen                                observe.Report
+	Interactions                        *evidence.InteractionHead // where the session's chain of receipts stands; nil if none are made
 }
 
 // Attested are the two artifacts.
@@ -98,6 +99,9 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	if access.interactive() && !a.access.interactive() {
 		ofRun = append(slices.Clone(ofRun), "humanInteractive")
 	}
+	if r.Interactions != nil {
+		flags = append(flags, "interactions")
+	}
 	bindingHash := r.Binding.Hash()
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
@@ -113,7 +117,7 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 		out.SessionReceipt, err = a.session.Issue(ctx, evidence.SessionReceipt{
 			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: bindingHash, ChallengeID: r.ChallengeID,
 			EnvironmentHash: r.EnvironmentHash, EventID: r.EventID, HumanOperatorPresent: access.HumanOperatorPresent,
-			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource, Observed: append(slices.Clone(observedOfSession), flags...),
+			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource, Interactions: r.Interactions, Observed: append(slices.Clone(observedOfSession), flags...),
 			PolicyHash: r.PolicyHash, RuntimeID: r.RuntimeID, SessionID: r.SessionID, TranscriptHash: r.TranscriptHash, UserShellAccess: access.UserShellAccess,
 		})
 		return err

@@ -146,6 +146,19 @@ func (r *crashRig) startUntilEnd(t *testing.T) {
 // start starts all processes, as mediator dev does, and returns when they are ready.
 func (r *crashRig) start(t *testing.T) {
 	t.Helper()
+	lines := r.launch(t)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready") {
+		t.Fatalf("the deployment does not start: %s %v", lines.Text(), r.supervisor.Wait())
+	}
+	go func() {
+		for lines.Scan() {
+		}
+	}()
+}
+
+// launch starts all processes, and returns what the supervisor prints.
+func (r *crashRig) launch(t *testing.T) *bufio.Scanner {
+	t.Helper()
 	r.said = &bytes.Buffer{}
 	r.supervisor = exec.Command(r.Self, "dev", "--dir", r.Dir)
 	r.supervisor.Env = append(os.Environ(), "MEDIATOR_FAILPOINT="+r.failpoint())
@@ -155,11 +168,7 @@ func (r *crashRig) start(t *testing.T) {
 	if err := errors.Join(err, r.supervisor.Start()); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready") {
-		t.Fatalf("the deployment does not start: %s %v", lines.Text(), r.supervisor.Wait())
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
+	return bufio.NewScanner(out)
 }
 
 // crashed waits until a process has been killed, and with it its deployment has ended.

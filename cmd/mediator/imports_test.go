@@ -40,6 +40,7 @@ var layers = []string{
 	"internal/config",
 	"proxy",
 	"proxy/session",
+	"proxy/receipts",
 	"proxy/intercept",
 	"proxy/match",
 	"proxy/mcp",

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -22,6 +23,9 @@ type Record struct {
 	// Assurance is nil if the mediator's own gate verified no chain: for a call that is not a post, and for a post
 	// whose chain the API verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
+	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 up to that of the call itself, or up to the last
+	// one if it has none yet; the last 3 MiB of them. There are none for a call of which no receipt is made.
+	Receipts []string `json:"receipts,omitempty"`
 }
 
 // Assess derives from the checks of a record what they prove. It counts only checks of the mediator's own gate and one
@@ -42,7 +46,49 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, ledger.ErrNotFound) {
 		err = refusal.New("post_unknown", "no record has an id that begins with %.80q", r.PathValue("id"))
 	}
-	wire.Write(w, Record{found, Assess(found)}, err)
+	shown := Record{Record: found, Assurance: Assess(found)}
+	if err == nil {
+		shown.Receipts, err = receiptsOf(r.Context(), s.Ledger, found)
+	}
+	wire.Write(w, shown, err)
+}
+
+// maxShownReceipts bounds what the receipts take that are shown with one record, in bytes: clients of the API read 4 MiB.
+const maxShownReceipts = 3 << 20
+
+// receiptsOf returns the receipts of a call's session up to that of the call: the last ones, if they are too many.
+func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) ([]string, error) {
+	if r.Interactions == nil && r.Model == nil {
+		return nil, nil
+	}
+	first := int64(1)
+	if r.Interactions != nil { // nothing before it is of interest that would not fit
+		first = max(first, r.Interactions.Number-ledger.MaxChain)
+	}
+	var tokens []string
+	for whole := false; !whole; first += ledger.MaxChain {
+		page, err := from.Chain(ctx, r.Session, first, ledger.MaxChain)
+		if err != nil {
+			return nil, err
+		}
+		whole = len(page) < ledger.MaxChain
+		for i := 0; i < len(page) && !(i > 0 && page[i-1].Call == r.ID); i++ {
+			tokens = append(tokens, page[i].Token)
+			whole = whole || page[i].Call == r.ID
+		}
+		tokens = lastOf(tokens, maxShownReceipts)
+	}
+	return tokens, nil
+}
+
+// lastOf returns the last texts of a list that together have at most so many bytes.
+func lastOf(list []string, most int) []string {
+	for i := len(list) - 1; i >= 0; i-- {
+		if most -= len(list[i]); most < 0 {
+			return slices.Clone(list[i+1:])
+		}
+	}
+	return list
 }
 
 // listRecords answers with the records that the query selects.

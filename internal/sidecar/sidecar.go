@@ -6,6 +6,7 @@
 //	guardwatch.go  checks that the kernel's rules of mediator guard are in force
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
+//	receipts.go    what makes interaction receipts
 //	ledger.go      where consumed keys and records are kept
 //	ca.go          the interception CA
 //	looker.go      the child that reads where the standard input of processes leads
@@ -21,6 +22,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,6 +41,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
@@ -56,6 +59,7 @@ type process struct {
 	session      *signer.Issuer[evidence.SessionReceipt]
 	requestProof *signer.Issuer[evidence.RequestProof]
 	interaction  *signer.Issuer[interaction.Receipt] // nil where no receipts are made
+	receipts     *receipts.Keeper                    // likewise
 	secrets      *vault.Secrets                      // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
@@ -69,10 +73,10 @@ type process struct {
 	guard        *guardWatch // nil if the configuration has no guard
 	ownAddresses []netip.AddrPort
 
-	trustFollowers daemon.TrustFollowers
-	admin          *admin.Server
-	handler        *proxy.Handler
-	inForce        *snapshot // nil until start; only a reload changes it
+	admin    *admin.Server
+	handler  *proxy.Handler
+	inForce  *snapshot                  // nil until start; only a reload changes it
+	observed atomic.Pointer[deployment] // of inForce, for the metrics
 }
 
 // Run runs the sidecar until ctx ends.
@@ -113,9 +117,6 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
 		return err
 	}
-	if err := p.trustFollowers.Register(p.Metrics); err != nil {
-		return err
-	}
 	if err := p.openKeys(ctx); err != nil {
 		return err
 	}
@@ -131,6 +132,9 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	if p.ca, err = openCA(c); err != nil {
 		return fmt.Errorf("ca in %s: %w", c.Path, err)
 	}
+	if err := p.registerMetrics(); err != nil {
+		return err
+	}
 	record, err := openLedger(ctx, c, p.Log)
 	if err != nil {
 		return fmt.Errorf("the ledger of %s: %w", c.Path, err)
@@ -140,6 +144,7 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 		p.Log.Error("the record of a call could not be kept", zap.String("post", r.ID), zap.String("state", string(r.State)), zap.Error(err))
 	})
 	defer p.record.Close()
+	defer p.closeReceipts()
 	p.connect()
 	looker, err := startLooker(os.Stderr, p.Log)
 	if err != nil {
@@ -235,8 +240,11 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, first *snaps
 	if err != nil {
 		return err
 	}
+	if err := p.openReceipts(ctx); err != nil {
+		return err
+	}
 	group.Go(func() error { certified.Watch(ctx); return nil })
-	group.Go(func() error { p.trustFollowers.Watch(ctx); return nil })
+	group.Go(func() error { p.Trust.Watch(ctx); return nil })
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
 	group.Go(func() error { warnOfExpiry(ctx, p.ca, p.Log); return nil })
 	listener, err := net.Listen("tcp", c.Listen)

@@ -17,3 +17,9 @@ func BenchmarkLater(b *testing.B) {
 	server := pgtest.Start(b)
 	ledgertest.BenchmarkLater(b, func(b *testing.B) ledger.Store { return open(b, server.Database(b), "one") })
 }
+
+// BenchmarkChain shows what it costs to read a session's chain among a million receipts.
+func BenchmarkChain(b *testing.B) {
+	server := pgtest.Start(b)
+	ledgertest.BenchmarkChain(b, func(b *testing.B) ledger.Store { return open(b, server.Database(b), "one") }, 1_000_000)
+}

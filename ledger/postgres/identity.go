@@ -33,8 +33,8 @@ ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.e
 
 var _ ledger.Identified = (*Ledger)(nil)
 
-// identify gives a ledger its identity, unless it has one, in the transaction that has opened it, and commits. A ledger that an earlier
-// program has made lacks the tables.
+// identify gives a ledger its identity and the tables of receipts, unless it has them, in the transaction that has opened it, and commits. A
+// ledger that an earlier program has made lacks them.
 func identify(ctx context.Context, tx *sql.Tx) error {
 	var made bool
 	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.identity') IS NOT NULL`).Scan(&made); err != nil {
@@ -47,6 +47,9 @@ func identify(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, insertIdentity, ledger.NewID()); err != nil {
 			return err
 		}
+	}
+	if err := prepareReceipts(ctx, tx); err != nil {
+		return err
 	}
 	return tx.Commit()
 }

@@ -10,6 +10,7 @@
 //	postgres.go  Ledger: its transactions, and how records are written
 //	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
 //	query.go     lists, and one record
+//	receipt.go   chains of receipts, and the calls of which receipts are to be made
 //	prune.go     what it removes when keys and records have grown old
 //	identity.go  what tells the ledger from another, and from an older copy of itself
 //	schema.go    its tables
@@ -93,6 +94,9 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 		if err := l.insert(ctx, tx, r); err != nil {
 			return err
 		}
+		if err := l.open(ctx, tx, r.Open); err != nil {
+			return err
+		}
 		return Consume(ctx, tx, keys...)
 	})
 }
@@ -107,8 +111,8 @@ func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, nil, []ledger.Record{r})
 }
 
-// Write finishes posts and adds records: see [ledger.Store]. The number of round trips does not depend on how many.
-func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record) error {
+// Write finishes posts, and adds records and receipts: see [ledger.Store]. The number of round trips does not depend on how many.
+func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, receipts ...ledger.Receipt) error {
 	for _, r := range records {
 		if !r.State.Whole() {
 			return ledger.ErrState
@@ -118,7 +122,10 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record) e
 		if err := update(ctx, tx, outcomes...); err != nil {
 			return err
 		}
-		return l.insert(ctx, tx, records...)
+		if err := l.insert(ctx, tx, records...); err != nil {
+			return err
+		}
+		return addReceipts(ctx, tx, receipts)
 	})
 }
 

@@ -75,11 +75,13 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// TestPruning plays random histories.
-func TestPruning(t *testing.T) {
+// hourly returns what opens ledgers that keep records for an hour.
+func hourly(t *testing.T) func(t *testing.T, place string) ledger.Store {
+	t.Helper()
 	server := pgtest.Start(t)
 	databases := make(map[string]string)
-	ledgertest.RunPruning(t, func(t *testing.T, place string) ledger.Store {
+	return func(t *testing.T, place string) ledger.Store {
+		t.Helper()
 		if databases[place] == "" {
 			databases[place] = server.Database(t)
 		}
@@ -89,7 +91,27 @@ func TestPruning(t *testing.T) {
 		}
 		t.Cleanup(func() { l.Close() })
 		return l
-	})
+	}
+}
+
+// TestPruning plays random histories.
+func TestPruning(t *testing.T) { ledgertest.RunPruning(t, hourly(t)) }
+
+// TestReceipts runs the suite of chains of receipts.
+func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly(t)) }
+
+// TestOpenCallsOfReplicas: an instance is told of its own open calls only.
+func TestOpenCallsOfReplicas(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	one, two := open(t, dsn, "one"), open(t, dsn, "two")
+	if err := one.OpenCalls(t.Context(), ledger.OpenCall{ID: "post_1", Session: "ses_1", Started: ledgertest.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	mine, err := one.LeftOpen(t.Context())
+	theirs, other := two.LeftOpen(t.Context())
+	if err := errors.Join(err, other); err != nil || len(mine) != 1 || len(theirs) != 0 {
+		t.Errorf("open: %v and %v, %v", mine, theirs, err)
+	}
 }
 
 // TestReplicas has three ledgers share a database: 64 clients use the same keys on all of them.

@@ -41,7 +41,13 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	if l.o.Retention <= 0 {
 		return nil
 	}
-	return l.inChunks(ctx, prunePosts, now.Add(-l.o.Retention).UnixMilli())
+	oldest := now.Add(-l.o.Retention).UnixMilli()
+	for _, remove := range []string{prunePosts, pruneReceipts, pruneOpenCalls} {
+		if err := l.inChunks(ctx, remove, oldest); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inChunks removes what is before a time in one transaction after another until nothing more is found.

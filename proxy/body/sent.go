@@ -36,20 +36,29 @@ func (b *sending) Close() error {
 // nothing to send.
 type Streamed struct {
 	io.ReadCloser
-	mu  sync.Mutex // guards err: the transport reads in a goroutine of its own
-	err error
+	mu   sync.Mutex // guards the others: the transport reads in a goroutine of its own
+	err  error
+	read int64
 }
 
 // Read reads a piece of the body.
 func (b *Streamed) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read += int64(n)
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract
 		err = readError(err, 0)
-		b.mu.Lock()
 		b.err = err
-		b.mu.Unlock()
 	}
 	return n, err
+}
+
+// Bytes returns how much of the body was read to be sent, in bytes.
+func (b *Streamed) Bytes() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.read
 }
 
 // Failed returns why the body could not be read; nil where it could, or where there is none.

@@ -3,14 +3,15 @@
 //	dialect.go      the shapes of APIs that are read, and what of a request makes a provider do more than answer
 //	request.go      judges a request, before it is sent; content.go reads what it says to the model
 //	observer.go     takes the answer as it passes, and hands it to a reader beside it
+//	measure.go      what is taken besides, where receipts are made of the calls
 //	tally.go        what is counted of an answer, by chat.go, responses.go or messages.go; usage.go what the
 //	                provider says of its tokens
 //	interaction.go  what is known of a call in the end
 //
 // # Privacy
 //
-// No text stays: of a block of content its size is kept and an HMAC under a key of the caller, who never gives it away. Names that a
-// provider or an agent chooses are kept only if they look like names.
+// No text stays, but for a sample of answers that the caller asks for: of a block of content its size is kept and an HMAC under a key of
+// the caller, who never gives it away. Names that a provider or an agent chooses are kept only if they look like names.
 //
 // # Sources
 //

@@ -66,6 +66,9 @@ type Block struct {
 	Size int
 	// Hash is of the text, for a call of the canonical JSON of its arguments. Zero: the block was too large to be hashed.
 	Hash [sha256.Size]byte
+
+	// Measured is there where the call is measured; of a request if the block was not in the session before.
+	Measured *Measured
 }
 
 // Delta is a piece of content in a stream. The series of them stays in memory: such times tell much of what was said.
@@ -100,10 +103,15 @@ type Interaction struct {
 	Stops    []Stop
 	Error    string // the provider's code for what went wrong
 	// Said are the blocks of the answer in the order in which they began. There are more if SaidAll is not set.
-	Said    []Block
-	SaidAll bool
+	Said      []Block
+	SaidAll   bool
+	SaidBytes int // of text, and of arguments
 	// HostedCalls counts what the provider's own tools were seen to do.
 	HostedCalls Count
 	// Tokens. Input has all that the model was given, Cached what of it came from a cache; Reasoning is a part of Output.
 	Input, Output, Cached, Reasoning Count
+
+	// Of a call that is measured: Sample is the first text of the answer, and Transport the HMAC of the bytes of its body.
+	Sample    []byte
+	Transport [sha256.Size]byte
 }

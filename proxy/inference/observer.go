@@ -28,7 +28,7 @@ const (
 	keptQueue  = 4 << 10  // of the queue while nothing is in it
 )
 
-// Options are what an [Observer] works with. All are required.
+// Options are what an [Observer] works with. All but the last three are required.
 type Options struct {
 	Key []byte // of the HMACs, as for [Read]
 	Now func() time.Time
@@ -36,6 +36,12 @@ type Options struct {
 	// memory is not followed.
 	Take func(n int) bool
 	Free func()
+
+	// Measure is set where a receipt is made of the call. Sample is how much text of the answer is wanted then, in bytes.
+	Measure *Measure
+	Sample  int
+	// Ended, if set, is called when the answer has come to its end, before the client has the last of it.
+	Ended func()
 }
 
 // Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only copies: a reader in
@@ -76,6 +82,9 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue, in: Interaction{Request: r, Received: Moment{received, Observed}}}
 	b.idle.L = &b.mu
 	b.tally = tally{in: &b.in, key: o.Key}
+	if o.Measure != nil {
+		b.tally.measure, b.tally.wanted, b.tally.transport = o.Measure, o.Sample, newTransportMAC(o.Key)
+	}
 	return b
 }
 
@@ -189,6 +198,7 @@ func (b *Observer) follow() {
 		queue, pieces := b.queue, b.pieces
 		b.queue, b.pieces = b.spare[:0], nil
 		b.mu.Unlock()
+		b.tally.carried(queue)
 		reason, took := b.read(queue, pieces)
 		b.mu.Lock()
 		switch {
@@ -214,7 +224,7 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 			reason = ReasonFault
 		}
 	}()
-	before := max(b.events.Held(), keptQueue)
+	before := max(b.events.Held()+cap(b.in.Sample), keptQueue)
 	for _, p := range pieces {
 		b.tally.at = p.at
 		b.events.Write(queue[:p.size], func(e sse.Event) {
@@ -234,12 +244,15 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 			return reason, 0
 		}
 	}
-	return ReasonNone, max(0, b.events.Held()-before)
+	return ReasonNone, max(0, b.events.Held()+cap(b.in.Sample)-before)
 }
 
 // End says how the answer, or the call without one, has ended: by [io.EOF] as a whole. Only the first End counts.
 func (b *Observer) End(err error) {
 	now := b.o.Now()
+	if b.o.Ended != nil {
+		b.o.Ended()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended {
@@ -277,6 +290,7 @@ func (b *Observer) readHeld() (reason string) {
 		}
 	}()
 	body := b.held
+	b.tally.carried(body)
 	if b.gzip {
 		if body, reason = decompress(body, b.o.Take); reason != ReasonNone {
 			return reason

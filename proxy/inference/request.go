@@ -42,7 +42,10 @@ type Request struct {
 // Read judges the request of a call, before it is sent. It refuses what two parsers could read differently
 // (model_request_ambiguous, model_request_malformed), and what would make the provider do by itself what rule does not list
 // (model_hosted_tool). key is that of the HMACs, of at least [MinKey] bytes.
-func Read(rule Rule, body, key []byte) (*Request, error) {
+func Read(rule Rule, body, key []byte) (*Request, error) { return ReadMeasured(rule, body, key, nil) }
+
+// ReadMeasured is Read for a session of which receipts are made, unless m is nil.
+func ReadMeasured(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	if len(key) < MinKey {
 		return nil, errors.New("inference: the key of the content is too short")
 	}
@@ -53,7 +56,7 @@ func Read(rule Rule, body, key []byte) (*Request, error) {
 	case err != nil:
 		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values", jsonread.MaxDepth, jsonread.MaxItems)
 	}
-	r := reading{Request: &Request{Dialect: rule.Dialect}, rule: rule, key: key}
+	r := reading{Request: &Request{Dialect: rule.Dialect}, rule: rule, key: key, measure: m}
 	if err := r.members(top); err != nil {
 		return nil, err
 	}
@@ -70,7 +73,8 @@ type reading struct {
 	*Request
 	rule    Rule
 	key     []byte
-	answers *string // the id of the call whose result is read
+	measure *Measure // nil if nothing is measured
+	answers *string  // the id of the call whose result is read
 }
 
 // hosted notes what the provider would do by itself, if the rule lists it.
@@ -225,6 +229,12 @@ func (r *reading) add(b Block, text string) {
 	}
 	b.Size = len(text)
 	b.Hash = hashOf(r.key, b.Kind, text)
+	if r.measure != nil && !r.measure.Known(b) {
+		b.Measured = &Measured{Words: wordsOf(text)}
+		if b.Kind == KindResult {
+			b.Measured.Values = r.measure.ValuesOf(text)
+		}
+	}
 	r.AskedCount++
 	r.AskedBytes += len(text)
 	if r.Asked = append(r.Asked, b); len(r.Asked) == 2*maxBlocks {

@@ -49,7 +49,8 @@ type said struct {
 	at        place
 	block     Block
 	mac       hash.Hash // of a text
-	arguments []byte    // of a call
+	words     wordCount
+	arguments []byte // of a call
 	tooLarge  bool
 }
 
@@ -67,6 +68,11 @@ type tally struct {
 	ended  bool // the answer has said that this was its end
 	closed bool // and clients read nothing after it
 	stream bool
+
+	// Nil and zero of a call that is not measured.
+	measure   *Measure
+	transport hash.Hash // of the bytes of the answer
+	wanted    int       // bytes of the sample
 }
 
 // find returns a block, which begins if it is not there; nil if there are too many.
@@ -97,6 +103,10 @@ func (t *tally) text(at place, text string) {
 	if s := t.find(at); s != nil {
 		s.block.Size += len(text)
 		s.mac.Write([]byte(text))
+		if t.measure != nil {
+			s.words.add(text)
+			t.keep(text)
+		}
 	}
 }
 
@@ -189,7 +199,14 @@ func (t *tally) conclude(lost string) {
 		case s.mac != nil:
 			s.mac.Sum(s.block.Hash[:0])
 		case !s.tooLarge:
-			s.block.Hash = hashOf(t.key, KindCall, canonical(string(s.arguments)))
+			arguments := canonical(string(s.arguments))
+			s.block.Hash = hashOf(t.key, KindCall, arguments)
+			if t.measure != nil {
+				s.block.Measured = &Measured{Values: t.measure.ValuesOf(arguments)}
+			}
+		}
+		if t.measure != nil && s.mac != nil {
+			s.block.Measured = &Measured{Words: s.words.n}
 		}
 		in.Said = append(in.Said, s.block)
 	}
@@ -199,7 +216,10 @@ func (t *tally) conclude(lost string) {
 		in.unread()
 		return
 	}
-	in.SaidAll = !t.full
+	in.SaidAll, in.SaidBytes = !t.full, t.bytes
+	if t.transport != nil {
+		t.transport.Sum(in.Transport[:0])
+	}
 	in.HostedCalls = Count{int64(t.hosted), Observed}
 	if t.stream {
 		in.DeltaCount.State = Observed
@@ -231,6 +251,6 @@ func (in *Interaction) unread() {
 	if in.Status >= http.StatusBadRequest {
 		in.Outcome = OutcomeFailed
 	}
-	in.Said, in.Deltas, in.Stops, in.Error = nil, nil, nil, ""
+	in.Said, in.Deltas, in.Stops, in.Error, in.Sample = nil, nil, nil, "", nil
 	in.DeltaCount, in.Input, in.Output, in.Cached, in.Reasoning = Count{}, Count{}, Count{}, Count{}, Count{}
 }

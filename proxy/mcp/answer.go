@@ -59,6 +59,8 @@ type Watch struct {
 	// Changed is called for each tool whose definition has another hash than the one that was shown before, in this session or in
 	// another, or than the one that is pinned.
 	Changed func(tool, before, now string)
+	// Returned, if set, is called with the result of a tool's call, as JSON.
+	Returned func(result []byte)
 }
 
 // Answer reads the answer to one request as it passes: an [io.Writer] that takes what the client gets. It notes in the session's memory what
@@ -258,6 +260,9 @@ func (a *Answer) response(o object) {
 	a.result = resultOf(o, a.Sent.IsCall())
 	a.Memory.settle(a.Flight, a.result)
 	result := o.Get("result").Members
+	if a.Returned != nil && a.Sent.IsCall() {
+		a.Returned(o.Get("result").Value)
+	}
 	if a.Sent.Method == listTools && a.Memory.shows(a.Flight) {
 		a.show(result)
 	}

@@ -17,11 +17,13 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -39,6 +41,9 @@ type Session struct {
 
 	// Memory is what MCP servers have asked and shown.
 	Memory mcp.Memory
+
+	// Chain is that of the session's interaction receipts.
+	Chain *receipts.Chain
 
 	// Content is the key by which blocks of content are hashed; it never leaves the process.
 	Content [inference.MinKey]byte
@@ -167,6 +172,7 @@ func (s *Set) make(event trigger.Event, runtime string) *Session {
 	session.life, session.end = context.WithCancel(context.Background())
 	_, _ = rand.Read(session.Content[:]) // which never fails
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
+	session.Chain = receipts.NewChain(session.ID, event.ID, now, session.Content)
 	return session
 }
 
@@ -203,6 +209,7 @@ func (s *Set) remove(session *Session) {
 	}
 	session.Run.End()
 	session.end()
+	session.Chain.Close(interaction.ClosedEnded)
 }
 
 // CloseStanding ends the pod's one open session and returns it, or nil if there is none.

@@ -151,3 +151,30 @@ func id(n int) string {
 
 // session is one of a few that are open at a time.
 func session(n int) string { return fmt.Sprintf("ses_%06d", n/4000*4+n%4) }
+
+// BenchmarkChain measures the reading of a chain of 1,000 receipts, among as many receipts as given of sessions of the same time.
+func BenchmarkChain(b *testing.B, open func(b *testing.B) ledger.Store, receipts int) {
+	const length, together = 1000, 8 // receipts of a session; sessions at a time
+	l := open(b)
+	text := strings.Repeat("x", 2400) // about the size of a receipt
+	for n := 0; n < receipts; n += length {
+		batch := make([]ledger.Receipt, length)
+		for i := range batch {
+			at := n + i
+			s := fmt.Sprintf("ses_%06d", at/(length*together)*together+at%together)
+			batch[i] = ledger.Receipt{Session: s, Number: int64(at%(length*together)/together) + 1, Call: "post_" + id(at), Signed: Now(), Token: text}
+		}
+		if err := l.AddReceipts(context.Background(), batch...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	defer CPU(b)()
+	for n := 0; b.Loop(); n++ {
+		s := fmt.Sprintf("ses_%06d", n*7919%(receipts/length))
+		if chain, err := l.Chain(context.Background(), s, 1, length); err != nil || len(chain) != length {
+			b.Fatal(s, len(chain), err)
+		}
+	}
+}

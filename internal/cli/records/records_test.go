@@ -3,11 +3,18 @@ package records
 import (
 	"bytes"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/signer"
 )
 
 // TestShowModel: the record of a call to a model says of each figure how it is known.
@@ -25,6 +32,71 @@ func TestShowModel(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it shows\n%s, and not %q", out.String(), want)
 		}
+	}
+}
+
+// TestTimeline: a post is shown with what its session did before it, by the receipts that come with the record.
+func TestTimeline(t *testing.T) {
+	key, err := custody.NewMemory("interaction-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := signer.New(interaction.Kind, key, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: interaction.Lifetime, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := evidence.HashBytes(nil)
+	base := func(n int64, id, action string) interaction.Receipt {
+		c := interaction.Receipt{
+			RequestID: id, ActionType: action, PolicyID: hash, InputsCommitment: hash, ConstraintsCommitment: hash, LLMCommitment: hash, OutputCleanHash: hash,
+			OutputTransportHash: hash, Timing: interaction.Timing{RequestReceived: 1_000_000 + n*1500}, Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: n},
+			Owner: strings.Repeat("o", 43), Agent: "agent", RuntimeID: "worker-1", EventID: "evt_1", Outcome: interaction.OutcomeCompleted,
+			Session: interaction.SessionTotals{OpenedMS: 1}, Probabilistic: true,
+		}
+		if n > 1 {
+			c.Chain.PreviousReceiptHash = hash
+		}
+		return c
+	}
+	sign := func(c interaction.Receipt) string {
+		t.Helper()
+		c.Observed = interaction.ObservedOf(c)
+		o, err := issuer.Issue(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Token()
+	}
+	model := base(1, "post_1", interaction.ActionGeneric)
+	model.Model = &interaction.ModelCall{API: "openai-chat", Host: "api.example.com:443", Rule: "model", Model: "gpt-5", Status: 200, ToolCalls: []interaction.ToolCall{{Tool: "look"}}}
+	f := reflect.ValueOf(&model.Model.Figures).Elem()
+	for i := range f.NumField() {
+		f.Field(i).Set(reflect.ValueOf(interaction.NotMeasured))
+	}
+	model.Model.Figures.InputTokens, model.Model.Figures.OutputTokens, model.Model.Figures.ToolCallsMade = interaction.Declared(9), interaction.Estimated(6), interaction.Observed(1)
+	made := base(2, "post_2", interaction.ActionComposePost)
+	made.Post = &interaction.PostMade{BindingHash: hash, Status: 201, Artifacts: []interaction.NamedArtifact{{Name: "grant", Hash: hash}}}
+	made.Relayed, made.RelayedCount = []interaction.RelayedCall{{Host: "mcp.example.com:443", Tool: "look"}}, 1
+	tokens := []string{sign(model), sign(made)}
+	show := func(tokens []string) string {
+		var out bytes.Buffer
+		Print(&out, admin.Record{Record: ledger.Record{ID: "post_2", Interactions: &ledger.Standing{Number: 1, Head: hash, Open: []string{"post_9"}}}, Receipts: tokens})
+		return out.String()
+	}
+	for _, want := range []string{
+		"  timeline     2 receipts; the post names number 1, with calls open: post_9\n",
+		"       +0.000 s    1   model  completed gpt-5 at api.example.com:443 (200), tokens in 9, out 6, asks for look\n",
+		"                      tool   look at mcp.example.com:443\n       +1.500 s    2   post   completed post_2 (201)\n",
+	} {
+		if got := show(tokens); !strings.Contains(got, want) {
+			t.Errorf("it shows\n%s, and not %q", got, want)
+		}
+	}
+	if got := show(slices.Repeat(tokens, 1000)); strings.Count(got, "\n") > 100 || !strings.Contains(got, "1960 earlier ones are left out") {
+		t.Errorf("of many receipts it shows %d lines", strings.Count(got, "\n"))
+	}
+	if got := show([]string{"no receipt"}); !strings.Contains(got, "a receipt cannot be read") {
+		t.Errorf("it shows %s", got)
 	}
 }
 

@@ -1,0 +1,95 @@
+package records
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/admin"
+)
+
+// maxTimeline is how many receipts a timeline shows, the last ones.
+const maxTimeline = 40
+
+// printTimeline prints what the agent did before a call, and the call: by the receipts of its session, which are not verified here.
+func printTimeline(w io.Writer, p admin.Record) {
+	if len(p.Receipts) == 0 && p.Interactions == nil {
+		return
+	}
+	head := fmt.Sprintf("%d receipts", len(p.Receipts))
+	if at := p.Interactions; at != nil {
+		head += fmt.Sprintf("; the post names number %d", at.Number)
+		if len(at.Open) > 0 {
+			head += ", with calls open: " + strings.Join(at.Open, " ")
+		}
+	}
+	fmt.Fprintf(w, "  %-12s %s\n", "timeline", head)
+	shown := p.Receipts
+	if hidden := len(shown) - maxTimeline; hidden > 0 {
+		shown = shown[hidden:]
+		fmt.Fprintf(w, "    %d earlier ones are left out; --json has them\n", hidden)
+	}
+	began := int64(0)
+	for _, token := range shown {
+		r, err := evidence.UnverifiedClaims(interaction.Kind, token)
+		if err != nil {
+			fmt.Fprintf(w, "    a receipt cannot be read: %v\n", err)
+			continue
+		}
+		if began == 0 {
+			began = r.Timing.RequestReceived
+		}
+		for _, t := range r.Relayed {
+			fmt.Fprintf(w, "    %15s   tool   %s at %s\n", "", t.Tool, t.Host)
+		}
+		if more := r.RelayedCount - int64(len(r.Relayed)); more > 0 {
+			fmt.Fprintf(w, "    %15s   tool   and %d calls before these\n", "", more)
+		}
+		fmt.Fprintf(w, "    %+9.3f s %4d   %s\n", float64(r.Timing.RequestReceived-began)/1000, r.Chain.SequenceNumber, described(r))
+	}
+}
+
+// described says in one line what a receipt is about.
+func described(r interaction.Receipt) string {
+	switch {
+	case r.Post != nil:
+		return strings.TrimSpace(fmt.Sprintf("post   %s %s%s", r.Outcome, r.RequestID, answered(r.Post.Status)))
+	case r.Closing != nil:
+		return "end    of the session: " + r.Closing.Reason
+	case r.Model == nil:
+		return r.Outcome + " " + r.RequestID
+	}
+	m, f := r.Model, r.Model.Figures
+	said := []string{fmt.Sprintf("model  %s %s at %s%s", r.Outcome, m.Model, m.Host, answered(m.Status))}
+	for _, of := range []struct {
+		name   string
+		figure interaction.Figure
+	}{{"tokens in", f.InputTokens}, {"out", f.OutputTokens}, {"ms", f.Duration}, {"words new", f.NewInputWords}} {
+		if of.figure.State != interaction.StateNotMeasured {
+			said = append(said, fmt.Sprintf("%s %d", of.name, of.figure.Value))
+		}
+	}
+	var tools []string
+	for _, t := range m.ToolCalls {
+		if t.Tool == "" {
+			t.Tool = "(a tool that was not offered)"
+		}
+		tools = append(tools, t.Tool)
+	}
+	if len(tools) > 0 {
+		said = append(said, "asks for "+strings.Join(tools, " "))
+	}
+	if len(m.ReturnedCalls) > 0 {
+		said = append(said, fmt.Sprintf("brings %d results", len(m.ReturnedCalls)))
+	}
+	return strings.Join(said, ", ")
+}
+
+func answered(status int64) string {
+	if status == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d)", status)
+}

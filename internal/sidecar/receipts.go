@@ -1,0 +1,40 @@
+package sidecar
+
+import (
+	"context"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/proxy/receipts"
+)
+
+// closeReceiptsTimeout bounds the closing of the sessions' chains when the process ends.
+const closeReceiptsTimeout = 10 * time.Second
+
+// openReceipts makes what makes interaction receipts, if the configuration asks for it. The pinned root keys are known by then.
+func (p *process) openReceipts(ctx context.Context) (err error) {
+	if p.interaction == nil {
+		return nil
+	}
+	var owner string
+	for _, r := range p.Roots {
+		if r.Purpose == evidence.PurposeSignerCertificate {
+			owner = interaction.Owner(r.Public)
+		}
+	}
+	p.receipts, err = receipts.New(ctx, receipts.Options{
+		Issuer: p.interaction, Ledger: p.record, Owner: owner, Agent: p.config.Receipts.Subject, Runtime: p.config.Runtime, Now: time.Now, Log: p.Log,
+	})
+	return err
+}
+
+// closeReceipts closes the chains of the sessions that are open. The proxy serves no call any more.
+func (p *process) closeReceipts() {
+	if p.receipts == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeReceiptsTimeout)
+	defer cancel()
+	p.receipts.Close(ctx)
+}

@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/receipts"
+)
+
+// maxRelayedArguments bounds the arguments of a tool's call that are compared with what models have asked for, in bytes.
+const maxRelayedArguments = 64 << 10
+
+// openModel makes durable that an observed call to a model is open, before it is sent.
+func (p *Pipeline) openModel(c *call, e *Egress) error {
+	if c.model == nil {
+		return nil
+	}
+	c.receipt = p.o.Receipts.Model(c.session.Chain, receipts.ModelRequest{Record: c.record, Rule: e.Name, Request: c.asked, Body: c.held.Text})
+	if err := c.receipt.Send(c.r.Context()); err != nil {
+		c.receipt = nil
+		return err
+	}
+	return nil
+}
+
+// openPost returns what has to be durable with the intent of a post, so that it has a receipt in the end.
+func (p *Pipeline) openPost(t *posting) ([]ledger.OpenCall, error) {
+	receipt, err := p.o.Receipts.Post(t.session.Chain, receipts.PostRequest{Record: t.record, Body: t.content.Reader()})
+	if err != nil {
+		return nil, err
+	}
+	open, err := receipt.Open()
+	if err == nil {
+		t.receipt = receipt
+	}
+	return open, err
+}
+
+// concludeInteraction notes what became of a call in the session's chain of receipts, and of a call to a model in its record. Only its first call
+// counts: who needs the receipt of a call before the call's end calls it when the answer has ended, and then waits for c.receipt.Receipt.
+func (p *Pipeline) concludeInteraction(c *call) {
+	if c.concluded {
+		return
+	}
+	c.concluded = true
+	now := c.now()
+	sent := c.record.State != ledger.StateRefused
+	var said inference.Interaction
+	if c.model != nil && (sent || c.receipt != nil) {
+		said = c.model.Interaction()
+		if sent {
+			c.record.Model = said.Record()
+		}
+	}
+	if c.session != nil && sent && c.record.Flow != flowInternal {
+		p.o.Receipts.Count(c.session.Chain, c.sentBytes(), c.model != nil || c.mcp != nil || c.begun)
+		p.relayed(c)
+	}
+	if c.model != nil {
+		c.receipt.EndModel(c.record.State, said, now)
+	} else {
+		c.receipt.EndPost(c.record, now)
+	}
+}
+
+// sentBytes returns the size of the body of a call.
+func (c *call) sentBytes() int64 {
+	switch {
+	case c.streamed != nil:
+		return c.streamed.Bytes()
+	case c.held != nil:
+		return c.held.Size
+	}
+	return c.record.BytesOut
+}
+
+// relayed notes the call of a tool of an MCP server.
+func (p *Pipeline) relayed(c *call) {
+	if c.mcp == nil || c.mcp.Sent == nil || !c.mcp.Sent.IsCall() {
+		return
+	}
+	p.o.Receipts.Relay(c.session.Chain, receipts.Relayed{
+		Host: c.record.Host, Tool: c.mcp.Sent.Name, Arguments: c.mcp.Sent.BoundedArguments(maxRelayedArguments), Gave: c.given,
+	})
+}

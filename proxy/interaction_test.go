@@ -1,0 +1,233 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/signer"
+)
+
+// receiptsRig is a choke point that makes receipts. Its key and its ledger can be taken away.
+type receiptsRig struct {
+	*postRig
+	ledger *faultyLedger
+	key    *faultyKey
+}
+
+type faultyLedger struct {
+	*ledger.Queue
+	away atomic.Bool
+}
+
+func (f *faultyLedger) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
+	if f.away.Load() {
+		return ledger.Unavailable("open a call", errors.New("the disk is full"))
+	}
+	return f.Queue.OpenCalls(ctx, calls...)
+}
+
+type faultyKey struct {
+	*signer.Issuer[interaction.Receipt]
+	away atomic.Bool
+}
+
+func (f *faultyKey) Issue(ctx context.Context, c interaction.Receipt) (evidence.Opened[interaction.Receipt], error) {
+	if f.away.Load() {
+		return evidence.Opened[interaction.Receipt]{}, errors.New("the key is away")
+	}
+	return f.Issuer.Issue(ctx, c)
+}
+
+// newReceiptsRig is a choke point that observes calls to a model at /v1/chat/completions.
+func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
+	t.Helper()
+	key, err := custody.NewMemory("interaction-key")
+	must(t, err)
+	issuer, err := signer.New(interaction.Kind, key, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: interaction.Lifetime, Now: time.Now})
+	must(t, err)
+	store, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now})
+	must(t, err)
+	r := &receiptsRig{ledger: &faultyLedger{Queue: ledger.NewQueue(store, func(ledger.Record, error) {})}, key: &faultyKey{Issuer: issuer}}
+	keeper, err := receipts.New(t.Context(), receipts.Options{
+		Issuer: r.key, Ledger: r.ledger, Owner: strings.Repeat("o", 43), Agent: "agent", Runtime: "worker-1", Now: time.Now, Log: zap.NewNop(),
+	})
+	must(t, err)
+	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
+		m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: "/v1/chat/completions", Methods: []string{"POST"}}
+		o.Rules, err = NewRules(actions, []Egress{{Name: "model", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}}})
+		must(t, err)
+		o.Strict.ManifestHash, o.Receipts = evidence.HashBytes([]byte("manifest")), keeper
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		keeper.Close(ctx)
+		must(t, r.ledger.Close())
+	})
+	return r
+}
+
+const askModel = `{"model":"gpt-5","messages":[{"role":"user","content":"` + secretText + `"}]}`
+
+// chain waits until the session has so many receipts, and returns them.
+func (r *receiptsRig) chain(t testing.TB, want int) (all []interaction.Receipt) {
+	t.Helper()
+	var stored []ledger.Receipt
+	for deadline := time.Now().Add(time.Minute); len(stored) < want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d receipts are stored, want %d", len(stored), want)
+		}
+		var err error
+		stored, err = r.ledger.Chain(context.Background(), r.session.ID, 1, ledger.MaxChain)
+		must(t, err)
+	}
+	for _, s := range stored {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, s.Token)
+		must(t, err)
+		all = append(all, c)
+	}
+	return all
+}
+
+// named returns what the last post names of its session's chain.
+func (r *receiptsRig) named(t testing.TB) evidence.InteractionHead {
+	t.Helper()
+	named := r.roles.asked.Opened.SessionReceipt.Claims()
+	if named.Interactions == nil || !slices.Contains(named.Observed, "interactions") {
+		t.Fatalf("the post names no chain: %+v", named)
+	}
+	return *named.Interactions
+}
+
+// TestReceiptsOfASession: the calls of a session to a model, and its posts, are in one chain, also when the configuration is replaced in between. A
+// post names what came before it.
+func TestReceiptsOfASession(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	post := func() ledger.Record {
+		t.Helper()
+		resp, answer := r.send("POST", "/posts", "{}")
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%d %s", resp.StatusCode, answer)
+		}
+		id := resp.Header.Get("ActionProof-Post")
+		for {
+			if rec, _ := r.record.last(); rec.ID == id {
+				return rec
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	first := post()
+	if h := r.named(t); h.Number != 0 {
+		t.Errorf("the first post names %+v", h)
+	}
+	r.send("POST", "/v1/chat/completions", askModel) // an agent that has the answer posts at once
+	second := post()
+	h := r.named(t)
+	if h.Number != 2 || len(h.OpenCalls) != 0 || second.Interactions == nil || second.Interactions.Number != 2 || second.Interactions.Head != h.HeadHash {
+		t.Errorf("the second post names %+v, and its record %+v", h, second.Interactions)
+	}
+	o := r.pipeline.o
+	o.After = r.pipeline
+	next, err := NewPipeline(o)
+	must(t, err)
+	r.handler.Set(next)
+	r.send("POST", "/v1/chat/completions", askModel)
+	r.sessions.Close(r.session.ID)
+	chain := r.chain(t, 5)
+	for i, want := range []string{first.ID, "", second.ID, "", r.session.ID} {
+		if c := chain[i]; want != "" && c.RequestID != want || c.Chain.SequenceNumber != int64(i+1) || i > 0 && c.Chain.PreviousReceiptHash == "" {
+			t.Errorf("receipt %d is of %s, want %s: %+v", i+1, c.RequestID, want, c.Chain)
+		}
+	}
+	if m := chain[1].Model; m.Model != "gpt-5" || m.AnsweredBy != "gpt-5-2025" || m.Figures.OutputTokens != interaction.Declared(6) || m.Host == "" || m.Rule != "model" {
+		t.Errorf("the call to the model: %+v", m)
+	}
+	if p := chain[2].Post; p.BindingHash != second.BindingHash || len(p.Artifacts) != len(second.Artifacts) {
+		t.Errorf("the post: %+v", p)
+	}
+	if total := chain[4].Session; total.Calls != 4 || total.CallsObserved != 4 || total.BytesOut != int64(2*len(askModel)+2*len("{}")) || total.BytesOut != total.BytesOutObserved {
+		t.Errorf("the session counts %+v", total)
+	}
+	for _, rec := range r.record.posts {
+		if strings.Contains(fmt.Sprintf("%+v", rec), "launch code") {
+			t.Errorf("the record has what was said: %+v", rec)
+		}
+	}
+}
+
+// TestPostNamesOpenCalls: a call whose answer is still coming is named as open, and gets its receipt in the end.
+func TestPostNamesOpenCalls(t *testing.T) {
+	goOn := make(chan struct{})
+	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/posts" {
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		<-goOn
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n")
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(askModel))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := r.client.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", resp.StatusCode, answer)
+	}
+	h := r.named(t)
+	if h.Number != 0 || len(h.OpenCalls) != 1 {
+		t.Errorf("the post names %+v", h)
+	}
+	r.sessions.Close(r.session.ID) // the chain waits for the call
+	close(goOn)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	chain := r.chain(t, 3)
+	if last := chain[1]; last.RequestID != h.OpenCalls[0] || last.Outcome != interaction.OutcomeCompleted || chain[2].Closing == nil {
+		t.Errorf("the chain ends with %+v, %+v", last, chain[2])
+	}
+}
+
+// TestReceiptsFailClosed: without the key of receipts a session that has called a model makes no post, and without the ledger no call is sent.
+func TestReceiptsFailClosed(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	r.ledger.away.Store(true)
+	r.wantRefused("ledger_unavailable", "POST", "/v1/chat/completions", askModel)
+	r.ledger.away.Store(false)
+	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK { // nothing was left of the call
+		t.Fatalf("%d %s", resp.StatusCode, answer)
+	}
+	r.chain(t, 1)
+	r.key.away.Store(true)
+	r.send("POST", "/v1/chat/completions", askModel)
+	r.wantModel(t)
+	r.wantRefused("receipt_unsigned", "POST", "/posts", "{}")
+	r.key.away.Store(false)
+	r.chain(t, 2)
+	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {
+		t.Errorf("%d %s", resp.StatusCode, answer)
+	}
+	if h := r.named(t); h.Number != 2 {
+		t.Errorf("the post names %+v", h)
+	}
+}

@@ -1,0 +1,154 @@
+package receipts
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// Call is a call of which a receipt is made. To all methods nil is a call without one.
+type Call struct {
+	chain   *Chain
+	id      string // of its record
+	started time.Time
+
+	// Guarded by the chain's mutex, but for the claims: those belong to whoever has the call, which is its handler until End, and then the
+	// goroutine that signs.
+	claims interaction.Receipt
+	result func(*Call) // completes the claims with what became of the call; nil where they are complete
+	ending bool        // its answer has come to its end
+	over   bool        // End was called
+	signed evidence.Opened[interaction.Receipt]
+	made   bool // signed is there
+
+	// The figures of a call to a model that rest on what is remembered of the session when it ends.
+	depth, depthRelayed interaction.Figure
+}
+
+// row returns what the ledger keeps of a call before it is sent.
+func (call *Call) row(id string, started time.Time) (ledger.OpenCall, error) {
+	draft, err := json.Marshal(call.claims)
+	return ledger.OpenCall{ID: id, Session: call.chain.session, Started: started, Draft: string(draft)}, err
+}
+
+// Send makes durable that a call is open. An error means that it must not be sent.
+func (call *Call) Send(ctx context.Context) error {
+	if call == nil {
+		return nil
+	}
+	rows, err := call.Open()
+	if err == nil {
+		err = call.chain.keeper.o.Ledger.OpenCalls(ctx, rows...)
+	}
+	if err != nil {
+		call.drop()
+		return err
+	}
+	call.Sent()
+	failpoint.Reach("call open")
+	return nil
+}
+
+// Open returns what has to be durable before the call is sent, for a caller that stores it with other things. The call counts as open from now
+// on, until it ends or is dropped.
+func (call *Call) Open() ([]ledger.OpenCall, error) {
+	if call == nil {
+		return nil, nil
+	}
+	c := call.chain
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.admit(); err != nil {
+		return nil, err
+	}
+	c.open[call.id] = call
+	if call.claims.Model != nil {
+		c.memory.asks(call)
+	}
+	return c.opening(call)
+}
+
+// Sent says that what Open has returned is durable.
+func (call *Call) Sent() {
+	if call == nil {
+		return
+	}
+	call.chain.mu.Lock()
+	defer call.chain.mu.Unlock()
+	call.chain.known = true
+}
+
+// Drop says that a call was not sent, and that nothing of it was stored.
+func (call *Call) Drop() {
+	if call != nil {
+		call.drop()
+	}
+}
+
+func (call *Call) drop() {
+	c := call.chain
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, call.id)
+	c.memory.dropped(call)
+	c.notify()
+	c.work() // the end of the session may have waited for it
+}
+
+// Ending says that the answer has come to its end: the end of the call is near.
+func (call *Call) Ending() {
+	if call == nil {
+		return
+	}
+	call.chain.mu.Lock()
+	defer call.chain.mu.Unlock()
+	call.ending = true
+}
+
+// end says that the call is over. Its receipt is made beside its caller, who does not wait for it. Only the first end counts.
+func (call *Call) end(remember func(), result func(*Call)) {
+	c := call.chain
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if call.over {
+		return
+	}
+	call.over, call.result = true, result
+	remember()
+	delete(c.open, call.id)
+	c.ended = append(c.ended, call)
+	c.notify()
+	c.work()
+}
+
+// Receipt waits for the receipt of a call that is over, until it is signed and stored, and returns its token.
+func (call *Call) Receipt(ctx context.Context) (string, error) {
+	if call == nil {
+		return "", refusal.New("receipt_unsigned", "no receipt is made of this call")
+	}
+	c := call.chain
+	c.mu.Lock()
+	err := c.wait(ctx, func() bool { return call.made && !c.waits(call) || c.failure != nil })
+	if err != nil || !call.made || c.waits(call) {
+		err = c.unsigned()
+		c.mu.Unlock()
+		return "", err
+	}
+	token := call.signed.Token()
+	c.mu.Unlock()
+	return token, c.keeper.o.Ledger.SettleReceipts(ctx)
+}
+
+// waits reports whether a call has no receipt in the chain yet. The caller holds c.mu.
+func (c *Chain) waits(call *Call) bool { return len(c.ended) > 0 && c.ended[0] == call }
+
+// end is the end of the session. The caller holds c.mu.
+func (c *Chain) end() *Call {
+	return &Call{chain: c, id: c.session, claims: c.closingDraft()}
+}

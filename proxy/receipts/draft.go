@@ -1,0 +1,131 @@
+package receipts
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// mac returns the HMAC of parts under the key of the session. Each use has a domain of its own.
+func (c *Chain) mac(domain string, parts ...[]byte) []byte {
+	mac := hmac.New(sha256.New, c.key[:])
+	mac.Write([]byte(domain + "\x00"))
+	for _, p := range parts {
+		mac.Write(p)
+	}
+	return mac.Sum(nil)
+}
+
+// tag is how a receipt names what must not be read in it.
+type tag [16]byte
+
+func (t tag) String() string { return hex.EncodeToString(t[:]) }
+
+func (c *Chain) tagOf(domain, text string) tag { return tag(c.mac(domain, []byte(text))[:16]) }
+
+// commit commits to a value of a call.
+func (c *Chain) commit(id, name string, value any) string {
+	salt := interaction.Salt(c.mac("salt", []byte(id), []byte{0}, []byte(name))[:16])
+	hash, err := interaction.Commit(salt, value)
+	if err != nil { // a name that is not UTF-8
+		hash, _ = interaction.Commit(salt, nil)
+	}
+	return hash
+}
+
+// base is what every receipt of the session says before its call is sent, but for its commitments. The caller holds c.mu.
+func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
+	return interaction.Receipt{
+		RequestID: id, ActionType: action, PolicyID: manifest,
+		OutputCleanHash: hex.EncodeToString(c.mac("clean")), OutputTransportHash: hex.EncodeToString(c.mac("transport")),
+		Timing: interaction.Timing{RequestReceived: received.UnixMilli()},
+		Owner:  c.keeper.o.Owner, Agent: c.keeper.o.Agent, RuntimeID: c.keeper.o.Runtime, EventID: c.event, Outcome: interaction.OutcomeCompleted,
+		Session: c.counted(), Probabilistic: true,
+	}
+}
+
+// closingDraft is what the last receipt says. The caller holds c.mu.
+func (c *Chain) closingDraft() interaction.Receipt {
+	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
+	for name, to := range map[string]*string{"inputs": &claims.InputsCommitment, "constraints": &claims.ConstraintsCommitment, "llm": &claims.LLMCommitment} {
+		*to = c.commit(c.session, name, nil)
+	}
+	return claims
+}
+
+// ModelRequest is what is known of a call to a model before it is sent.
+type ModelRequest struct {
+	Record  ledger.Record // with id, host, manifest and start
+	Rule    string        // the egress rule
+	Request *inference.Request
+	Body    []byte // as it will be sent
+}
+
+// Model begins a call to a model.
+func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
+	if k == nil {
+		return nil
+	}
+	k.begin(c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := q.Record
+	c.policy = r.Manifest
+	sum := sha256.Sum256(q.Body)
+	claims := c.base(r.ID, interaction.ActionGeneric, r.Manifest, r.Started)
+	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum[:]))
+	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": q.Rule, "hosted": q.Request.Hosted})
+	claims.LLMCommitment = c.commit(r.ID, "llm", map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
+	claims.Model = &interaction.ModelCall{
+		API: string(q.Request.Dialect), Host: r.Host, Rule: q.Rule, Model: q.Request.Model, HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
+	}
+	c.memory.asked(c, q.Request, r.Started, claims.Model)
+	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
+}
+
+// PostRequest is what is known of a post before it is sent.
+type PostRequest struct {
+	Record ledger.Record // with all that the intent has
+	Body   io.Reader     // as it will be sent
+}
+
+// Post begins a post.
+func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
+	if k == nil {
+		return nil, nil
+	}
+	k.begin(c)
+	sum, mac := sha256.New(), hmac.New(sha256.New, c.key[:])
+	mac.Write([]byte("transport\x00"))
+	if _, err := io.Copy(io.MultiWriter(sum, mac), q.Body); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := q.Record
+	c.policy = r.Manifest
+	claims := c.base(r.ID, interaction.ActionComposePost, r.Manifest, r.Started)
+	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum.Sum(nil)))
+	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": r.Rule, "hosted": []string{}})
+	claims.LLMCommitment = c.commit(r.ID, "llm", nil)
+	claims.OutputCleanHash, claims.OutputTransportHash = r.ContentHash, hex.EncodeToString(mac.Sum(nil))
+	claims.Post = &interaction.PostMade{BindingHash: r.BindingHash}
+	for _, a := range clip(r.Artifacts, interaction.MaxNamed) {
+		claims.Post.Artifacts = append(claims.Post.Artifacts, interaction.NamedArtifact{Name: a.Name, Hash: evidence.HashToken(a.Token)})
+	}
+	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}, nil
+}
+
+// clip returns the first elements of s, at most n.
+func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }
+
+// clipText returns the beginning of a text, of at most n bytes, without what is no UTF-8.
+func clipText(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -1,0 +1,215 @@
+package receipts_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/test/ledgertest"
+)
+
+// asksFor is an answer that asks for calls of tools: each is its id and its arguments.
+func asksFor(text string, calls ...string) string {
+	var list []string
+	for i := 0; i < len(calls); i += 2 {
+		list = append(list, fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}`, calls[i], calls[i+1]))
+	}
+	return fmt.Sprintf(`{"model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":%q,"tool_calls":[%s]},"finish_reason":"stop"}]}`, text, strings.Join(list, ","))
+}
+
+// asking is a request with these messages, as JSON.
+func asking(messages ...string) string {
+	return `{"model":"m","tools":[{"type":"function","function":{"name":"look"}}],"messages":[` + strings.Join(messages, ",") + `]}`
+}
+
+func user(text string) string { return fmt.Sprintf(`{"role":"user","content":%q}`, text) }
+
+func result(id, text string) string {
+	return fmt.Sprintf(`{"role":"tool","tool_call_id":%q,"content":%q}`, id, text)
+}
+
+func assistant(text, id, arguments string) string {
+	return fmt.Sprintf(`{"role":"assistant","content":%q,"tool_calls":[{"id":%q,"type":"function","function":{"name":"look","arguments":%q}}]}`, text, id, arguments)
+}
+
+// say makes a call to a model and returns the figures of its receipt.
+func (r *rig) say(c *receipts.Chain, request, answer string) interaction.Receipt {
+	r.Helper()
+	r.mustAsk(c, request).answer(r, answer)
+	h := r.settled(c)
+	return r.read("ses_1", int(h.Number))[h.Number-1]
+}
+
+// TestFigures follows a session in which a model calls tools, each with what the one before has given.
+func TestFigures(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	o, d := interaction.Observed, interaction.Declared
+	first := user("find the order of Ada")
+	one := r.say(c, asking(first), asksFor("I will look that up.", "call_1", `{"name":"Ada"}`))
+	f := one.Model.Figures
+	if f.NewInputWords != o(5) || f.OutputWords != o(5) || f.ToolCallsMade != o(1) || f.Depth != d(1) || f.DepthRelayed != o(1) || f.SelfReferences != o(0) || f.UnmatchedResults != o(0) || f.Turnaround != interaction.NotMeasured {
+		t.Errorf("the first call: %+v", f)
+	}
+	if f.InputTokens.State != interaction.StateEstimated || f.SampleBytes != interaction.NotMeasured || f.HostedCalls != d(0) {
+		t.Errorf("the first call: %+v", f)
+	}
+	// The tool is called through the mediator, with the arguments of the model spelled otherwise.
+	r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{ "name": "Ada" }`), Gave: r.keeper.Values(c, []byte(`{"content":[{"text":"order ord-4711 is open"}]}`))})
+	second := []string{first, assistant("I will look that up.", "call_1", `{"name":"Ada"}`), result("call_1", `{"order":"ord-4711","items":3}`)}
+	two := r.say(c, asking(second...), asksFor("And now the items.", "call_2", `{"order":"ord-4711"}`))
+	f = two.Model.Figures
+	if f.SelfReferences != o(2) || f.UnmatchedResults != o(0) || f.Depth != d(2) || f.DepthRelayed != o(2) || f.Turnaround.State != interaction.StateObserved {
+		t.Errorf("the second call: %+v", f)
+	}
+	id := one.Model.ToolCalls[0].ID
+	if len(two.Model.ReturnedCalls) != 1 || two.Model.ReturnedCalls[0] != id || two.RelayedCount != 1 || two.Relayed[0] != (interaction.RelayedCall{Host: "mcp.example.com:443", Tool: "look", Arguments: one.Model.ToolCalls[0].Arguments, CallID: id}) {
+		t.Errorf("what comes back: %v, %+v", two.Model.ReturnedCalls, two.Relayed)
+	}
+	third := append(second, assistant("And now the items.", "call_2", `{"order":"ord-4711"}`), result("call_2", "item sku-00991 in blue"), result("call_9", "an invention"))
+	three := r.say(c, asking(third...), asksFor("", "call_3", `{"query":"where is sku-00991?"}`, "call_4", `{"name":"Ada"}`))
+	f = three.Model.Figures
+	if f.Depth != d(3) || f.DepthRelayed != o(1) || f.ToolCallsMade != o(2) || f.UnmatchedResults != o(1) || f.SelfReferences != o(2) || three.RelayedCount != 0 {
+		t.Errorf("the third call: %+v", f)
+	}
+	if calls := three.Model.ToolCalls; calls[1].Arguments != one.Model.ToolCalls[0].Arguments || calls[0].Arguments == calls[1].Arguments {
+		t.Errorf("the same tool with the same arguments: %+v", calls)
+	}
+	if again := r.say(c, asking(third...), answer).Model.Figures; again.NewInputWords != o(0) || again.SelfReferences != o(0) || again.Depth != d(0) || again.ToolCallsMade != o(0) {
+		t.Errorf("what is sent again: %+v", again)
+	}
+}
+
+// TestSample: entropy and compression are of the first 4, 8, 16 and 32 KiB that a model says.
+func TestSample(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	text := strings.Repeat("one and two ", 342)[:4096] // 1,024 words and a part
+	f := r.say(c, hello, asksFor(text[:4000])).Model.Figures
+	if f.SampleBytes != interaction.NotMeasured || f.WordEntropy != interaction.NotMeasured {
+		t.Errorf("of 4,000 bytes: %+v", f)
+	}
+	f = r.say(c, hello, asksFor(text[4000:])).Model.Figures
+	// Three words of the same frequency have log2(3) = 1.585 bits; Miller and Madow add 2 / (2 · 1,024 · ln 2), and the cut word a little.
+	if f.SampleBytes != interaction.Observed(4096) || f.WordEntropy.Value < 1580 || f.WordEntropy.Value > 1610 || f.Compression.Value < 5 || f.Compression.Value > 30 {
+		t.Errorf("of 4 KiB: %+v", f)
+	}
+	for range 9 {
+		f = r.say(c, hello, asksFor(text)).Model.Figures
+	}
+	if f.SampleBytes != interaction.Observed(32<<10) {
+		t.Errorf("of 40 KiB: %+v", f)
+	}
+	for i := range 4 { // models beyond the fourth have no sample
+		other := strings.Replace(hello, `"m"`, fmt.Sprintf(`"m%d"`, i), 1)
+		f = r.say(c, other, asksFor(text)).Model.Figures
+	}
+	if f.SampleBytes != interaction.NotMeasured {
+		t.Errorf("of a fifth model: %+v", f)
+	}
+}
+
+// TestBounds: what is over a bound is not measured, and everything else goes on.
+func TestBounds(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	var blocks []string
+	for i := range 1000 {
+		blocks = append(blocks, user(fmt.Sprint("block ", i)))
+	}
+	for i := range 5 {
+		f := r.say(c, asking(append(blocks, user(fmt.Sprint("more ", i)))...), answer).Model.Figures
+		if f.NewInputWords.State != interaction.StateObserved {
+			t.Fatalf("call %d: %+v", i, f)
+		}
+	}
+	for i := range 1100 { // more than are kept of one request
+		blocks = append(blocks, user(fmt.Sprint("other ", i)))
+	}
+	f := r.say(c, asking(blocks...), asksFor("x", "call_1", "{}")).Model.Figures
+	if f.NewInputWords != interaction.NotMeasured || f.SelfReferences != interaction.NotMeasured || f.Depth != interaction.NotMeasured || f.DepthRelayed != interaction.Observed(1) || f.InputBytes.State != interaction.StateObserved {
+		t.Errorf("of a request with too many blocks: %+v", f)
+	}
+	for n := range 4 { // more than are kept of a session
+		for i := range blocks[:1000] {
+			blocks[i] = user(fmt.Sprint("fresh ", n, i))
+		}
+		r.say(c, asking(blocks[:1000]...), answer)
+	}
+	if f := r.say(c, hello, answer).Model.Figures; f.NewInputWords != interaction.NotMeasured || f.UnmatchedResults != interaction.NotMeasured {
+		t.Errorf("of a session with too many blocks: %+v", f)
+	}
+}
+
+// TestHostileNames: whatever a provider or a server says, there is a receipt of it.
+func TestHostileNames(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	long := strings.Repeat("x", 5000)
+	for _, tool := range []string{long, "\xff\x00x", strings.Repeat("€", 100)} { // of three bytes each: one would be cut
+		r.keeper.Relay(c, receipts.Relayed{Host: "h", Tool: tool, Arguments: []byte("{")})
+	}
+	var calls []string
+	for i := range 100 {
+		calls = append(calls, fmt.Sprint("call_", i), `{"a":"\ud800"`)
+	}
+	got := r.say(c, hello, strings.Replace(asksFor(long, calls...), "m-1", long, 1)+"")
+	if got.Outcome != interaction.OutcomeCompleted || got.Model.Figures.ToolCallsMade != interaction.Observed(100) || len(got.Model.ToolCalls) != interaction.MaxToolCalls {
+		t.Errorf("%s, %d calls of %+v", got.Outcome, len(got.Model.ToolCalls), got.Model.Figures.ToolCallsMade)
+	}
+	huge := r.say(c, hello, `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":-1}}`)
+	if huge.Model.Figures.InputTokens != interaction.Declared(1<<53-1) {
+		t.Errorf("tokens: %+v", huge.Model.Figures.InputTokens)
+	}
+	unread := r.say(c, hello, "no JSON")
+	if unread.Outcome != interaction.OutcomeNotMeasured || unread.Model.Unread != "malformed" || unread.Model.Figures.OutputBytes != interaction.NotMeasured {
+		t.Errorf("an answer that cannot be read: %s, %+v", unread.Outcome, unread.Model)
+	}
+}
+
+// BenchmarkReceipt is what a receipt costs beside the call: from what is known before it is sent until it is signed, and until it is stored as
+// well, with as many others of the session.
+func BenchmarkReceipt(b *testing.B) {
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
+	must(b, err)
+	observer := inference.Observe(request, time.Now(), inference.Options{Key: contentKey[:], Now: time.Now, Take: func(int) bool { return true }, Free: func() {}})
+	in := observer.Interaction()
+	in.Head, in.Sent = inference.Moment{At: time.Now(), State: inference.Observed}, inference.Moment{At: time.Now(), State: inference.Observed}
+	for _, tt := range []struct {
+		name   string
+		stored bool
+		atOnce int
+	}{{"signed", false, 1}, {"stored", true, 1}, {"stored, 16 at once", true, 16}} {
+		b.Run(tt.name, func(b *testing.B) {
+			r := newRig(b)
+			c := r.chain("ses_1")
+			if !tt.stored {
+				r.fault.Ledger = nowhere{}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			defer ledgertest.CPU(b)()
+			for n := 0; n < b.N; n += tt.atOnce {
+				var calls sync.WaitGroup
+				for range tt.atOnce {
+					rec := r.record("egress")
+					calls.Go(func() {
+						call := r.keeper.Model(c, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
+						must(b, call.Send(b.Context()))
+						call.EndModel(ledger.StateForwarded, in, time.Now())
+						if _, err := call.Receipt(b.Context()); err != nil {
+							b.Error(err)
+						}
+					})
+				}
+				calls.Wait()
+			}
+		})
+	}
+}

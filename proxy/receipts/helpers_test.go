@@ -1,0 +1,280 @@
+package receipts_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/signer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var contentKey = [inference.MinKey]byte{7}
+
+const owner = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func code(err error) string {
+	var coded interface{ Code() string }
+	if errors.As(err, &coded) {
+		return coded.Code()
+	}
+	return fmt.Sprint(err)
+}
+
+// switched is an issuer and a ledger that can be made to fail.
+type switched struct {
+	receipts.Ledger
+	mu     sync.Mutex
+	issuer receipts.Issuer
+	key    error // what Issue fails with
+	store  error // what is not stored
+}
+
+func (s *switched) fail(key, store error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key, s.store = key, store
+}
+
+func (s *switched) failing() (key, store error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key, s.store
+}
+
+func (s *switched) Issue(ctx context.Context, c interaction.Receipt) (evidence.Opened[interaction.Receipt], error) {
+	if err, _ := s.failing(); err != nil {
+		return evidence.Opened[interaction.Receipt]{}, err
+	}
+	return s.issuer.Issue(ctx, c)
+}
+
+func (s *switched) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
+	if _, err := s.failing(); err != nil {
+		return err
+	}
+	return s.Ledger.OpenCalls(ctx, calls...)
+}
+
+func (s *switched) SettleReceipts(ctx context.Context) error {
+	if _, err := s.failing(); err != nil {
+		return err
+	}
+	return s.Ledger.SettleReceipts(ctx)
+}
+
+// rig is a keeper with a ledger in a file, and a key in memory.
+type rig struct {
+	testing.TB
+	dir    string
+	keys   *custody.Memory
+	store  *ledger.Ledger
+	queue  *ledger.Queue
+	fault  *switched
+	keeper *receipts.Keeper
+	posts  int
+	closed bool
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	keys, err := custody.NewMemory("interaction-key")
+	must(t, err)
+	r := &rig{TB: t, dir: t.TempDir(), keys: keys}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rig) start() {
+	r.Helper()
+	var err error
+	r.store, err = ledger.Open(context.Background(), filepath.Join(r.dir, "ledger.db"), ledger.Options{Now: time.Now})
+	must(r, err)
+	r.queue = ledger.NewQueue(r.store, func(rec ledger.Record, err error) { r.Errorf("lost: %s, %v", rec.ID, err) })
+	issuer, err := signer.New(interaction.Kind, r.keys, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: 10 * time.Minute, Now: time.Now})
+	must(r, err)
+	r.fault = &switched{Ledger: r.queue, issuer: issuer}
+	r.keeper, err = receipts.New(context.Background(), receipts.Options{Issuer: r.fault, Ledger: r.fault, Owner: owner, Agent: "agent:worker-1", Runtime: "worker-1", Now: time.Now, Log: zap.NewNop()})
+	must(r, err)
+	r.closed = false
+}
+
+// stop ends the keeper as a process that is asked to end does. What cannot be stored is given up at once.
+func (r *rig) stop() {
+	if r.closed {
+		return
+	}
+	r.closed = true
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r.keeper.Close(ctx)
+	must(r, r.queue.Close())
+}
+
+// crash ends the process without a word: nothing is closed, and what was not stored is lost.
+func (r *rig) crash() {
+	r.Helper()
+	r.closed = true
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	r.fault.fail(errors.New("the process has ended"), nil)
+	r.keeper.Close(gone)
+	must(r, r.queue.Close())
+}
+
+func (r *rig) chain(session string) *receipts.Chain {
+	return receipts.NewChain(session, "evt_1", time.Now(), contentKey)
+}
+
+func (r *rig) record(flow string) ledger.Record {
+	r.posts++
+	hash := evidence.HashBytes([]byte(flow))
+	return ledger.Record{
+		ID: fmt.Sprintf("post_%06d", r.posts), Flow: flow, Session: "ses_1", Rule: "rule", Host: "api.example.com:443", State: ledger.StateForwarding, Started: time.Now(), Manifest: hash,
+		ContentHash: hash, BindingHash: hash, Artifacts: []ledger.Artifact{{Name: "grant", Token: "e30.e30.AA"}, {Name: "sessionReceipt", Token: "e30.e31.AA"}},
+	}
+}
+
+// call is a call to a model on its way.
+type call struct {
+	*receipts.Call
+	observer *inference.Observer
+	record   ledger.Record
+}
+
+// ask begins a call to a model, until it has been sent.
+func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
+	r.Helper()
+	out := &call{record: r.record("egress")}
+	measure := r.keeper.Measure(context.Background(), c)
+	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:], measure)
+	must(r, err)
+	out.Call = r.keeper.Model(c, receipts.ModelRequest{Record: out.record, Rule: "model", Request: request, Body: []byte(body)})
+	out.observer = inference.Observe(request, out.record.Started, inference.Options{
+		Key: contentKey[:], Now: time.Now, Take: func(int) bool { return true }, Free: func() {},
+		Measure: measure, Sample: r.keeper.Wants(c, out.record.Host, request.Model), Ended: out.Ending,
+	})
+	return out, out.Send(context.Background())
+}
+
+// answer ends a call with an answer.
+func (c *call) answer(t testing.TB, body string) {
+	t.Helper()
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}
+	c.observer.Begin(resp)
+	_, err := io.Copy(io.Discard, resp.Body)
+	must(t, err)
+	c.EndModel(ledger.StateForwarded, c.observer.Interaction(), time.Now())
+}
+
+func (r *rig) mustAsk(c *receipts.Chain, body string) *call {
+	r.Helper()
+	out, err := r.ask(c, body)
+	must(r, err)
+	return out
+}
+
+// post makes a post, until its intent is stored.
+func (r *rig) post(c *receipts.Chain) (*receipts.Call, ledger.Record) {
+	r.Helper()
+	rec := r.record("post")
+	p, err := r.keeper.Post(c, receipts.PostRequest{Record: rec, Body: strings.NewReader("{}")})
+	must(r, err)
+	rec.Open, err = p.Open()
+	must(r, err, r.queue.Begin(context.Background(), rec))
+	p.Sent()
+	return p, rec
+}
+
+// settled waits until every call that has ended has its receipt.
+func (r *rig) settled(c *receipts.Chain) *evidence.InteractionHead {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	h, err := r.keeper.Head(ctx, c)
+	must(r, err)
+	return h
+}
+
+// read returns the stored chain of a session, once it has that many receipts, and demands that it is whole: numbers without a gap, each linked
+// to the one before.
+func (r *rig) read(session string, want int) []interaction.Receipt {
+	r.Helper()
+	var stored []ledger.Receipt
+	for deadline := time.Now().Add(time.Minute); len(stored) < want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.Fatalf("%d receipts are stored, want %d", len(stored), want)
+		}
+		var err error
+		stored, err = r.store.Chain(context.Background(), session, 0, ledger.MaxChain)
+		must(r, err)
+	}
+	var all []interaction.Receipt
+	before, issued := "", int64(0)
+	for i, s := range stored {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, s.Token)
+		must(r, err)
+		if link := (interaction.ChainLink{PreviousReceiptHash: before, SessionID: session, SequenceNumber: int64(i + 1)}); c.Chain != link || s.Number != link.SequenceNumber || s.Call != c.RequestID {
+			r.Errorf("receipt %d has the place %+v, want %+v, and is stored as %d of %s", i+1, c.Chain, link, s.Number, s.Call)
+		}
+		if c.IssuedAt < issued || i < len(stored)-1 && c.Closing != nil {
+			r.Errorf("receipt %d is issued before the one before it, or follows the end", i+1)
+		}
+		all, before, issued = append(all, c), evidence.HashToken(s.Token), c.IssuedAt
+	}
+	if len(all) != want {
+		r.Errorf("%d receipts are stored, want %d", len(all), want)
+	}
+	return all
+}
+
+// wantOpen demands that so many calls are open in the ledger.
+func (r *rig) wantOpen(want ...string) {
+	r.Helper()
+	open, err := r.store.LeftOpen(context.Background())
+	must(r, err)
+	var ids []string
+	for _, c := range open {
+		ids = append(ids, c.ID)
+	}
+	if fmt.Sprint(ids) != fmt.Sprint(want) {
+		r.Errorf("open in the ledger: %v, want %v", ids, want)
+	}
+}
+
+const (
+	hello  = `{"model":"m","messages":[{"role":"user","content":"hello there"}]}`
+	answer = `{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"good day to you"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`
+)
+
+// nowhere is a ledger that keeps nothing.
+type nowhere struct{ receipts.Ledger }
+
+func (nowhere) OpenCalls(context.Context, ...ledger.OpenCall) error { return nil }
+func (nowhere) AddReceiptLater(ledger.Receipt) error                { return nil }
+func (nowhere) SettleReceipts(context.Context) error                { return nil }

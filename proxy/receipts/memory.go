@@ -1,0 +1,294 @@
+package receipts
+
+import (
+	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// Bounds on what is remembered of one session. What needs more is not measured from then on.
+const (
+	maxBlocks = 4096
+	maxCalls  = 1024
+	maxValues = 4096
+	entrySize = 96 // bytes that an entry takes, about
+)
+
+// memory is what is remembered of a session. The chain's mutex guards it.
+type memory struct {
+	taken  int64 // bytes of what may be remembered of all sessions
+	totals interaction.SessionTotals
+
+	lastEnd time.Time        // of the last call to a model that was answered
+	asking  map[*Call]bool   // calls to models that are open
+	blocks  map[tag]block    // of requests and answers, by their hash
+	calls   map[tag]*toolUse // of tools, that answers have asked for, by the tag of their id
+	byWork  map[tag]tag      // the same by tool and arguments: the tag of the last one's id
+	lost    bool             // there were more blocks or calls
+	given   values           // of results in requests
+	relayed values           // of results that came from MCP servers
+
+	relays     []interaction.RelayedCall // since the last receipt, the last ones
+	relayCount int64
+	samples    map[string]*sample
+}
+
+// block is a block of content that was in the session.
+type block struct {
+	said     bool // by a model
+	returned bool // in a request after that
+}
+
+// toolUse is a call of a tool that an answer has asked for.
+type toolUse struct {
+	returned bool
+	depth    int64
+}
+
+// values are the values of results, each with the greatest depth of the call that gave it.
+type values struct {
+	depth map[uint64]int64
+	lost  bool // there were more
+}
+
+// put adds an entry to a map of at most so many.
+func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
+	if _, ok := (*m)[key]; !ok {
+		if len(*m) >= most || !c.keeper.take(entrySize) {
+			return false
+		}
+		c.memory.taken += entrySize
+	}
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	(*m)[key] = value
+	return true
+}
+
+// keep notes the values of a result of a call of this depth.
+func (v *values) keep(c *Chain, of inference.Values, depth int64) {
+	if v.lost = v.lost || !of.All; v.lost {
+		v.depth = nil
+		return
+	}
+	for _, h := range of.Hashes {
+		if !put(c, &v.depth, h, max(depth, v.depth[h]), maxValues) {
+			v.lost = true
+		}
+	}
+}
+
+// next returns the depth of a call whose arguments have these values.
+func (v *values) next(of inference.Values) int64 {
+	deepest := int64(0)
+	v.lost = v.lost || !of.All
+	for _, h := range of.Hashes {
+		deepest = max(deepest, v.depth[h])
+	}
+	return deepest + 1
+}
+
+// figure returns a depth as a figure, if nothing is missing.
+func (v *values) figure(state string, depth int64) interaction.Figure {
+	if v.lost {
+		return interaction.NotMeasured
+	}
+	return interaction.Figure{State: state, Value: depth}
+}
+
+// workOf names a call by its tool and the hash of its arguments.
+func (c *Chain) workOf(tool string, arguments tag) tag {
+	return tag(c.mac("work", arguments[:], []byte(tool))[:16])
+}
+
+// knows reports whether a block was in the session before. A result that comes back for the first time is always looked at.
+func (c *Chain) knows(b inference.Block) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, known := c.memory.blocks[tag(b.Hash[:16])]
+	if !known || b.Kind != inference.KindResult || b.ID == "" {
+		return known || c.memory.lost
+	}
+	use := c.memory.calls[c.tagOf("call", b.ID)]
+	return use == nil || use.returned
+}
+
+// asked makes the figures of a request, and remembers what it says. The caller holds c.mu.
+func (m *memory) asked(c *Chain, q *inference.Request, received time.Time, call *interaction.ModelCall) {
+	f := &call.Figures
+	*f = interaction.ModelFigures{
+		Duration: interaction.NotMeasured, FirstDelta: interaction.NotMeasured, Turnaround: interaction.NotMeasured, Deltas: interaction.NotMeasured,
+		InputTokens: interaction.NotMeasured, OutputTokens: interaction.NotMeasured, CachedTokens: interaction.NotMeasured,
+		ReasoningTokens: interaction.NotMeasured, HostedCalls: interaction.NotMeasured, InputBytes: interaction.Observed(int64(q.AskedBytes)),
+		OutputBytes: interaction.NotMeasured, NewInputWords: interaction.NotMeasured, OutputWords: interaction.NotMeasured,
+		ToolCallsMade: interaction.NotMeasured, UnmatchedResults: interaction.NotMeasured, SelfReferences: interaction.NotMeasured,
+		Depth: interaction.NotMeasured, DepthRelayed: interaction.NotMeasured, SampleBytes: interaction.NotMeasured, WordEntropy: interaction.NotMeasured,
+		Compression: interaction.NotMeasured,
+	}
+	if !m.lastEnd.IsZero() && len(m.asking) == 0 && !received.Before(m.lastEnd) {
+		f.Turnaround = millis(received.Sub(m.lastEnd))
+	}
+	words, unmatched, references := int64(0), int64(0), int64(0)
+	for _, b := range q.Asked {
+		if b.Measured != nil {
+			words += int64(b.Measured.Words)
+		}
+		if m.brought(c, b) {
+			references++
+		}
+		if b.Kind == inference.KindResult && !m.result(c, b, call) {
+			unmatched++
+		}
+	}
+	if whole := len(q.Asked) == q.AskedCount; !whole {
+		m.given.lost = true
+	} else if !m.lost {
+		f.NewInputWords, f.UnmatchedResults, f.SelfReferences = interaction.Observed(words), interaction.Observed(unmatched), interaction.Observed(references)
+	}
+}
+
+// brought remembers a block of a request, and reports whether it is the first to bring back what a model has said.
+func (m *memory) brought(c *Chain, b inference.Block) bool {
+	key := tag(b.Hash[:16])
+	was := m.blocks[key]
+	first := was.said && !was.returned && b.Size > 0
+	was.returned = was.said
+	m.lost = m.lost || !put(c, &m.blocks, key, was, maxBlocks)
+	return first
+}
+
+// result remembers the result of a call in a request, and reports whether an answer of the session has asked for the call.
+func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall) bool {
+	if b.ID == "" {
+		return false
+	}
+	id := c.tagOf("call", b.ID)
+	use := m.calls[id]
+	if use == nil {
+		return false
+	}
+	if !use.returned && len(call.ReturnedCalls) < interaction.MaxReturned {
+		call.ReturnedCalls = append(call.ReturnedCalls, id.String())
+	}
+	use.returned = true
+	if b.Measured != nil {
+		m.given.keep(c, b.Measured.Values, use.depth)
+	}
+	return true
+}
+
+// asks notes that a call to a model is open.
+func (m *memory) asks(call *Call) {
+	if m.asking == nil {
+		m.asking = make(map[*Call]bool)
+	}
+	m.asking[call] = true
+}
+
+// dropped forgets a call to a model that was not sent.
+func (m *memory) dropped(call *Call) { delete(m.asking, call) }
+
+// answered remembers what an answer says, and makes the figures that rest on what is remembered.
+func (m *memory) answered(call *Call, in inference.Interaction) {
+	c := call.chain
+	delete(m.asking, call)
+	if in.Head.State == inference.Observed && in.End.At.After(m.lastEnd) {
+		m.lastEnd = in.End.At
+	}
+	deepest, deepestRelayed := int64(0), int64(0)
+	for _, b := range in.Said {
+		key := tag(b.Hash[:16])
+		if b.Hash != [32]byte{} {
+			was := m.blocks[key]
+			was.said = true
+			m.lost = m.lost || !put(c, &m.blocks, key, was, maxBlocks)
+		}
+		if b.Kind != inference.KindCall {
+			continue
+		}
+		var of inference.Values
+		if b.Measured != nil {
+			of = b.Measured.Values
+		}
+		use := &toolUse{depth: m.given.next(of)}
+		deepest, deepestRelayed = max(deepest, use.depth), max(deepestRelayed, m.relayed.next(of))
+		if b.ID == "" {
+			continue
+		}
+		id := c.tagOf("call", b.ID)
+		if m.calls[id] == nil { // an id that comes twice is the first call's
+			m.lost = m.lost || !put(c, &m.calls, id, use, maxCalls)
+		}
+		put(c, &m.byWork, c.workOf(b.Name, key), id, maxCalls)
+	}
+	call.depth, call.depthRelayed = m.given.figure(interaction.StateDeclared, deepest), m.relayed.figure(interaction.StateObserved, deepestRelayed)
+}
+
+// Relayed is a call of a tool of an MCP server that has passed.
+type Relayed struct {
+	Host, Tool string
+	Arguments  []byte           // JSON; nil where it is too large to be held
+	Gave       inference.Values // of the result, by [Keeper.Values]
+}
+
+// Values returns the values of a result that a server has given in a session.
+func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
+	if k == nil {
+		return inference.Values{}
+	}
+	return (&inference.Measure{Seed: c.seed}).ValuesOf(string(result))
+}
+
+// Relay remembers a call of a tool of an MCP server, for the session's next receipt.
+func (k *Keeper) Relay(c *Chain, r Relayed) {
+	if k == nil {
+		return
+	}
+	k.begin(c)
+	var brought inference.Values
+	relayed := interaction.RelayedCall{Host: r.Host, Tool: clipText(r.Tool, maxToolName)}
+	var arguments tag
+	if r.Arguments != nil {
+		hash := inference.HashArguments(c.key[:], r.Arguments)
+		arguments = tag(hash[:16])
+		relayed.Arguments = arguments.String()
+		brought = k.Values(c, r.Arguments)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := &c.memory
+	if id, ok := m.byWork[c.workOf(r.Tool, arguments)]; ok && r.Arguments != nil {
+		relayed.CallID = id.String()
+	}
+	m.relayed.keep(c, r.Gave, m.relayed.next(brought))
+	m.relays = append(m.relays, relayed)
+	m.relays = m.relays[max(0, len(m.relays)-interaction.MaxRelayed):]
+	m.relayCount++
+}
+
+// maxToolName is the longest name of a tool that a receipt has, in bytes.
+const maxToolName = 128
+
+// Count counts a call that went out, with the bytes of its body, and whether it was read here.
+func (k *Keeper) Count(c *Chain, sent int64, read bool) {
+	if k == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &c.memory.totals
+	t.Calls++
+	t.BytesOut += sent
+	if read {
+		t.CallsObserved++
+		t.BytesOutObserved += sent
+	}
+}
+
+// told takes from what was relayed what a receipt has said.
+func (m *memory) told(count int64) {
+	m.relayCount -= count
+	m.relays = m.relays[max(0, int64(len(m.relays))-m.relayCount):]
+}

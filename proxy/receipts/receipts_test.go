@@ -1,0 +1,301 @@
+package receipts_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/receipts"
+)
+
+// TestChain: a session's calls and posts have one receipt each, in one chain that its end closes.
+func TestChain(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	if h := r.settled(c); h.Number != 0 || h.HeadHash != "" || h.OpenCalls != nil {
+		t.Errorf("before the first call the chain stands at %+v", h)
+	}
+	r.mustAsk(c, hello).answer(t, answer)
+	open := r.mustAsk(c, hello)
+	h := r.settled(c)
+	if h.Number != 1 || !evidence.IsHash(h.HeadHash) || !slices.Equal(h.OpenCalls, []string{open.record.ID}) {
+		t.Errorf("the chain stands at %+v", h)
+	}
+	p, rec := r.post(c)
+	r.wantOpen("ses_1", open.record.ID, rec.ID)
+	rec.State, rec.Status = ledger.StateForwarded, 201
+	p.EndPost(rec, time.Now())
+	p.EndPost(rec, time.Now())
+	token, err := p.Receipt(t.Context())
+	must(t, err)
+	c.Close(interaction.ClosedEnded)
+	if _, err := r.ask(c, hello); code(err) != "session_required" {
+		t.Errorf("a call after the session's end: %v", err)
+	}
+	open.answer(t, answer)
+	chain := r.read("ses_1", 4)
+	r.wantOpen()
+	for i, want := range []struct{ id, about, outcome string }{
+		{"post_000001", "model", interaction.OutcomeCompleted}, {rec.ID, "post", interaction.OutcomeCompleted},
+		{open.record.ID, "model", interaction.OutcomeCompleted}, {"ses_1", "end", interaction.OutcomeCompleted},
+	} {
+		about := map[bool]string{chain[i].Model != nil: "model", chain[i].Post != nil: "post", chain[i].Closing != nil: "end"}[true]
+		if chain[i].RequestID != want.id || about != want.about || chain[i].Outcome != want.outcome {
+			t.Errorf("receipt %d is of %s, %s, %s; want %+v", i+1, chain[i].RequestID, about, chain[i].Outcome, want)
+		}
+	}
+	if chain[1].Chain.PreviousReceiptHash != h.HeadHash {
+		t.Error("the head that was named is not the receipt before the post's")
+	}
+	if last, err := r.store.Chain(t.Context(), "ses_1", 2, 1); err != nil || last[0].Token != token {
+		t.Errorf("the receipt of the post is another one: %v", err)
+	}
+	if post := chain[1].Post; post.Status != 201 || len(post.Artifacts) != 2 || post.Artifacts[0].Hash != evidence.HashToken("e30.e30.AA") {
+		t.Errorf("the post: %+v", post)
+	}
+	if chain[3].Closing.Reason != interaction.ClosedEnded {
+		t.Errorf("the end: %+v", chain[3].Closing)
+	}
+}
+
+// TestOutcomes: a receipt says what became of its call.
+func TestOutcomes(t *testing.T) {
+	r := newRig(t)
+	for i, tt := range []struct {
+		state ledger.State
+		model string // without an answer
+		post  string
+	}{
+		{ledger.StateIndeterminate, interaction.OutcomeIndeterminate, interaction.OutcomeIndeterminate},
+		{ledger.StateFailed, interaction.OutcomeFailed, interaction.OutcomeFailed},
+		{ledger.StateRefused, interaction.OutcomeFailed, interaction.OutcomeFailed},
+	} {
+		session := fmt.Sprint("ses_", i)
+		c := r.chain(session)
+		unanswered := r.mustAsk(c, hello)
+		unanswered.EndModel(tt.state, unanswered.observer.Interaction(), time.Now())
+		p, rec := r.post(c)
+		rec.State = tt.state
+		p.EndPost(rec, time.Now())
+		chain := r.read(session, 2)
+		if chain[0].Outcome != tt.model || chain[1].Outcome != tt.post {
+			t.Errorf("%s: %s and %s, want %s and %s", tt.state, chain[0].Outcome, chain[1].Outcome, tt.model, tt.post)
+		}
+	}
+}
+
+// TestKeyOutage: while a receipt cannot be signed, the session makes no post, and after a while no call. Then its receipts are made.
+func TestKeyOutage(t *testing.T) {
+	r := newRig(t)
+	c, other := r.chain("ses_1"), r.chain("ses_2")
+	r.mustAsk(c, hello).answer(t, answer)
+	first := r.settled(c)
+	r.fault.fail(errors.New("the key is away"), nil)
+	ended := 1
+	for {
+		a, err := r.ask(c, hello)
+		if err != nil {
+			if code(err) != "receipt_unsigned" {
+				t.Fatal(err)
+			}
+			break
+		}
+		a.answer(t, answer)
+		ended++
+	}
+	if ended != 65 {
+		t.Errorf("%d calls were sent", ended)
+	}
+	if h, err := r.keeper.Head(t.Context(), c); code(err) != "receipt_unsigned" {
+		t.Errorf("a head is named that is not signed: %+v, %v", h, err)
+	}
+	if h := r.settled(other); h.Number != 0 {
+		t.Errorf("another session: %+v", h)
+	}
+	r.fault.fail(nil, nil)
+	chain := r.read("ses_1", ended)
+	if h := r.settled(c); h.Number != int64(ended) || chain[1].Chain.PreviousReceiptHash != first.HeadHash {
+		t.Errorf("the chain stands at %+v", h)
+	}
+}
+
+// TestDatabaseOutage: a call is not sent if it is not durable that it is open, and no head is named that is not stored.
+func TestDatabaseOutage(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	a := r.mustAsk(c, hello)
+	away := ledger.Unavailable("write", errors.New("the disk is full"))
+	r.fault.fail(nil, away)
+	if _, err := r.ask(c, hello); code(err) != "ledger_unavailable" {
+		t.Errorf("a call is sent that nobody knows of after a crash: %v", err)
+	}
+	a.answer(t, answer)
+	if _, err := r.keeper.Head(t.Context(), c); code(err) != "ledger_unavailable" {
+		t.Errorf("a head is named that is not stored: %v", err)
+	}
+	if _, err := a.Receipt(t.Context()); code(err) != "ledger_unavailable" {
+		t.Errorf("a receipt is given out that is not stored: %v", err)
+	}
+	r.fault.fail(nil, nil)
+	if h := r.settled(c); h.Number != 1 || len(h.OpenCalls) != 0 {
+		t.Errorf("the chain stands at %+v", h)
+	}
+}
+
+// TestCrash: what was open when a process ended is closed at the next start, and the chain with it.
+func TestCrash(t *testing.T) {
+	r := newRig(t)
+	c, other := r.chain("ses_1"), r.chain("ses_2")
+	r.mustAsk(c, hello).answer(t, answer)
+	r.settled(c)
+	open := r.mustAsk(c, hello)
+	p, rec := r.post(c)
+	unsigned := r.mustAsk(other, hello)
+	_ = p
+	r.fault.fail(errors.New("the key is away"), nil)
+	unsigned.answer(t, answer)
+	r.crash()
+	r.start()
+	chain := r.read("ses_1", 4)
+	for i, want := range []struct {
+		id, outcome string
+	}{{"post_000001", interaction.OutcomeCompleted}, {open.record.ID, interaction.OutcomeIndeterminate}, {rec.ID, interaction.OutcomeIndeterminate}, {"ses_1", interaction.OutcomeCompleted}} {
+		if chain[i].RequestID != want.id || chain[i].Outcome != want.outcome {
+			t.Errorf("receipt %d is of %s, %s; want %+v", i+1, chain[i].RequestID, chain[i].Outcome, want)
+		}
+	}
+	lost := r.read("ses_2", 2)
+	if lost[0].RequestID != unsigned.record.ID || lost[0].Outcome != interaction.OutcomeIndeterminate || lost[0].Model.Figures.InputBytes != interaction.Observed(11) {
+		t.Errorf("a call whose receipt was lost: %+v", lost[0])
+	}
+	for _, end := range []interaction.Receipt{chain[3], lost[1]} {
+		if end.Closing == nil || end.Closing.Reason != interaction.ClosedLost {
+			t.Errorf("the end: %+v", end.Closing)
+		}
+	}
+	r.wantOpen()
+	r.stop()
+	r.start() // and nothing is made twice
+	r.read("ses_1", 4)
+}
+
+// TestShutdown: a process that is asked to end closes the chains of its sessions.
+func TestShutdown(t *testing.T) {
+	r := newRig(t)
+	done, open := r.chain("ses_1"), r.chain("ses_2")
+	r.mustAsk(done, hello).answer(t, answer)
+	left := r.mustAsk(open, hello)
+	r.stop()
+	r.start()
+	if end := r.read("ses_1", 2)[1]; end.Closing == nil || end.Closing.Reason != interaction.ClosedShutdown {
+		t.Errorf("the end: %+v", end)
+	}
+	chain := r.read("ses_2", 2)
+	if chain[0].RequestID != left.record.ID || chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing.Reason != interaction.ClosedLost {
+		t.Errorf("a call that was open at the end: %+v", chain)
+	}
+}
+
+// TestManyAtOnce: calls of two sessions, 50 at a time in each, while posts ask where the chain stands, and the key is rotated.
+func TestManyAtOnce(t *testing.T) {
+	r := newRig(t)
+	chains := []*receipts.Chain{r.chain("ses_1"), r.chain("ses_2")}
+	const atOnce, each = 50, 3
+	var mu sync.Mutex // guards the rig's counter
+	var all sync.WaitGroup
+	for _, c := range chains {
+		for range atOnce {
+			all.Go(func() {
+				for range each {
+					ask := func() (*call, error) {
+						mu.Lock()
+						defer mu.Unlock()
+						return r.ask(c, hello)
+					}
+					a, err := ask()
+					for ; code(err) == "receipt_unsigned"; a, err = ask() { // the signing is behind
+						r.settled(c)
+					}
+					must(t, err)
+					a.answer(t, answer)
+				}
+			})
+		}
+		all.Go(func() {
+			number := int64(0)
+			for range 20 {
+				h, err := r.keeper.Head(t.Context(), c)
+				must(t, err)
+				if h.Number < number {
+					t.Errorf("the chain went back from %d to %d", number, h.Number)
+				}
+				number = h.Number
+			}
+		})
+	}
+	must(t, r.keys.Rotate())
+	all.Wait()
+	for i, c := range chains {
+		c.Close(interaction.ClosedEnded)
+		r.read(fmt.Sprint("ses_", i+1), atOnce*each+1)
+	}
+	r.wantOpen()
+}
+
+// TestRotation: the key of a chain can be rotated between two receipts.
+func TestRotation(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.mustAsk(c, hello).answer(t, answer)
+	r.settled(c)
+	must(t, r.keys.Rotate())
+	r.mustAsk(c, hello).answer(t, answer)
+	r.settled(c)
+	r.read("ses_1", 2)
+	stored, err := r.store.Chain(t.Context(), "ses_1", 1, 2)
+	must(t, err)
+	kids := make(map[string]bool)
+	for _, s := range stored {
+		head, _, _ := strings.Cut(s.Token, ".")
+		kids[head] = true
+	}
+	if len(kids) != 2 {
+		t.Errorf("signed with the headers %v", kids)
+	}
+}
+
+// TestNil: where no receipts are made, nothing is asked and nothing fails.
+func TestNil(t *testing.T) {
+	var k *receipts.Keeper
+	c := receipts.NewChain("ses_1", "evt_1", time.Now(), contentKey)
+	if h, err := k.Head(t.Context(), c); h != nil || err != nil {
+		t.Error(h, err)
+	}
+	if m := k.Measure(t.Context(), c); m != nil || k.Wants(c, "h", "m") != 0 {
+		t.Error(m)
+	}
+	call := k.Model(c, receipts.ModelRequest{})
+	must(t, call.Send(t.Context()))
+	open, err := call.Open()
+	if open != nil || err != nil {
+		t.Error(open, err)
+	}
+	call.Sent()
+	call.Ending()
+	call.Drop()
+	call.EndPost(ledger.Record{}, time.Now())
+	k.Count(c, 1, true)
+	k.Relay(c, receipts.Relayed{})
+	c.Close(interaction.ClosedEnded)
+	if _, err := call.Receipt(context.Background()); code(err) != "receipt_unsigned" {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,156 @@
+package receipts
+
+import (
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// EndPost says what became of a post. Its receipt is made beside the caller.
+func (call *Call) EndPost(r ledger.Record, now time.Time) {
+	if call == nil {
+		return
+	}
+	call.end(func() {}, func(call *Call) {
+		claims := &call.claims
+		claims.Timing.ResponseSent = now.UnixMilli()
+		claims.Post.Status = status(r.Status)
+		switch r.State {
+		case ledger.StateForwarded:
+			claims.Outcome = interaction.OutcomeCompleted
+		case ledger.StateIndeterminate, ledger.StateForwarding:
+			claims.Outcome = interaction.OutcomeIndeterminate
+		case ledger.StateFailed, ledger.StateRefused: // nothing was sent
+			claims.Outcome = interaction.OutcomeFailed
+		}
+	})
+}
+
+func status(of int) int64 {
+	if of < 100 || of > 999 {
+		return 0
+	}
+	return int64(of)
+}
+
+// EndModel says what became of a call to a model. Its receipt is made beside the caller; what the answer has said is remembered at once.
+func (call *Call) EndModel(state ledger.State, in inference.Interaction, now time.Time) {
+	if call == nil {
+		return
+	}
+	call.end(func() { call.chain.memory.answered(call, in) }, func(call *Call) { call.conclude(state, in, now) })
+}
+
+// outcomes of an answer that came.
+var outcomes = map[inference.Outcome]string{
+	inference.OutcomeComplete: interaction.OutcomeCompleted, inference.OutcomeFailed: interaction.OutcomeFailed,
+	inference.OutcomeUnfinished: interaction.OutcomeUnfinished, inference.OutcomeCut: interaction.OutcomeCut, inference.OutcomeUnread: interaction.OutcomeNotMeasured,
+}
+
+// conclude completes the claims of a call to a model.
+func (call *Call) conclude(state ledger.State, in inference.Interaction, now time.Time) {
+	claims, m := &call.claims, call.claims.Model
+	claims.Timing.ResponseSent = now.UnixMilli()
+	if in.Sent.State == inference.Observed {
+		claims.Timing.LLMStart = max(in.Sent.At.UnixMilli(), claims.Timing.RequestReceived)
+	}
+	answered := in.Head.State == inference.Observed
+	switch {
+	case answered:
+		claims.Outcome = outcomes[in.Outcome]
+	case state == ledger.StateFailed || state == ledger.StateRefused: // nothing was sent
+		claims.Outcome = interaction.OutcomeFailed
+		return
+	default:
+		claims.Outcome = interaction.OutcomeIndeterminate
+		return
+	}
+	end := in.End.At
+	claims.Timing.LLMEnd = max(end.UnixMilli(), claims.Timing.LLMStart, claims.Timing.RequestReceived)
+	claims.Timing.ResponseSent = max(claims.Timing.ResponseSent, claims.Timing.LLMEnd)
+	m.AnsweredBy, m.Status, m.Streamed, m.Unread = in.Model, status(in.Status), in.Streamed, in.Reason
+	f := &m.Figures
+	if in.Sent.State == inference.Observed {
+		f.Duration = millis(end.Sub(in.Sent.At))
+		if in.First.State == inference.Observed {
+			f.FirstDelta = millis(in.First.At.Sub(in.Sent.At))
+		}
+	}
+	f.Deltas = counted(in.DeltaCount)
+	f.InputTokens, f.OutputTokens = counted(in.Input), counted(in.Output)
+	f.CachedTokens, f.ReasoningTokens = declared(in.Cached), declared(in.Reasoning)
+	if in.Reason != inference.ReasonNone {
+		return
+	}
+	f.HostedCalls = declared(in.HostedCalls)
+	call.said(in)
+}
+
+// said completes the claims by what the answer says.
+func (call *Call) said(in inference.Interaction) {
+	c, m := call.chain, call.claims.Model
+	f := &m.Figures
+	hashes, words, calls := make([][]byte, 0, len(in.Said)), 0, []inference.Block(nil)
+	for _, b := range in.Said {
+		hashes = append(hashes, b.Hash[:])
+		if b.Kind == inference.KindCall {
+			calls = append(calls, b)
+		} else if b.Measured != nil {
+			words += b.Measured.Words
+		}
+	}
+	call.claims.OutputCleanHash = hex.EncodeToString(c.mac("clean", hashes...))
+	call.claims.OutputTransportHash = hex.EncodeToString(in.Transport[:])
+	f.OutputBytes = interaction.Observed(int64(in.SaidBytes))
+	for _, b := range clip(calls, interaction.MaxToolCalls) {
+		m.ToolCalls = append(m.ToolCalls, c.toolCall(b, in.Request.Tools))
+	}
+	if !in.SaidAll {
+		m.ToolCalls = nil // the first ones of a number that is not known
+		return
+	}
+	f.OutputWords, f.ToolCallsMade = interaction.Observed(int64(words)), interaction.Observed(int64(len(calls)))
+	f.Depth, f.DepthRelayed = call.depth, call.depthRelayed
+	f.SampleBytes, f.WordEntropy, f.Compression = c.sampled(m.Host, m.Model, in.Sample)
+}
+
+// toolCall names a call of a tool. The name of a tool is the agent's if the request has offered it, and else whatever the model has said.
+func (c *Chain) toolCall(b inference.Block, offered []string) (t interaction.ToolCall) {
+	if b.ID != "" {
+		t.ID = c.tagOf("call", b.ID).String()
+	}
+	if slices.Contains(offered, b.Name) {
+		t.Tool = b.Name
+	}
+	if b.Hash != [32]byte{} {
+		t.Arguments = tag(b.Hash[:16]).String()
+	}
+	return t
+}
+
+func millis(d time.Duration) interaction.Figure {
+	return interaction.Observed(max(0, d.Milliseconds()))
+}
+
+// counted returns a figure with the state that it has.
+func counted(c inference.Count) interaction.Figure {
+	if c.State == inference.NotMeasured {
+		return interaction.NotMeasured
+	}
+	return interaction.Figure{State: string(c.State), Value: bounded(c.N)}
+}
+
+// declared returns a figure that is the provider's word, however it was read.
+func declared(c inference.Count) interaction.Figure {
+	if c.State == inference.NotMeasured {
+		return interaction.NotMeasured
+	}
+	return interaction.Declared(bounded(c.N))
+}
+
+// bounded returns a number that a claim can be: a provider can say any.
+func bounded(n int64) int64 { return min(max(n, 0), 1<<53-1) }
