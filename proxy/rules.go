@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -58,6 +59,8 @@ type Egress struct {
 	GraphQL *graphql.Rule
 	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
 	Observe *inference.Rule
+	// Generate offers the rule's models to agents that ask the mediator itself; nil offers none.
+	Generate *generate.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -134,6 +137,7 @@ func (e *endpoint) check() (i int, err error) {
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
+	models    generate.Models
 	shown     own.Rules // to agents that ask
 }
 
@@ -158,6 +162,14 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
+	for _, e := range egress {
+		if e.Generate == nil {
+			continue
+		}
+		if err := r.models.Add(*e.Generate, e.Observe, e.Match); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: &match.Rule{Name: e.Name, Match: e.Match}, Err: fmt.Errorf("generate: %w", err)})
+		}
+	}
 	r.shown = show(actions, egress)
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}

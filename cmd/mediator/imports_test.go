@@ -43,6 +43,7 @@ var layers = []string{
 	"proxy/session",
 	"proxy/receipts",
 	"proxy/intercept",
+	"proxy/generate",
 	"proxy/match",
 	"proxy/mcp",
 	"proxy/inference",

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy"
 )
 
 // Answer is what the demo's agent learned from one call: the status and, if the call was refused, the code.
@@ -26,6 +27,9 @@ type Answer struct {
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Post   string `json:"post,omitempty"`
+	// Record and Receipt are those of a model's answer that the mediator has asked for.
+	Record  string `json:"record,omitempty"`
+	Receipt string `json:"receipt,omitempty"`
 }
 
 // Outcome returns what a scenario compares: the code of a refusal, or else the status.
@@ -43,11 +47,14 @@ type Call struct {
 	Host              string // if set, the Host inside the tunnel, other than in the CONNECT
 	Solve             bool   // solve the challenge when asked to
 	Tool              string // if set, the tool of the MCP server at URL that is called
+	Think             bool   // ask a model at the same host what to post
 }
 
 // Do makes the call.
 func (c Call) Do(ctx context.Context) (Answer, error) {
 	switch {
+	case c.Think:
+		return c.think(ctx)
 	case c.Host != "":
 		return c.withHost(ctx)
 	case c.Tool != "":
@@ -80,8 +87,15 @@ func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Answer, 
 	}
 	r := Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
 	var d problem.Details
-	if resp.Header.Get("Content-Type") == problem.ContentType && json.Unmarshal(raw, &d) == nil {
+	switch {
+	case resp.Header.Get("Content-Type") == problem.ContentType && json.Unmarshal(raw, &d) == nil:
 		r.Code, r.Detail = d.Code, d.Detail
+	case req.URL.Hostname() == proxy.InternalHost:
+		var said struct{ Record, Receipt string }
+		if err := json.Unmarshal(raw, &said); err != nil {
+			return r, err
+		}
+		r.Record, r.Receipt = said.Record, said.Receipt
 	}
 	if r.Code != "challenge_required" || !solve {
 		return r, nil

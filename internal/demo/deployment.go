@@ -61,6 +61,11 @@ egress:
   - name: read-tools
     match: {url: "https://PLAIN/mcp", mcp: {tools: [get_note, ask], elicitation: true}}
     credential: {prefix: "Bearer ", file: secrets/api-token}
+  - name: model
+    match: {url: "https://PLAIN/v1/messages", methods: [POST]}
+    observe: anthropic-messages
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    generate: {models: [demo-model], maxTokens: 256}
   - name: read-plain
     match: {url: "https://PLAIN/**", methods: [GET]}
   - name: read-private
@@ -339,6 +344,11 @@ func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 	files := other.Files(Rules)
 	flipped := strings.Replace(string(files[devstack.ManifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
 	files[devstack.ManifestFile] = []byte(flipped)
+	listen, err := freeport.Address() // the other sidecar has the demo's own
+	if err != nil {
+		return "", err
+	}
+	files[devstack.SidecarFile] = bytes.ReplaceAll(files[devstack.SidecarFile], []byte(d.Listen), []byte(listen))
 	if err := errors.Join(os.Mkdir(dir, 0o700), devstack.Prepare(dir, files)); err != nil {
 		return "", err
 	}

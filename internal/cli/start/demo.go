@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // Demo returns the command that plays the demo, with its hidden agent and APIs.
@@ -24,7 +25,7 @@ func Demo() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each scenario")
-	c.AddCommand(demoAgentCommand(), demoAPICommand())
+	c.AddCommand(demoModelCommand(), demoAgentCommand(), demoAPICommand())
 	return c
 }
 
@@ -58,6 +59,7 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 			records.DrawChain(cli.Indent(stdout), first.Artifacts)
 			fmt.Fprintln(stdout)
 		}
+		printThoughts(stdout, d.Thoughts)
 		fmt.Fprintf(stdout, "demo: %d scenarios, %d as expected\n", len(all), good)
 	}
 	if good != len(all) {
@@ -65,6 +67,27 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 		return cli.ErrRefused
 	}
 	return nil
+}
+
+// printThoughts prints what the agent that thinks has done, call by call.
+func printThoughts(w io.Writer, all []ledger.Record) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "What the agent that thinks did, from its first call to its post:")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, r := range all {
+		what := r.Flow + " " + string(r.State)
+		switch {
+		case r.Model != nil && r.Model.Input != nil && r.Model.Output != nil && r.Model.Calls != nil:
+			what = fmt.Sprintf("%s: %d tokens in and %d out (%s), %d tool calls (%s)", r.Model.Model, r.Model.Input.N, r.Model.Output.N, r.Model.Output.State, r.Model.Calls.N, r.Model.Calls.State)
+		case r.Message != "":
+			what = r.Message + ": " + r.Result
+		}
+		fmt.Fprintf(t, "    +%d ms\t%s %s%s\t%s\n", r.Started.Sub(all[0].Started).Milliseconds(), r.Method, r.Host, r.Path, what)
+	}
+	t.Flush()
+	fmt.Fprintln(w)
 }
 
 func printPlayed(w io.Writer, all []demo.Result) {
@@ -108,10 +131,25 @@ func demoAgentCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&call.Body, "body", "", "JSON to send")
+	c.Flags().BoolVar(&call.Think, "think", false, "ask a model at the same host what to post")
 	c.Flags().BoolVar(&call.Solve, "solve", false, "solve the challenge when asked to")
 	c.Flags().IntVar(&times, "times", 1, "how often to make the call")
 	c.Flags().StringSliceVar(&tools, "tool", nil, "call these tools of the MCP server at URL, one after the other")
 	c.Flags().StringVar(&call.Host, "host", "", "name another host inside the tunnel than the CONNECT does")
+	return c
+}
+
+func demoModelCommand() *cobra.Command {
+	var listen string
+	c := &cobra.Command{
+		Use: "model", Short: "Serve the demo's model over HTTP, in the shape of Anthropic's Messages API, to try rules about models with", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return demo.ServeModel(c.Context(), listen, func(at string) {
+				fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", demo.ModelName, at)
+			})
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8190", "address to listen on")
 	return c
 }
 
