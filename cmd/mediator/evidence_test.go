@@ -77,6 +77,13 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 	record.Receipts = nil
 	bare, err := json.MarshalIndent(record, "", "  ")
 	must(t, err)
+	l, err := ledger.Open(t.Context(), filepath.Join(dir, "observed.db"), ledger.Options{Now: k.Clock.Now})
+	must(t, err)
+	defer l.Close()
+	must(t, l.Add(t.Context(), post))
+	for i, token := range s.Receipts {
+		must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("post_", i), Signed: k.Clock.Now(), Token: token}))
+	}
 	s.Close(t)
 	lines := strings.Join(s.Receipts, "\n") + "\n"
 	for name, text := range map[string]string{"observed.json": string(whole), "bare.json": string(bare), "receipts.txt": lines} {
@@ -109,20 +116,23 @@ func jwk(key custody.Version) map[string]string {
 
 // TestEvidenceOfARealPost takes the record of a post through the processes as an operator does, and verifies it with public keys alone.
 func TestEvidenceOfARealPost(t *testing.T) {
-	r := newClientsRig(t)
+	r := newClientsRig(t, manyPosts)
 	post := []string{need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`, "https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
-	if out, err := r.asAgent(t, post...); err != nil {
+	twice := slices.Concat(post, []string{"--next"}, post[1:]) // in one session
+	if out, err := r.asAgent(t, twice...); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
 	var posts []ledger.Record
-	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 1 {
+	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil || len(posts) != 2 {
 		t.Fatalf("%d posts, %v", len(posts), err)
 	}
-	r.verifyRecord(t, posts[0].ID)
+	if said := r.verifyRecord(t, posts[0].ID); !strings.Contains(said, "The session receipt names interaction receipt 1 (") {
+		t.Errorf("the second post rests on the receipt of the first: %s", said)
+	}
 }
 
 // verifyRecord has the commands show the evidence of a post, and verify it with public keys alone.
-func (r *rig) verifyRecord(t *testing.T, id string) {
+func (r *rig) verifyRecord(t *testing.T, id string) string {
 	t.Helper()
 	program := func(args ...string) string {
 		t.Helper()
@@ -141,8 +151,15 @@ func (r *rig) verifyRecord(t *testing.T, id string) {
 		t.Errorf("evidence show: %s", said)
 	}
 	in := func(name string) string { return filepath.Join(r.Dir, name) }
-	said := program("evidence", "verify", record, "--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile), "--manifest", in(devstack.ManifestFile))
-	if strings.Count(said, " ok\n") != 8 {
+	trust := []string{"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile), "--manifest", in(devstack.ManifestFile)}
+	said := program(append([]string{"evidence", "verify", record}, trust...)...)
+	if strings.Count(said, " ok\n") != 9 {
 		t.Errorf("evidence verify: %s", said)
 	}
+	file := filepath.Join(t.TempDir(), "export.jsonl")
+	program(append([]string{"evidence", "export", id, "--out", file, "--admin", r.Stack.Admin()}, trust...)...)
+	if all := program(append([]string{"evidence", "verify", file}, trust...)...); !strings.HasPrefix(all, "1 verified, ") {
+		t.Errorf("evidence verify of an export: %s", all)
+	}
+	return said
 }

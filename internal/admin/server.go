@@ -94,6 +94,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/confinement", s.confinement)
 	mux.HandleFunc("POST /v1/sessions", s.openSession)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", s.closeSession)
+	mux.HandleFunc("GET /v1/sessions/{id}/receipts", s.listReceipts)
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)

@@ -41,7 +41,7 @@ func evidenceExport() *cobra.Command {
 			}
 			return nil
 		},
-		Long: `Writes the records with these ids, or those that the flags select, oldest first: each record that has evidence, and once what all of them
+		Long: `Writes the records with these ids, or those that the flags select, oldest first: each record that has evidence, after the interaction receipts that it rests on, and once what all of them
 rest on: roots, certificates, revocations and manifests, of the policies those that --policy names. The file is JSON Lines, and compressed
 if its name ends in .gz. mediator evidence verify reads it anywhere; give its reader the registry's and the auditor's public keys on another way.`,
 		RunE: func(c *cobra.Command, ids []string) error {
@@ -68,7 +68,7 @@ if its name ends in .gz. mediator evidence verify reads it anywhere; give its re
 			}
 			made := exported{File: out}
 			write := func(to io.Writer) error {
-				made.Records, made.LeftOut, err = archive.Export(c.Context(), to, a, chosen, nil, texts...)
+				made.Records, made.LeftOut, err = archive.Export(c.Context(), to, a, chosen, r.Receipts, texts...)
 				return err
 			}
 			if err := writeExport(c, out, write); err != nil {

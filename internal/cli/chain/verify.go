@@ -162,7 +162,7 @@ func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) err
 		return err
 	}
 	defer r.Close()
-	return printJudged(c, a, r.Selected(c.Context(), s), nil, false, asJSON)
+	return printJudged(c, a, r.Selected(c.Context(), s), r.Receipts, false, asJSON)
 }
 
 // judgedPost is the result of verifying one record among many.

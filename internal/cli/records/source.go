@@ -102,6 +102,19 @@ func (r *Reader) Selected(ctx context.Context, s admin.Selection) iter.Seq2[ledg
 	return s.Records(ctx, r.copy)
 }
 
+// Receipts returns the interaction receipts of a session from a number on, at most limit of them.
+func (r *Reader) Receipts(ctx context.Context, session string, from int64, limit int) ([]string, error) {
+	if r.copy == nil {
+		return admin.Receipts(ctx, r.admin, session, from, limit)
+	}
+	found, err := r.copy.Chain(ctx, session, from, limit)
+	tokens := make([]string, len(found))
+	for i, receipt := range found {
+		tokens[i] = receipt.Token
+	}
+	return tokens, err
+}
+
 // Get returns the record with an id, or with the beginning of one.
 func (r *Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
 	if r.copy == nil {

@@ -1,0 +1,63 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// SessionReceipts are interaction receipts of one session, as tokens, in the order of the chain.
+type SessionReceipts struct {
+	Receipts []string `json:"receipts"`
+}
+
+// listReceipts answers with the receipts of a session from a number on: at most limit of them, and not more than 3 MiB.
+func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
+	from, limit, err := parsePage(r.URL.Query())
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	found, err := s.Ledger.Chain(r.Context(), r.PathValue("id"), from, int(min(limit, ledger.MaxChain)))
+	out, room := SessionReceipts{Receipts: []string{}}, maxShownReceipts
+	for _, receipt := range found {
+		if room -= len(receipt.Token); room < 0 {
+			break
+		}
+		out.Receipts = append(out.Receipts, receipt.Token)
+	}
+	wire.Write(w, out, err)
+}
+
+// parsePage reads which receipts are asked for from the query of a request. A name that it does not know is refused.
+func parsePage(v url.Values) (from, limit int64, err error) {
+	from, limit = 1, ledger.MaxChain
+	for name := range v {
+		to := &from
+		switch name {
+		case "from":
+		case "limit":
+			to = &limit
+		default:
+			return 0, 0, refusal.New("query_malformed", "a query for receipts has no %.40q", name)
+		}
+		if *to, err = strconv.ParseInt(v.Get(name), 10, 64); err != nil || *to < 1 {
+			return 0, 0, refusal.New("query_malformed", "%s=%.40q is no number above 0", name, v.Get(name))
+		}
+	}
+	return from, limit, nil
+}
+
+// Receipts asks a sidecar for the interaction receipts of a session from a number on: at most limit of them.
+func Receipts(ctx context.Context, endpoint, session string, from int64, limit int) ([]string, error) {
+	query := url.Values{"from": {strconv.FormatInt(from, 10)}, "limit": {strconv.Itoa(limit)}}
+	var found SessionReceipts
+	err := Get(ctx, endpoint, "/v1/sessions/"+url.PathEscape(session)+"/receipts?"+query.Encode(), &found)
+	return found.Receipts, err
+}
