@@ -94,12 +94,22 @@ type Version struct {
 	id     string
 	public ed25519.PublicKey
 	sign   func(ctx context.Context, message []byte) ([]byte, error)
+	made   time.Time
 }
 
 // NewVersion makes a Version for a custody backend. sign returns the 64-byte Ed25519 signature and honours ctx.
 func NewVersion(name string, number int, public ed25519.PublicKey, sign func(ctx context.Context, message []byte) ([]byte, error)) Version {
 	return Version{id: fmt.Sprintf("%s:v%d", name, number), public: public, sign: sign}
 }
+
+// MadeAt returns the version with the time at which its custody made it.
+func (v Version) MadeAt(t time.Time) Version {
+	v.made = t
+	return v
+}
+
+// Made returns when the custody made the version; zero if it does not say.
+func (v Version) Made() time.Time { return v.made }
 
 // KeyID returns the kid: "<key name>:v<version>".
 func (v Version) KeyID() string { return v.id }

@@ -41,7 +41,7 @@ func (m *Memory) Rotate() error {
 	n := len(m.versions) + 1
 	m.versions = append(m.versions, NewVersion(m.name, n, public, func(_ context.Context, message []byte) ([]byte, error) {
 		return ed25519.Sign(private, message), nil
-	}))
+	}).MadeAt(time.Now()))
 	return nil
 }
 

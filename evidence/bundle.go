@@ -145,6 +145,19 @@ func (t *Trust) Succeeds(old *Trust) error {
 	return nil
 }
 
+// RevocationsUntil returns when the revocation list ends, after which nothing is believed. ok is false if there is none.
+func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
+	if t.revocations == nil {
+		return time.Time{}, false
+	}
+	list := t.revocations.list
+	until = time.Unix(list.Expires, 0)
+	if age := t.policy.MaxRevocationAge; age > 0 && time.Unix(list.IssuedAt, 0).Add(age).Before(until) {
+		until = time.Unix(list.IssuedAt, 0).Add(age)
+	}
+	return until, true
+}
+
 // Retired reports whether t has later versions of a key and not this one any more, and the latest of them.
 func (t *Trust) Retired(kid string) (newest int, retired bool) {
 	name, version := cutKeyID(kid)

@@ -147,6 +147,12 @@ func KeyName(kid string) string {
 	return name
 }
 
+// KeyVersion returns the version that a key id names, or 0.
+func KeyVersion(kid string) int {
+	_, version := cutKeyID(kid)
+	return version
+}
+
 // cutKeyID cuts a key id into the key's name and its version, which is 0 where there is none.
 func cutKeyID(kid string) (name string, version int) {
 	if i := strings.LastIndex(kid, ":v"); i > 0 {

@@ -74,9 +74,10 @@ func TestObserve(t *testing.T) {
 			if lost == 0 {
 				t.Error("no control rests on this look")
 			}
-			if count(against, policy.ObservedFalse) != lost || (policy.Contradicted(against) != nil) != (lost > 0) {
+			if count(against, policy.ObservedFalse) != lost {
 				t.Errorf("%d observed false, not %d", count(against, policy.ObservedFalse), lost)
 			}
+			wantCode(t, policy.Contradicted(against), "deployment_contradicted", "what was seen contradicts it")
 		})
 	}
 }

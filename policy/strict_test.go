@@ -93,6 +93,45 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	wantEqual(t, got.Runtime.TriggerKinds, []string{"autonomous_policy"})
 }
 
+// TestExpected finds what is demanded of each role by the purpose of its key.
+func TestExpected(t *testing.T) {
+	s, err := example(t).Strict()
+	must(t, err)
+	for purpose, want := range map[string]evidence.Expected{
+		evidence.PurposeTriggerOriginProof: s.Origin.Expected, evidence.PurposeTriggerReceipt: s.Receipt.Expected, evidence.PurposePolicyDecision: s.Decision,
+		evidence.PurposeActionGrant: s.Grant, evidence.PurposeRuntimeAttestation: s.Runtime.Expected, evidence.PurposeAgentSession: s.Session.Expected,
+		evidence.PurposeRequestProof: s.RequestProof, evidence.PurposeInteraction: s.Interaction,
+	} {
+		if wantEqual(t, s.Expected(purpose), want); len(want.Issuers) == 0 {
+			t.Errorf("%s: the example demands nothing", purpose)
+		}
+	}
+	for _, none := range []string{"", "surprise", evidence.PurposeSignerCertificate} {
+		wantEqual(t, s.Expected(none), evidence.Expected{})
+	}
+}
+
+// TestPins: only the policy file that the manifest names is in force, and only the runtimes that it allows.
+func TestPins(t *testing.T) {
+	s, err := example(t).Strict()
+	must(t, err)
+	must(t, s.Pins(s.Runtime.PolicyHash))
+	for _, other := range []string{"", strings.Repeat("0", 64), s.Runtime.PolicyHash + "0"} {
+		wantCode(t, s.Pins(other), "policy_hash_mismatch")
+	}
+	s.Runtime.PolicyHash = ""
+	wantCode(t, s.Pins(""), "policy_hash_mismatch")
+
+	s.Session.RuntimeIDs, s.Runtime.RuntimeIDs = []string{"a", "b"}, []string{"b", "c"}
+	must(t, s.CheckRuntime("b"))
+	for _, other := range []string{"a", "c", ""} {
+		wantCode(t, s.CheckRuntime(other), "runtime_not_allowed")
+	}
+	s.Runtime.RuntimeIDs = nil // leaves it to the session's policy
+	must(t, s.CheckRuntime("a"))
+	wantCode(t, s.CheckRuntime("c"), "runtime_not_allowed")
+}
+
 // TestCheckTrigger holds claims against each other that a verifier has opened, and against a policy that allows exactly them.
 func TestCheckTrigger(t *testing.T) {
 	h := func(s string) string { return evidence.HashBytes([]byte(s)) }

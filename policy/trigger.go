@@ -7,19 +7,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// VerifyTrigger verifies an origin proof and the trigger receipt that rests on it completely, for one binding.
-func VerifyTrigger(v *evidence.Verifier, s *Strict, proof, receipt, bindingHash string) (evidence.TriggerOriginProof, error) {
-	o, err := evidence.Open(v, evidence.TriggerOriginProofKind, proof, s.Origin.Expected)
-	if err != nil {
-		return evidence.TriggerOriginProof{}, err
-	}
-	r, err := evidence.Open(v, evidence.TriggerReceiptKind, receipt, s.Receipt.Expected)
-	if err != nil {
-		return evidence.TriggerOriginProof{}, err
-	}
-	return o.Claims(), CheckTrigger(s, o.Claims(), r.Claims(), o.Hash(), bindingHash)
-}
-
 // CheckTrigger holds the claims of an opened origin proof and of an opened trigger receipt against each other, against the binding
 // and against the policy. proofHash is the hash of the proof as it travelled.
 func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerReceipt, proofHash, bindingHash string) error {

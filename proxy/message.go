@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
 )
 
@@ -55,7 +56,7 @@ func (c *call) release() {
 // over says that nothing of the call is on its way any more, but for what [Pipeline.keepOpen] keeps.
 func (c *call) over() {
 	if c.mcp != nil {
-		c.mcp.Done()
+		c.mcp.Done(c.kept || c.begun && c.record.State != ledger.StateFailed)
 	}
 }
 

@@ -64,6 +64,11 @@ func (r *Rotation) Current(ctx context.Context) (custody.Version, error) {
 	if _, err := r.Key.Current(ctx); err != nil { // which has the custody asked anew
 		return custody.Version{}, err
 	}
+	return r.Signs(ctx)
+}
+
+// Signs returns the version that Current would return by what is known of the key, and does not use the key.
+func (r *Rotation) Signs(ctx context.Context) (custody.Version, error) {
 	versions, err := r.Versions(ctx)
 	if err != nil {
 		return custody.Version{}, err

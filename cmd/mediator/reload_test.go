@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"os/exec"
@@ -404,6 +407,43 @@ func TestReloadRefuses(t *testing.T) {
 		if n := bytes.Count(log, []byte("not reloaded: the configuration before stays in force")); n == 0 {
 			t.Errorf("%s did not say in its log what was refused", name)
 		}
+	}
+}
+
+// TestReloadTakesNewHosts: a reload takes a rule for a host and a port that nobody had named at the start, where the CA permits the host and
+// the process may connect to any port. Another host needs a restart.
+func TestReloadTakesNewHosts(t *testing.T) {
+	const later = "api.later.example"
+	r := &reloadRig{}
+	r.rig = newRig(t, []string{demo.PlainHost, later}, func(*rig) (http.Handler, string) {
+		return r, strings.Replace(reloadRules, "unconstrained: true}", "permit: [later.example]}\nconfine: {anyPort: true}", 1)
+	}, func(file string) string {
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
+	})
+	cert, err := tls.LoadX509KeyPair(filepath.Join(r.Dir, "api.pem"), filepath.Join(r.Dir, "api.key"))
+	must(t, err)
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "later") }))
+	up.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	up.StartTLS()
+	t.Cleanup(up.Close)
+	_, port, err := net.SplitHostPort(up.Listener.Addr().String())
+	must(t, err)
+	add := func(host string) (undo func()) {
+		return r.edit(t, devstack.SidecarFile, "egress:\n", "egress:\n  - {name: new, match: {url: \"https://"+host+":"+port+"/x\", methods: [GET]}}\n")
+	}
+
+	undo := add("api.other.example")
+	if status, said := r.reload(t, "serve"); status != exitRefused || !strings.Contains(said, "a rule names api.other.example, for which the interception CA") || !strings.Contains(said, "ca.permit") || !strings.Contains(said, "(restart_required)") {
+		t.Errorf("a host that the CA does not permit: %d %s", status, said)
+	}
+	undo()
+	add(later)
+	r.edit(t, devstack.SidecarFile, "upstreams:\n", "upstreams:\n  - {host: \""+later+":"+port+"\", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}\n")
+	r.certify(t)
+	r.mustReload(t, "control", "serve")
+	out, err := r.asAgent(t, need(t, "curl"), "-sS", "--fail-with-body", "https://"+later+":"+port+"/x")
+	if err != nil || out != "later" {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 

@@ -200,7 +200,8 @@ func (k *Key) describe(ctx context.Context) error {
 // a key that was deleted and made again, under the same name, is another key.
 func (k *Key) versions(d described) ([]custody.Version, error) {
 	var keys map[string]struct {
-		Public string `json:"public_key"`
+		Public string    `json:"public_key"`
+		Made   time.Time `json:"creation_time"`
 	}
 	if err := json.Unmarshal(d.Keys, &keys); err != nil {
 		return nil, custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
@@ -214,7 +215,7 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 		}
 		known, ok := k.pinned[number]
 		if !ok {
-			k.pinned[number] = k.version(number, public)
+			k.pinned[number] = k.version(number, public).MadeAt(described.Made)
 		} else if !known.Public().Equal(ed25519.PublicKey(public)) {
 			return nil, custody.Unfit("version %d of the key %s in Vault is another key than before: somebody has replaced it", number, k.name)
 		}

@@ -19,7 +19,9 @@ type session struct {
 	name   string      // what it is for, in the log
 	client *api.Client // holds the token
 
-	good atomic.Pointer[goodToken] // nil until one was seen
+	good    atomic.Pointer[goodToken] // nil until one was seen
+	reached atomic.Bool               // what was asked the last time was done
+	until   atomic.Pointer[time.Time] // the end of the token; nil if it does not end
 
 	mu      sync.Mutex // held while logging in, so that it is done once for all who need it
 	given   bool       // the token was got by logging in, and is given back
@@ -38,6 +40,9 @@ func (s *Server) session(name string, auth Auth) *session {
 	e := &session{server: s, auth: auth, name: name, client: s.client(), stop: func() {}}
 	e.ctx, e.close = context.WithCancel(s.ctx)
 	s.background(func(context.Context) { e.giveBack() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions = append(s.sessions, e)
 	return e
 }
 
@@ -46,12 +51,12 @@ const maxAsks = 3
 
 // call asks Vault for something. It logs in before if there is no token, and again if Vault does not know it any more. A connection that
 // broke is no reason to refuse a post while a new one may work: what is asked through call can be asked more than once.
-func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) error {
-	var err error
+func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) (err error) {
+	defer func() { e.reached.Store(err == nil) }()
 	token := e.client.Token()
 	for range maxAsks {
 		if token == "" || invalidToken(err) {
-			if err := e.login(ctx, token); err != nil {
+			if err = e.login(ctx, token); err != nil {
 				return err
 			}
 			token = e.client.Token()
@@ -84,6 +89,7 @@ func (e *session) login(ctx context.Context, old string) error {
 	e.failure = nil
 	e.stop()
 	e.client.SetToken(secret.Auth.ClientToken)
+	e.lease(secret.Auth.LeaseDuration)
 	e.renew(secret)
 	e.server.o.Log.Info("logged in to Vault", zap.String("for", e.name), zap.Int("lease_s", secret.Auth.LeaseDuration), zap.Bool("renewable", secret.Auth.Renewable))
 	return nil
@@ -131,7 +137,8 @@ func (e *session) renew(secret *api.Secret) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-watcher.RenewCh():
+			case renewed := <-watcher.RenewCh():
+				e.lease(renewed.Secret.Auth.LeaseDuration)
 				e.server.o.Log.Debug("token renewed", zap.String("for", e.name))
 			case <-watcher.DoneCh(): // with or without an error: the token ends soon
 				within, cancel := context.WithTimeout(ctx, e.server.o.Timeout)

@@ -17,10 +17,13 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/vault/api"
 	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/every"
 )
 
 // Options say where Vault is. Address, Log and Now are required.
@@ -47,7 +50,14 @@ type Server struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wait   sync.WaitGroup // for everything that runs until Close
+
+	certificate atomic.Pointer[time.Time] // its end, as the last new connection saw it
+	mu          sync.Mutex                // guards sessions
+	sessions    []*session
 }
+
+// reconnect is how often connections that are idle at the moment are closed, so that a certificate that Vault has renewed is seen.
+const reconnect = time.Hour
 
 // NewServer prepares for a server; it asks it for nothing.
 func NewServer(o Options) (*Server, error) {
@@ -73,6 +83,7 @@ func NewServer(o Options) (*Server, error) {
 		TLSHandshakeTimeout: o.Timeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
 		// HTTP/1.1: a key has one request under way, and with HTTP/2 that costs both ends a quarter more CPU.
 	}}
+	s.transport.TLSClientConfig.VerifyConnection = s.seeCertificate
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	// What the environment says of Vault (VAULT_*) counts for nothing, but the library reads it, with the files that it names: here alone, since
 	// a process that has confined itself cannot open them.
@@ -84,6 +95,11 @@ func NewServer(o Options) (*Server, error) {
 	}
 	s.base.ClearToken()
 	s.base.ClearNamespace()
+	s.background(func(ctx context.Context) {
+		for range every.Tick(ctx, reconnect) {
+			s.transport.CloseIdleConnections()
+		}
+	})
 	return s, nil
 }
 

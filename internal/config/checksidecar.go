@@ -52,6 +52,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	}
 	c.Custody.check(f)
 	c.Confine.check(f)
+	c.checkCA(f)
 	c.checkKeys(f)
 	c.Admin.check("admin", f)
 	c.Trigger.checkRemote("trigger", f)
@@ -110,19 +111,6 @@ func (e Endpoint) where() string { return e.Unix + e.TCP }
 // CAFile returns the path of the CA's certificate, which agents have to trust.
 func (c *Sidecar) CAFile() string {
 	return cmp.Or(c.CA.CertificateFile, filepath.Join(c.State, "ca.pem"))
-}
-
-// Hosts returns every host that a rule names, and the mediator's own name. The interception CA is valid for these
-// hosts.
-func (c *Sidecar) Hosts() []string {
-	hosts := []string{proxy.InternalHost}
-	for _, a := range c.ActionRules {
-		hosts = append(hosts, a.Match.Host)
-	}
-	for _, e := range c.EgressRules {
-		hosts = append(hosts, e.Match.Host)
-	}
-	return hosts
 }
 
 // Credentials returns the credentials of the rules by the names of the rules.

@@ -182,6 +182,9 @@ type Confine struct {
 	Write []string `yaml:"write" is:"path"`
 	// Connect are more TCP ports to which it may connect, such as that of a token on the network. Default none.
 	Connect []uint16 `yaml:"connect"`
+	// AnyPort lets it connect to every TCP port, so that a reload takes rules for ports that nobody knew of at the start. Landlock does not
+	// hold a process that is taken over to the ports of its rules then, and mediator doctor says so. Default false.
+	AnyPort bool `yaml:"anyPort"`
 }
 
 // Duration is a time.Duration in the form 15s.

@@ -94,6 +94,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs either unix or tcp"},
 		{sidecar, "lifetime: 30s", "lifetime: 1h", "line 15, column 68: keys.requestProof.lifetime: 1h0m0s is not between 1s and 10m0s"},
 		{sidecar, "key: proof-key", "key: session-key", "line 15, column 23: keys.requestProof.key: session-key is the key of keys.session too"},
+		{sidecar, "custody: {type: memory}", "custody: {type: memory}\nca: {permit: [later.example, \"*\"]}", `line 11, column 30: ca.permit[1]: "*" is neither a host name, such as example.com, nor an IP address`},
+		{sidecar, "custody: {type: memory}", "custody: {type: memory}\nca: {unconstrained: true, permit: [later.example]}", "line 11, column 35: ca.permit: the CA is unconstrained, and so good for every host: leave one of the two out"},
 		{sidecar, "https://api.example.com/posts", "api.example.com/posts", `line 18, column 12: actions[0].match: "api.example.com/posts" is not of the form https://host/path`},
 		{sidecar, "methods: [POST]", "methods: [GET]", "line 17, column 5: actions[0]: (post) an action has exactly one method, and not one that only reads"},
 		{sidecar, "methods: [GET]", "methods: [GET, POST]", "line 22, column 5: egress[0]: (reads) POST /** also matches spellings of an action's path /posts: name its paths one by one"},

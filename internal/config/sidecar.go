@@ -134,7 +134,11 @@ type CA struct {
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile is where the CA's certificate is written for agents to trust. Default ca.pem in State.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Unconstrained leaves the CA's certificate without name constraints. Default false: it is good only for the hosts that rules name.
+	// Permit are hosts that the CA is good for besides those that rules name: names, which include their subdomains, and IP addresses. A
+	// reload takes rules for them. Default none.
+	Permit []string `yaml:"permit"`
+	// Unconstrained leaves the CA's certificate without name constraints. Default false: it is good only for the hosts that rules and
+	// Permit name.
 	Unconstrained bool `yaml:"unconstrained"`
 }
 

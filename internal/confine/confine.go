@@ -34,6 +34,8 @@ type Limits struct {
 	Files []File
 	// Bind and Connect are the TCP ports that it may listen on and connect to.
 	Bind, Connect []uint16
+	// AnyConnect lets it connect to every TCP port, whatever Connect says.
+	AnyConnect bool
 	// Landlock and Seccomp say what happens if the kernel cannot restrict the process to Files, Bind and Connect, and
 	// to Calls.
 	Landlock, Seccomp Mode
@@ -97,7 +99,7 @@ func (c *Confined) Missing(l Limits) []string {
 		}
 	}
 	for _, p := range l.Connect {
-		if c.abi >= portsABI && !slices.Contains(c.limits.Connect, p) {
+		if c.abi >= portsABI && !c.limits.AnyConnect && !slices.Contains(c.limits.Connect, p) {
 			out = append(out, fmt.Sprintf("port %d", p))
 		}
 	}

@@ -427,6 +427,33 @@ func TestFilesAndPorts(t *testing.T) {
 	}
 }
 
+// TestAnyConnect: a process that may connect anywhere is still held to its files and to what it may listen on, and says so.
+func TestAnyConnect(t *testing.T) {
+	dir := tree(t)
+	l := limits(dir)
+	l.Seccomp, l.AnyConnect = confine.Off, true
+	a := run(t, order{Confine: l, Dir: dir, Try: []string{"connect", "connect to another port", "bind", "bind another port", "list the root", "signal its parent"}})
+	want := map[string]string{"connect": "ECONNREFUSED", "connect to another port": "ECONNREFUSED", "bind": ""}
+	for what, s := range map[string]struct {
+		abi  int
+		want string
+	}{"bind another port": {4, "EACCES"}, "list the root": {1, "EACCES"}, "signal its parent": {6, "EPERM"}} {
+		if want[what] = ""; kernelABI() >= s.abi {
+			want[what] = s.want
+		}
+	}
+	for what, w := range want {
+		if a.Tried[what] != w {
+			t.Errorf("%s: %q, want %q", what, a.Tried[what], w)
+		}
+	}
+	for _, layer := range a.Layers {
+		if layer.Name == confine.Ports && (layer.InForce || !strings.HasPrefix(layer.Seen, "It may ")) {
+			t.Errorf("it says %+v", layer)
+		}
+	}
+}
+
 // TestLayers compares what a process says of itself with what was done.
 func TestLayers(t *testing.T) {
 	inForce := func(a answer) (out []string) {

@@ -13,6 +13,14 @@ import (
 // 6.12).
 var held = landlock.V6
 
+// held returns what Landlock restricts for these limits.
+func (l Limits) held() landlock.Config {
+	if !l.AnyConnect {
+		return held
+	}
+	return landlock.MustConfig(held.HandledAccessFS, landlock.AccessNetSet(ll.AccessNetBindTCP), held.Scoped)
+}
+
 // heldABI is the first version of Landlock that has all of held. portsABI is the first that knows ports.
 const (
 	heldABI  = 6
@@ -51,7 +59,7 @@ func (c *Confined) landlock() error {
 	if err != nil {
 		return err
 	}
-	return held.BestEffort().Restrict(rules...)
+	return c.limits.held().BestEffort().Restrict(rules...)
 }
 
 // rules returns the rules for Landlock.
@@ -74,8 +82,10 @@ func (l Limits) rules() ([]landlock.Rule, error) {
 	for _, port := range l.Bind {
 		out = append(out, landlock.BindTCP(port))
 	}
-	for _, port := range l.Connect {
-		out = append(out, landlock.ConnectTCP(port))
+	if !l.AnyConnect {
+		for _, port := range l.Connect {
+			out = append(out, landlock.ConnectTCP(port))
+		}
 	}
 	return out, nil
 }

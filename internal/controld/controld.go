@@ -24,11 +24,10 @@ type process struct {
 	*daemon.Process
 	config *config.Control // as read at the start
 
-	decision       *signer.Issuer[evidence.PolicyDecision]
-	grant          *signer.Issuer[evidence.ActionGrant]
-	trustFollowers daemon.TrustFollowers
-	engines        decide.Engines
-	inForce        *ruling // nil until start; only a reload changes it
+	decision *signer.Issuer[evidence.PolicyDecision]
+	grant    *signer.Issuer[evidence.ActionGrant]
+	engines  decide.Engines
+	inForce  *ruling // nil until start; only a reload changes it
 }
 
 // ruling holds everything that decisions depend on under one configuration.
@@ -126,7 +125,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, service *dae
 	p.Reloader.Start(first.status(), p.reload)
 	service.Set(decide.NewServer(&p.engines))
 	p.Log.Info("ready", zap.String("policyHash", c.Rules.Hash()))
-	p.trustFollowers.Watch(ctx)
+	p.Trust.Watch(ctx)
 	return nil
 }
 
@@ -189,9 +188,9 @@ const overlap = 5 * time.Minute
 
 // activate puts a ruling in force. If too many earlier rulings are still honoured, activate fails and changes nothing.
 func (p *process) activate(next *ruling) error {
-	p.trustFollowers.Add(next.trust)
+	p.Trust.Add(next.trust)
 	if err := p.engines.Set(next.engine); err != nil {
-		p.trustFollowers.Drop(next.trust)
+		p.Trust.Drop(next.trust)
 		return err
 	}
 	p.Observer.Store(next.observer)
@@ -200,7 +199,7 @@ func (p *process) activate(next *ruling) error {
 			if p.engines.Retire(old.engine) {
 				p.Log.Info("the manifest before is honoured no more", zap.String("manifest", old.trust.Strict.ManifestHash))
 			}
-			p.trustFollowers.Drop(old.trust)
+			p.Trust.Drop(old.trust)
 		})
 	}
 	p.inForce = next

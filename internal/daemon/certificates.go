@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,13 +28,22 @@ type CertificateFollower struct {
 	roles []Role
 	log   *zap.Logger
 	raw   string // content of the bundle that the roles follow
+
+	followed atomic.Pointer[followedBundle] // nil until the roles follow one
+}
+
+// followedBundle is the bundle that the roles follow.
+type followedBundle struct {
+	trust *evidence.Trust
+	hash  string
 }
 
 // WaitForCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the first
 // start the security team can only certify keys that exist.
 func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
 	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, log: p.Log}
-	_, err := await.For(ctx, p.Log, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
+	p.certificates.Store(f)
+	_, err := waitFor(ctx, p, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
 		return struct{}{}, f.read(ctx)
 	})
 	return f, err
@@ -73,6 +83,7 @@ func (f *CertificateFollower) read(ctx context.Context) error {
 		r.Key.Follow(trust)
 	}
 	f.raw = string(raw)
+	f.followed.Store(&followedBundle{trust, evidence.HashBytes(raw)})
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (n Resources) Limits(c config.Confine) (confine.Limits, error) {
 	if l.Connect, err = ports(n.Connect); err != nil {
 		return l, err
 	}
-	l.Connect = append(l.Connect, c.Connect...)
+	l.Connect, l.AnyConnect = append(l.Connect, c.Connect...), c.AnyPort
 	if slices.ContainsFunc(l.Bind, func(p uint16) bool { return p > 0 && p < 1024 }) {
 		l.Capabilities = []cap.Value{cap.NET_BIND_SERVICE}
 	}

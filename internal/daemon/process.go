@@ -10,6 +10,7 @@
 //	observer.go      what it observes of its own deployment
 //	confinement.go   what it takes from itself before it serves
 //	reload.go        how it takes over a changed configuration
+//	metrics.go       what its metrics say of trust, keys and Vault
 //	log.go           its log
 package daemon
 
@@ -40,6 +41,11 @@ type Process struct {
 	Roots    []evidence.Root          // nil until WaitForRoots
 	Observer atomic.Pointer[Observer] // of the configuration in force
 	Confined *confine.Confined        // nil until Confine
+	// Trust follows the bundle for what this process verifies. The trigger service verifies nothing, and adds nothing to it.
+	Trust TrustFollowers
+
+	certificates atomic.Pointer[CertificateFollower] // nil until WaitForCertificates
+	waiting      atomic.Pointer[string]              // what the process waits for before it is ready; nil if for nothing
 }
 
 // New opens the custody of a process, and makes SIGHUP reload the process. The caller closes the Keys.
@@ -47,6 +53,9 @@ func New(log *zap.Logger, c config.Custody) (*Process, error) {
 	p := &Process{Log: log, Metrics: NewMetrics()}
 	var err error
 	if p.Reloader, err = NewReloader(log, p.Metrics); err != nil {
+		return nil, err
+	}
+	if err = p.Metrics.Register(stateCollector{p}); err != nil {
 		return nil, err
 	}
 	p.Reloader.OnHangup()
@@ -63,7 +72,12 @@ func (p *Process) Mux(ready func() bool) *http.ServeMux {
 	rolesHandler(mux, p.Roles)
 	p.observations(mux)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
-	p.Reloader.Handle(mux, ready)
+	p.Reloader.Handle(mux, func() error {
+		if ready() {
+			return nil
+		}
+		return p.notReady()
+	})
 	return mux
 }
 

@@ -176,8 +176,9 @@ func mayReload(r *http.Request) bool {
 	return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
 }
 
-// Handle answers POST /v1/reload, for root and the user of this process, and /healthz and /readyz.
-func (r *Reloader) Handle(mux *http.ServeMux, ready func() bool) {
+// Handle answers POST /v1/reload, for root and the user of this process, and /healthz and /readyz. ready says
+// why the process is not ready.
+func (r *Reloader) Handle(mux *http.ServeMux, ready func() error) {
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
 		if !mayReload(req) {
 			problem.Write(w, refusal.New("reload_forbidden", "who asks is neither the process's own user nor root"))
@@ -189,8 +190,12 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready func() bool) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, map[string]bool{"healthy": true}, nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		c := r.inForce.Load()
-		if !ready() || c == nil {
-			problem.Write(w, refusal.New("not_ready", "the process is not ready: it waits for its manifest, its trust bundle or a port"))
+		err := ready()
+		if err == nil && c == nil {
+			err = errStarting
+		}
+		if err != nil {
+			problem.Write(w, err)
 			return
 		}
 		wire.Write(w, struct {
@@ -199,6 +204,9 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready func() bool) {
 		}{true, *c}, nil)
 	})
 }
+
+// errStarting is the state of a process that waits for nothing, and is not ready all the same.
+var errStarting = refusal.New("not_ready", "the process is not ready: it starts, or it ends")
 
 // CodeOf returns the stable code of an error in parentheses, to be put after its sentence. It returns nothing for an
 // error without a code.

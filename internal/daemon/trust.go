@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
@@ -17,12 +16,34 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 )
 
+// notReady says what the process waits for.
+func (p *Process) notReady() error {
+	if waiting := p.waiting.Load(); waiting != nil {
+		return refusal.New("not_ready", "the process is not ready: it waits for %s", *waiting)
+	}
+	return errStarting
+}
+
+// waitFor is [await.For]. While the process waits, /readyz says for what, and why it has not come.
+func waitFor[T any](ctx context.Context, p *Process, what string, try func() (T, error)) (T, error) {
+	defer p.waiting.Store(nil)
+	return await.For(ctx, p.Log, what, func() (T, error) {
+		v, err := try()
+		if err != nil {
+			why := what + " (" + err.Error() + ")"
+			p.waiting.Store(&why)
+		}
+		return v, err
+	})
+}
+
 // WaitForRoots waits for the pinned root keys. mediator dev makes them once the processes run.
 func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) {
-	p.Roots, err = await.For(ctx, p.Log, "the pinned root keys", func() ([]evidence.Root, error) {
+	p.Roots, err = waitFor(ctx, p, "the pinned root keys", func() ([]evidence.Root, error) {
 		return config.ReadRoots(c.Registry, c.Auditor)
 	})
 	return err
@@ -51,7 +72,8 @@ type TrustFollower struct {
 	Verifier *evidence.Verifier
 	raw      string // content that was read last; after Add only TrustFollowers uses it
 	deployed atomic.Pointer[string]
-	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
+	until    atomic.Int64           // when the deployment certificate ends, in Unix seconds
+	hash     atomic.Pointer[string] // of the bundle in force
 	log      *zap.Logger
 }
 
@@ -61,7 +83,7 @@ const trustPoll = 250 * time.Millisecond
 // WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or lacks
 // the certificate of the deployment.
 func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
-	return await.For(ctx, p.Log, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
+	return waitFor(ctx, p, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
 		return p.ReadTrust(c, strict)
 	})
 }
@@ -78,6 +100,7 @@ func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*TrustFollow
 	if err != nil {
 		return nil, err
 	}
+	s.noteHash()
 	return s, s.deploy(b)
 }
 
@@ -96,6 +119,12 @@ func (s *TrustFollower) read() (*evidence.Trust, evidence.Bundle, error) {
 		return nil, b, fmt.Errorf("the deployment: %w", await.ErrPending)
 	}
 	return trust, b, nil
+}
+
+// noteHash keeps the hash of the bundle that was read last: it is in force now.
+func (s *TrustFollower) noteHash() {
+	hash := evidence.HashBytes([]byte(s.raw))
+	s.hash.Store(&hash)
 }
 
 // deploy takes over the bundle's deployment certificate if it certifies the manifest in force.
@@ -130,6 +159,7 @@ func (s *TrustFollower) follow() {
 		return
 	}
 	s.Verifier.SetTrust(trust)
+	s.noteHash()
 	s.log.Info("trust bundle taken over", zap.String("path", s.path), zap.String("manifest", s.Strict.ManifestHash))
 	if err := s.deploy(b); err != nil {
 		s.log.Warn("the deployment certificate is not taken over; a changed manifest and its certificate are taken together, by a reload", zap.Error(err))
@@ -150,19 +180,14 @@ func (w *TrustFollowers) Add(s *TrustFollower) {
 	w.stores = append(w.stores, s)
 }
 
-// Register registers the metric that shows when the deployment certificate ends. After that every post is refused.
-func (w *TrustFollowers) Register(r prometheus.Registerer) error {
-	return r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mediator_deployment_certificate_until_seconds",
-		Help: "Until when the deployment certificate in force counts, in Unix seconds; 0 before there is one.",
-	}, func() float64 {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.stores) == 0 {
-			return 0
-		}
-		return float64(w.stores[len(w.stores)-1].until.Load())
-	}))
+// inForce returns the trust of the configuration in force, or nil before there is one.
+func (w *TrustFollowers) inForce() *TrustFollower {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.stores) == 0 {
+		return nil
+	}
+	return w.stores[len(w.stores)-1]
 }
 
 // Drop stops s from following the bundle.
@@ -190,7 +215,7 @@ func (w *TrustFollowers) Watch(ctx context.Context) {
 // WaitForManifest waits until the manifest exists and reads it.
 func (p *Process) WaitForManifest(ctx context.Context, path string) (*policy.Manifest, *policy.Strict, error) {
 	var strict *policy.Strict
-	m, err := await.For(ctx, p.Log, "the manifest", func() (m *policy.Manifest, err error) {
+	m, err := waitFor(ctx, p, "the manifest", func() (m *policy.Manifest, err error) {
 		m, strict, err = config.ReadAuditedManifest(path)
 		return m, err
 	})

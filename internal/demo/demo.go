@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -124,7 +125,7 @@ func (d *Deployment) scenarios() []scenario {
 			r, err := d.byWebhook(ctx, "GET", plain)
 			return r.Outcome(), err
 		}},
-		{"no session", "407", func(ctx context.Context) (string, error) {
+		{"no session", "session_required", func(ctx context.Context) (string, error) {
 			r, err := d.agent(ctx, "http://"+d.Listen, "POST", plain, "--body", body("x"))
 			return r.Outcome(), err
 		}},
@@ -241,6 +242,9 @@ func New(ctx context.Context) (*Deployment, error) {
 	return d, nil
 }
 
+// anyPort is the line of the development file by which any port may be connected to.
+var anyPort = regexp.MustCompile(`(?m)^confine: \{anyPort: true\}.*\n`)
+
 // Files returns the demo's configuration: the configuration of mediator dev, with other addresses and the given rules.
 func (d *Deployment) Files(rules string) map[string][]byte {
 	edit := func(raw []byte, oldnew ...string) []byte {
@@ -248,7 +252,9 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 	}
 	dev := configs.Dev
 	serve, _, _ := strings.Cut(string(dev[devstack.SidecarFile]), "session: {standing: true}")
-	serve = strings.Replace(serve, "dir: ca, ", "", 1) // the demo ends with its processes, and so does its CA
+	// The demo ends with its processes, and so does its CA. It knows its hosts and ports, and is held to them.
+	serve = strings.NewReplacer("dir: ca, ", "", ", unconstrained: true", "").Replace(serve)
+	serve = anyPort.ReplaceAllString(serve, "")
 	var agent string
 	if os.Geteuid() == 0 { // only root can give the agent a user of its own
 		agent = fmt.Sprintf("\nagent: {uid: %d}\n", User())

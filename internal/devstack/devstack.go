@@ -365,7 +365,7 @@ func (s *Stack) Serve(ctx context.Context) error {
 	}
 	r.Start(daemon.ConfigStatus{}, s.Reload)
 	mux := http.NewServeMux()
-	r.Handle(mux, func() bool { return true })
+	r.Handle(mux, func() error { return nil })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return daemon.Serve(ctx, l, mux, daemon.Limits{}, time.Second, zap.NewNop()) })
 	group.Go(func() error { return s.Wait(ctx) })

@@ -79,7 +79,8 @@ func (s *Stack) keepCA(now time.Time) error {
 	}
 	ca, err := intercept.LoadCA(dir, now)
 	switch {
-	case err == nil && ca.Expires().After(now.Add(caRenewal)) && !slices.ContainsFunc(c.Hosts(), func(h string) bool { return !ca.Covers(h) }):
+	case err == nil && ca.Expires().After(now.Add(caRenewal)) && ca.Constrained() != c.CA.Unconstrained &&
+		!slices.ContainsFunc(slices.Concat(c.Hosts(), c.CA.Permit), func(h string) bool { return !ca.Covers(h) }):
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, intercept.ErrCANotValid):
 		return err
@@ -88,10 +89,8 @@ func (s *Stack) keepCA(now time.Time) error {
 		return err
 	}
 	o := intercept.CAOptions{Lifetime: caLifetime, Now: time.Now}
-	if !c.CA.Unconstrained {
-		if o.Constraints, err = intercept.Constrain(c.Hosts()); err != nil {
-			return err
-		}
+	if o.Constraints, err = c.Constraints(); err != nil {
+		return err
 	}
 	_, err = intercept.CreateCA(dir, o)
 	return err

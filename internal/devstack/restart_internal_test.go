@@ -43,7 +43,8 @@ func TestKeepCA(t *testing.T) {
 		"with a key that is left":  {0, func(t *testing.T, s *Stack) { must(t, os.Remove(filepath.Join(s.Dir, CAFolder, "ca.pem"))) }, false, ""},
 		"with a key others read":   {0, func(t *testing.T, s *Stack) { must(t, os.Chmod(filepath.Join(s.Dir, CAFolder, "ca-key.pem"), 0o644)) }, true, "others may read it"},
 		"with a folder of another": {0, func(t *testing.T, s *Stack) { s.edit(t, "{dir: ca,", "{dir: mine,") }, true, ""},
-		"with another host":        {0, func(t *testing.T, s *Stack) { s.edit(t, "https://api.openai.com/", "https://other.example/") }, false, ""},
+		"with another host":        {0, func(t *testing.T, s *Stack) { s.edit(t, "https://api.openai.com/", "https://other.example/") }, true, ""},
+		"with fewer hosts":         {0, func(t *testing.T, s *Stack) { s.edit(t, ", unconstrained: true", "") }, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := prepared(t)
@@ -110,5 +111,34 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestKeepConstrainedCA: a CA with name constraints stays for what it was made for.
+func TestKeepConstrainedCA(t *testing.T) {
+	for name, tt := range map[string]struct {
+		from, to string
+		stays    bool
+	}{
+		"nothing new":                  {"", "", true},
+		"another host":                 {"https://api.openai.com/", "https://other.example/", false},
+		"another host that it permits": {"https://api.openai.com/", "https://eu.later.example/", true},
+		"another address it permits":   {"https://api.openai.com/", "https://192.0.2.7/", true},
+		"more that it is to permit":    {"later.example", "later.example, more.example", false},
+		"no constraints from now on":   {"permit: [later.example, 192.0.2.7]", "unconstrained: true", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := prepared(t)
+			s.edit(t, "unconstrained: true", "permit: [later.example, 192.0.2.7]")
+			must(t, s.keepCA(time.Now()))
+			before := s.caKey(t)
+			if tt.from != "" {
+				s.edit(t, tt.from, tt.to)
+			}
+			must(t, s.keepCA(time.Now()))
+			if stays := s.caKey(t) == before; stays != tt.stays {
+				t.Errorf("the key stays: %t", stays)
+			}
+		})
 	}
 }

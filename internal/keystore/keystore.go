@@ -95,6 +95,15 @@ func Secrets(s Store, role string) (*vault.Secrets, error) {
 	return v.server.Secrets(login(v.c.Auth.For(role)), v.c.Keys...), nil
 }
 
+// Health returns what was last seen of Vault. ok is false unless the custody is Vault.
+func Health(s Store) (h vault.Health, ok bool) {
+	v, ok := s.(vaultStore)
+	if !ok {
+		return h, false
+	}
+	return v.server.Health(), true
+}
+
 // login returns the method by which a role logs in to Vault.
 func login(a config.VaultAuth) vault.Auth {
 	switch {

@@ -87,7 +87,7 @@ var proxyCodes = []Code{
 	{Name: "egress_address_denied", Public: true, Status: http.StatusForbidden, Step: "egress", Title: "The address of the host may not be dialled", Remedy: "Add its network to upstreams if it is meant to be reached."},
 	{Name: "internal_unknown", Public: true, Status: http.StatusNotFound, Step: "internal", Title: "mediator.internal has no such page", Remedy: "Ask for /v1/event, /v1/event/next, /v1/refusals, /v1/rules or /v1/ca.pem."},
 	{Name: "wait_malformed", Public: true, Status: http.StatusBadRequest, Step: "internal", Title: "The wait is malformed", Remedy: "Write a duration such as wait=30s, at most 60s."},
-	{Name: "not_ready", Status: http.StatusServiceUnavailable, Step: "admin", Title: "The process is not ready", Remedy: "See its log for what it waits for.", RetryAfter: 1},
+	{Name: "not_ready", Status: http.StatusServiceUnavailable, Step: "admin", Title: "The process is not ready", Remedy: "The sentence, or the process's log, says what it waits for.", RetryAfter: 1},
 	{Name: "endpoint_token", Status: http.StatusUnauthorized, Authenticate: "Bearer", Step: "admin", Title: "The endpoint needs its token", Remedy: "Send the bearer token of the endpoint."},
 	{Name: "post_unknown", Status: http.StatusNotFound, Step: "admin", Title: "There is no such record", Remedy: "mediator posts list shows the records that there are. The beginning of an id needs six characters at least."},
 	{Name: "post_ambiguous", Status: http.StatusConflict, Step: "admin", Title: "Several records have an id that begins so", Remedy: "Give more of the id."},

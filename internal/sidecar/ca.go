@@ -23,10 +23,8 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 		ca, err = intercept.LoadCA(c.CA.Dir, time.Now())
 	} else {
 		o := intercept.CAOptions{Now: time.Now}
-		if !c.CA.Unconstrained {
-			if o.Constraints, err = intercept.Constrain(c.Hosts()); err != nil {
-				return nil, err
-			}
+		if o.Constraints, err = c.Constraints(); err != nil {
+			return nil, err
 		}
 		ca, err = intercept.NewCA(o)
 	}

@@ -94,6 +94,16 @@ func (d *deployment) contradicted() error {
 	return policy.Contradicted(*d.seen.Load())
 }
 
+// contradictions returns how many controls the last observations contradict.
+func (d *deployment) contradictions() (n int) {
+	for _, c := range *d.seen.Load() {
+		if c.State == policy.ObservedFalse {
+			n++
+		}
+	}
+	return n
+}
+
 // Controls makes every observation once, and returns each control of the manifest with the result.
 func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 	d.observe(ctx, 0)

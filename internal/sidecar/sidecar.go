@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -72,10 +73,10 @@ type process struct {
 	guard        *guardWatch // nil if the configuration has no guard
 	ownAddresses []netip.AddrPort
 
-	trustFollowers daemon.TrustFollowers
-	admin          *admin.Server
-	handler        *proxy.Handler
-	inForce        *snapshot // nil until start; only a reload changes it
+	admin    *admin.Server
+	handler  *proxy.Handler
+	inForce  *snapshot                  // nil until start; only a reload changes it
+	observed atomic.Pointer[deployment] // of inForce, for the metrics
 }
 
 // Run runs the sidecar until ctx ends.
@@ -116,9 +117,6 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
 		return err
 	}
-	if err := p.trustFollowers.Register(p.Metrics); err != nil {
-		return err
-	}
 	if err := p.openKeys(ctx); err != nil {
 		return err
 	}
@@ -133,6 +131,9 @@ func (p *process) run(ctx context.Context, environment string) (err error) {
 	p.Observer.Store(first.observer)
 	if p.ca, err = openCA(c); err != nil {
 		return fmt.Errorf("ca in %s: %w", c.Path, err)
+	}
+	if err := p.registerMetrics(); err != nil {
+		return err
 	}
 	record, err := openLedger(ctx, c, p.Log)
 	if err != nil {
@@ -243,7 +244,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, first *snaps
 		return err
 	}
 	group.Go(func() error { certified.Watch(ctx); return nil })
-	group.Go(func() error { p.trustFollowers.Watch(ctx); return nil })
+	group.Go(func() error { p.Trust.Watch(ctx); return nil })
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
 	group.Go(func() error { warnOfExpiry(ctx, p.ca, p.Log); return nil })
 	listener, err := net.Listen("tcp", c.Listen)

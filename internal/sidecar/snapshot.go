@@ -106,7 +106,7 @@ func (p *process) checkBound(c *config.Sidecar) error {
 	}
 	for _, host := range c.Hosts() {
 		if !p.ca.Covers(host) {
-			return refusal.New("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set", host)
+			return refusal.New("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set. ca.permit names hosts for which rules may come later", host)
 		}
 	}
 	return nil
@@ -186,17 +186,18 @@ func (p *process) activate(next *snapshot) {
 	var watched context.Context
 	watched, next.stop = context.WithCancel(p.life)
 	go next.deployment.watch(watched)
-	p.trustFollowers.Add(next.trust)
+	p.Trust.Add(next.trust)
 	p.handler.Set(next.pipeline)
 	for _, w := range next.config.Warnings {
 		p.Log.Warn("a warning about the configuration", zap.String("code", w.Code), zap.String("key", w.Key), zap.String("warning", w.Sentence))
 	}
 	p.Observer.Store(next.observer)
 	p.admin.SetDeployment(next.deployment)
+	p.observed.Store(next.deployment)
 	if old := p.inForce; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
-		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.trustFollowers.Drop(old.trust) })
+		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.Trust.Drop(old.trust) })
 	}
 	p.inForce = next
 }

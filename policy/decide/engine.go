@@ -67,7 +67,7 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	if err := e.admits(r); err != nil {
 		return d, "", err
 	}
-	origin, err := policy.VerifyTrigger(e.verifier, e.strict, r.OriginProof, r.TriggerReceipt, r.Binding.Hash())
+	origin, err := e.verifyTrigger(r)
 	if err != nil {
 		return d, "", err
 	}
@@ -93,6 +93,19 @@ func (e *Engine) admits(r policy.Request) error {
 		return refusal.New("environment_mismatch", "the runtime runs another environment than the manifest requires")
 	}
 	return e.strict.CheckRuntime(r.RuntimeID)
+}
+
+// verifyTrigger verifies an origin proof and the trigger receipt that rests on it completely, for the binding.
+func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, error) {
+	o, err := evidence.Open(e.verifier, evidence.TriggerOriginProofKind, r.OriginProof, e.strict.Origin.Expected)
+	if err != nil {
+		return evidence.TriggerOriginProof{}, err
+	}
+	receipt, err := evidence.Open(e.verifier, evidence.TriggerReceiptKind, r.TriggerReceipt, e.strict.Receipt.Expected)
+	if err != nil {
+		return evidence.TriggerOriginProof{}, err
+	}
+	return o.Claims(), policy.CheckTrigger(e.strict, o.Claims(), receipt.Claims(), o.Hash(), r.Binding.Hash())
 }
 
 // sign signs the decision and, over its id and hash, the grant. Every scope of the grant has exactly one element.

@@ -196,6 +196,11 @@ func (ca *CA) CertificatePEM() []byte {
 // Expires returns the end of the certificate's life. From then on no tunnel can be intercepted, and so none is opened.
 func (ca *CA) Expires() time.Time { return ca.cert.NotAfter }
 
+// Constrained reports whether the CA is good for some hosts alone.
+func (ca *CA) Constrained() bool {
+	return len(ca.cert.PermittedDNSDomains)+len(ca.cert.PermittedIPRanges)+len(ca.cert.ExcludedIPRanges) > 0
+}
+
 // Covers reports whether the CA is good for a host, or for the subdomains of one, as [Constrain] takes them.
 func (ca *CA) Covers(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {

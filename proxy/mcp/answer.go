@@ -29,6 +29,11 @@ const (
 	ResultUnseen     Result = "unseen"      // the answer could not be followed
 )
 
+// final reports whether the server is done with a request that has this result: with one to which it wants more, too, which comes as a new one.
+func (r Result) final() bool {
+	return r == ResultOK || r == ResultToolFailed || r == ResultError || r == ResultUnfinished
+}
+
 // maxAnswer bounds how much of one message of a server is held to be read, in bytes.
 const maxAnswer = 4 << 20
 
@@ -259,6 +264,9 @@ func (a *Answer) response(o object) {
 	}
 	if a.result != ResultUnfinished {
 		return
+	}
+	if result.Get("task").Value != nil {
+		a.Memory.goesOn(a.Flight)
 	}
 	u := unfinished{server: a.peer.Server, method: a.Sent.Method, name: a.Sent.Name, asks: make(map[string]string)}
 	state, _ := result.Get("requestState").Text()

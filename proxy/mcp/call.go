@@ -32,11 +32,11 @@ func (c *Call) Begin(resp *http.Response) {
 	body.Watch(resp, c.Answer)
 }
 
-// Done says that the call is over.
-func (c *Call) Done() {
+// Done says that the call is over, and whether it may have been sent.
+func (c *Call) Done(sent bool) {
 	var result Result // of what had no answer, which shows nothing
 	if c.Answer != nil {
 		result = c.Answer.Result()
 	}
-	c.Memory.End(c.Flight, result)
+	c.Memory.End(c.Flight, result, sent)
 }

@@ -36,13 +36,18 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	return f, nil
 }
 
-// End says that a request is over, with the result that its own answer had. Without one the client may have tools that are not known here.
-func (m *Memory) End(f *Flight, result Result) {
+// End says that a request is over, with the result that its own answer had, and whether it may have been sent. Without a result the client may have
+// tools that are not known here, and the server may still be at work on a post.
+func (m *Memory) End(f *Flight, result Result, sent bool) {
 	if f == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	isOpen := slices.ContainsFunc(m.open, func(o *open) bool { return o.peer.same(f.peer) && o.id == f.id })
+	if f.post && sent && !result.final() && !isOpen {
+		m.unresolved = true
+	}
 	if f.list && !f.elsewhere && (result == ResultLost || result == ResultUnseen) {
 		m.tools = definitions{}
 		f.lost = true
@@ -50,6 +55,13 @@ func (m *Memory) End(f *Flight, result Result) {
 		return
 	}
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
+}
+
+// goesOn says that the server goes on with a request although it has answered.
+func (m *Memory) goesOn(f *Flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unresolved = m.unresolved || f != nil && f.post
 }
 
 // dropFirst removes the first flights of a kind if there are more than most of it. The caller holds m.mu.
@@ -125,7 +137,7 @@ func (m *Memory) answeredElsewhere(f *Flight) bool {
 func (m *Memory) HumanAnswers(taint func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post }) || slices.ContainsFunc(m.open, func(o *open) bool { return o.post }) {
+	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post }) || slices.ContainsFunc(m.open, func(o *open) bool { return o.post }) || m.unresolved {
 		return refusal.New("mcp_elicitation_refused", "the message answers a server with what a human has said, while a post of the session has no result yet")
 	}
 	taint()

@@ -27,7 +27,7 @@ func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, 
 	a = mcp.NewAnswer(w, status, http.Header{"Content-Type": {kind}})
 	return a, func() mcp.Result {
 		a.End(io.EOF)
-		memory.End(w.Flight, a.Result())
+		memory.End(w.Flight, a.Result(), true)
 		a.Close()
 		return a.Result()
 	}
@@ -285,11 +285,46 @@ func TestHumanBesidesPost(t *testing.T) {
 	_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
 	a.End(errors.New("broken"))
 	memory.Keep(a, 1<<40, func(mcp.Result) {})
-	memory.End(f, a.Result())
+	memory.End(f, a.Result(), true)
 	check.WantCode(t, memory.HumanAnswers(taint), "mcp_elicitation_refused")
 	resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
 	if err := memory.HumanAnswers(taint); err != nil || tainted != 1 {
 		t.Errorf("after the result: %v, %d", err, tainted)
+	}
+}
+
+// TestHumanAfterPost: no human answers a server that may still be at work on a post.
+func TestHumanAfterPost(t *testing.T) {
+	for _, tt := range []struct {
+		result  mcp.Result
+		sent    bool
+		refused bool
+	}{
+		{mcp.ResultOK, true, false}, {mcp.ResultToolFailed, true, false}, {mcp.ResultError, true, false}, {"", false, false},
+		{mcp.ResultLost, true, true}, {mcp.ResultUnseen, true, true}, {mcp.ResultUnfinished, true, false}, {"", true, true},
+	} {
+		memory := new(mcp.Memory)
+		f, err := memory.Begin(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), at, true)
+		check.Must(t, err)
+		memory.End(f, tt.result, tt.sent)
+		if err := memory.HumanAnswers(func() {}); (err != nil) != tt.refused {
+			t.Errorf("%q, sent %t: %v", tt.result, tt.sent, err)
+		}
+	}
+	for answer, refused := range map[string]bool{`"task":{"taskId":"t"}`: true, `"resultType":"input_required","requestState":"s"`: false} {
+		memory := new(mcp.Memory)
+		w := watch(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), memory)
+		w.Peer = at
+		var err error
+		w.Flight, err = memory.Begin(w.Sent, at, true)
+		check.Must(t, err)
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
+		_, _ = io.WriteString(a, `{"jsonrpc":"2.0","id":7,"result":{`+answer+`}}`)
+		a.End(io.EOF)
+		memory.End(w.Flight, a.Result(), true)
+		if err := memory.HumanAnswers(func() {}); (err != nil) != refused {
+			t.Errorf("%s: %v", answer, err)
+		}
 	}
 }
 

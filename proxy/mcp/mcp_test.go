@@ -104,7 +104,7 @@ func show(t testing.TB, memory *mcp.Memory, seen string) {
 	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}})
 	_, _ = io.WriteString(a, answer)
 	a.End(io.EOF)
-	memory.End(w.Flight, a.Result())
+	memory.End(w.Flight, a.Result(), true)
 }
 
 // rules are an action and an egress rule of one server.

@@ -36,6 +36,7 @@ type Memory struct {
 	tools      definitions
 	flights    []*Flight
 	open       []*open
+	unresolved bool // there is a post that will have no result any more
 }
 
 // question is a request of a server to its client.
@@ -199,6 +200,11 @@ func (m *Memory) Sent(peer Peer, id ID) {
 
 func (m *Memory) giveUp(which func(*open) bool) {
 	for _, o := range m.take(which) {
+		if o.post {
+			m.mu.Lock()
+			m.unresolved = true
+			m.mu.Unlock()
+		}
 		o.done(ResultLost)
 	}
 }

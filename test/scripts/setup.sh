@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, gh, gdb, PostgreSQL, Python's requests and httpx from Debian, Node's undici and the SDKs
+# Installs what the tests need besides Go: curl, git, gh, gdb, PostgreSQL, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -25,6 +25,7 @@ want nodejs          'command -v node'
 want npm             'command -v npm'
 want nftables        'test -x /usr/sbin/nft'
 want iproute2        'command -v ip || test -x /usr/sbin/ip'
+want prometheus      'command -v promtool' # checks the alert rules
 want postgresql      'ls /usr/lib/postgresql/*/bin/initdb' # the tests run clusters of their own
 
 if [ ${#need[@]} -gt 0 ]; then

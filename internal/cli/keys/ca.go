@@ -35,8 +35,8 @@ func caInit() *cobra.Command {
 	c := &cobra.Command{
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: cli.NoArgs,
 		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca-key.pem (mode 0600), which only the sidecar's user may read.
-With --config its certificate is good for the hosts that the configuration's rules name and for no other (RFC 5280 section
-4.2.1.10); without, say --unconstrained. The embedded default needs none of this: mediator dev makes and keeps its own.`,
+With --config its certificate is good for the hosts that the configuration's rules and its ca.permit name and for no other (RFC 5280
+section 4.2.1.10), unless ca.unconstrained is set there; without, say --unconstrained. The embedded default needs none of this: mediator dev makes and keeps its own.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}
 			switch {
@@ -45,7 +45,7 @@ With --config its certificate is good for the hosts that the configuration's rul
 				if err != nil {
 					return err
 				}
-				if o.Constraints, err = intercept.Constrain(c.Hosts()); err != nil {
+				if o.Constraints, err = c.Constraints(); err != nil {
 					return err
 				}
 			case !unconstrained:

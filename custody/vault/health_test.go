@@ -1,0 +1,46 @@
+package vault_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/vaulttest"
+)
+
+// TestHealth: what the metrics say of Vault is what was last seen, and it is asked for nothing.
+func TestHealth(t *testing.T) {
+	role := newAppRole(t)
+	role.deliver(t)
+	proxy := server.NewProxy(t)
+	s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Refresh: time.Hour})
+	if h := s.Health(); !h.CertificateUntil.IsZero() || len(h.Logins) != 0 {
+		t.Errorf("before anything was asked: %+v", h)
+	}
+	k, err := s.Key(t.Context(), "key", role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(reachable bool) {
+		t.Helper()
+		h := s.Health()
+		if len(h.Logins) != 1 || h.Logins[0].For != "key key" || h.Logins[0].Reachable != reachable || !h.Logins[0].Until.After(time.Now()) || !h.CertificateUntil.After(time.Now()) {
+			t.Errorf("%+v", h)
+		}
+	}
+	want(true)
+	proxy.Set(t, vaulttest.Fault{Refuse: true})
+	if k.Read(t.Context()) == nil {
+		t.Error("it was read")
+	}
+	want(false)
+	proxy.Set(t, vaulttest.Fault{})
+	if err := k.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(true)
+	v, err := k.Current(t.Context())
+	if err != nil || time.Since(v.Made()).Abs() > time.Hour {
+		t.Errorf("the version was made at %s, %v", v.Made(), err)
+	}
+}

@@ -1,0 +1,42 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/intercept"
+)
+
+// Hosts returns every host that a rule names, and the mediator's own name. The interception CA is valid for these
+// hosts.
+func (c *Sidecar) Hosts() []string {
+	hosts := []string{proxy.InternalHost}
+	for _, a := range c.ActionRules {
+		hosts = append(hosts, a.Match.Host)
+	}
+	for _, e := range c.EgressRules {
+		hosts = append(hosts, e.Match.Host)
+	}
+	return hosts
+}
+
+// Constraints returns what the interception CA is constrained to when it is made: the hosts of rules and of ca.permit. It is nil for a CA
+// without constraints.
+func (c *Sidecar) Constraints() (*intercept.NameConstraints, error) {
+	if c.CA.Unconstrained {
+		return nil, nil
+	}
+	return intercept.Constrain(append(c.Hosts(), c.CA.Permit...))
+}
+
+// checkCA checks what the interception CA is to be good for.
+func (c *Sidecar) checkCA(f *findings) {
+	if c.CA.Unconstrained && len(c.CA.Permit) > 0 {
+		f.Add("ca.permit", "the CA is unconstrained, and so good for every host: leave one of the two out")
+	}
+	for i, host := range c.CA.Permit {
+		if _, err := intercept.Constrain([]string{host}); err != nil {
+			f.Add(fmt.Sprintf("ca.permit[%d]", i), "%q is neither a host name, such as example.com, nor an IP address", host)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package daemon_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// TestMetricsOfTrust holds the metrics against a deployment with a revocation list, before and after the bundle changes.
+func TestMetricsOfTrust(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	k := gatetest.NewAt(t, now)
+	k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "artifact"})
+	f := k.Files(t, t.TempDir())
+	c := config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}
+	p, err := daemon.New(zap.NewNop(), config.Custody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := func() map[string]float64 {
+		t.Helper()
+		families, err := p.Metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make(map[string]float64)
+		for _, family := range families {
+			for _, m := range family.Metric {
+				name := family.GetName()
+				for _, l := range m.Label {
+					if l.GetName() != "sha256" {
+						name += " " + l.GetValue()
+					}
+				}
+				out[name] = m.Gauge.GetValue()
+			}
+		}
+		return out
+	}
+	want := func(name string, at time.Time) {
+		t.Helper()
+		if got, ok := values()[name]; !ok || int64(got) != at.Unix() {
+			t.Errorf("%s is %d, %t; want %d", name, int64(got), ok, at.Unix())
+		}
+	}
+	if len(values()) < 5 || values()["mediator_last_certification_seconds"] != 0 {
+		t.Errorf("before there is trust: %v", values())
+	}
+	if err := p.WaitForRoots(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.WaitForTrust(t.Context(), c, k.Strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Trust.Add(s)
+	if _, err := p.WaitForCertificates(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	maxAge := min(30*24*time.Hour, k.Strict.Signers.MaxAge)
+	for _, purpose := range gatetest.Roles {
+		want("mediator_custody_certificate_until_seconds "+k.Key(t, purpose).KeyID()+" "+purpose, now.Add(maxAge))
+	}
+	want("mediator_last_certification_seconds", now)
+	want("mediator_revocation_list_until_seconds", now.Add(30*24*time.Hour))
+	want("mediator_deployment_certificate_until_seconds", now.Add(24*time.Hour))
+	for _, use := range []string{"sign", "verify"} {
+		want("mediator_trust_bundle_info "+use, time.Unix(1, 0))
+	}
+}
+
+// TestReadyzSaysWhatItWaitsFor asks a process that has no manifest yet.
+func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
+	p, err := daemon.New(zap.NewNop(), config.Custody{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := p.Mux(func() bool { return false })
+	readyz := func() string {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("got %d", w.Code)
+		}
+		return w.Body.String()
+	}
+	await := func(text string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !strings.Contains(readyz(), text); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("it says %s, and not %q", readyz(), text)
+			}
+		}
+	}
+	await("it starts, or it ends")
+	path := filepath.Join(t.TempDir(), "manifest.yaml")
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := p.WaitForManifest(t.Context(), path)
+		ended <- err
+	}()
+	await("it waits for the manifest (")
+	await(path)
+	raw, err := os.ReadFile("../../configs/manifest.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	await("it starts, or it ends")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := p.WaitForManifest(ctx, path+".absent"); err == nil {
+		t.Error("it found a manifest that is not there")
+	}
+}

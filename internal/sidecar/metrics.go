@@ -1,0 +1,25 @@
+package sidecar
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registerMetrics registers what only the sidecar knows beside its calls.
+func (p *process) registerMetrics() error {
+	gauge := func(name, help string, value func() float64) error {
+		return p.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	return errors.Join(
+		gauge("mediator_interception_ca_until_seconds", "When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds.",
+			func() float64 { return float64(p.ca.Expires().Unix()) }),
+		gauge("mediator_contradicted_controls", "How many of the manifest's controls were seen not to hold; posts are refused unless it is 0.",
+			func() float64 {
+				if d := p.observed.Load(); d != nil {
+					return float64(d.contradictions())
+				}
+				return 0
+			}),
+	)
+}
