@@ -138,7 +138,7 @@ func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
-	c.tell(err)
+	c.told = problem.ForAgent(err, c.record.ID)
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -133,8 +134,7 @@ func (e *endpoint) check() (i int, err error) {
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
-	shown     []ruleDocument // to agents that ask
-	more      bool           // than those
+	shown     own.Rules // to agents that ask
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
@@ -158,7 +158,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
-	r.shown, r.more = show(actions, egress)
+	r.shown = show(actions, egress)
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {

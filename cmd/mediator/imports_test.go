@@ -39,6 +39,7 @@ var layers = []string{
 	"internal/archive",
 	"internal/config",
 	"proxy",
+	"proxy/own",
 	"proxy/session",
 	"proxy/receipts",
 	"proxy/intercept",

@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
@@ -111,23 +113,16 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	}, nil
 }
 
-// refusedConnect reads the error that a Go client makes of a refused CONNECT. The error holds only the status text.
+// refusedConnect reads the error that a Go client makes of a refused CONNECT: the reason phrase, which begins with the code.
 func refusedConnect(err error) (Answer, error) {
 	var u *url.Error
-	if ok := asURLError(err, &u); ok {
-		for _, status := range []int{http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadRequest, http.StatusBadGateway} {
-			if u.Err.Error() == http.StatusText(status) {
-				return Answer{Status: status, Detail: u.Err.Error()}, nil
-			}
+	if errors.As(err, &u) {
+		code, detail, _ := strings.Cut(u.Err.Error(), ": ")
+		if problem.Known(code) {
+			return Answer{Code: code, Detail: detail}, nil
 		}
 	}
 	return Answer{}, err
-}
-
-func asURLError(err error, to **url.Error) bool {
-	u, ok := err.(*url.Error) //nolint:errorlint // net/http returns it unwrapped
-	*to = u
-	return ok
 }
 
 // withHost opens a tunnel to the URL's host by hand, and names another host inside it.

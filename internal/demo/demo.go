@@ -125,7 +125,7 @@ func (d *Deployment) scenarios() []scenario {
 			r, err := d.byWebhook(ctx, "GET", plain)
 			return r.Outcome(), err
 		}},
-		{"no session", "407", func(ctx context.Context) (string, error) {
+		{"no session", "session_required", func(ctx context.Context) (string, error) {
 			r, err := d.agent(ctx, "http://"+d.Listen, "POST", plain, "--body", body("x"))
 			return r.Outcome(), err
 		}},

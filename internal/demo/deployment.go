@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/trigger"
@@ -330,7 +331,12 @@ func (d *Deployment) steal(ctx context.Context, change func(*SeenPost)) (string,
 // flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
 func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 	dir := filepath.Join(d.Dir, "flipped")
-	files := d.Files(Rules)
+	other := *d
+	var err error
+	if other.Listen, err = freeport.Address(); err != nil {
+		return "", err
+	}
+	files := other.Files(Rules)
 	flipped := strings.Replace(string(files[devstack.ManifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
 	files[devstack.ManifestFile] = []byte(flipped)
 	if err := errors.Join(os.Mkdir(dir, 0o700), devstack.Prepare(dir, files)); err != nil {
@@ -346,7 +352,7 @@ func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.Self, "serve", "--config", filepath.Join(dir, devstack.SidecarFile)) //nolint:gosec // this program itself
 	cmd.Stderr = &stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		return "", fmt.Errorf("the sidecar ended with %w: %s", err, stderr.String())
