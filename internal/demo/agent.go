@@ -6,13 +6,13 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -127,25 +127,16 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	}, nil
 }
 
-// refusedConnect reads the error that a Go client makes of a refused CONNECT. The error holds only the reason phrase, which is the code of the refusal and
-// its sentence.
+// refusedConnect reads the error that a Go client makes of a refused CONNECT: the reason phrase, which begins with the code.
 func refusedConnect(err error) (Answer, error) {
 	var u *url.Error
-	if ok := asURLError(err, &u); ok {
-		if code, detail, ok := strings.Cut(u.Err.Error(), ": "); ok && codeName.MatchString(code) {
+	if errors.As(err, &u) {
+		code, detail, _ := strings.Cut(u.Err.Error(), ": ")
+		if problem.Known(code) {
 			return Answer{Code: code, Detail: detail}, nil
 		}
 	}
 	return Answer{}, err
-}
-
-// codeName is the form of a refusal's code.
-var codeName = regexp.MustCompile(`^[a-z]+(_[a-z]+)+$`)
-
-func asURLError(err error, to **url.Error) bool {
-	u, ok := err.(*url.Error) //nolint:errorlint // net/http returns it unwrapped
-	*to = u
-	return ok
 }
 
 // withHost opens a tunnel to the URL's host by hand, and names another host inside it.

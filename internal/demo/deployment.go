@@ -336,7 +336,12 @@ func (d *Deployment) steal(ctx context.Context, change func(*SeenPost)) (string,
 // flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
 func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 	dir := filepath.Join(d.Dir, "flipped")
-	files := d.Files(Rules)
+	other := *d
+	var err error
+	if other.Listen, err = freeport.Address(); err != nil {
+		return "", err
+	}
+	files := other.Files(Rules)
 	flipped := strings.Replace(string(files[devstack.ManifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
 	files[devstack.ManifestFile] = []byte(flipped)
 	listen, err := freeport.Address() // the other sidecar has the demo's own

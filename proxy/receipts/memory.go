@@ -52,10 +52,10 @@ type values struct {
 	lost  bool // there were more
 }
 
-// put adds an entry to a map of at most so many.
+// put adds an entry to a map of at most so many. Nothing is remembered of a session whose chain is closed.
 func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
 	if _, ok := (*m)[key]; !ok {
-		if len(*m) >= most || !c.keeper.take(entrySize) {
+		if len(*m) >= most || c.closed || !c.keeper.take(entrySize) {
 			return false
 		}
 		c.memory.taken += entrySize
