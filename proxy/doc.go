@@ -13,6 +13,7 @@
 //	call.go         the call on its way, and its record
 //	load.go         bounds the calls in flight and the rates
 //	session/        1   whose call it is
+//	internal.go         what an agent asks the mediator itself; ownpages.go what it asks about its own session
 //	rules.go        2   which rule the call matches; header.go refuses what has two readings
 //	message.go          the message of the call chooses among the rules of its endpoint; mcp.go, graphql.go and model.go read it
 //	egress.go           a call that needs no evidence goes to step 10 from here

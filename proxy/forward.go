@@ -96,6 +96,12 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	if err := credential.answered(resp); err != nil {
 		return err
 	}
+	c.model.Begin(resp)
+	if c.generated != nil {
+		if err := c.generated.Answer(resp, c.model.Request()); err != nil {
+			return err
+		}
+	}
 	c.answered = true
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return p.relayWebSocket(c, resp, carrier)
@@ -103,7 +109,6 @@ func (p *Pipeline) send(c *call, out *http.Request, cancel context.CancelFunc, c
 	if c.mcp != nil {
 		c.mcp.Begin(resp)
 	}
-	c.model.Begin(resp)
 	if c.begun {
 		c.w.Header().Set(postHeader, c.record.ID)
 	}

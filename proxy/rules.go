@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -57,6 +59,8 @@ type Egress struct {
 	GraphQL *graphql.Rule
 	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
 	Observe *inference.Rule
+	// Generate offers the rule's models to agents that ask the mediator itself; nil offers none.
+	Generate *generate.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -133,8 +137,8 @@ func (e *endpoint) check() (i int, err error) {
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
-	shown     []ruleDocument // to agents that ask
-	more      bool           // than those
+	models    generate.Models
+	shown     own.Rules // to agents that ask
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
@@ -158,7 +162,15 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
-	r.shown, r.more = show(actions, egress)
+	for _, e := range egress {
+		if e.Generate == nil {
+			continue
+		}
+		if err := r.models.Add(*e.Generate, e.Observe, e.Match); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: &match.Rule{Name: e.Name, Match: e.Match}, Err: fmt.Errorf("generate: %w", err)})
+		}
+	}
+	r.shown = show(actions, egress)
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {

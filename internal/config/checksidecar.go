@@ -206,6 +206,7 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	c.EgressRules = append(c.EgressRules, proxy.Egress{
 		Name: e.Name, Match: parseMatch(key+".match", e.Match, methods, f),
 		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), GraphQL: parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f), WebSocket: e.WebSocket, Observe: e.observe(key, f),
+		Generate: e.Generate.parse(key+".generate", f),
 	})
 }
 

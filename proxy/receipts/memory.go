@@ -52,7 +52,7 @@ type values struct {
 	lost  bool // there were more
 }
 
-// put adds an entry to a map of at most so many.
+// put adds an entry to a map of at most so many. Nothing is remembered of a session that is gone: see [Chain.take].
 func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
 	if _, ok := (*m)[key]; !ok {
 		if len(*m) >= most || !c.take(entrySize) {
