@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"time"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -47,7 +48,10 @@ func (p *Pipeline) concludeInteraction(c *call) {
 		return
 	}
 	c.concluded = true
-	now := c.now()
+	var handed time.Time
+	if c.record.Code == "" {
+		handed = c.now()
+	}
 	sent := c.record.State != ledger.StateRefused
 	var said inference.Interaction
 	if c.model != nil && (sent || c.receipt != nil) {
@@ -61,9 +65,9 @@ func (p *Pipeline) concludeInteraction(c *call) {
 		p.relayed(c)
 	}
 	if c.model != nil {
-		c.receipt.EndModel(c.record.State, said, now)
+		c.receipt.EndModel(c.record.State, said, handed)
 	} else {
-		c.receipt.EndPost(c.record, now)
+		c.receipt.EndPost(c.record, handed)
 	}
 }
 

@@ -69,9 +69,9 @@ type Probe struct {
 // ModelFigures are the figures of a call to a model. Times are in milliseconds. Tokens a second are no figure: they are the output tokens by
 // the duration. So is the speed of reading: it is the words by the turnaround.
 type ModelFigures struct {
-	Duration   Figure `json:"duration_ms"`   // observed: from the request sent to the end of the answer
+	Duration   Figure `json:"duration_ms"`   // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
 	FirstDelta Figure `json:"ttft_ms"`       // observed: from the request sent to the first content, of a stream
-	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the session's call to a model before this one to this request; not measured where there was none, or where one was still open
+	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the session's call to a model before this one until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, or where one was still open
 	Deltas     Figure `json:"deltas"`        // observed: pieces in which a stream came
 
 	InputTokens     Figure `json:"input_tokens"`     // declared by the provider, or estimated of what was sent

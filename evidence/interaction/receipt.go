@@ -125,7 +125,7 @@ type Timing struct {
 	RequestReceived int64 `json:"request_received_ms"`        // the head of the request had come
 	LLMStart        int64 `json:"llm_start_ms,omitempty"`     // the head of the request to the model had been written
 	LLMEnd          int64 `json:"llm_end_ms,omitempty"`       // the answer of the model had come to its end, or broke off
-	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the answer had been handed to the agent
+	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the answer had been handed to the agent; left out where the agent did not get the whole of it
 }
 
 // ChainLink places a receipt in the one chain of its session: observed, for the mediator makes the chain. A number is given when a

@@ -87,7 +87,7 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	claims.Model = &interaction.ModelCall{
 		API: string(q.Request.Dialect), Host: r.Host, Rule: q.Rule, Model: q.Request.Model, HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
 	}
-	c.memory.asked(c, q.Request, r.Started, claims.Model)
+	c.memory.asked(c, q.Request, k.o.Now(), claims.Model)
 	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
 }
 

@@ -21,6 +21,7 @@ type memory struct {
 	totals interaction.SessionTotals
 
 	lastEnd time.Time        // of the last call to a model that was answered
+	waited  time.Duration    // of that time, while the agent did not take what had come
 	asking  map[*Call]bool   // calls to models that are open
 	blocks  map[tag]block    // of requests and answers, by their hash
 	calls   map[tag]*toolUse // of tools, that answers have asked for, by the tag of their id
@@ -114,8 +115,8 @@ func (c *Chain) knows(b inference.Block) bool {
 	return use == nil || use.returned
 }
 
-// asked makes the figures of a request, and remembers what it says. The caller holds c.mu.
-func (m *memory) asked(c *Chain, q *inference.Request, received time.Time, call *interaction.ModelCall) {
+// asked makes the figures of a request that has come whole by now, and remembers what it says. The caller holds c.mu.
+func (m *memory) asked(c *Chain, q *inference.Request, now time.Time, call *interaction.ModelCall) {
 	f := &call.Figures
 	*f = interaction.ModelFigures{
 		Duration: interaction.NotMeasured, FirstDelta: interaction.NotMeasured, Turnaround: interaction.NotMeasured, Deltas: interaction.NotMeasured,
@@ -126,8 +127,10 @@ func (m *memory) asked(c *Chain, q *inference.Request, received time.Time, call 
 		Depth: interaction.NotMeasured, DepthRelayed: interaction.NotMeasured, SampleBytes: interaction.NotMeasured, WordEntropy: interaction.NotMeasured,
 		Compression: interaction.NotMeasured,
 	}
-	if !m.lastEnd.IsZero() && len(m.asking) == 0 && !received.Before(m.lastEnd) {
-		f.Turnaround = millis(received.Sub(m.lastEnd))
+	// An agent can send the head of a request long before it knows what to ask, and can leave the end of an answer that it has read for as long. Neither
+	// makes this time shorter.
+	if !m.lastEnd.IsZero() && len(m.asking) == 0 && !now.Before(m.lastEnd) {
+		f.Turnaround = millis(now.Sub(m.lastEnd) + m.waited)
 	}
 	words, unmatched, references := int64(0), int64(0), int64(0)
 	for _, b := range q.Asked {
@@ -194,7 +197,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 	c := call.chain
 	delete(m.asking, call)
 	if in.Head.State == inference.Observed && in.End.At.After(m.lastEnd) {
-		m.lastEnd = in.End.At
+		m.lastEnd, m.waited = in.End.At, in.Waited
 	}
 	deepest, deepestRelayed := int64(0), int64(0)
 	for _, b := range in.Said {

@@ -3,7 +3,9 @@ package receipts_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,4 +103,54 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 		t.Errorf("a post after the session's end: %v", err)
 	}
 	wantNothing("a post")
+}
+
+// TestTurnaround: the time that an agent takes from an answer to its next request cannot be made to look shorter.
+func TestTurnaround(t *testing.T) {
+	r := newRig(t)
+	think := func() { r.passed.Add(int64(time.Minute)) }
+	for name, tt := range map[string]struct {
+		slowly func()                      // before the body of the next request
+		take   func(t *testing.T, a *call) // the answer
+	}{
+		"the head of the request comes long before its body": {think, func(t *testing.T, a *call) { a.answer(t, answer) }},
+		"the end of the answer is left for long": {nil, func(t *testing.T, a *call) {
+			body := a.begin(answer[:60], answer[60:])
+			_, err := io.ReadFull(body, make([]byte, len(answer)))
+			must(t, err)
+			think()
+			_, err = io.Copy(io.Discard, body)
+			must(t, err)
+			a.EndModel(ledger.StateForwarded, a.observer.Interaction(), r.now())
+		}},
+		"the answer is given up after it was read": {nil, func(t *testing.T, a *call) {
+			_, err := io.ReadFull(a.begin(answer[:60], answer[60:]), make([]byte, 60))
+			must(t, err)
+			think()
+			a.EndModel(ledger.StateForwarded, a.observer.Interaction(), time.Time{})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := r.chain(name)
+			tt.take(t, r.mustAsk(c, hello))
+			r.slowly = tt.slowly
+			r.mustAsk(c, hello).answer(t, answer)
+			r.slowly = nil
+			if f := r.read(name, 2)[1].Model.Figures.Turnaround; f.State != interaction.StateObserved || f.Value < time.Minute.Milliseconds() {
+				t.Errorf("the agent took a minute, and the receipt says %+v", f)
+			}
+			c.Close(interaction.ClosedEnded)
+		})
+	}
+}
+
+// begin begins an answer that comes in pieces.
+func (c *call) begin(pieces ...string) io.Reader {
+	var all []io.Reader
+	for _, p := range pieces {
+		all = append(all, strings.NewReader(p))
+	}
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(io.MultiReader(all...))}
+	c.observer.Begin(resp)
+	return resp.Body
 }
