@@ -164,7 +164,7 @@ type Closing struct {
 
 // RelayedCall is a call of a tool of an MCP server that passed the mediator.
 type RelayedCall struct {
-	Host      string `json:"host"`
+	Host      string `json:"host"`                // and port, the last 128 bytes
 	Tool      string `json:"tool"`                // as the rule names it
 	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON; left out where it was too large
 	CallID    string `json:"call_id,omitempty"`   // tag of the id of the model's call with this tool and these arguments, if there is one
@@ -173,7 +173,7 @@ type RelayedCall struct {
 // SessionTotals are counted since the session was opened.
 type SessionTotals struct {
 	OpenedMS         int64 `json:"opened_ms"`          // Unix milliseconds
-	Calls            int64 `json:"calls"`              // calls that went out
+	Calls            int64 `json:"calls"`              // calls that went out and are over
 	CallsObserved    int64 `json:"calls_observed"`     // those of them that were read: to a model, to an MCP server, or a post
 	BytesOut         int64 `json:"bytes_out"`          // of the bodies of all of them
 	BytesOutObserved int64 `json:"bytes_out_observed"` // of those that were read

@@ -223,7 +223,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 		if m.calls[id] == nil { // an id that comes twice is the first call's
 			m.lost = m.lost || !put(c, &m.calls, id, use, maxCalls)
 		}
-		put(c, &m.byWork, c.workOf(b.Name, key), id, maxCalls)
+		m.relayed.lost = !put(c, &m.byWork, c.workOf(b.Name, key), id, maxCalls) || m.relayed.lost
 	}
 	call.depth, call.depthRelayed = m.given.figure(interaction.StateDeclared, deepest), m.relayed.figure(interaction.StateObserved, deepestRelayed)
 }
@@ -250,7 +250,7 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	}
 	k.begin(c)
 	var brought inference.Values
-	relayed := interaction.RelayedCall{Host: r.Host, Tool: clipText(r.Tool, maxToolName)}
+	relayed := interaction.RelayedCall{Host: clipHost(r.Host), Tool: clipText(r.Tool, maxText)}
 	var arguments tag
 	if r.Arguments != nil {
 		hash := inference.HashArguments(c.key[:], r.Arguments)
@@ -264,17 +264,17 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 		return // no receipt of the session follows
 	}
 	m := &c.memory
+	depth := int64(0) // of a call that no model has asked for: an agent can make any path of those
 	if id, ok := m.byWork[c.workOf(r.Tool, arguments)]; ok && r.Arguments != nil {
 		relayed.CallID = id.String()
+		depth = m.relayed.next(brought)
 	}
-	m.relayed.keep(c, r.Gave, m.relayed.next(brought))
+	m.relayed.lost = m.relayed.lost || r.Arguments == nil
+	m.relayed.keep(c, r.Gave, depth)
 	m.relays = append(m.relays, relayed)
 	m.relays = m.relays[max(0, len(m.relays)-interaction.MaxRelayed):]
 	m.relayCount++
 }
-
-// maxToolName is the longest name of a tool that a receipt has, in bytes.
-const maxToolName = 128
 
 // Count counts a call that went out, with the bytes of its body, and whether it was read here.
 func (k *Keeper) Count(c *Chain, sent int64, read bool) {
