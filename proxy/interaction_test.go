@@ -221,7 +221,7 @@ func TestReceiptsFailClosed(t *testing.T) {
 	r.key.away.Store(true)
 	r.send("POST", "/v1/chat/completions", askModel)
 	r.wantModel(t)
-	r.wantRefused("receipt_unsigned", "POST", "/posts", "{}")
+	r.wantRefused("interaction_unsigned", "POST", "/posts", "{}")
 	r.key.away.Store(false)
 	r.chain(t, 2)
 	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {

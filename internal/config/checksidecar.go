@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/echo"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -248,7 +249,7 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	default:
 		f.required(key+".vault.path", v.Path, key+".vault.field", v.Field)
 	}
-	if err := proxy.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
+	if err := forward.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
 		f.Add(key, "%v", err)
 	}
 }

@@ -143,7 +143,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 		return nil, c.unsigned()
 	}
 	if len(c.open) > evidence.MaxOpenCalls {
-		return nil, refusal.New("receipt_calls_open", "%d calls of this session are open, and its receipt can name %d", len(c.open), evidence.MaxOpenCalls)
+		return nil, refusal.New("interaction_calls_open", "%d calls of this session are open, and its receipt can name %d", len(c.open), evidence.MaxOpenCalls)
 	}
 	h := &evidence.InteractionHead{HeadHash: c.head, Number: c.number}
 	for id := range c.open {
@@ -155,7 +155,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 
 // unsigned refuses a call because receipts of the session lack their signature. The caller holds c.mu.
 func (c *Chain) unsigned() error {
-	err := refusal.New("receipt_unsigned", "%d calls of this session have ended and have no receipt yet", len(c.ended))
+	err := refusal.New("interaction_unsigned", "%d calls of this session have ended and have no receipt yet", len(c.ended))
 	if c.failure != nil {
 		return err.ForOperator("the last attempt to make one failed: %v", c.failure)
 	}
