@@ -120,6 +120,14 @@ func TestARecordWithReceipts(t *testing.T) {
 		s.Receipts = chain
 		return all
 	}
+	// followed are those receipts with what came after them.
+	followed := func(edit func(*interaction.Receipt)) []string {
+		s.Receipts = own(edit)
+		s.Call(t, nil)
+		all := s.Receipts
+		s.Receipts = chain
+		return all
+	}
 	w.Clock.Advance(time.Minute)
 	for name, tt := range map[string]struct {
 		receipts []string
@@ -136,6 +144,8 @@ func TestARecordWithReceipts(t *testing.T) {
 		"another artifact in its own":   {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
 		"an artifact that is not there": {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Name = "other" }), r, "record_mismatch", false},
 		"another binding in its own":    {own(func(c *interaction.Receipt) { c.Post.BindingHash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
+		"the chain has gone on":         {followed(nil), r, "", true},
+		"another artifact, long before": {followed(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
 		"another chain":                 {other.Receipts, r, "interaction_session", false},
 		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "interaction_open_call", false},
 		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "interaction_head_mismatch", false},

@@ -262,6 +262,10 @@ func (d deployment) receiptFaults() []receiptVector {
 		{"it is more than probabilistic", func(c *interaction.Receipt) { c.Probabilistic = false }},
 		{"it lasts for nine minutes", func(c *interaction.Receipt) { c.Expires -= 60 }},
 		{"it has observed the model", func(c *interaction.Receipt) { c.Observed = append(interaction.ObservedOf(*c), "model_call.model") }},
+		{"it has observed two in one", func(c *interaction.Receipt) {
+			all := interaction.ObservedOf(*c)
+			c.Observed = append([]string{all[0] + "," + all[1]}, all[2:]...)
+		}},
 		{"it has observed nothing", func(c *interaction.Receipt) { c.Observed = []string{} }},
 		{"no agent", func(c *interaction.Receipt) { c.Agent = "" }}, {"a long agent", func(c *interaction.Receipt) { c.Agent = long }},
 		{"no request", func(c *interaction.Receipt) { c.RequestID = "" }}, {"no owner", func(c *interaction.Receipt) { c.Owner = "" }},
