@@ -79,7 +79,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	root.AddCommand(
 		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), insideCommand(), versionCommand(),
-		start.Run(), start.Dev(), start.Demo(),
+		start.Run(), start.Dev(), start.Demo(), start.Env(),
 		records.Posts(), records.Events(), records.Ledger(),
 		chain.Evidence(),
 		challenges.Challenge(), challenges.Capability(), challenges.HashPayload(),
