@@ -24,6 +24,8 @@ func Reload() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "reload ENDPOINT ... | --dir DIR", Short: "Have running processes take over their changed configuration, one after the other",
+		Example: `  mediator reload --dir .mediator
+  mediator reload unix:/run/mediator/control.sock unix:/run/mediator/admin.sock`,
 		Long: `Asks the process at each endpoint, unix:PATH, to read its configuration, manifest and policy again, as SIGHUP does, and says what came of it.
 A configuration is taken over as a whole or refused as a whole; then the one before stays in force, and those that come after are not asked.
 Name the control plane before the sidecars: a sidecar takes a manifest only once the control plane decides by it.`,

@@ -25,6 +25,8 @@ func Env() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "env", Short: "Print the variables that send a shell's programs through the proxy", Args: cli.NoArgs,
+		Example: `  eval "$(mediator env)"
+  mediator env --dir other --json`,
 		Long: `Prints, for a POSIX shell, bash or zsh, the variables from which the usual programs read the proxy and the CAs that they trust:
 
     eval "$(mediator env)"
