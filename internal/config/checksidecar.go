@@ -300,7 +300,10 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 			pool = x509.NewCertPool()
 		}
 		raw, err := files.Read(u.CA)
-		if err != nil || !pool.AppendCertsFromPEM(raw) {
+		switch {
+		case err != nil:
+			f.Add(key+".ca", "%v", err)
+		case !pool.AppendCertsFromPEM(raw):
 			f.Add(key+".ca", "%s holds no PEM certificate", u.CA)
 		}
 		up.RootCAs = pool
