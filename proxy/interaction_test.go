@@ -223,7 +223,7 @@ func TestReceiptsFailClosed(t *testing.T) {
 	r.key.away.Store(true)
 	r.send("POST", "/v1/chat/completions", askModel)
 	r.wantModel(t)
-	r.wantRefused("receipt_unsigned", "POST", "/posts", "{}")
+	r.wantRefused("interaction_unsigned", "POST", "/posts", "{}")
 	r.key.away.Store(false)
 	r.chain(t, 2)
 	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {
@@ -241,27 +241,27 @@ func TestHandedOver(t *testing.T) {
 		for req.Context().Err() == nil {
 			_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n")
 			_ = http.NewResponseController(w).Flush()
-			if req.Header.Get("X-Whole") != "" {
+			if req.Header.Get("X-Model") == "whole" {
 				return
 			}
 		}
 	})
-	for _, whole := range []string{"", "yes"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(askModel))
+	for _, model := range []string{"left", "whole"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(strings.Replace(askModel, "gpt-5", model, 1)))
 		must(t, err)
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("X-Whole", whole)
+		req.Header.Set("X-Model", model)
 		resp, err := r.client.Do(req)
 		must(t, err)
-		if whole != "" {
+		if model == "whole" {
 			_, err = io.Copy(io.Discard, resp.Body)
 		}
 		must(t, err)
 		must(t, resp.Body.Close())
 	}
 	for _, c := range r.chain(t, 2) {
-		if handed, went := c.Timing.ResponseSent != 0, c.Model.Figures.Deltas.Value != 1; handed == went {
-			t.Errorf("an agent that went away (%v) got the answer at %d: %s", went, c.Timing.ResponseSent, c.Outcome)
+		if handed := c.Timing.ResponseSent != 0; handed != (c.Model.Model == "whole") {
+			t.Errorf("the answer that was %s was handed over at %d: %s", c.Model.Model, c.Timing.ResponseSent, c.Outcome)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (s *sessions) read(ctx context.Context, chain *interaction.Chain, r ledger.
 		return 0, err
 	}
 	if s.count += len(tokens); s.count > maxSession {
-		return 0, refusal.New("receipt_chain_too_long", "more than %d receipts are to be verified at once", maxSession)
+		return 0, refusal.New("interaction_chain_too_long", "more than %d receipts are to be verified at once", maxSession)
 	}
 	for _, token := range tokens {
 		o, err := chain.Add(token)
@@ -130,7 +130,7 @@ func (s *sessions) read(ctx context.Context, chain *interaction.Chain, r ledger.
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
-		return refusal.New("receipt_session", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
+		return refusal.New("interaction_session", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
 	}
 	return chain.Names(head)
 }
@@ -243,5 +243,5 @@ func (a Archive) ofOwner(owner string) (*Trust, error) {
 			return t, nil
 		}
 	}
-	return nil, refusal.New("receipt_owner", "the receipt names the owner %s, whose key registry is not pinned", owner)
+	return nil, refusal.New("interaction_owner", "the receipt names the owner %s, whose key registry is not pinned", owner)
 }

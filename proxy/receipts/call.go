@@ -131,7 +131,7 @@ func (call *Call) end(remember func(), result func(*Call)) {
 // Receipt waits for the receipt of a call that is over, until it is signed and stored, and returns its token.
 func (call *Call) Receipt(ctx context.Context) (string, error) {
 	if call == nil {
-		return "", refusal.New("receipt_unsigned", "no receipt is made of this call")
+		return "", refusal.New("interaction_unsigned", "no receipt is made of this call")
 	}
 	c := call.chain
 	c.mu.Lock()

@@ -150,7 +150,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 		}
 	}
 	if open := len(h.OpenCalls); open > evidence.MaxOpenCalls {
-		return nil, refusal.New("receipt_calls_open", "%d calls of this session are open, and its receipt can name %d", open, evidence.MaxOpenCalls)
+		return nil, refusal.New("interaction_calls_open", "%d calls of this session are open, and its receipt can name %d", open, evidence.MaxOpenCalls)
 	}
 	slices.Sort(h.OpenCalls)
 	return h, nil
@@ -158,7 +158,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 
 // unsigned refuses a call because receipts of the session lack their signature. The caller holds c.mu.
 func (c *Chain) unsigned() error {
-	err := refusal.New("receipt_unsigned", "%d calls of this session have ended and have no receipt yet", len(c.ended))
+	err := refusal.New("interaction_unsigned", "%d calls of this session have ended and have no receipt yet", len(c.ended))
 	if c.failure != nil {
 		return err.ForOperator("the last attempt to make one failed: %v", c.failure)
 	}

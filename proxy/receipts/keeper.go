@@ -256,7 +256,7 @@ func (c *Chain) place(call *Call) interaction.Receipt {
 }
 
 // Head waits until the receipts of all calls of a session are stored that have ended, and returns where its chain stands. It refuses
-// (receipt_unsigned) while one cannot be signed.
+// (interaction_unsigned) while one cannot be signed.
 func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead, error) {
 	if k == nil {
 		return nil, nil
