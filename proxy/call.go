@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -75,6 +76,8 @@ type call struct {
 	// asked is what a call asks of a model, and model observes it; nil for any other.
 	asked *inference.Request
 	model *inference.Observer
+	// generated is the call to a model that an agent has asked the mediator for; nil for any other.
+	generated *generate.Call
 	// receipt is the interaction receipt that is made of the call; nil for a call without one.
 	receipt *receipts.Call
 	// concluded is set once the session's chain of receipts knows what became of the call.
@@ -138,7 +141,7 @@ func (c *call) refuse(err error) {
 	if c.record.Code != "" {
 		return
 	}
-	c.tell(err)
+	c.told = problem.ForAgent(err, c.record.ID)
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }

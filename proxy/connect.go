@@ -71,7 +71,7 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var known recorded
 	if errors.As(err, &known) {
-		answerRefused(w, problem.ForAgent(err, known.post))
+		problem.ForAgent(err, known.post).WriteByProxy(w)
 		return
 	}
 	c := p.newCall(w, r)
@@ -84,17 +84,5 @@ func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p.refuse(c, err)
 	_ = p.finish(r.Context(), c)
-	answerRefused(w, problem.ForAgent(err, c.record.ID))
-}
-
-// proxyStatus is the field of RFC 9209. The body says the same, but not every client shows a body.
-const proxyStatus = "Proxy-Status"
-
-// answerRefused writes the answer of the connection layer. A client that asked for a tunnel shows at most its status line.
-func answerRefused(w http.ResponseWriter, d problem.Details) {
-	w.Header().Set(proxyStatus, d.ProxyStatus())
-	if line, ok := w.(interface{ SetReason(string) }); ok {
-		line.SetReason(d.Reason())
-	}
-	d.Write(w)
+	problem.ForAgent(err, c.record.ID).WriteByProxy(w)
 }

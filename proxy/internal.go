@@ -51,7 +51,7 @@ func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules and /v1/ca.pem", InternalHost, r.Method, r.URL.Path)
+		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules and /v1/ca.pem, and POST /v1/generate", InternalHost, r.Method, r.URL.Path)
 	}
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (c *call) over() {
 
 // writeProblem answers with a refusal, as the clients of the call's endpoint show it.
 func (c *call) writeProblem(d problem.Details) {
-	c.w.Header().Set(proxyStatus, d.ProxyStatus())
+	c.w.Header().Set(problem.ProxyStatusField, d.ProxyStatus())
 	if c.refusal != nil {
 		c.refusal(c.w, d)
 		return

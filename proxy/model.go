@@ -9,7 +9,10 @@ import (
 const kindModel = "model"
 
 // modelJudge reads calls to models.
-type modelJudge struct{ p *Pipeline }
+type modelJudge struct {
+	p   *Pipeline
+	run func(read func()) // see [inference.Options]
+}
 
 func (j modelJudge) read(c *call, rules []rule) (rule, error) {
 	if c.held == nil {
@@ -22,7 +25,7 @@ func (j modelJudge) read(c *call, rules []rule) (rule, error) {
 	}
 	budget := j.p.bodies.Answers()
 	c.model = inference.Observe(request, c.record.Started, inference.Options{
-		Key: c.session.Content[:], Now: j.p.o.Now,
+		Key: c.session.Content[:], Now: j.p.o.Now, Go: j.run,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Measure: measure, Sample: j.p.o.Receipts.Wants(c.session.Chain, c.record.Host, request.Model), Ended: func() { c.receipt.Ending() },
 	})

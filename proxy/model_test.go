@@ -301,6 +301,34 @@ func TestModelBytes(t *testing.T) {
 	}
 }
 
+// TestModelBehind: a reader that cannot follow an answer holds nothing of it up. What it would have said is not measured.
+func TestModelBehind(t *testing.T) {
+	const events = 40_000 // more than may wait for the reader
+	large := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\""+secretText+"\"}}]}\n\n", events) + "data: [DONE]\n\n"
+	p := newModelRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, large)
+	})
+	blocked := make(chan struct{})
+	p.pipeline.judges[kindModel] = modelJudge{p.pipeline, func(read func()) {
+		go func() { <-blocked; read() }()
+	}}
+	resp, err := p.client.Post(p.base+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"x"}],"stream":true}`))
+	must(t, err)
+	defer resp.Body.Close()
+	got := make([]byte, len(large))
+	if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != large {
+		t.Errorf("the answer is not what was sent: %v", err)
+	}
+	close(blocked)
+	if n, err := resp.Body.Read(make([]byte, 1)); n > 0 || err != io.EOF { //nolint:errorlint // io.Reader's contract
+		t.Errorf("after the answer come %d bytes and %v", n, err)
+	}
+	if m := p.wantModel(t); m.Outcome != "not_measured" || m.Unread != "behind" || m.Output != nil || m.Calls != nil {
+		t.Errorf("measured: %+v", m)
+	}
+}
+
 // TestModelBodyIsFreed: a request takes no memory while its answer comes, which may take long.
 func TestModelBodyIsFreed(t *testing.T) {
 	answer := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
@@ -64,7 +65,7 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 
 func TestOwnRefusals(t *testing.T) {
 	p := newPostRig(t, created, nil)
-	ask := func(credentials ...string) (d refusalsDocument) {
+	ask := func(credentials ...string) (d own.Refusals) {
 		t.Helper()
 		_, body := p.send("GET", "http://"+InternalHost+"/v1/refusals", "", credentials...)
 		must(t, json.Unmarshal([]byte(body), &d))
@@ -124,7 +125,7 @@ func TestOwnRefusals(t *testing.T) {
 
 func TestOwnRules(t *testing.T) {
 	p := newPostRig(t, created, nil)
-	ask := func() (d rulesDocument, body string) {
+	ask := func() (d own.Rules, body string) {
 		t.Helper()
 		_, body = p.send("GET", "http://"+InternalHost+"/v1/rules", "")
 		must(t, json.Unmarshal([]byte(body), &d))

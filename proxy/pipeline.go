@@ -20,6 +20,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -139,7 +141,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Pipeline{o: o, strangers: flood.Logger(o.Log), load: newLoad(o.Load, nil, o.Log, o.Now), bodies: body.NewStore(o.Load.Bodies, o.SpoolDir), definitions: new(mcp.Definitions)}
-	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindGraphQL: graphQLJudge{}, kindModel: modelJudge{p}}
+	p.judges = map[string]judge{kindMCP: mcpJudge{p}, kindGraphQL: graphQLJudge{}, kindModel: modelJudge{p: p}}
 	if before := o.After; before != nil {
 		p.o.After = nil // or every pipeline would keep all those before it
 		p.load, p.definitions = newLoad(o.Load, before.load, o.Log, o.Now), before.definitions
@@ -181,6 +183,10 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var withChallenge *challengeRequired
 		if errors.As(err, &withChallenge) {
 			d.Challenge = withChallenge.document
+		}
+		var failed *generate.Failure
+		if errors.As(err, &failed) {
+			d.Upstream = failed.Document()
 		}
 		if c.entered {
 			p.answerEarly(c, d)
@@ -254,11 +260,19 @@ func (p *Pipeline) handle(c *call) error {
 		}
 		return err
 	}
-	if c.target.Host == InternalHost {
+	generates := isGenerate(c)
+	if c.target.Host == InternalHost && !generates {
 		return p.serveInternal(c, route)
 	}
 	if err := p.findSession(c, route); err != nil { // 1
 		return err
+	}
+	if generates {
+		done, err := p.generate(c)
+		defer done()
+		if err != nil {
+			return err
+		}
 	}
 	to, err := p.match(c) // 2
 	c.step("match")
@@ -289,7 +303,7 @@ func (p *Pipeline) match(c *call) (*endpoint, error) {
 			return to, err
 		}
 	}
-	return to, cmp.Or(checkHeader(r), match.CheckSpelling(r.URL), err)
+	return to, cmp.Or(forward.CheckHeader(r), match.CheckSpelling(r.URL), err)
 }
 
 // findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -28,11 +31,11 @@ type Action struct {
 	MaxBody int64
 	// AllowQuery admits a query; it then is part of the resource.
 	AllowQuery bool
-	// Headers are the agent's headers that go out besides usualHeaders, in canonical form: a call with another is refused. Nil takes all; no
+	// Headers are the agent's headers that go out besides the usual ones, in canonical form: a call with another is refused. Nil takes all; no
 	// evidence covers any of them.
 	Headers []string
 	// Credential is injected in place of whatever the agent sent; nil injects none.
-	Credential *Credential
+	Credential *forward.Credential
 	// MCP are the tools of an MCP server that the action is for, and GraphQL the mutations of a GraphQL endpoint. Both are nil for an action by
 	// origin, method and path alone.
 	MCP     *mcp.Rule
@@ -48,7 +51,7 @@ type Action struct {
 type Egress struct {
 	Name       string
 	Match      match.Match
-	Credential *Credential
+	Credential *forward.Credential
 	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
 	WebSocket bool
 	// MCP are the messages to an MCP server that the rule is for, and GraphQL the queries to a GraphQL endpoint. Both are nil for a rule by
@@ -57,6 +60,8 @@ type Egress struct {
 	GraphQL *graphql.Rule
 	// Observe says how the calls to a model are read; nil for a rule about no model, or about one whose calls are not looked at.
 	Observe *inference.Rule
+	// Generate offers the rule's models to agents that ask the mediator itself; nil offers none.
+	Generate *generate.Rule
 }
 
 // rule is what a match leads to: exactly one of the two.
@@ -133,8 +138,8 @@ func (e *endpoint) check() (i int, err error) {
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
-	shown     []ruleDocument // to agents that ask
-	more      bool           // than those
+	models    generate.Models
+	shown     own.Rules // to agents that ask
 }
 
 // NewRules builds the rules and refuses those that contradict each other or leave a way around an action.
@@ -158,7 +163,15 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
-	r.shown, r.more = show(actions, egress)
+	for _, e := range egress {
+		if e.Generate == nil {
+			continue
+		}
+		if err := r.models.Add(*e.Generate, e.Observe, e.Match); err != nil {
+			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: &match.Rule{Name: e.Name, Match: e.Match}, Err: fmt.Errorf("generate: %w", err)})
+		}
+	}
+	r.shown = show(actions, egress)
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: e.Kind}
 		for _, m := range e.Rules {

@@ -110,11 +110,16 @@ func (k *Key) watch(ctx context.Context) {
 }
 
 // used has the key read because it is about to sign: in the background if it was read more than Refresh ago, and before it signs if that
-// was more than Stale ago. While Vault does not answer nobody waits for it.
+// was more than Stale ago. While Vault does not answer nobody waits longer than Refresh for it.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
-	case (age > o.Stale || age < -o.Stale) && k.lately() == nil:
+	case age > o.Stale || age < -o.Stale:
+		if k.lately() != nil {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, o.Refresh)
+			defer cancel()
+		}
 		_ = k.within(ctx, o.Stale)
 	case age > o.Refresh:
 		k.readOnce()

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/echo"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -206,6 +207,7 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	c.EgressRules = append(c.EgressRules, proxy.Egress{
 		Name: e.Name, Match: parseMatch(key+".match", e.Match, methods, f),
 		MCP: parseMCP(key+".match.mcp", e.Match.MCP, false, f), GraphQL: parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f), WebSocket: e.WebSocket, Observe: e.observe(key, f),
+		Generate: e.Generate.parse(key+".generate", f),
 	})
 }
 
@@ -247,7 +249,7 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	default:
 		f.required(key+".vault.path", v.Path, key+".vault.field", v.Field)
 	}
-	if err := proxy.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
+	if err := forward.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
 		f.Add(key, "%v", err)
 	}
 }

@@ -21,6 +21,9 @@ func TestObserve(t *testing.T) {
 		"a tool of the agent": {Egress{Match: post, Observe: "openai-chat", HostedTools: []string{"function"}}, `"function" is a tool that the agent runs`},
 		"a wildcard":          {Egress{Match: post, Observe: "openai-chat", HostedTools: []string{"*"}}, "neither the type of a tool"},
 		"a GET":               {Egress{Match: Match{URL: post.URL, Methods: []string{"GET", "POST"}}, Observe: "openai-chat"}, "a call to a model is a POST"},
+		"models offered":      {Egress{Match: post, Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}}}, "<nil>"},
+		"no models":           {Egress{Match: post, Observe: "openai-chat", Generate: &Generate{}}, "egress[0].generate: it lists 0 models"},
+		"no tokens":           {Egress{Match: post, Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}, MaxTokens: -1}}, "egress[0].generate: maxTokens is not positive"},
 		"an MCP server":       {Egress{Match: Match{URL: post.URL, MCP: &MCP{}}, Observe: "openai-chat"}, "and not about both"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,6 +35,9 @@ func TestObserve(t *testing.T) {
 			}
 			if name == "in order" && fmt.Sprint(*s.EgressRules[0].Observe) != "{openai-responses [web_search remote_content]}" {
 				t.Errorf("the rule is %+v", s.EgressRules[0].Observe)
+			}
+			if name == "models offered" && s.EgressRules[0].Generate.MaxTokens != 1024 {
+				t.Errorf("the rule offers %+v", s.EgressRules[0].Generate)
 			}
 		})
 	}

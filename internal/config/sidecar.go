@@ -298,6 +298,8 @@ type Egress struct {
 	// it runs (web_search, mcp, code_execution_20250825), members of a request (background, previous_response_id, mcp_servers), or
 	// remote_content, which it fetches from URLs in a request. Default: none; such requests are refused.
 	HostedTools []string `yaml:"hostedTools"`
+	// Generate offers models of an observed rule, whose URL has no {name}, at http://mediator.internal/v1/generate. Default: none.
+	Generate *Generate `yaml:"generate"`
 	// WebSocket admits WebSockets as well; the rule has to name GET. What passes in one is not looked into, so an agent can post by it. It ends
 	// with the session, or when nothing comes for timeouts.websocketIdle. Default false.
 	WebSocket bool `yaml:"websocket"`

@@ -6,16 +6,19 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy"
 )
 
 // Answer is what the demo's agent learned from one call: the status and, if the call was refused, the code.
@@ -24,6 +27,9 @@ type Answer struct {
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Post   string `json:"post,omitempty"`
+	// Record and Receipt are those of a model's answer that the mediator has asked for.
+	Record  string `json:"record,omitempty"`
+	Receipt string `json:"receipt,omitempty"`
 }
 
 // Outcome returns what a scenario compares: the code of a refusal, or else the status.
@@ -41,11 +47,14 @@ type Call struct {
 	Host              string // if set, the Host inside the tunnel, other than in the CONNECT
 	Solve             bool   // solve the challenge when asked to
 	Tool              string // if set, the tool of the MCP server at URL that is called
+	Think             bool   // ask a model at the same host what to post
 }
 
 // Do makes the call.
 func (c Call) Do(ctx context.Context) (Answer, error) {
 	switch {
+	case c.Think:
+		return c.think(ctx)
 	case c.Host != "":
 		return c.withHost(ctx)
 	case c.Tool != "":
@@ -78,8 +87,15 @@ func (c Call) send(ctx context.Context, extra http.Header, solve bool) (Answer, 
 	}
 	r := Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
 	var d problem.Details
-	if resp.Header.Get("Content-Type") == problem.ContentType && json.Unmarshal(raw, &d) == nil {
+	switch {
+	case resp.Header.Get("Content-Type") == problem.ContentType && json.Unmarshal(raw, &d) == nil:
 		r.Code, r.Detail = d.Code, d.Detail
+	case req.URL.Hostname() == proxy.InternalHost:
+		var said struct{ Record, Receipt string }
+		if err := json.Unmarshal(raw, &said); err != nil {
+			return r, err
+		}
+		r.Record, r.Receipt = said.Record, said.Receipt
 	}
 	if r.Code != "challenge_required" || !solve {
 		return r, nil
@@ -111,23 +127,16 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	}, nil
 }
 
-// refusedConnect reads the error that a Go client makes of a refused CONNECT. The error holds only the status text.
+// refusedConnect reads the error that a Go client makes of a refused CONNECT: the reason phrase, which begins with the code.
 func refusedConnect(err error) (Answer, error) {
 	var u *url.Error
-	if ok := asURLError(err, &u); ok {
-		for _, status := range []int{http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadRequest, http.StatusBadGateway} {
-			if u.Err.Error() == http.StatusText(status) {
-				return Answer{Status: status, Detail: u.Err.Error()}, nil
-			}
+	if errors.As(err, &u) {
+		code, detail, _ := strings.Cut(u.Err.Error(), ": ")
+		if problem.Known(code) {
+			return Answer{Code: code, Detail: detail}, nil
 		}
 	}
 	return Answer{}, err
-}
-
-func asURLError(err error, to **url.Error) bool {
-	u, ok := err.(*url.Error) //nolint:errorlint // net/http returns it unwrapped
-	*to = u
-	return ok
 }
 
 // withHost opens a tunnel to the URL's host by hand, and names another host inside it.

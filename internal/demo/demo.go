@@ -2,6 +2,8 @@
 //
 //	demo.go        the scenarios
 //	tools.go       an MCP server, and the agent that calls its tools
+//	model.go       the provider of a model
+//	think.go       the agent that thinks
 //	deployment.go  the three processes and the two APIs, and what an agent, an API owner and a thief do with them
 //	agent.go       the demo's agent
 //	api.go         the demo's two APIs
@@ -44,6 +46,8 @@ type Deployment struct {
 	old          string    // an event that is too old for the last scenarios
 	oldAt        time.Time // when it arrived
 	firstPost    string    // the id of the record whose evidence is drawn
+	// Thought is the record of the post of the agent that thinks, with the receipts of what the agent did before.
+	Thought admin.Record
 }
 
 // User returns the user of the demo's agents. Two demos at once need different users, because each takes processes of
@@ -125,7 +129,7 @@ func (d *Deployment) scenarios() []scenario {
 			r, err := d.byWebhook(ctx, "GET", plain)
 			return r.Outcome(), err
 		}},
-		{"no session", "407", func(ctx context.Context) (string, error) {
+		{"no session", "session_required", func(ctx context.Context) (string, error) {
 			r, err := d.agent(ctx, "http://"+d.Listen, "POST", plain, "--body", body("x"))
 			return r.Outcome(), err
 		}},
@@ -185,6 +189,8 @@ func (d *Deployment) scenarios() []scenario {
 			r, err := d.byWebhook(ctx, "POST", tools, "--tool", "ask,create_note")
 			return r.Outcome(), err
 		}},
+		{"an agent thinks: it asks a model, calls the tool that the model wants, and posts", thoughtExpected, d.thought},
+		{"an agent sends a prompt to the mediator, which asks the model", "200, with its receipt", d.generated},
 		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "GET", "http://10.0.0.1/data")
 			return r.Outcome(), err

@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/trigger"
@@ -60,6 +61,11 @@ egress:
   - name: read-tools
     match: {url: "https://PLAIN/mcp", mcp: {tools: [get_note, ask], elicitation: true}}
     credential: {prefix: "Bearer ", file: secrets/api-token}
+  - name: model
+    match: {url: "https://PLAIN/v1/messages", methods: [POST]}
+    observe: anthropic-messages
+    credential: {prefix: "Bearer ", file: secrets/api-token}
+    generate: {models: [demo-model], maxTokens: 256}
   - name: read-plain
     match: {url: "https://PLAIN/**", methods: [GET]}
   - name: read-private
@@ -330,9 +336,19 @@ func (d *Deployment) steal(ctx context.Context, change func(*SeenPost)) (string,
 // flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
 func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 	dir := filepath.Join(d.Dir, "flipped")
-	files := d.Files(Rules)
+	other := *d
+	var err error
+	if other.Listen, err = freeport.Address(); err != nil {
+		return "", err
+	}
+	files := other.Files(Rules)
 	flipped := strings.Replace(string(files[devstack.ManifestFile]), "bearerTokenAloneCanPost: false", "bearerTokenAloneCanPost: true", 1)
 	files[devstack.ManifestFile] = []byte(flipped)
+	listen, err := freeport.Address() // the other sidecar has the demo's own
+	if err != nil {
+		return "", err
+	}
+	files[devstack.SidecarFile] = bytes.ReplaceAll(files[devstack.SidecarFile], []byte(d.Listen), []byte(listen))
 	if err := errors.Join(os.Mkdir(dir, 0o700), devstack.Prepare(dir, files)); err != nil {
 		return "", err
 	}
@@ -346,7 +362,7 @@ func (d *Deployment) flippedControl(ctx context.Context) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.Self, "serve", "--config", filepath.Join(dir, devstack.SidecarFile)) //nolint:gosec // this program itself
 	cmd.Stderr = &stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		return "", fmt.Errorf("the sidecar ended with %w: %s", err, stderr.String())

@@ -13,7 +13,7 @@ import (
 // ContentType is the media type of a problem document (RFC 9457 section 3).
 const ContentType = "application/problem+json"
 
-// Details is one problem document. Code, Step, Remedy, Post and Challenge are extension members (RFC 9457 section 3.2),
+// Details is one problem document. Code, Step, Remedy, Post, Challenge and Upstream are extension members (RFC 9457 section 3.2),
 // as is the member error that Write adds.
 type Details struct {
 	Type   string `json:"type"`
@@ -30,6 +30,8 @@ type Details struct {
 	Post string `json:"post,omitempty"`
 	// Challenge is the challenge to solve, if fresh work is demanded.
 	Challenge json.RawMessage `json:"challenge,omitempty"`
+	// Upstream is what a model's API said in place of an answer, for the agent alone.
+	Upstream json.RawMessage `json:"upstream,omitempty"`
 	// Authenticate is the value of WWW-Authenticate, if there is one.
 	Authenticate string `json:"-"`
 	// RetryAfter is a number of seconds; zero adds no header.

@@ -6,6 +6,19 @@ import (
 	"strings"
 )
 
+// ProxyStatusField is the field of RFC 9209. A document says the same, but not every client shows it.
+const ProxyStatusField = "Proxy-Status"
+
+// WriteByProxy answers with d as Write does, for the connection layer of the proxy. A client that asked for a tunnel shows at most the
+// status line of the answer: where w has a method SetReason(string), it gets the reason phrase.
+func (d Details) WriteByProxy(w http.ResponseWriter) {
+	w.Header().Set(ProxyStatusField, d.ProxyStatus())
+	if line, ok := w.(interface{ SetReason(string) }); ok {
+		line.SetReason(d.Reason())
+	}
+	d.Write(w)
+}
+
 // maxStatusText bounds a reason phrase, and the details of a Proxy-Status, in bytes.
 const maxStatusText = 300
 

@@ -71,18 +71,24 @@ func (c toolCall) read() (name, arguments string) {
 }
 
 // textOf returns the text that a value is, or its own spelling.
-func textOf(v jsontext.Value) string {
+func textOf(v jsontext.Value) string { return string(unquoted(v)) }
+
+// unquoted returns what textOf does. It is a part of the value where that is possible.
+func unquoted(v jsontext.Value) []byte {
 	switch v.Kind() {
 	case '"':
-		raw, err := jsontext.AppendUnquote(nil, v)
-		if err != nil {
-			return ""
+		if end := len(v) - 1; v[0] == '"' && v[end] == '"' && bytes.IndexByte(v, '\\') < 0 {
+			return v[1:end]
 		}
-		return string(raw)
+		raw, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+		if err != nil {
+			return nil
+		}
+		return raw
 	case 'n', jsontext.KindInvalid:
-		return ""
+		return nil
 	}
-	return string(v)
+	return v
 }
 
 // canonical returns the arguments of a call in the one spelling of their value, so that those of a stream are the same as those that come back.
@@ -146,7 +152,7 @@ func (r *reading) item(raw jsontext.Value, what string, past []string) (it item,
 func (r *reading) message(it item) error {
 	role := nameOf(it.Role)
 	if it.Reasoning != "" {
-		r.add(Block{Role: role, Kind: KindReasoning}, it.Reasoning)
+		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Reasoning))
 	}
 	if r.Dialect == OpenAIChat && (it.Role == "tool" || it.Role == "function") {
 		return r.result(it.Content, it.ToolCallID, role)
@@ -155,7 +161,7 @@ func (r *reading) message(it item) error {
 		return err
 	}
 	if it.Refusal != "" {
-		r.add(Block{Role: role, Kind: KindRefusal}, it.Refusal)
+		r.add(Block{Role: role, Kind: KindRefusal}, []byte(it.Refusal))
 	}
 	if it.Call != nil {
 		it.Calls = append(it.Calls, toolCall{Function: it.Call})
@@ -168,7 +174,7 @@ func (r *reading) message(it item) error {
 }
 
 func (r *reading) call(role, id, name, arguments string) {
-	r.add(Block{Role: role, Kind: KindCall, ID: nameOf(id), Name: name}, canonical(arguments))
+	r.add(Block{Role: role, Kind: KindCall, ID: nameOf(id), Name: name}, []byte(canonical(arguments)))
 }
 
 // pastItems are what an input may hold besides messages and calls: what has happened before, and nothing that makes the provider act.
@@ -229,12 +235,12 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 	case 'n', jsontext.KindInvalid:
 		return nil
 	case '"':
-		r.add(Block{Role: role, Kind: KindText}, textOf(v))
+		r.add(Block{Role: role, Kind: KindText}, unquoted(v))
 		return nil
 	}
 	return each(v, "the content of a message", func(raw jsontext.Value) error {
 		if raw.Kind() == '"' {
-			r.add(Block{Role: role, Kind: KindText}, textOf(raw))
+			r.add(Block{Role: role, Kind: KindText}, unquoted(raw))
 			return nil
 		}
 		it, err := r.item(raw, "a part of a message", pastParts)
@@ -255,13 +261,13 @@ var pastParts = []string{
 func (r *reading) part(raw jsontext.Value, it item, role string) error {
 	switch it.Type {
 	case "text", "input_text", "output_text":
-		r.add(Block{Role: role, Kind: KindText}, textOf(it.Text))
+		r.add(Block{Role: role, Kind: KindText}, unquoted(it.Text))
 	case "summary_text", "reasoning_text":
-		r.add(Block{Role: role, Kind: KindReasoning}, textOf(it.Text))
+		r.add(Block{Role: role, Kind: KindReasoning}, unquoted(it.Text))
 	case "thinking":
-		r.add(Block{Role: role, Kind: KindReasoning}, it.Thinking)
+		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Thinking))
 	case "refusal":
-		r.add(Block{Role: role, Kind: KindRefusal}, it.Refusal)
+		r.add(Block{Role: role, Kind: KindRefusal}, []byte(it.Refusal))
 	case "tool_use":
 		r.call(role, it.ID, nameOf(it.Name), textOf(it.Input))
 	case "tool_result":
@@ -276,5 +282,5 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 }
 
 func (r *reading) other(raw jsontext.Value, role, id string) {
-	r.add(Block{Role: role, Kind: KindOther, ID: nameOf(id)}, string(raw))
+	r.add(Block{Role: role, Kind: KindOther, ID: nameOf(id)}, raw)
 }

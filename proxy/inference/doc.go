@@ -3,6 +3,7 @@
 //	dialect.go      the shapes of APIs that are read, and what of a request makes a provider do more than answer
 //	request.go      judges a request, before it is sent; content.go reads what it says to the model
 //	observer.go     takes the answer as it passes, and hands it to a reader beside it
+//	reader.go       reads an answer for somebody who passes on what it says
 //	measure.go      what is taken besides, where receipts are made of the calls
 //	tally.go        what is counted of an answer, by chat.go, responses.go or messages.go; usage.go what the
 //	                provider says of its tokens

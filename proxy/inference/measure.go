@@ -143,5 +143,5 @@ func (t *tally) keep(text string) {
 
 // HashArguments returns the hash of the arguments of a call of a tool, as that of a [Block] of such a call.
 func HashArguments(key []byte, arguments []byte) [sha256.Size]byte {
-	return hashOf(key, KindCall, canonical(string(bytes.TrimSpace(arguments))))
+	return hashOf(key, KindCall, []byte(canonical(string(bytes.TrimSpace(arguments)))))
 }

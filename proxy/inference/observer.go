@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/proxy/body"
-	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
@@ -26,9 +25,10 @@ const (
 	maxAnswer  = 4 << 20  // of an answer that is no stream, or of a compressed one
 	maxDecoded = 16 << 20 // of a compressed answer
 	keptQueue  = 4 << 10  // of the queue while nothing is in it
+	readAt     = 2 << 10  // of a stream, at which a reader starts: each start takes time from the relay
 )
 
-// Options are what an [Observer] works with. All but the last three are required.
+// Options are what an [Observer] works with. All but the last four are required.
 type Options struct {
 	Key []byte // of the HMACs, as for [Read]
 	Now func() time.Time
@@ -42,10 +42,12 @@ type Options struct {
 	Sample  int
 	// Ended, if set, is called when the answer has come to its end, before the client has the last of it.
 	Ended func()
+	// Go runs the reader in a goroutine of its own. It must not wait.
+	Go func(read func())
 }
 
 // Observer times a call, and reads its answer as it passes: an [io.Writer] that takes what the client gets. Write only copies: a reader in
-// a goroutine of its own follows a stream, and is there only while there is something to read. What is no stream is read by Interaction.
+// a goroutine of its own follows a stream, and is there only while enough is to be read that has been passed on. What is no stream is read by Interaction.
 // The calls of the methods belong to one goroutine, but for what Prepare gives to another. To Prepare and Begin nil is a call that is not observed.
 type Observer struct {
 	o Options
@@ -63,8 +65,9 @@ type Observer struct {
 	ended   bool
 	broken  bool // the answer did not end as a whole
 	gzip    bool
-	whole   bool // the answer is no stream
-	done    bool // the figures are made
+	whole   bool      // the answer is no stream
+	done    bool      // the figures are made
+	brought time.Time // when the piece came that the client has not taken yet; zero where there is none
 
 	tally  tally
 	events *sse.Reader
@@ -79,6 +82,9 @@ type piece struct {
 
 // Observe begins to time a call, whose request has come at received.
 func Observe(r *Request, received time.Time, o Options) *Observer {
+	if o.Go == nil {
+		o.Go = func(read func()) { go read() }
+	}
 	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue, in: Interaction{Request: r, Received: Moment{received, Observed}}}
 	b.idle.L = &b.mu
 	b.tally = tally{in: &b.in, key: o.Key}
@@ -101,6 +107,9 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 	}}))
 }
 
+// Request returns what the call asks of the model.
+func (b *Observer) Request() *Request { return b.in.Request }
+
 // Begin takes the head of the answer, and has the observer take its body as it passes.
 func (b *Observer) Begin(resp *http.Response) {
 	if b == nil {
@@ -108,6 +117,30 @@ func (b *Observer) Begin(resp *http.Response) {
 	}
 	b.head(resp.StatusCode, resp.Header)
 	body.Watch(resp, b)
+	resp.Body = &followed{resp.Body, b}
+}
+
+// followed is the body of an answer that is observed. Whoever comes for its next piece has passed on the one before: only then may that be read, so that the
+// reader does not compete with the relay for a processor.
+type followed struct {
+	io.ReadCloser
+	by *Observer
+}
+
+func (f *followed) Read(p []byte) (int, error) {
+	f.by.mu.Lock()
+	f.by.taken(f.by.o.Now())
+	f.by.start(readAt)
+	f.by.mu.Unlock()
+	return f.ReadCloser.Read(p)
+}
+
+// taken says that the client has taken the piece before, or will not. The caller holds b.mu.
+func (b *Observer) taken(now time.Time) {
+	if !b.brought.IsZero() && !b.ended {
+		b.in.Waited += max(0, now.Sub(b.brought))
+	}
+	b.brought = time.Time{}
 }
 
 func (b *Observer) head(status int, header http.Header) {
@@ -146,11 +179,13 @@ func (b *Observer) Write(p []byte) (int, error) {
 	now := b.o.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.brought = now
 	switch {
 	case b.lost != ReasonNone || b.ended || len(p) == 0:
 	case b.whole || b.gzip:
 		b.hold(p)
 	default:
+		b.start(readAt)
 		b.put(p, now)
 	}
 	return len(p), nil
@@ -171,9 +206,13 @@ func (b *Observer) put(p []byte, now time.Time) {
 	}
 	b.queue = append(b.queue, p...)
 	b.pieces = append(b.pieces, piece{len(p), now})
-	if !b.reading {
+}
+
+// start starts a reader if at least so many bytes are to be read and there is no reader yet. The caller holds b.mu.
+func (b *Observer) start(from int) {
+	if len(b.pieces) > 0 && len(b.queue) >= from && !b.reading {
 		b.reading = true
-		go b.follow()
+		b.o.Go(b.follow)
 	}
 }
 
@@ -196,7 +235,7 @@ func (b *Observer) follow() {
 	defer b.mu.Unlock()
 	for len(b.pieces) > 0 && b.lost == ReasonNone {
 		queue, pieces := b.queue, b.pieces
-		b.queue, b.pieces = b.spare[:0], nil
+		b.queue, b.pieces, b.spare = b.spare[:0], nil, nil // or the spare one would be given out again while it is read
 		b.mu.Unlock()
 		b.tally.carried(queue)
 		reason, took := b.read(queue, pieces)
@@ -228,13 +267,9 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	for _, p := range pieces {
 		b.tally.at = p.at
 		b.events.Write(queue[:p.size], func(e sse.Event) {
-			if len(bytes.TrimSpace(e.Data)) == 0 || reason != ReasonNone {
-				return
-			}
-			if jsonread.TooMany(e.Data) || !b.answer.event(&b.tally, e.Data) {
+			if reason == ReasonNone && !readEvent(b.answer, &b.tally, e.Data) {
 				reason = ReasonFormat
 			}
-			b.tally.endEvent()
 		})
 		queue = queue[p.size:]
 		if b.events.Over() {
@@ -255,7 +290,7 @@ func (b *Observer) End(err error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ended {
+	if b.taken(now); !b.ended {
 		b.ended, b.broken, b.in.End = true, !errors.Is(err, io.EOF), Moment{now, Observed}
 	}
 }
@@ -266,6 +301,7 @@ func (b *Observer) Interaction() Interaction {
 	b.End(io.ErrUnexpectedEOF)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.start(0)
 	for b.reading {
 		b.idle.Wait()
 	}
@@ -300,10 +336,9 @@ func (b *Observer) readHeld() (reason string) {
 	switch {
 	case b.whole && b.broken:
 		return ReasonNone // half of a JSON text says nothing
-	case b.whole && (jsonread.TooMany(body) || !b.answer.whole(&b.tally, body)):
+	case b.whole && !readWhole(b.answer, &b.tally, body):
 		return ReasonFormat
 	case b.whole:
-		b.tally.endEvent()
 		return ReasonNone
 	}
 	b.tally.stream = true

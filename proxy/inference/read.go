@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,9 +16,16 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// decode reads a part of a request. The whole request has one reading, so that no part of it can have two.
+// inPlace leaves the values in what is decoded where they are, instead of copying them: a prompt may be long, and the call waits until it is read. A
+// decoder reads a text in memory, such as that of [json2.Unmarshal], without moving it.
+var inPlace = json2.WithUnmarshalers(json2.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *jsontext.Value) (err error) {
+	*v, err = dec.ReadValue()
+	return err
+}))
+
+// decode reads a part of a request. The whole request has one reading, so that no part of it can have two. Values in v are parts of raw.
 func decode(raw jsontext.Value, v any, what string) error {
-	if json2.Unmarshal(raw, v) != nil {
+	if json2.Unmarshal(raw, v, inPlace) != nil {
 		return malformed("%s is not as the API has it", what)
 	}
 	return nil
@@ -40,15 +48,22 @@ func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread
 	return slices.DeleteFunc(all, func(m jsonread.Member) bool { return slices.Contains(known, m.Name) }), nil
 }
 
+// members are the names of the members of each struct that was asked for: each call to a model asks for the same few.
+var members sync.Map
+
 // membersOf returns the names of the members that a struct reads.
 func membersOf[T any]() []string {
 	t := reflect.TypeFor[T]()
+	if names, ok := members.Load(t); ok {
+		return names.([]string)
+	}
 	var names []string
 	for i := range t.NumField() {
 		if name := t.Field(i).Tag.Get("json"); name != "" {
 			names = append(names, name)
 		}
 	}
+	members.Store(t, names)
 	return names
 }
 

@@ -220,7 +220,7 @@ func (r *reading) tool(t tool) {
 }
 
 // add notes a block of content. What is hashed is only compared with blocks of the same session.
-func (r *reading) add(b Block, text string) {
+func (r *reading) add(b Block, text []byte) {
 	if r.answers != nil {
 		b.ID = *r.answers
 		if b.Kind == KindText {
@@ -230,9 +230,9 @@ func (r *reading) add(b Block, text string) {
 	b.Size = len(text)
 	b.Hash = hashOf(r.key, b.Kind, text)
 	if r.measure != nil && !r.measure.Known(b) {
-		b.Measured = &Measured{Words: wordsOf(text)}
+		b.Measured = &Measured{Words: wordsOf(string(text))}
 		if b.Kind == KindResult {
-			b.Measured.Values = r.measure.ValuesOf(text)
+			b.Measured.Values = r.measure.ValuesOf(string(text))
 		}
 	}
 	r.AskedCount++
@@ -243,9 +243,9 @@ func (r *reading) add(b Block, text string) {
 }
 
 // hashOf hashes a block. The arguments of a call have a domain of their own.
-func hashOf(key []byte, k Kind, text string) (h [sha256.Size]byte) {
+func hashOf(key []byte, k Kind, text []byte) (h [sha256.Size]byte) {
 	mac := newMAC(key, k)
-	mac.Write([]byte(text))
+	mac.Write(text)
 	mac.Sum(h[:0])
 	return h
 }
@@ -259,6 +259,9 @@ func newMAC(key []byte, k Kind) hash.Hash {
 	}
 	return mac
 }
+
+// IsName reports whether a name, such as that of a model, looks like one: letters, digits and _-.:/@+, at most 128.
+func IsName(s string) bool { return s != "" && nameOf(s) == s }
 
 // nameOf returns a name that an agent or a provider has chosen, if it looks like one, and else nothing: it stands in records, where no text
 // may get in.

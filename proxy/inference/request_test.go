@@ -113,6 +113,8 @@ func TestReadContent(t *testing.T) {
 	}{
 		{"chat", inference.OpenAIChat, `{"model":"gpt-4o","messages":[{"role":"developer","content":"be brief"},{"role":"user","content":[{"type":"text","text":"what is this?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]},{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"look","arguments":"{\"b\":1,\"a\":2}"}}]},{"role":"tool","tool_call_id":"call_1","content":"a cat"}]}`,
 			"developer text 8 hashed\nuser text 13 hashed\nuser other 69 hashed\nassistant call call_1 look 13 hashed\ntool result call_1 5 hashed\n"},
+		{"chat, spaces and escapes", inference.OpenAIChat, `{"model":"m","messages":[ {"role":"user","content" : "  \ttwo\u0020\"\ud83d\ude00\" " } , {"role":"user","content":" x  "}]}`,
+			"user text 14 hashed\nuser text 4 hashed\n"},
 		{"chat, image by URL", inference.OpenAIChat, `{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/?q=secret"}}]}]}`, hosted},
 		{"chat, video by URL", inference.OpenAIChat, `{"model":"m","messages":[{"role":"user","content":[{"type":"video_url","video_url":{"url":"https://example.com/v"}}]}]}`, hosted},
 		{"chat, no messages", inference.OpenAIChat, `{"model":"m"}`, malformed},

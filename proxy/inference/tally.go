@@ -1,12 +1,15 @@
 package inference
 
 import (
+	"bytes"
 	"hash"
 	"net/http"
 	"time"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 // Bounds on what is kept of an answer.
@@ -68,11 +71,29 @@ type tally struct {
 	ended  bool // the answer has said that this was its end
 	closed bool // and clients read nothing after it
 	stream bool
+	said   func(k Kind, text string) // gets the text of the first choice, if set
 
 	// Nil and zero of a call that is not measured.
 	measure   *Measure
 	transport hash.Hash // of the bytes of the answer
 	wanted    int       // bytes of the sample
+}
+
+// readEvent reads an event of a stream, and reports whether it is one.
+func readEvent(by answer, t *tally, data []byte) bool {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return true
+	}
+	ok := !jsonread.TooMany(data) && by.event(t, data)
+	t.endEvent()
+	return ok
+}
+
+// readWhole reads an answer that is no stream, and reports whether it is one.
+func readWhole(by answer, t *tally, body []byte) bool {
+	ok := !jsonread.TooMany(body) && by.whole(t, body)
+	t.endEvent()
+	return ok
 }
 
 // find returns a block, which begins if it is not there; nil if there are too many.
@@ -100,6 +121,9 @@ func (t *tally) text(at place, text string) {
 		return
 	}
 	t.event += len(text)
+	if t.said != nil && at.choice == 0 {
+		t.said(at.kind, text)
+	}
 	if s := t.find(at); s != nil {
 		s.block.Size += len(text)
 		s.mac.Write([]byte(text))
@@ -200,7 +224,7 @@ func (t *tally) conclude(lost string) {
 			s.mac.Sum(s.block.Hash[:0])
 		case !s.tooLarge:
 			arguments := canonical(string(s.arguments))
-			s.block.Hash = hashOf(t.key, KindCall, arguments)
+			s.block.Hash = hashOf(t.key, KindCall, []byte(arguments))
 			if t.measure != nil {
 				s.block.Measured = &Measured{Values: t.measure.ValuesOf(arguments)}
 			}

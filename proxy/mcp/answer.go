@@ -139,7 +139,10 @@ func (a *Answer) Write(p []byte) (int, error) {
 	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
 		a.lose()
 	case a.json:
-		a.held = append(a.held, p...)
+		if a.held = append(a.held, p...); len(a.held) == a.length { // a client may go on before the end of the connection's answer is read here
+			a.json = false
+			a.message(a.held)
+		}
 	case a.stream != nil:
 		before := a.stream.Held()
 		a.stream.Write(p, a.event)
@@ -255,6 +258,7 @@ func (a *Answer) response(o object) {
 		return
 	}
 	a.result = resultOf(o, a.Sent.IsCall())
+	a.Memory.settle(a.Flight, a.result)
 	result := o.Get("result").Members
 	if a.Returned != nil && a.Sent.IsCall() {
 		a.Returned(o.Get("result").Value)

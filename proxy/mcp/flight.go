@@ -17,6 +17,7 @@ type Flight struct {
 	list bool // it asks for the tools
 
 	// The memory's mutex guards all below.
+	settled   bool // its result has come, and passes on to the client
 	lost      bool // its own answer ended without a result
 	elsewhere bool // an answer to it has come, but not as its own
 	spoiled   bool // some message may have been an answer to it that was not understood
@@ -29,7 +30,7 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	f := &Flight{peer: peer, id: r.ID, post: post, list: r.Method == listTools}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool { return !o.lost && o.peer.Session == peer.Session && o.id == r.ID }) {
+	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool { return !o.lost && !o.settled && o.peer.Session == peer.Session && o.id == r.ID }) {
 		return nil, refusal.New("mcp_message_ambiguous", "another request of this session has the id %s and is not answered yet", r.ID)
 	}
 	m.flights = append(m.flights, f)
@@ -55,6 +56,15 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 		return
 	}
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
+}
+
+// settle notes the result of a request before the client has it, who may go on at once.
+func (m *Memory) settle(f *Flight, result Result) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f != nil && result.final() {
+		f.settled = true
+	}
 }
 
 // goesOn says that the server goes on with a request although it has answered.
@@ -137,7 +147,7 @@ func (m *Memory) answeredElsewhere(f *Flight) bool {
 func (m *Memory) HumanAnswers(taint func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post }) || slices.ContainsFunc(m.open, func(o *open) bool { return o.post }) || m.unresolved {
+	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post && !f.settled }) || slices.ContainsFunc(m.open, func(o *open) bool { return o.post }) || m.unresolved {
 		return refusal.New("mcp_elicitation_refused", "the message answers a server with what a human has said, while a post of the session has no result yet")
 	}
 	taint()

@@ -318,8 +318,14 @@ func TestHumanAfterPost(t *testing.T) {
 		var err error
 		w.Flight, err = memory.Begin(w.Sent, at, true)
 		check.Must(t, err)
-		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
-		_, _ = io.WriteString(a, `{"jsonrpc":"2.0","id":7,"result":{`+answer+`}}`)
+		text := `{"jsonrpc":"2.0","id":7,"result":{` + answer + `}}`
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}, "Content-Length": {fmt.Sprint(len(text))}})
+		_, _ = io.WriteString(a, text[:5])
+		check.WantCode(t, memory.HumanAnswers(func() {}), "mcp_elicitation_refused")
+		_, _ = io.WriteString(a, text[5:]) // the client has its answer now, and may go on before the call is over here
+		if err := memory.HumanAnswers(func() {}); (err != nil) != refused {
+			t.Errorf("%s: %v", answer, err)
+		}
 		a.End(io.EOF)
 		memory.End(w.Flight, a.Result(), true)
 		if err := memory.HumanAnswers(func() {}); (err != nil) != refused {

@@ -87,7 +87,7 @@ func Print(w io.Writer, p admin.Record) {
 		}
 		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  check        %s %-28s %s %s", mark, k.Name, k.Code, k.Detail), " "))
 	}
-	printTimeline(w, p)
+	PrintTimeline(w, p)
 	if p.Assurance != nil {
 		printAssurance(w, *p.Assurance)
 	}

@@ -13,8 +13,8 @@ import (
 // maxTimeline is how many receipts a timeline shows, the last ones.
 const maxTimeline = 40
 
-// printTimeline prints what the agent did before a call, and the call: by the receipts of its session, which are not verified here.
-func printTimeline(w io.Writer, p admin.Record) {
+// PrintTimeline prints what the agent did before a call, and the call: by the receipts of its session, which are not verified here.
+func PrintTimeline(w io.Writer, p admin.Record) {
 	if len(p.Receipts) == 0 && p.Interactions == nil {
 		return
 	}

@@ -24,7 +24,7 @@ func Demo() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each scenario")
-	c.AddCommand(demoAgentCommand(), demoAPICommand())
+	c.AddCommand(demoModelCommand(), demoAgentCommand(), demoAPICommand())
 	return c
 }
 
@@ -56,6 +56,11 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 		if first.ID != "" {
 			fmt.Fprintln(stdout, "\nThe evidence of the first post:")
 			records.DrawChain(cli.Indent(stdout), first.Artifacts)
+			fmt.Fprintln(stdout)
+		}
+		if d.Thought.ID != "" {
+			fmt.Fprintln(stdout, "What the agent that thinks did, from its first call to its post:")
+			records.PrintTimeline(stdout, d.Thought)
 			fmt.Fprintln(stdout)
 		}
 		fmt.Fprintf(stdout, "demo: %d scenarios, %d as expected\n", len(all), good)
@@ -108,10 +113,25 @@ func demoAgentCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&call.Body, "body", "", "JSON to send")
+	c.Flags().BoolVar(&call.Think, "think", false, "ask a model at the same host what to post")
 	c.Flags().BoolVar(&call.Solve, "solve", false, "solve the challenge when asked to")
 	c.Flags().IntVar(&times, "times", 1, "how often to make the call")
 	c.Flags().StringSliceVar(&tools, "tool", nil, "call these tools of the MCP server at URL, one after the other")
 	c.Flags().StringVar(&call.Host, "host", "", "name another host inside the tunnel than the CONNECT does")
+	return c
+}
+
+func demoModelCommand() *cobra.Command {
+	var listen string
+	c := &cobra.Command{
+		Use: "model", Short: "Serve the demo's model over HTTP, in the shape of Anthropic's Messages API, to try rules about models with", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return demo.ServeModel(c.Context(), listen, func(at string) {
+				fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", demo.ModelName, at)
+			})
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8190", "address to listen on")
 	return c
 }
 

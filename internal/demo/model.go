@@ -1,0 +1,141 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/daemon"
+)
+
+// ModelName is the one model that the demo's provider has.
+const ModelName = "demo-model"
+
+// The shapes are those of Anthropic's Messages API, as far as the demo uses it: members and events as in the official SDK,
+// github.com/anthropics/anthropic-sdk-go v1.84.0, message.go.
+type (
+	modelRequest struct {
+		Model     string         `json:"model"`
+		MaxTokens int            `json:"max_tokens"`
+		Messages  []modelMessage `json:"messages"`
+		Tools     []modelTool    `json:"tools,omitempty"`
+		Stream    bool           `json:"stream,omitempty"`
+	}
+	modelMessage struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"` // a text or a list of blocks
+	}
+	modelTool struct {
+		Name   string         `json:"name"`
+		Schema map[string]any `json:"input_schema"`
+	}
+	modelBlock struct {
+		Type      string         `json:"type"`
+		Text      string         `json:"text,omitempty"`
+		ID        string         `json:"id,omitempty"`
+		Name      string         `json:"name,omitempty"`
+		Input     map[string]any `json:"input,omitempty"`
+		ToolUseID string         `json:"tool_use_id,omitempty"`
+		Content   string         `json:"content,omitempty"`
+	}
+	modelAnswer struct {
+		ID           string       `json:"id"`
+		Type         string       `json:"type"`
+		Role         string       `json:"role"`
+		Model        string       `json:"model"`
+		Content      []modelBlock `json:"content"`
+		StopReason   *string      `json:"stop_reason"`
+		StopSequence *string      `json:"stop_sequence"`
+		Usage        modelUsage   `json:"usage"`
+	}
+	modelUsage struct {
+		Input  int `json:"input_tokens"`
+		Output int `json:"output_tokens"`
+	}
+)
+
+// ServeModel serves the model by itself, without a credential, until ctx ends. It calls ready with the address where it listens.
+func ServeModel(ctx context.Context, listen string, ready func(address string)) error {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	ready(l.Addr().String())
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/messages", serveModel)
+	return daemon.Serve(ctx, l, mux, daemon.Limits{}, time.Second, zap.NewNop())
+}
+
+// serveModel is the provider of a model, which answers as it is written here: it calls the first tool that it is offered, and then says what that has
+// returned.
+func serveModel(w http.ResponseWriter, r *http.Request) {
+	var ask modelRequest
+	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ask); err != nil || ask.Model != ModelName || len(ask.Messages) == 0 {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"type":"error","error":{"type":"invalid_request_error","message":"the request is none for demo-model"}}`)
+		return
+	}
+	said, stop := modelBlock{Type: "text", Text: "A mediator lets a post out only with its evidence."}, "end_turn"
+	var blocks []modelBlock
+	_ = json.Unmarshal(ask.Messages[len(ask.Messages)-1].Content, &blocks) // a text has none
+	switch {
+	case len(blocks) > 0 && blocks[0].Type == "tool_result":
+		said.Text = "I have read the note, and it says: " + blocks[0].Content
+	case len(ask.Tools) > 0:
+		said, stop = modelBlock{Type: "tool_use", ID: "toolu_demo", Name: ask.Tools[0].Name, Input: map[string]any{"title": "Agent update"}}, "tool_use"
+	}
+	answer := modelAnswer{
+		ID: "msg_demo", Type: "message", Role: "assistant", Model: ModelName, Content: []modelBlock{said}, StopReason: &stop,
+		Usage: modelUsage{Input: 20 * len(ask.Messages), Output: 1 + len(strings.Fields(said.Text))},
+	}
+	if ask.Stream {
+		streamModel(w, answer)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// streamModel sends an answer as a stream of events.
+func streamModel(w http.ResponseWriter, a modelAnswer) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(kind string, event map[string]any) {
+		event["type"] = kind
+		raw, err := json.Marshal(event)
+		if err != nil {
+			return // texts and numbers can be written
+		}
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, raw)
+		_ = http.NewResponseController(w).Flush()
+	}
+	block, stop, usage := a.Content[0], *a.StopReason, a.Usage
+	a.Content, a.StopReason, a.Usage.Output = []modelBlock{}, nil, 1
+	send("message_start", map[string]any{"message": a})
+	begun, pieces := map[string]any{"type": "text", "text": ""}, []map[string]any{}
+	for _, word := range strings.SplitAfter(block.Text, " ") {
+		pieces = append(pieces, map[string]any{"type": "text_delta", "text": word})
+	}
+	if block.Type == "tool_use" {
+		begun = map[string]any{"type": "tool_use", "id": block.ID, "name": block.Name, "input": map[string]any{}}
+		input, err := json.Marshal(block.Input)
+		if err != nil {
+			return
+		}
+		pieces = []map[string]any{{"type": "input_json_delta", "partial_json": string(input)}}
+	}
+	send("content_block_start", map[string]any{"index": 0, "content_block": begun})
+	for _, p := range pieces {
+		send("content_block_delta", map[string]any{"index": 0, "delta": p})
+	}
+	send("content_block_stop", map[string]any{"index": 0})
+	send("message_delta", map[string]any{"delta": map[string]any{"stop_reason": stop, "stop_sequence": nil}, "usage": map[string]any{"output_tokens": usage.Output}})
+	send("message_stop", map[string]any{})
+}

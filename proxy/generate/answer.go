@@ -1,0 +1,291 @@
+package generate
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	json2 "github.com/go-json-experiment/json"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+const (
+	maxAnswer = 4 << 20 // bytes of an answer that is held
+	pieceSize = 4 << 10 // bytes of an answer that are read at once
+)
+
+// Call is one call on its way. Its fields are set before its answer comes.
+type Call struct {
+	Stream bool   // the agent wants events
+	Record string // the id of the call's record
+	Key    []byte // as for [inference.Read]
+	// Take asks for n more bytes of memory. The caller gives all of them back when the call has ended.
+	Take func(n int) error
+	// Receipt returns the receipt of the call, whose answer has ended; nil where none is made. Without its receipt an answer is refused.
+	Receipt func() (string, error)
+}
+
+// usage are the tokens, as the provider counts them.
+type usage struct {
+	Input  int64 `json:"inputTokens"`
+	Output int64 `json:"outputTokens"`
+}
+
+// document is the answer to an agent. The last event of a stream has all of it but the output.
+type document struct {
+	Record string  `json:"record"`
+	Model  string  `json:"model,omitzero"` // that has answered, as the provider says
+	Output *string `json:"output,omitzero"`
+	Finish string  `json:"finishReason"`
+	Usage  *usage  `json:"usage,omitzero"`
+	// Receipt is the interaction receipt of the call.
+	Receipt string `json:"receipt,omitzero"`
+}
+
+// finishReasons are the providers' reasons why an answer has ended, in our words. Any other is passed on as it is.
+var finishReasons = map[string]string{
+	"stop": "stop", "completed": "stop", "end_turn": "stop", "stop_sequence": "stop",
+	"length": "length", "max_output_tokens": "length", "max_tokens": "length", "model_context_window_exceeded": "length",
+	"content_filter": "filtered", "refusal": "refused",
+}
+
+// Answer turns the answer of a model into the answer to the agent, in place: resp then has the translated header and body. asked is the request that was
+// sent. An error says that there is no answer to pass on. The body of a stream ends with an error after the event that tells of it.
+func (c *Call) Answer(resp *http.Response, asked *inference.Request) error {
+	if resp.StatusCode != http.StatusOK {
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
+		if err != nil {
+			body = nil // the status says enough
+		}
+		return failureOf(resp.StatusCode, resp.Header, body)
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	events := kind == "text/event-stream"
+	if coding := resp.Header.Get("Content-Encoding"); !events && kind != "application/json" || coding != "" && !strings.EqualFold(coding, "identity") {
+		return unread("is neither JSON nor a stream of events, or it is compressed")
+	}
+	o := &output{call: c, from: resp.Body, request: resp.Request, status: resp.StatusCode, events: events}
+	o.reader = inference.NewReader(asked, events, c.Key, o.say)
+	resp.Header, resp.Trailer = http.Header{"Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"}}, nil
+	resp.ContentLength = -1
+	if c.Stream {
+		resp.Header.Set("Content-Type", "text/event-stream")
+		resp.Body = o
+		return nil
+	}
+	for o.end == nil {
+		o.read()
+	}
+	if !errors.Is(o.end, io.EOF) {
+		return o.end
+	}
+	resp.Header.Set("Content-Type", "application/json")
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(o.ready)), int64(len(o.ready))
+	return nil
+}
+
+func unread(format string, args ...any) error {
+	return refusal.New("generate_unread", "the answer of the model's API "+format, args...)
+}
+
+// output reads the answer of a model, and is the answer to the agent.
+type output struct {
+	call    *Call
+	from    io.ReadCloser
+	request *http.Request // that was sent
+	status  int
+	events  bool // the model answers by events
+	reader  *inference.Reader
+
+	piece   [pieceSize]byte
+	held    []byte          // of a model's answer that is no stream
+	text    strings.Builder // of an answer that is no stream
+	refused bool            // the model has said that it refuses
+	failed  error           // why the text cannot be held
+	charged int             // bytes of memory that the reader has got
+	ready   []byte          // for the agent
+	end     error           // after what is ready
+}
+
+// Close closes the model's answer.
+func (o *output) Close() error { return o.from.Close() }
+
+// Read gives out the answer to the agent.
+func (o *output) Read(p []byte) (int, error) {
+	for len(o.ready) == 0 {
+		if o.end != nil {
+			return 0, o.end
+		}
+		o.read()
+	}
+	n := copy(p, o.ready)
+	if o.ready = o.ready[n:]; len(o.ready) == 0 {
+		o.ready = nil // a large event does not stay
+	}
+	return n, nil
+}
+
+// read reads a piece of the model's answer.
+func (o *output) read() {
+	n, err := o.from.Read(o.piece[:])
+	if n > 0 {
+		if failed := o.take(o.piece[:n]); failed != nil {
+			o.fail(failed)
+			return
+		}
+	}
+	switch {
+	case err == io.EOF && o.gone() != nil: //nolint:errorlint // io.Reader's contract
+		o.fail(o.gone()) // a model that hears that nobody waits any more may end its answer as if that were all
+	case err == io.EOF: //nolint:errorlint // io.Reader's contract
+		o.conclude()
+	case err != nil:
+		o.fail(upstream.Classify(err))
+	}
+}
+
+// gone says why nobody waits for the answer any more; nil if somebody does.
+func (o *output) gone() error {
+	if o.request == nil {
+		return nil
+	}
+	return upstream.Classify(o.request.Context().Err())
+}
+
+// take takes a piece of the model's answer.
+func (o *output) take(p []byte) error {
+	if o.events {
+		if _, err := o.reader.Write(p); err != nil {
+			return unread("is not as the API of the egress rule has it, or one of its events is too large")
+		}
+		if more := o.reader.Held() - o.charged; more > 0 && o.failed == nil {
+			o.charged += more
+			return o.call.Take(more)
+		}
+		return o.failed
+	}
+	if len(o.held)+len(p) > maxAnswer {
+		return unread("has more than %d bytes", maxAnswer)
+	}
+	before := cap(o.held)
+	o.held = append(o.held, p...)
+	return o.call.Take(cap(o.held) - before)
+}
+
+// say passes on a piece of text.
+func (o *output) say(k inference.Kind, text string) {
+	switch k {
+	case inference.KindRefusal:
+		o.refused = true
+	case inference.KindText:
+	default:
+		return
+	}
+	if o.call.Stream {
+		o.event("text", struct {
+			Text string `json:"text"`
+		}{text})
+		return
+	}
+	if o.failed != nil {
+		return
+	}
+	if o.text.Len()+len(text) > maxAnswer {
+		o.failed = unread("has more than %d bytes of text", maxAnswer)
+		return
+	}
+	before := o.text.Cap()
+	o.text.WriteString(text)
+	o.failed = o.call.Take(o.text.Cap() - before)
+}
+
+// conclude ends the answer to the agent, for the model's has ended.
+func (o *output) conclude() {
+	if !o.events {
+		if o.reader.Whole(o.held) != nil {
+			o.fail(unread("is not as the API of the egress rule has it"))
+			return
+		}
+		if o.failed != nil {
+			o.fail(o.failed)
+			return
+		}
+	}
+	in := o.reader.Interaction()
+	switch in.Outcome {
+	case inference.OutcomeComplete:
+	case inference.OutcomeFailed:
+		code := in.Error
+		o.fail(&Failure{refused: refusal.New("generate_refused", "%s", strings.TrimSpace("the model's API broke its answer off with an error "+code)), Status: o.status, Code: code})
+		return
+	case inference.OutcomeCut:
+		o.fail(refusal.New("upstream_lost", "the answer of the model's API ended before its end"))
+		return
+	default:
+		o.fail(unread("is not the whole answer: the provider goes on without it"))
+		return
+	}
+	d := document{Record: o.call.Record, Model: in.Model}
+	for _, s := range in.Stops {
+		if s.Choice == 0 {
+			d.Finish = s.Reason
+		}
+	}
+	if known := finishReasons[d.Finish]; known != "" {
+		d.Finish = known
+	}
+	if o.refused {
+		d.Finish = "refused"
+	}
+	if in.Input.State == inference.Declared && in.Output.State == inference.Declared {
+		d.Usage = &usage{in.Input.N, in.Output.N}
+	}
+	if o.call.Receipt != nil {
+		var err error
+		if d.Receipt, err = o.call.Receipt(); err != nil {
+			o.fail(err)
+			return
+		}
+	}
+	o.end = io.EOF
+	if o.call.Stream {
+		o.event("done", d)
+		return
+	}
+	text := o.text.String()
+	d.Output = &text
+	o.ready, _ = json2.Marshal(d) // texts and numbers, which can be written
+	o.ready = append(o.ready, '\n')
+}
+
+// fail ends the answer: an agent that gets events is told why.
+func (o *output) fail(err error) {
+	o.end = err
+	if !o.call.Stream {
+		return
+	}
+	d := problem.ForAgent(err, o.call.Record)
+	var said *Failure
+	if errors.As(err, &said) {
+		d.Upstream = said.Document()
+	}
+	o.event("error", d)
+}
+
+// event leaves an event to the agent.
+func (o *output) event(name string, data any) {
+	raw, err := json2.Marshal(data)
+	if err != nil {
+		o.failed = err
+		return
+	}
+	o.ready = append(o.ready, "event: "+name+"\ndata: "...)
+	o.ready = append(append(o.ready, raw...), "\n\n"...)
+}

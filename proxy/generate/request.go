@@ -1,0 +1,113 @@
+package generate
+
+import (
+	"net/http"
+	"strings"
+
+	json2 "github.com/go-json-experiment/json"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/jsonread"
+)
+
+// Path is where a prompt is sent to, at the mediator itself.
+const Path = "/v1/generate"
+
+// MaxRequest bounds the body of a request, in bytes.
+const MaxRequest = 1 << 20
+
+const maxTemperature = 2
+
+// Request is what an agent asks for.
+type Request struct {
+	Prompt      string   `json:"prompt"`
+	System      string   `json:"system"`
+	Model       string   `json:"model"` // empty for the default
+	MaxTokens   *int     `json:"maxTokens"`
+	Temperature *float64 `json:"temperature"`
+	Stream      bool     `json:"stream"`
+}
+
+func malformed(format string, args ...any) error {
+	return refusal.New("generate_malformed", "the request to "+Path+" "+format, args...)
+}
+
+// Read reads a request, strictly. A refusal repeats nothing of it.
+func Read(body []byte) (*Request, error) {
+	if _, err := jsonread.Strict(body, 0); err != nil {
+		return nil, malformed("is not one JSON object in UTF-8 in which each member stands once")
+	}
+	r := new(Request)
+	if err := json2.Unmarshal(body, r, json2.RejectUnknownMembers(true)); err != nil {
+		return nil, malformed("has a member that is not known or not of its type: prompt, system and model are texts, maxTokens and temperature numbers, stream true or false")
+	}
+	switch {
+	case strings.TrimSpace(r.Prompt) == "":
+		return nil, malformed("has no prompt")
+	case r.MaxTokens != nil && *r.MaxTokens < 1:
+		return nil, malformed("asks for no tokens: maxTokens is at least 1")
+	case r.Temperature != nil && (*r.Temperature < 0 || *r.Temperature > maxTemperature):
+		return nil, malformed("has a temperature that is not between 0 and %d", maxTemperature)
+	}
+	return r, nil
+}
+
+// message is a message of a chat, or of the Messages API.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// asked is a request to a model, with the members of all three APIs.
+type asked struct {
+	Model         string         `json:"model"`
+	Messages      []message      `json:"messages,omitzero"`
+	Input         string         `json:"input,omitzero"`
+	System        string         `json:"system,omitzero"`
+	Instructions  string         `json:"instructions,omitzero"`
+	MaxTokens     int            `json:"max_tokens,omitzero"`
+	MaxCompletion int            `json:"max_completion_tokens,omitzero"`
+	MaxOutput     int            `json:"max_output_tokens,omitzero"`
+	Temperature   *float64       `json:"temperature,omitzero"`
+	Stream        bool           `json:"stream,omitzero"`
+	StreamOptions *streamOptions `json:"stream_options,omitzero"`
+	Store         *bool          `json:"store,omitzero"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// to writes r as a request to a model's API: its header and its body.
+func (r *Request) to(m Model) (http.Header, []byte, error) {
+	tokens := m.MaxTokens
+	if r.MaxTokens != nil {
+		tokens = *r.MaxTokens
+	}
+	if tokens > m.MaxTokens {
+		return nil, nil, malformed("asks for more than the %d tokens that the egress rule allows", m.MaxTokens)
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	out := asked{Model: m.Name, Temperature: r.Temperature, Stream: r.Stream}
+	user := message{"user", r.Prompt}
+	switch m.Dialect {
+	case inference.OpenAIChat:
+		out.MaxCompletion = tokens
+		if r.System != "" {
+			out.Messages = append(out.Messages, message{"system", r.System})
+		}
+		out.Messages = append(out.Messages, user)
+		if r.Stream {
+			out.StreamOptions = &streamOptions{IncludeUsage: true}
+		}
+	case inference.OpenAIResponses:
+		out.MaxOutput, out.Input, out.Instructions = tokens, r.Prompt, r.System
+		out.Store = new(bool) // or the provider keeps what was said
+	case inference.AnthropicMessages:
+		out.MaxTokens, out.System, out.Messages = tokens, r.System, []message{user}
+		header.Set("Anthropic-Version", "2023-06-01")
+	}
+	body, err := json2.Marshal(out)
+	return header, body, err
+}

@@ -1,0 +1,450 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/generate"
+	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/trigger"
+)
+
+const generateURL = "http://mediator.internal/v1/generate"
+
+// newGenerateRig is a choke point with one model of each dialect, named after it. answer is the models' server.
+func newGenerateRig(t testing.TB, answer http.HandlerFunc) *postRig {
+	t.Helper()
+	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
+		var egress []Egress
+		for _, d := range inference.Dialects {
+			m := actions[0].Match
+			m.Path = modelPaths[d]
+			egress = append(egress, Egress{
+				Name: string(d), Match: m, Credential: actions[0].Credential, Observe: &inference.Rule{Dialect: d},
+				Generate: &generate.Rule{Models: []string{"model-" + string(d)}, MaxTokens: 100},
+			})
+		}
+		var err error
+		o.Rules, err = NewRules(actions, egress)
+		must(t, err)
+	})
+}
+
+// event is one event of a stream.
+type event struct{ Name, Data string }
+
+func eventsOf(t testing.TB, stream string) (all []event) {
+	t.Helper()
+	for _, text := range strings.Split(strings.TrimSuffix(stream, "\n\n"), "\n\n") {
+		name, data, ok := strings.Cut(text, "\ndata: ")
+		if !ok || !strings.HasPrefix(name, "event: ") {
+			t.Fatalf("no event: %q in %q", text, stream)
+		}
+		all = append(all, event{strings.TrimPrefix(name, "event: "), data})
+	}
+	return all
+}
+
+// TestGenerate asks the models of all dialects for an answer, whole and as a stream.
+func TestGenerate(t *testing.T) {
+	const ask = `{"model":"model-%s","prompt":"` + secretText + `","system":"be brief","maxTokens":50,"temperature":0.5,"stream":%t}`
+	sent := map[inference.Dialect]string{
+		inference.OpenAIChat:        `{"model":"model-openai-chat","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"` + secretText + `"}],"max_completion_tokens":50,"temperature":0.5}`,
+		inference.OpenAIResponses:   `{"model":"model-openai-responses","input":"` + secretText + `","instructions":"be brief","max_output_tokens":50,"temperature":0.5,"store":false}`,
+		inference.AnthropicMessages: `{"model":"model-anthropic-messages","messages":[{"role":"user","content":"` + secretText + `"}],"system":"be brief","max_tokens":50,"temperature":0.5}`,
+	}
+	for _, d := range inference.Dialects {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/stream=%t", d, stream), func(t *testing.T) {
+				p := newGenerateRig(t, answerModels)
+				resp, answer := p.send("POST", generateURL, fmt.Sprintf(ask, d, stream), "Authorization", "Bearer mine", "X-Mine", "1")
+				m := p.wantModel(t)
+				rec, n := p.record.last()
+				last := fmt.Sprintf(`{"record":"%s","model":"gpt-5-2025",`, rec.ID)
+				rest := `"finishReason":"stop","usage":{"inputTokens":9,"outputTokens":6}}`
+				kind := "application/json"
+				if stream {
+					kind = "text/event-stream"
+					if got := fmt.Sprint(eventsOf(t, answer)); got != fmt.Sprintf("[{text {\"text\":%q}} {done %s%s}]", secretText, last, rest) {
+						t.Errorf("the stream is %s", got)
+					}
+				} else if answer != last+`"output":"`+secretText+`",`+rest+"\n" {
+					t.Errorf("the answer is %s", answer)
+				}
+				if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != kind || resp.Header.Get("Cache-Control") != "no-store" {
+					t.Errorf("%d %v", resp.StatusCode, resp.Header)
+				}
+				// It is the same call as if the agent had sent it to the host, and leaves the same record.
+				if n != 1 || rec.Flow != flowEgress || rec.Rule != string(d) || rec.Path != modelPaths[d] || rec.Host != at(0, p.upstream) || rec.State != ledger.StateForwarded || rec.Session != p.session.ID || rec.Message != "generate" {
+					t.Errorf("%d records: %+v", n, rec)
+				}
+				if m.Model != "model-"+string(d) || m.Outcome != "complete" || m.Streamed != stream || m.Output.N != 6 {
+					t.Errorf("observed: %+v", m)
+				}
+				var got, want map[string]any
+				must(t, json.Unmarshal([]byte(p.body[0]), &got))
+				must(t, json.Unmarshal([]byte(sent[d]), &want))
+				if stream {
+					want["stream"] = true
+					if d == inference.OpenAIChat {
+						want["stream_options"] = map[string]any{"include_usage": true}
+					}
+				}
+				if fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("the model is asked %v, want %v", got, want)
+				}
+				h := p.sent[0].Header
+				version := ""
+				if d == inference.AnthropicMessages {
+					version = "2023-06-01"
+				}
+				if h.Get("Authorization") != "Bearer "+secretToken || h.Get("X-Mine") != "" || h.Get("Anthropic-Version") != version || h.Get("Content-Type") != "application/json" {
+					t.Errorf("the header is %v", h)
+				}
+			})
+		}
+	}
+}
+
+// TestGenerateDefaults: the first model of the first rule answers where a request names none, with as many tokens as the rule allows.
+func TestGenerateDefaults(t *testing.T) {
+	p := newGenerateRig(t, answerModels)
+	if resp, answer := p.send("POST", generateURL, `{"prompt":"hi","model":null}`); resp.StatusCode != 200 {
+		t.Fatal(answer)
+	}
+	if p.body[0] != `{"model":"model-openai-chat","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":100}` {
+		t.Errorf("the model is asked %s", p.body[0])
+	}
+}
+
+// TestGenerateRefused: a request that is not in order is refused, and no model is asked.
+func TestGenerateRefused(t *testing.T) {
+	p := newGenerateRig(t, answerModels)
+	for _, tt := range []struct{ code, body string }{
+		{"generate_malformed", `{`},
+		{"generate_malformed", `[]`},
+		{"generate_malformed", `{"prompt":"x"} {}`},
+		{"generate_malformed", `{"prompt":"x","prompt":"y"}`},
+		{"generate_malformed", `{"prompt":"x","Prompt":"y"}`},
+		{"generate_malformed", "{\"prompt\":\"\xff\"}"},
+		{"generate_malformed", `{}`},
+		{"generate_malformed", `{"prompt":" "}`},
+		{"generate_malformed", `{"prompt":["x"]}`},
+		{"generate_malformed", `{"prompt":"x","tools":[{"type":"web_search"}]}`},
+		{"generate_malformed", `{"prompt":"x","maxTokens":0}`},
+		{"generate_malformed", `{"prompt":"x","maxTokens":101}`},
+		{"generate_malformed", `{"prompt":"x","maxTokens":1.5}`},
+		{"generate_malformed", `{"prompt":"x","temperature":2.1}`},
+		{"generate_malformed", `{"prompt":"x","stream":"true"}`},
+		{"generate_model", `{"prompt":"x","model":"another"}`},
+		{"content_type", ``},
+		{"content_too_large", `{"prompt":"` + strings.Repeat("x", generate.MaxRequest) + `"}`},
+	} {
+		p.wantRefused(tt.code, "POST", generateURL, tt.body)
+		if rec, _ := p.record.last(); rec.Flow != flowInternal || rec.Model != nil || strings.Contains(rec.Reason, "web_search") {
+			t.Errorf("%s: the record is %+v", tt.body, rec)
+		}
+	}
+	p.wantRefused("content_type", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain") // beside that of JSON
+	p.wantRefused("internal_unknown", "PUT", generateURL, `{"prompt":"x"}`)
+	p.sessions.CloseStanding()
+	p.wantRefused("session_required", "POST", generateURL, `{"prompt":"x"}`)
+	none := newModelRig(t, answerModels)
+	none.wantRefused("generate_model", "POST", generateURL, `{"prompt":"x"}`)
+}
+
+// TestGenerateLimits: the limits of the session and of the model's host hold as for any call.
+func TestGenerateLimits(t *testing.T) {
+	for name, load := range map[string]Load{"session": {Session: Rate{PerSecond: 0.001, Burst: 1}}, "host": {Host: Rate{PerSecond: 0.001, Burst: 1}}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []Action) {
+				m := actions[0].Match
+				m.Path = "/v1/messages"
+				var err error
+				o.Rules, err = NewRules(nil, []Egress{{Name: "m", Match: m, Observe: &inference.Rule{Dialect: inference.AnthropicMessages}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
+				must(t, err)
+				o.Load = load
+			})
+			if resp, answer := p.send("POST", generateURL, `{"prompt":"x"}`); resp.StatusCode != 200 {
+				t.Fatal(answer)
+			}
+			p.wantRefused("rate_limited", "POST", generateURL, `{"prompt":"x"}`)
+		})
+	}
+}
+
+// TestGenerateFailures: what the model's API says in place of an answer is told to the agent and kept out of the record.
+func TestGenerateFailures(t *testing.T) {
+	answer := func(status int, kind, body string, header ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			for i := 0; i+1 < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	const stream, jsonType = "text/event-stream", "application/json"
+	const began = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + secretText + "\"}}]}\n\n"
+	for name, tt := range map[string]struct {
+		answer   http.HandlerFunc
+		code     string
+		upstream string // what the agent is told that the API has said
+	}{
+		"an error of OpenAI":     {answer(429, jsonType, `{"error":{"message":"slow down, `+secretText+`","type":"requests","code":"rate_limit_exceeded"}}`, "Retry-After", "7"), "generate_refused", `{"status":429,"code":"rate_limit_exceeded","message":"slow down, ` + secretText + `"}`},
+		"an error of Anthropic":  {answer(529, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), "generate_refused", `{"status":529,"code":"overloaded_error","message":"Overloaded"}`},
+		"an error as a text":     {answer(404, jsonType, `{"error":"model \u001b[31mnot found"}`), "generate_refused", `{"status":404,"message":"model  [31mnot found"}`},
+		"an error page":          {answer(502, "text/html", `<html>`), "generate_refused", `{"status":502}`},
+		"a long error":           {answer(400, jsonType, `{"error":{"message":"`+strings.Repeat("é", 600)+`"}}`), "generate_refused", `{"status":400,"message":"` + strings.Repeat("é", 512) + `"}`},
+		"an error without end":   {answer(500, jsonType, strings.Repeat("x", 1<<20)), "generate_refused", `{"status":500}`},
+		"no content":             {answer(204, jsonType, ""), "generate_refused", `{"status":204}`},
+		"a redirect":             {answer(307, jsonType, "", "Location", "https://elsewhere.example.com/"), "generate_refused", `{"status":307}`},
+		"the credential":         {answer(401, jsonType, `{"error":{"message":"`+secretToken+` is wrong"}}`), "generate_refused", `{"status":401}`},
+		"the credential, echoed": {answer(200, jsonType, `{"choices":[{"message":{"content":"`+secretToken+`"},"finish_reason":"stop"}]}`), "credential_echoed", ""},
+		"a page":                 {answer(200, "text/html", `<html>`), "generate_unread", ""},
+		"no JSON":                {answer(200, jsonType, `{"choices":`), "generate_unread", ""},
+		"too large":              {answer(200, jsonType, strings.Repeat(" ", 5<<20)), "generate_unread", ""},
+		"an event too large":     {answer(200, stream, "data: "+strings.Repeat("x", 2<<20)), "generate_unread", ""},
+		"no event":               {answer(200, stream, began+"data: {\n\n"), "generate_unread", ""},
+		"an error in a stream":   {answer(200, stream, began+"data: {\"error\":{\"message\":\""+secretText+"\",\"code\":\"server_error\"}}\n\n"), "generate_refused", `{"status":200,"code":"server_error"}`},
+		"the end is missing":     {answer(200, stream, began), "upstream_lost", ""},
+		"nothing at all":         {answer(200, stream, ""), "upstream_lost", ""},
+		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", stream)
+			_, _ = io.WriteString(w, began)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, "upstream_lost", ""},
+		"a JSON text cut off": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "{")
+		}, "upstream_lost", ""},
+		"text without end": {answer(200, stream, strings.Repeat("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\""+strings.Repeat("x", 4000)+"\"}}]}\n\n", 1100)), "generate_unread", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newGenerateRig(t, tt.answer)
+			resp, answer := p.send("POST", generateURL, `{"prompt":"`+secretText+`"}`)
+			var d problem.Details
+			must(t, json.Unmarshal([]byte(answer), &d))
+			if d.Code != tt.code || resp.StatusCode != 502 || string(d.Upstream) != tt.upstream {
+				t.Errorf("the answer is %d %s", resp.StatusCode, answer)
+			}
+			if strings.HasPrefix(name, "an error of OpenAI") && resp.Header.Get("Retry-After") != "7" {
+				t.Errorf("the header is %v", resp.Header)
+			}
+			p.wantModel(t) // which looks for what was said
+			if rec, n := p.record.last(); n != 1 || rec.Code != tt.code || d.Post != rec.ID || strings.Contains(answer, secretToken) {
+				t.Errorf("%d records, %+v; the answer is %s", n, rec, answer)
+			}
+			if free := p.pipeline.bodies.Answers(); free.Take(64<<20) != nil {
+				t.Error("memory is not given back")
+			}
+		})
+	}
+}
+
+// TestGenerateStreamFails: a stream that breaks off tells why in its last event, and is cut.
+func TestGenerateStreamFails(t *testing.T) {
+	p := newGenerateRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"so far\"}}\n\n"+
+			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n")
+	})
+	resp, err := p.client.Post(generateURL, "application/json", strings.NewReader(`{"prompt":"x","stream":true,"model":"model-anthropic-messages"}`))
+	must(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil {
+		t.Error("the stream looks whole")
+	}
+	all := eventsOf(t, string(raw))
+	var d problem.Details
+	if len(all) != 2 || all[0] != (event{"text", `{"text":"so far"}`}) || all[1].Name != "error" || json.Unmarshal([]byte(all[1].Data), &d) != nil {
+		t.Fatalf("the stream is %q", raw)
+	}
+	if d.Code != "generate_refused" || string(d.Upstream) != `{"status":200,"code":"overloaded_error"}` || d.Post == "" {
+		t.Errorf("the last event is %s", all[1].Data)
+	}
+	if m := p.wantModel(t); m.Outcome != "failed" || m.Error != "overloaded_error" {
+		t.Errorf("observed: %+v", m)
+	}
+}
+
+// TestGenerateEitherWay: a server that answers in the other way than it was asked is understood.
+func TestGenerateEitherWay(t *testing.T) {
+	p := newGenerateRig(t, func(w http.ResponseWriter, r *http.Request) {
+		if p, _ := io.ReadAll(r.Body); strings.Contains(string(p), `"stream":true`) {
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			_, _ = io.WriteString(w, `{"choices":[{"index":0,"message":{"content":"a\nb <&"},"finish_reason":"length"},{"index":1,"message":{"content":"other"},"finish_reason":"stop"}]}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, ": hi\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\",\"content\":\"a\"}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"odd\"}]}\r\n\r\n")
+	})
+	_, streamed := p.send("POST", generateURL, `{"prompt":"x","stream":true}`)
+	if all := eventsOf(t, streamed); len(all) != 2 || all[0] != (event{"text", `{"text":"a\nb <&"}`}) || !strings.HasSuffix(all[1].Data, `"finishReason":"length"}`) {
+		t.Errorf("the stream is %q", streamed)
+	}
+	if _, whole := p.send("POST", generateURL, `{"prompt":"x"}`); !strings.HasSuffix(whole, `"output":"ab","finishReason":"odd"}`+"\n") {
+		t.Errorf("the answer is %q", whole)
+	}
+}
+
+// TestGenerateAgentLeaves: an agent that goes away ends the call to the model.
+func TestGenerateAgentLeaves(t *testing.T) {
+	for _, stream := range []bool{false, true} {
+		t.Run(fmt.Sprint(stream), func(t *testing.T) {
+			asked, ended := make(chan struct{}), make(chan struct{})
+			p := newGenerateRig(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
+				_ = http.NewResponseController(w).Flush()
+				close(asked)
+				<-r.Context().Done()
+				close(ended)
+			})
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, generateURL, strings.NewReader(fmt.Sprintf(`{"prompt":"x","stream":%t}`, stream)))
+			must(t, err)
+			req.Header.Set("Content-Type", "application/json")
+			go func() { <-asked; leave() }()
+			if resp, err := p.client.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			<-ended
+			p.wantModel(t)
+			if rec, _ := p.record.last(); rec.Code != "client_gone" {
+				t.Errorf("the record says %s: %s", rec.Code, rec.Reason)
+			}
+		})
+	}
+}
+
+// TestGenerateSessions: two sessions ask at once, and one of them ends in the middle of its answer. Each gets its own, whole; the session that has ended
+// gets no other.
+func TestGenerateSessions(t *testing.T) {
+	going, both := make(chan struct{}), make(chan struct{})
+	var asked sync.WaitGroup
+	asked.Add(2)
+	p := newGenerateRig(t, func(w http.ResponseWriter, r *http.Request) {
+		var ask struct{ Messages []struct{ Content string } }
+		_ = json.NewDecoder(r.Body).Decode(&ask)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":\"%s...\"}}]}\n\n", ask.Messages[0].Content)
+		_ = http.NewResponseController(w).Flush()
+		asked.Done()
+		<-going
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\" more\"},\"finish_reason\":\"stop\"}]}\n\n")
+	})
+	other, password, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
+	must(t, err)
+	go func() { asked.Wait(); close(both) }()
+	ask := func(name, authorization string) (*http.Response, error) {
+		req, err := http.NewRequest(http.MethodPost, generateURL, strings.NewReader(`{"prompt":"`+name+`","stream":true}`))
+		must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		if authorization != "" {
+			req.Header.Set("Proxy-Authorization", authorization)
+		}
+		return p.client.Do(req)
+	}
+	req, err := http.NewRequest(http.MethodGet, generateURL, nil)
+	must(t, err)
+	req.SetBasicAuth(other.ID, password)
+	credentials := req.Header.Get("Authorization")
+	var wait sync.WaitGroup
+	for name, authorization := range map[string]string{"standing": "", "other": credentials} {
+		wait.Go(func() {
+			resp, err := ask(name, authorization)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			lines := bufio.NewScanner(resp.Body)
+			var text string
+			for lines.Scan() {
+				var d struct{ Text string }
+				if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && json.Unmarshal([]byte(data), &d) == nil {
+					text += d.Text
+				}
+			}
+			if text != name+"... more" || lines.Err() != nil {
+				t.Errorf("%s gets %q, %v", name, text, lines.Err())
+			}
+		})
+	}
+	<-both
+	p.sessions.Close(other.ID)
+	close(going)
+	wait.Wait()
+	resp, err := ask("other", credentials)
+	must(t, err)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusProxyAuthRequired {
+		t.Errorf("a session that has ended is answered %d", resp.StatusCode)
+	}
+	p.awaitRecords(t, 3)
+	owners := map[string]int{}
+	for _, rec := range p.record.posts {
+		owners[rec.Session]++
+	}
+	if owners[p.session.ID] != 1 || owners[other.ID] != 1 {
+		t.Errorf("the records belong to %v", owners)
+	}
+}
+
+// awaitRecords waits for so many records.
+func (p *postRig) awaitRecords(t testing.TB, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if _, n := p.record.last(); n == want {
+			return
+		}
+	}
+	_, n := p.record.last()
+	t.Fatalf("%d records, want %d", n, want)
+}
+
+// TestGenerateRules: rules that cannot offer what they say are refused.
+func TestGenerateRules(t *testing.T) {
+	m := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1", Methods: []string{"POST"}}
+	open := m
+	open.Path = "/v1/{name}"
+	observe := &inference.Rule{Dialect: inference.OpenAIChat}
+	offer := func(models ...string) *generate.Rule { return &generate.Rule{Models: models, MaxTokens: 1} }
+	other := m
+	other.Path = "/v2"
+	for name, tt := range map[string]struct {
+		rules []Egress
+		want  string
+	}{
+		"in order":        {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "y")}}, "<nil>"},
+		"no observe":      {[]Egress{{Name: "a", Match: m, Generate: offer("x")}}, "needs observe"},
+		"no model":        {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer()}}, "list at least one"},
+		"no name":         {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("a model")}}, "is not the name of a model"},
+		"a model twice":   {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "x")}}, "listed twice"},
+		"no tokens":       {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: &generate.Rule{Models: []string{"x"}}}}, "not positive"},
+		"a path unknown":  {[]Egress{{Name: "a", Match: open, Observe: observe, Generate: offer("x")}}, "has a {name}"},
+		"a model's rules": {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x")}, {Name: "b", Match: other, Observe: observe, Generate: offer("x")}}, "rule b: generate: another rule offers"},
+	} {
+		if _, err := NewRules(nil, tt.rules); !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
+		}
+	}
+}
