@@ -124,6 +124,9 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 	}
 	var tokens []string
 	for _, r := range p.Roles {
+		if r.Unread != nil {
+			continue // remaining keeps the certificates of its key
+		}
 		claim, err := claims(r, p.Looks, say)
 		if err != nil {
 			return nil, err

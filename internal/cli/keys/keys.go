@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
 )
 
@@ -25,6 +27,18 @@ func fromFlag(c *cobra.Command, from *[]string, or string) {
 	cli.Required(c, "from")
 }
 
+// sayUnread says which keys the processes cannot read, and why. It returns cli.ErrRefused if there is one.
+func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
+	w := cli.Plain(c.ErrOrStderr())
+	for _, r := range roles {
+		if r.Unread != nil {
+			fmt.Fprintf(w, "the key %s of the role %s cannot be read: %s (%s)\n", r.Unread.Name, r.Purpose, r.Unread.Because, r.Unread.Code)
+			err = cli.ErrRefused
+		}
+	}
+	return err
+}
+
 func keysList() *cobra.Command {
 	var from []string
 	var asJSON bool
@@ -35,7 +49,7 @@ func keysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.PrintText(c, asJSON, roles, func(w io.Writer) error {
+			err = cli.PrintText(c, asJSON, roles, func(w io.Writer) error {
 				for _, r := range roles {
 					for _, k := range r.Keys {
 						fmt.Fprintf(w, "%-24s %-32s %s, custody %s, exportable %t\n", r.Purpose, k.KeyID, r.Issuer, r.KeyCustody, r.KeyExportable)
@@ -43,6 +57,7 @@ func keysList() *cobra.Command {
 				}
 				return nil
 			})
+			return errors.Join(err, sayUnread(c, roles))
 		},
 	}
 	fromFlag(c, &from, orFile)
@@ -58,6 +73,9 @@ func keysJWKS() *cobra.Command {
 			roles, err := keyring.ReadRoles(c.Context(), from)
 			if err != nil {
 				return err
+			}
+			if err := sayUnread(c, roles); err != nil {
+				return err // verifiers would take a set for the whole
 			}
 			var set jose.JSONWebKeySet
 			for _, r := range roles {
@@ -82,7 +100,7 @@ key of his own certified, so compare what mediator keys jwks prints of the proce
 			if err != nil {
 				return err
 			}
-			return cli.WriteJSON(c.OutOrStdout(), p.Publication)
+			return errors.Join(cli.WriteJSON(c.OutOrStdout(), p.Publication), sayUnread(c, p.Roles))
 		},
 	}
 	fromFlag(c, &from, "")
