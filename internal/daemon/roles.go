@@ -34,6 +34,21 @@ type RoleDocument struct {
 	Observed      []string          `json:"observed"`
 	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first; none if Unread is set
 	Unread        *UnreadKey        `json:"unread,omitempty"`
+
+	Signs string               `json:"signs,omitempty"` // kid of the version that signs now; empty if none does
+	Made  map[string]time.Time `json:"made,omitempty"`  // by kid: when the custody made the version, if it says so
+}
+
+// KeyName returns the name of the role's key, without a version. It is empty if the process names no key.
+func (d RoleDocument) KeyName() string {
+	switch {
+	case d.Unread != nil:
+		return d.Unread.Name
+	case len(d.Keys) > 0:
+		return evidence.KeyName(d.Keys[0].KeyID)
+	default:
+		return ""
+	}
 }
 
 // UnreadKey says why a process cannot tell the versions of a role's key: the key is unfit, or its custody does not answer.
@@ -59,12 +74,23 @@ func documents(ctx context.Context, roles []Role) []RoleDocument {
 	out := make([]RoleDocument, 0, len(roles))
 	for _, r := range roles {
 		d := RoleDocument{Purpose: r.Purpose, Issuer: r.Issuer, Keys: []jose.JSONWebKey{}}
-		if set, err := custody.JWKS(ctx, r.Key); err != nil {
+		versions, err := r.Key.Versions(ctx)
+		if err != nil {
 			why := problem.DetailsOf(err)
 			d.Unread = &UnreadKey{Name: r.Key.Name(), Code: why.Code, Because: why.Detail}
-		} else {
-			p := r.Key.Properties()
-			d.KeyCustody, d.KeyExportable, d.Observed, d.Keys = p.Custody, p.Exportable, p.Observed, set.Keys
+			out = append(out, d)
+			continue
+		}
+		p := r.Key.Properties()
+		d.KeyCustody, d.KeyExportable, d.Observed, d.Made = p.Custody, p.Exportable, p.Observed, make(map[string]time.Time)
+		for _, v := range versions {
+			d.Keys = append(d.Keys, custody.JWK(v))
+			if !v.Made().IsZero() {
+				d.Made[v.KeyID()] = v.Made().UTC()
+			}
+		}
+		if v, err := r.Key.Signs(ctx); err == nil {
+			d.Signs = v.KeyID()
 		}
 		out = append(out, d)
 	}

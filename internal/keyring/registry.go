@@ -7,6 +7,7 @@
 //	registry.go    the key registry: custody certificates in the trust bundle
 //	bundle.go      the files of the bundle and of its history
 //	follow.go      a registry that runs on and certifies new versions
+//	rotate.go      rotation of keys, and retirement of versions that sign no more
 //	revoke.go      the revocation list
 //	deployment.go  the deployment certificate
 package keyring

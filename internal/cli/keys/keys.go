@@ -1,7 +1,6 @@
 package keys
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -49,15 +48,17 @@ func keysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = cli.PrintText(c, asJSON, roles, func(w io.Writer) error {
+			if err := cli.PrintText(c, asJSON, roles, func(w io.Writer) error {
 				for _, r := range roles {
 					for _, k := range r.Keys {
 						fmt.Fprintf(w, "%-24s %-32s %s, custody %s, exportable %t\n", r.Purpose, k.KeyID, r.Issuer, r.KeyCustody, r.KeyExportable)
 					}
 				}
 				return nil
-			})
-			return errors.Join(err, sayUnread(c, roles))
+			}); err != nil {
+				return err
+			}
+			return sayUnread(c, roles)
 		},
 	}
 	fromFlag(c, &from, orFile)
@@ -100,7 +101,10 @@ key of his own certified, so compare what mediator keys jwks prints of the proce
 			if err != nil {
 				return err
 			}
-			return errors.Join(cli.WriteJSON(c.OutOrStdout(), p.Publication), sayUnread(c, p.Roles))
+			if err := cli.WriteJSON(c.OutOrStdout(), p.Publication); err != nil {
+				return err
+			}
+			return sayUnread(c, p.Roles)
 		},
 	}
 	fromFlag(c, &from, "")
