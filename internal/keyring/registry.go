@@ -3,6 +3,7 @@
 //
 //	rootkey.go     the root keys of the key registry and of the deployment auditor, in a file
 //	rootcustody.go root keys that Vault or a PKCS #11 token holds
+//	versions.go    what is known of each version of each key
 //	published.go   what processes publish of their keys
 //	registry.go    the key registry: custody certificates in the trust bundle
 //	bundle.go      the files of the bundle and of its history

@@ -2,7 +2,6 @@ package keys
 
 import (
 	"fmt"
-	"io"
 
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
@@ -36,34 +35,6 @@ func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
 		}
 	}
 	return err
-}
-
-func keysList() *cobra.Command {
-	var from []string
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "list --from unix:PATH", Short: "List the roles and keys of running processes", Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			roles, err := keyring.ReadRoles(c.Context(), from)
-			if err != nil {
-				return err
-			}
-			if err := cli.PrintText(c, asJSON, roles, func(w io.Writer) error {
-				for _, r := range roles {
-					for _, k := range r.Keys {
-						fmt.Fprintf(w, "%-24s %-32s %s, custody %s, exportable %t\n", r.Purpose, k.KeyID, r.Issuer, r.KeyCustody, r.KeyExportable)
-					}
-				}
-				return nil
-			}); err != nil {
-				return err
-			}
-			return sayUnread(c, roles)
-		},
-	}
-	fromFlag(c, &from, orFile)
-	cli.JSONFlag(c, &asJSON)
-	return c
 }
 
 func keysJWKS() *cobra.Command {
