@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/signer"
 )
 
 // memoryOwner owns keys in memory. It records what it retires.
@@ -131,10 +132,42 @@ func TestRotateAsksAgain(t *testing.T) {
 	}
 }
 
+// TestRotateDue: a key is rotated when its newest version is old enough, whatever process is asked first, and once in a period.
+func TestRotateDue(t *testing.T) {
+	old, unread := memoryKey(t, "grant-key"), &breakable{Memory: memoryKey(t, "decision-key")}
+	unread.unfit.Store(true)
+	owner := &memoryOwner{keys: map[string]*custody.Memory{"grant-key": old}}
+	at := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(old)))
+	broken := publish(t, "broken", role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(unread, 0, time.Now)))
+	var done []string
+	r := keyring.Rotator{Owner: owner, From: []string{at}, Done: func(d keyring.Rotated) { done = append(done, fmt.Sprintf("%s:v%d", d.Key, d.Version)) }}
+	made := time.Now()
+	for _, tt := range []struct {
+		after time.Duration
+		want  []string
+	}{
+		{0, nil}, {30 * time.Minute, nil}, {90 * time.Minute, []string{"grant-key:v2"}},
+		{91 * time.Minute, nil}, // though by this clock the version that was made just now is old
+		{151 * time.Minute, []string{"grant-key:v3"}},
+	} {
+		done = nil
+		if err := r.RotateDue(t.Context(), time.Hour, made.Add(tt.after)); err != nil || !slices.Equal(done, tt.want) {
+			t.Errorf("after %s: %q, want %q; %v", tt.after, done, tt.want, err)
+		}
+	}
+	// A process that does not answer, and a key that cannot be read, keep no other key from being rotated.
+	r.From, done = []string{"unix:/absent", broken, at}, nil
+	err := r.RotateDue(t.Context(), time.Hour, made.Add(300*time.Minute))
+	if err == nil || !strings.Contains(err.Error(), "no answer at unix:/absent") || !strings.Contains(err.Error(), "decision-key cannot be read") || !slices.Equal(done, []string{"grant-key:v4"}) {
+		t.Errorf("%q, %v", done, err)
+	}
+}
+
 // TestRotateUsage: flags that do not belong together are refused before Vault is asked.
 func TestRotateUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"key", "--all"}, {"key", "other"}, {"--all"}, {"key", "--retire-after", "10m"}, {"--all", "--from", "file:x"}, {"--all", "--retire", "--from", "unix:/x"},
+		{"key", "--every", "720h", "--from", "unix:/x"}, {"--all", "--every", "1m", "--from", "unix:/x"}, {"--all", "--every", "720h", "--json", "--from", "unix:/x"},
 		{"key", "--retire", "--retire-after", "10m", "--from", "unix:/x"}, {"key", "--retire-after", "-1s", "--from", "unix:/x"},
 	} {
 		status, _, said := invoke(t, append([]string{"keys", "rotate", "--address", "https://127.0.0.1:1", "--token-file", "absent"}, args...)...)

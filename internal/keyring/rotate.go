@@ -32,6 +32,8 @@ type Rotator struct {
 	Waiting func()
 	// Done is told of each change when it is made.
 	Done func(Rotated)
+
+	rotated map[string]time.Time // by RotateDue: a process that tells a wrong age has its key rotated once in a period
 }
 
 // Rotated is one change of a key: a new version, or the retirement of the versions before Oldest.
@@ -157,4 +159,73 @@ func askRoles(ctx context.Context, at string) ([]daemon.RoleDocument, error) {
 // KeysOf returns the names of the keys that roles sign with, those that cannot be read left out.
 func KeysOf(roles []daemon.RoleDocument) []string {
 	return slices.Sorted(maps.Keys(keyNames(roles)))
+}
+
+// duePoll is how often a schedule looks whether a key has to be rotated.
+const duePoll = time.Minute
+
+// RotateEvery rotates each key of the processes whose newest version is older than period, and retires the earlier versions as
+// RetireEarlier does if RetireAfter is set, until ctx ends. A version's age is from the time at which its custody made it, so a restart of the
+// schedule rotates nothing too early. It tells failed of each error.
+func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now func() time.Time, failed func(error)) {
+	said := ""
+	for range every.Tick(ctx, duePoll) {
+		err := r.RotateDue(ctx, period, now())
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			said = ""
+		case err.Error() != said: // an outage of a day is said once
+			said = err.Error()
+			failed(err)
+		}
+	}
+}
+
+// RotateDue rotates each key of the processes whose newest version was made at least period ago. A key of which the time is not known
+// is not rotated, which is an error.
+func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.Time) error {
+	newest := make(map[string]time.Time)
+	var err error
+	for _, at := range r.From {
+		roles, bad := askRoles(ctx, at)
+		err = errors.Join(err, bad)
+		for _, role := range roles {
+			if role.Unread != nil {
+				err = errors.Join(err, refusal.New("custody_unavailable", "the key %s cannot be read: %s", role.Unread.Name, role.Unread.Because))
+				continue
+			}
+			if len(role.Keys) == 0 {
+				continue
+			}
+			made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]
+			if !ok {
+				err = errors.Join(err, refusal.New("custody_unavailable", "when the newest version of the key %s was made is not known, so it is not rotated", role.KeyName()))
+				continue
+			}
+			if made.After(newest[role.KeyName()]) { // a replica may know of a version that another one has not read yet
+				newest[role.KeyName()] = made
+			}
+		}
+	}
+	var due []string
+	for key, made := range newest {
+		if now.Sub(made) >= period && now.Sub(r.rotated[key]) >= period {
+			due = append(due, key)
+		}
+	}
+	slices.Sort(due)
+	versions, bad := r.Rotate(ctx, due)
+	err = errors.Join(err, bad)
+	if r.rotated == nil {
+		r.rotated = make(map[string]time.Time)
+	}
+	for key := range versions {
+		r.rotated[key] = now
+	}
+	if r.RetireAfter > 0 {
+		err = errors.Join(err, r.RetireEarlier(ctx, versions))
+	}
+	return err
 }

@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
 )
 
@@ -37,7 +40,7 @@ type rotateFlags struct {
 	ownerFlags
 	all, retire, asJSON bool
 	from                []string
-	retireAfter         time.Duration
+	retireAfter, every  time.Duration
 }
 
 // certifiedWithin is how long keys rotate waits for processes to sign with a new version.
@@ -53,6 +56,7 @@ versions have signed is good until it expires or they are retired. With --all it
 With --retire-after the command waits until all processes of --from sign with the new versions, and for that time from then on, and retires the
 older versions. Name every process that signs with the keys, and give 10m or more: what a version has signed is good for at most ten minutes.
 If a process does not sign with a new version within five minutes, the older versions of that key stay (version_unused).
+With --every the command goes on, and rotates each key whose newest version has reached that age.
 With --retire the older versions are retired at the same time, because one of them may be in wrong hands: nothing is signed with them any
 more, posts are refused until the new version is certified, and from then on nothing that they have signed is accepted.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -68,6 +72,7 @@ more, posts are refused until the new version is certified, and from then on not
 	f.StringArrayVar(&o.from, "from", nil, "internal endpoint of a process that signs with the keys, unix:PATH; once for each process")
 	f.BoolVar(&o.retire, "retire", false, "retire all older versions now")
 	f.DurationVar(&o.retireAfter, "retire-after", 0, "retire the older versions when the new ones have signed for so long; 0 retires none")
+	f.DurationVar(&o.every, "every", 0, "with --all: go on, and rotate each key when its newest version has this age; 0 rotates once, now")
 	cli.JSONFlag(c, &o.asJSON)
 	return c
 }
@@ -87,6 +92,8 @@ func (o *rotateFlags) check(c *cobra.Command, args []string) error {
 		return cli.Usagef("%s needs the name of a key, or --all", c.CommandPath())
 	case (o.all || o.retireAfter > 0) && len(o.from) == 0:
 		return cli.Usagef("--all and --retire-after need --from, for each process that signs with the keys")
+	case o.every != 0 && (!o.all || o.asJSON || o.every < o.retireAfter+certifiedWithin):
+		return cli.Usagef("--every is for --all and without --json, and is longer than --retire-after by %s", certifiedWithin)
 	case slices.ContainsFunc(o.from, file):
 		return cli.Usagef("%s asks running processes, and reads no file", c.CommandPath())
 	case o.retireAfter < 0 || o.retire && o.retireAfter > 0 || o.retire && o.all:
@@ -96,6 +103,18 @@ func (o *rotateFlags) check(c *cobra.Command, args []string) error {
 }
 
 func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner) error {
+	said := rotations{c: c, asJSON: o.asJSON}
+	r := keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin, Done: said.add}
+	if o.every > 0 {
+		log, err := daemon.NewLogger(config.Log{}, "owner", c.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		r.RotateEvery(c.Context(), o.every, time.Now, func(err error) {
+			log.Error("not every key is rotated and its earlier versions retired", zap.Error(err))
+		})
+		return nil
+	}
 	var unread error
 	if o.all {
 		roles, err := keyring.ReadRoles(c.Context(), o.from)
@@ -104,8 +123,6 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 		}
 		keys, unread = keyring.KeysOf(roles), sayUnread(c, roles)
 	}
-	said := rotations{c: c, asJSON: o.asJSON}
-	r := keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin, Done: said.add}
 	r.Waiting = func() {
 		fmt.Fprintf(c.ErrOrStderr(), "the new versions sign; the earlier ones are retired in %s\n", o.retireAfter)
 	}
@@ -160,6 +177,7 @@ type rotations struct {
 func (r *rotations) add(d keyring.Rotated) {
 	if !r.asJSON {
 		fmt.Fprintln(cli.Plain(r.c.OutOrStdout()), rotatedText(d))
+		return
 	}
 	i := slices.IndexFunc(r.all, func(of keyring.Rotated) bool { return of.Key == d.Key })
 	if i < 0 {
@@ -172,7 +190,7 @@ func (r *rotations) add(d keyring.Rotated) {
 // print prints the JSON: a list, or one object if the command was given one key.
 func (r *rotations) print(list bool) error {
 	switch {
-	case !r.asJSON || len(r.all) == 0:
+	case len(r.all) == 0:
 		return nil
 	case list:
 		return cli.WriteJSON(r.c.OutOrStdout(), r.all)
