@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/test/proxytest/corpus"
@@ -77,13 +78,13 @@ func (b *books) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	for _, list := range []http.Header{in.Header, in.Trailer} {
 		for name := range list {
-			if name != wire.CGIName(name) && hasMeaning(wire.CGIName(name)) || strings.HasPrefix(wire.CGIName(name), "Actionproof-") || name == "Upgrade" {
+			if name != wire.CGIName(name) && forward.HasMeaning(wire.CGIName(name)) || strings.HasPrefix(wire.CGIName(name), "Actionproof-") || name == "Upgrade" {
 				b.t.Errorf("%s was sent", name)
 			}
 		}
 	}
 	for name := range in.Trailer {
-		if hasMeaning(name) {
+		if forward.HasMeaning(name) {
 			b.t.Errorf("the trailer %s was sent", name)
 		}
 	}

@@ -29,10 +29,10 @@ func (p *Pipeline) admit(ctx context.Context, t *posting) error {
 // requestProof is step 9: the final call bound to the capability and to the credential that will go with it.
 func (p *Pipeline) requestProof(ctx context.Context, t *posting) error {
 	var err error
-	if t.credential, err = t.action.Credential.now(ctx); err != nil {
+	if t.credential, err = t.action.Credential.Now(ctx); err != nil {
 		return err
 	}
-	tokenHash := t.credential.hash()
+	tokenHash := t.credential.Hash()
 	proof, err := p.o.Prove.Issue(ctx, evidence.RequestProof{
 		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource, ContentHash: t.binding.ContentHash,
 		BindingHash: t.record.BindingHash, CapabilityID: t.admission.CapabilityID, AccessTokenHash: tokenHash,

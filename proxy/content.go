@@ -3,11 +3,14 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/forward"
 )
 
 // readPost is step 3: the body, once, bounded, normalised and hashed; and the binding.
@@ -74,4 +77,20 @@ func (c *call) closeAfter() {
 	if c.r.ProtoMajor == 1 {
 		c.w.Header().Set("Connection", "close")
 	}
+}
+
+// checkHeader refuses a header that the action does not take. What a post does can rest on one, such as in whose name it is made.
+func (a *Action) checkHeader(h http.Header) error {
+	if a.Headers == nil {
+		return nil
+	}
+	for name := range h {
+		if a.MCP != nil && strings.HasPrefix(name, "Mcp-") { // those say what the message says
+			continue
+		}
+		if !forward.IsUsual(name) && !slices.Contains(a.Headers, name) && !a.Credential.In(name) {
+			return refusal.New("header_refused", "the action %s takes no header %.100s", a.Name, name)
+		}
+	}
+	return nil
 }

@@ -14,7 +14,7 @@
 //	load.go         bounds the calls in flight and the rates
 //	session/        1   whose call it is
 //	internal.go         what an agent asks the mediator itself; ownpages.go what it asks about its own session
-//	rules.go        2   which rule the call matches; header.go refuses what has two readings
+//	rules.go        2   which rule the call matches
 //	message.go          the message of the call chooses among the rules of its endpoint; mcp.go, graphql.go and model.go read it
 //	egress.go           a call that needs no evidence goes to step 10 from here
 //	post.go             a post takes these steps, in order:
@@ -23,11 +23,12 @@
 //	decision.go     5   the trigger's evidence, and 6, the control plane's decision
 //	attest.go       7   what the sidecar saw of the run, signed
 //	authorize.go    8   the gate, and 9, the request proof; everything that is good once is consumed
-//	forward.go      10  the request, written anew, with the credential of credential.go
-//	relay.go            the answer, and websocket.go that of a WebSocket
+//	forward.go      10  sends the request, which package forward writes anew, and relays the answer
+//	websocket.go        relays a WebSocket
 //
 // Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
 // [github.com/actionproof/mediator/proxy/mcp] reads messages to MCP servers, and their answers. Package
+// [github.com/actionproof/mediator/proxy/forward] makes the request that goes out, with its credential. Package
 // [github.com/actionproof/mediator/proxy/upstream] sends the request: to an address that may be dialled, and
 // once. Package [github.com/actionproof/mediator/proxy/echo] finds the credential where an answer repeats it.
 package proxy

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/match"
 )
 
@@ -209,7 +210,7 @@ func BenchmarkCredentialedRead(b *testing.B) {
 	defer up.Close()
 	p := newPostRig(b, created, func(o *PipelineOptions, actions []Action) {
 		var egress []Egress
-		for path, credential := range map[string]*Credential{"/without/**": nil, "/with/**": actions[0].Credential} {
+		for path, credential := range map[string]*forward.Credential{"/without/**": nil, "/with/**": actions[0].Credential} {
 			m, err := match.Parse("https://"+at(0, up.Server)+path, []string{"GET"})
 			must(b, err)
 			egress = append(egress, Egress{Name: path, Match: m, Credential: credential})

@@ -40,13 +40,13 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if c.webSocket {
 		wire.AskWebSocket(out.Header)
 	}
-	credential, err := e.Credential.now(ctx)
+	credential, err := e.Credential.Now(ctx)
 	if err != nil {
 		return err
 	}
 	if e.Credential != nil {
-		credential.inject(out.Header)
-		credential.remove(out.Trailer)
+		credential.Inject(out.Header)
+		credential.Remove(out.Trailer)
 	}
 	if err := p.openModel(c, e); err != nil {
 		return err

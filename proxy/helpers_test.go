@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/proxytest"
@@ -63,13 +64,13 @@ func forwarding(transport http.RoundTripper) http.Handler {
 		if !ok {
 			panic("no route")
 		}
-		resp, err := transport.RoundTrip(forwardRequest(r.Context(), r, route.Target, r.Body))
+		resp, err := transport.RoundTrip(forward.Request(r.Context(), r, route.Target, r.Body))
 		if err != nil {
 			proxytest.Refuse(w, r, err)
 			return
 		}
 		defer resp.Body.Close()
-		if _, err := relayResponse(w, resp); err != nil {
+		if _, err := forward.Relay(w, resp); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	})

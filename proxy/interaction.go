@@ -1,6 +1,9 @@
 package proxy
 
 import (
+	"context"
+	"time"
+
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/receipts"
@@ -15,7 +18,10 @@ func (p *Pipeline) openModel(c *call, e *Egress) error {
 		return nil
 	}
 	c.receipt = p.o.Receipts.Model(c.session.Chain, receipts.ModelRequest{Record: c.record, Rule: e.Name, Request: c.asked, Body: c.held.Text})
-	if err := c.receipt.Send(c.r.Context()); err != nil {
+	// An agent that goes away meanwhile must not leave it open whether the ledger has the call.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), p.o.Timeouts.Step)
+	defer cancel()
+	if err := c.receipt.Send(ctx); err != nil {
 		c.receipt = nil
 		return err
 	}
@@ -42,7 +48,10 @@ func (p *Pipeline) concludeInteraction(c *call) {
 		return
 	}
 	c.concluded = true
-	now := c.now()
+	var handed time.Time
+	if c.record.Code == "" {
+		handed = c.now()
+	}
 	sent := c.record.State != ledger.StateRefused
 	var said inference.Interaction
 	if c.model != nil && (sent || c.receipt != nil) {
@@ -56,9 +65,9 @@ func (p *Pipeline) concludeInteraction(c *call) {
 		p.relayed(c)
 	}
 	if c.model != nil {
-		c.receipt.EndModel(c.record.State, said, now)
+		c.receipt.EndModel(c.record.State, said, handed)
 	} else {
-		c.receipt.EndPost(c.record, now)
+		c.receipt.EndPost(c.record, handed)
 	}
 }
 

@@ -221,7 +221,7 @@ func TestReceiptsFailClosed(t *testing.T) {
 	r.key.away.Store(true)
 	r.send("POST", "/v1/chat/completions", askModel)
 	r.wantModel(t)
-	r.wantRefused("receipt_unsigned", "POST", "/posts", "{}")
+	r.wantRefused("interaction_unsigned", "POST", "/posts", "{}")
 	r.key.away.Store(false)
 	r.chain(t, 2)
 	if resp, answer := r.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusOK {
@@ -229,5 +229,37 @@ func TestReceiptsFailClosed(t *testing.T) {
 	}
 	if h := r.named(t); h.Number != 2 {
 		t.Errorf("the post names %+v", h)
+	}
+}
+
+// TestHandedOver: a receipt says when the agent had the answer, and nothing where it went away before.
+func TestHandedOver(t *testing.T) {
+	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for req.Context().Err() == nil {
+			_, _ = io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n")
+			_ = http.NewResponseController(w).Flush()
+			if req.Header.Get("X-Whole") != "" {
+				return
+			}
+		}
+	})
+	for _, whole := range []string{"", "yes"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.base+"/v1/chat/completions", strings.NewReader(askModel))
+		must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Whole", whole)
+		resp, err := r.client.Do(req)
+		must(t, err)
+		if whole != "" {
+			_, err = io.Copy(io.Discard, resp.Body)
+		}
+		must(t, err)
+		must(t, resp.Body.Close())
+	}
+	for _, c := range r.chain(t, 2) {
+		if handed, went := c.Timing.ResponseSent != 0, c.Model.Figures.Deltas.Value != 1; handed == went {
+			t.Errorf("an agent that went away (%v) got the answer at %d: %s", went, c.Timing.ResponseSent, c.Outcome)
+		}
 	}
 }

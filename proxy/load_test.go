@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/echo"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/session"
@@ -45,7 +46,7 @@ func newLoadRig(t testing.TB, load Load) *loadRig {
 	l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
 	var o PipelineOptions
 	l.roles, o = newRoles(t, l.sessions, l.record)
-	credential, err := NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
+	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
 	post, err := match.Parse("https://a.example/posts", []string{"POST"})
 	must(t, err)

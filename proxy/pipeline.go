@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
@@ -302,7 +303,7 @@ func (p *Pipeline) match(c *call) (*endpoint, error) {
 			return to, err
 		}
 	}
-	return to, cmp.Or(checkHeader(r), match.CheckSpelling(r.URL), err)
+	return to, cmp.Or(forward.CheckHeader(r), match.CheckSpelling(r.URL), err)
 }
 
 // findSession is step 1, which counts against the session's rate. A tunnel's session is looked up again for each call: it may have ended since.

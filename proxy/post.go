@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -27,7 +28,7 @@ type posting struct {
 	stop     context.CancelFunc              // ends it
 
 	admission  gate.Admission
-	credential secretHeader // as it is bound and sent
+	credential forward.SecretHeader // as it is bound and sent
 	proof      string
 	keys       []ledger.Key // to be consumed before the first byte goes out
 }

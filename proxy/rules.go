@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -30,11 +31,11 @@ type Action struct {
 	MaxBody int64
 	// AllowQuery admits a query; it then is part of the resource.
 	AllowQuery bool
-	// Headers are the agent's headers that go out besides usualHeaders, in canonical form: a call with another is refused. Nil takes all; no
+	// Headers are the agent's headers that go out besides the usual ones, in canonical form: a call with another is refused. Nil takes all; no
 	// evidence covers any of them.
 	Headers []string
 	// Credential is injected in place of whatever the agent sent; nil injects none.
-	Credential *Credential
+	Credential *forward.Credential
 	// MCP are the tools of an MCP server that the action is for, and GraphQL the mutations of a GraphQL endpoint. Both are nil for an action by
 	// origin, method and path alone.
 	MCP     *mcp.Rule
@@ -50,7 +51,7 @@ type Action struct {
 type Egress struct {
 	Name       string
 	Match      match.Match
-	Credential *Credential
+	Credential *forward.Credential
 	// WebSocket admits handshakes of WebSockets too. What passes after one is not looked into.
 	WebSocket bool
 	// MCP are the messages to an MCP server that the rule is for, and GraphQL the queries to a GraphQL endpoint. Both are nil for a rule by

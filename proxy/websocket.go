@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/websocket"
 )
 
@@ -48,7 +49,7 @@ func (p *Pipeline) relayWebSocket(c *call, resp *http.Response, carrier io.ReadC
 // writeSwitch writes the head of a 101 to the agent.
 func writeSwitch(agent net.Conn, resp *http.Response) error {
 	h := make(http.Header)
-	copyResponseHeader(h, resp)
+	forward.CopyHeader(h, resp)
 	wire.AskWebSocket(h) // an answer says the same
 	return (&http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h}).Write(agent)
 }

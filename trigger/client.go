@@ -63,7 +63,7 @@ func (c *Client) Done(ctx context.Context, eventID, runtime string) (Event, erro
 
 // Report puts an event on record that nobody verified, and returns its id. See [Service.Report].
 func (c *Client) Report(ctx context.Context, kind, method, source string, payload []byte) (string, error) {
-	var kept accepted
+	var kept Accepted
 	err := c.peer.Call(ctx, c.base+"/v1/events", reportRequest{Kind: kind, Method: method, Source: source, Payload: payload}, &kept)
 	return kept.EventID, err
 }

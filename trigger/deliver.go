@@ -13,11 +13,11 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// accepted is the answer to a delivery.
-type accepted struct {
+// Accepted is the answer to a delivery.
+type Accepted struct {
 	EventID   string `json:"eventId,omitempty"`
-	Duplicate bool   `json:"duplicate,omitempty"`
-	Ignored   bool   `json:"ignored,omitempty"`
+	Duplicate bool   `json:"duplicate,omitempty"` // it is known already
+	Ignored   bool   `json:"ignored,omitempty"`   // it is verified, and of no interest
 }
 
 // Webhooks answers POST /hooks/{source}: 202 once the delivery is durable, 202 and {"ignored":true} for one of no interest, and 200
@@ -53,20 +53,20 @@ func (s *Service) sourceOf(r *http.Request) string {
 	return ""
 }
 
-func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, error) {
+func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (Accepted, error) {
 	hook, ok := s.from.Load().hooks[r.PathValue("source")]
 	if !ok {
-		return accepted{}, refusal.New("webhook_unknown", "no webhook has the name %.80q", r.PathValue("source"))
+		return Accepted{}, refusal.New("webhook_unknown", "no webhook has the name %.80q", r.PathValue("source"))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.o.MaxPayload)))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return accepted{}, refusal.New("webhook_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
+		return Accepted{}, refusal.New("webhook_too_large", "the delivery is larger than %d bytes", s.o.MaxPayload)
 	} else if err != nil {
-		return accepted{}, refusal.New("webhook_malformed", "the delivery broke off")
+		return Accepted{}, refusal.New("webhook_malformed", "the delivery broke off")
 	}
 	a, class, err := hook.accept(r.Header, body, s.o.Now())
 	if err != nil {
-		return accepted{}, err
+		return Accepted{}, err
 	}
 	failpoint.Reach("delivered")
 	var id string
@@ -78,8 +78,8 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (accepted, err
 		id, fresh, err = s.add(r.Context(), a)
 	}
 	if err != nil {
-		return accepted{}, err
+		return Accepted{}, err
 	}
 	failpoint.Reach("kept")
-	return accepted{EventID: id, Duplicate: !fresh, Ignored: id == ""}, nil
+	return Accepted{EventID: id, Duplicate: !fresh, Ignored: id == ""}, nil
 }

@@ -23,8 +23,11 @@ var github = scheme{
 		}
 		return []candidate{{text: header, mac: mac}}
 	},
-	signed: func(_ delivery, body []byte) []byte { return body },
+	signature: func(mac []byte) string { return "sha256=" + hex.EncodeToString(mac) },
+	signed:    func(_ delivery, body []byte) []byte { return body },
 }
+
+const githubEvent = "X-GitHub-Event"
 
 // NewGitHub makes a source of GitHub's webhooks, of content type application/json. events are those that start a run, humans those
 // that a human asked for, each named as GitHub names it, alone or with its action: push, release.published. All others are of no
@@ -49,8 +52,9 @@ func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook
 		}
 	}
 	events, humans = slices.Clone(events), slices.Clone(humans)
+	w.eventHeader, w.events = githubEvent, events
 	w.classify = func(h http.Header, payload map[string]json.RawMessage) (string, class, error) {
-		event, err := only(h, "X-GitHub-Event")
+		event, err := only(h, githubEvent)
 		if err != nil {
 			return "", ignored, err
 		}

@@ -69,9 +69,9 @@ func NewServer(s *Service) http.Handler {
 	mux.Handle("POST /v1/events/done", wire.Handle(func(ctx context.Context, ask finishRequest) (Event, error) {
 		return s.Done(ctx, ask.EventID, ask.Runtime)
 	}))
-	mux.Handle("POST /v1/events", wire.Handle(func(ctx context.Context, ask reportRequest) (accepted, error) {
+	mux.Handle("POST /v1/events", wire.Handle(func(ctx context.Context, ask reportRequest) (Accepted, error) {
 		id, err := s.Report(ctx, ask.Kind, ask.Method, ask.Source, ask.Payload)
-		return accepted{EventID: id}, err
+		return Accepted{EventID: id}, err
 	}))
 	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
 		events, err := s.List(r.Context(), listLimit)

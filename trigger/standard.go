@@ -26,6 +26,7 @@ var standard = scheme{
 		}
 		return list
 	},
+	signature: func(mac []byte) string { return "v1," + base64.StdEncoding.EncodeToString(mac) },
 	// An id may hold a full stop. No second reading of the same bytes has a body that is a JSON object, though.
 	signed: func(d delivery, body []byte) []byte { return append([]byte(d.id+"."+d.timestamp+"."), body...) },
 }

@@ -32,6 +32,9 @@ type Webhook struct {
 	scheme       scheme
 	// classify says what a verified delivery is: its type, and whether it starts a run.
 	classify func(h http.Header, payload map[string]json.RawMessage) (typ string, c class, err error)
+	// eventHeader has the event's name where the sender sends it beside the payload; empty elsewhere. events are those that start a run.
+	eventHeader string
+	events      []string
 }
 
 // scheme is how a sender signs: data, and the two functions that differ.
@@ -40,6 +43,8 @@ type scheme struct {
 	timestampHeader           string // empty: the sender signs no time
 	// signatures takes the candidates from the signature header.
 	signatures func(header string) []candidate
+	// signature writes the signature header.
+	signature func(mac []byte) string
 	// signed is what the signature is over.
 	signed func(d delivery, body []byte) []byte
 	// unsignedID is set where the signature does not cover the delivery's id. Then the body is good for one event too: whoever has

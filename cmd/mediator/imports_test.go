@@ -52,6 +52,7 @@ var layers = []string{
 	"proxy/jsonread",
 	"proxy/websocket",
 	"proxy/body",
+	"proxy/forward",
 	"proxy/upstream",
 	"proxy/echo",
 	"gate",

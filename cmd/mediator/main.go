@@ -73,18 +73,33 @@ func rootCommand() *cobra.Command {
 		// Errors and usage are printed by run, once and in one form.
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cli.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Example: `  mediator dev
+  mediator events send github event.json
+  mediator run --dir .mediator -- ./agent
+  mediator posts list --dir .mediator --follow
+  mediator explain event_budget_spent`,
+		Args: cli.NoOtherCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
-	root.AddCommand(
-		serveCommand(), triggerCommand(), controlCommand(), lookerCommand(), insideCommand(), versionCommand(),
-		start.Run(), start.Dev(), start.Demo(),
-		records.Posts(), records.Events(), records.Ledger(),
-		chain.Evidence(),
-		challenges.Challenge(), challenges.Capability(), challenges.HashPayload(),
-		keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault(),
-		operate.Doctor(), operate.Reload(), operate.Guard(), operate.Config(),
-	)
+	root.Version = versions()
+	root.SetVersionTemplate("mediator {{.Version}}\n")
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
+		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Ledger()}},
+		{"Run the processes:", []*cobra.Command{serveCommand(), triggerCommand(), controlCommand(), operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard()}},
+		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
+		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.title
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(lookerCommand(), insideCommand(), versionCommand())
 	return root
 }

@@ -32,6 +32,32 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
+// TestHelp: every command that is shown belongs to a group, and the examples name commands and flags that there are.
+func TestHelp(t *testing.T) {
+	root := rootCommand()
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.GroupID == "" && !c.Hidden && c.Name() != "version" && c.Name() != "help" {
+			t.Errorf("%s is in no group", c.CommandPath())
+		}
+	}
+	examples := 0
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Example != "" {
+			examples++
+			checkCommands(t, c.CommandPath()+" --help", root, c.Example)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	if examples < 9 {
+		t.Errorf("%d commands have examples", examples)
+	}
+}
+
 // TestPrintsJSON: whatever prints a result prints it as JSON too, but for what stands here.
 func TestPrintsJSON(t *testing.T) {
 	not := map[string]string{

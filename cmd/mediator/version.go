@@ -17,17 +17,23 @@ func versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			goVersion := "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				goVersion = info.GoVersion
-			}
 			said := struct {
 				Version string `json:"version"`
 				Go      string `json:"go"`
-			}{version, goVersion}
-			return cli.Print(c, asJSON, said, fmt.Sprintf("mediator %s (%s)", version, goVersion))
+			}{version, goVersion()}
+			return cli.Print(c, asJSON, said, "mediator "+versions())
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// versions returns the versions of the program and of Go.
+func versions() string { return fmt.Sprintf("%s (%s)", version, goVersion()) }
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.GoVersion
+	}
+	return "unknown"
 }

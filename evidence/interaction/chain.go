@@ -99,26 +99,26 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 	}
 	switch {
 	case c.want.Owner == "" || c.want.Owner != r.Owner:
-		return refusal.New("receipt_owner", "the receipt names the owner %s, whose key registry is not the pinned one, %s", r.Owner, c.want.Owner)
+		return refusal.New("interaction_owner", "the receipt names the owner %s, whose key registry is not the pinned one, %s", r.Owner, c.want.Owner)
 	case session != "" && session != r.Chain.SessionID:
-		return refusal.New("receipt_session", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID, session)
+		return refusal.New("interaction_session", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID, session)
 	case agent != "" && agent != r.Agent:
-		return refusal.New("receipt_agent", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
+		return refusal.New("interaction_agent", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
 	case begun && c.last.Closing != nil:
-		return refusal.New("receipt_after_closing", "receipt %d follows receipt %d, which closes the session", number, count)
+		return refusal.New("interaction_after_closing", "receipt %d follows receipt %d, which closes the session", number, count)
 	case len(c.hashes) == MaxReceipts:
-		return refusal.New("receipt_chain_too_long", "a chain has at most %d receipts", MaxReceipts)
+		return refusal.New("interaction_chain_too_long", "a chain has at most %d receipts", MaxReceipts)
 	case number > count+1:
-		return refusal.New("receipt_gap", "receipt %d follows receipt %d: those between them are missing", number, count)
+		return refusal.New("interaction_gap", "receipt %d follows receipt %d: those between them are missing", number, count)
 	case number <= count && c.hash(number) != hash && number > c.before:
-		return refusal.New("receipt_fork", "there are two receipts with the number %d", number)
+		return refusal.New("interaction_fork", "there are two receipts with the number %d", number)
 	case number <= count:
-		return refusal.New("receipt_order", "receipt %d follows receipt %d", number, count)
+		return refusal.New("interaction_order", "receipt %d follows receipt %d", number, count)
 	case begun && r.Chain.PreviousReceiptHash != c.hash(count):
-		return refusal.New("receipt_fork", "receipt %d names another receipt before it than receipt %d", number, count)
+		return refusal.New("interaction_fork", "receipt %d names another receipt before it than receipt %d", number, count)
 	}
 	if other, ok := c.numbers[r.RequestID]; ok {
-		return refusal.New("receipt_duplicate", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
+		return refusal.New("interaction_duplicate", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
 	}
 	if !begun {
 		return nil
@@ -131,11 +131,11 @@ func (c *Chain) agrees(r *Receipt) error {
 	number, before, now := r.Chain.SequenceNumber, c.last.Session, r.Session
 	switch {
 	case r.EventID != c.last.EventID || r.RuntimeID != c.last.RuntimeID || now.OpenedMS != before.OpenedMS:
-		return refusal.New("receipt_session", "receipt %d names another event, runtime or opening of the session than the one before it", number)
+		return refusal.New("interaction_session", "receipt %d names another event, runtime or opening of the session than the one before it", number)
 	case r.IssuedAt < c.last.IssuedAt:
-		return refusal.New("receipt_time", "receipt %d was signed %d s before the one before it", number, c.last.IssuedAt-r.IssuedAt)
+		return refusal.New("interaction_time", "receipt %d was signed %d s before the one before it", number, c.last.IssuedAt-r.IssuedAt)
 	case now.Calls < before.Calls || now.CallsObserved < before.CallsObserved || now.BytesOut < before.BytesOut || now.BytesOutObserved < before.BytesOutObserved:
-		return refusal.New("receipt_totals", "receipt %d counts less of the session than the one before it", number)
+		return refusal.New("interaction_totals", "receipt %d counts less of the session than the one before it", number)
 	}
 	return nil
 }
@@ -167,15 +167,15 @@ func (c *Chain) Closed() bool { return c.last.Closing != nil }
 // that were open then have no receipt before it and, if the chain is closed, have one after it. The chain may have gone on since.
 func (c *Chain) Names(head evidence.InteractionHead) error {
 	if head.Number > 0 && c.hash(head.Number) != head.HeadHash {
-		return refusal.New("receipt_head_mismatch", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
+		return refusal.New("interaction_head_mismatch", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
 	}
 	for _, id := range head.OpenCalls {
 		number, ok := c.numbers[id]
 		switch {
 		case ok && number <= head.Number:
-			return refusal.New("receipt_open_call", "the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number, number)
+			return refusal.New("interaction_open_call", "the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number, number)
 		case !ok && c.Closed():
-			return refusal.New("receipt_open_call", "%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
+			return refusal.New("interaction_open_call", "%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
 		}
 	}
 	return nil

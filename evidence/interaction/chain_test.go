@@ -72,55 +72,55 @@ func TestChainsThatAreRefused(t *testing.T) {
 		code  string
 		spoil func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string
 	}{
-		"one is missing": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"one is missing": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return slices.Delete(s.Receipts, 1, 2)
 		}},
-		"the first is missing": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return s.Receipts[1:] }},
-		"one comes twice": {"receipt_order", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"the first is missing": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string { return s.Receipts[1:] }},
+		"one comes twice": {"interaction_order", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts, s.Receipts[1])
 		}},
-		"two are exchanged": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"two are exchanged": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return []string{s.Receipts[0], s.Receipts[2], s.Receipts[1]}
 		}},
-		"the end comes first": {"receipt_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"the end comes first": {"interaction_gap", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			slices.Reverse(s.Receipts)
 			return s.Receipts
 		}},
-		"two have one number": {"receipt_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"two have one number": {"interaction_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts, again(t, s, 2))
 		}},
-		"it forks further back": {"receipt_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"it forks further back": {"interaction_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts[:1:1], again(t, s, 1), s.Receipts[2])
 		}},
-		"another before it": {"receipt_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"another before it": {"interaction_fork", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Call(t, func(c *receipt) { c.Chain.PreviousReceiptHash = evidence.HashBytes(nil) })
 			return s.Receipts
 		}},
-		"another session's": {"receipt_session", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
+		"another session's": {"interaction_session", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			other := k.Session(t, "ses_2")
 			for range 4 {
 				other.Call(t, nil)
 			}
 			return append(s.Receipts, other.Receipts[3])
 		}},
-		"another session's id":  {"receipt_session", next(func(c *receipt) { c.Chain.SessionID = "ses_2" })},
-		"another event":         {"receipt_session", next(func(c *receipt) { c.EventID = "evt_2" })},
-		"another runtime":       {"receipt_session", next(func(c *receipt) { c.RuntimeID = "worker-2" })},
-		"another opening":       {"receipt_session", next(func(c *receipt) { c.Session.OpenedMS++ })},
-		"another agent":         {"receipt_agent", next(func(c *receipt) { c.Agent = "agent:worker-2" })},
-		"another owner":         {"receipt_owner", next(func(c *receipt) { c.Owner = strings.Repeat("o", 43) })},
-		"a second for one call": {"receipt_duplicate", next(func(c *receipt) { c.RequestID = "post_ses_1_000002" })},
-		"fewer calls":           {"receipt_totals", next(func(c *receipt) { c.Session.Calls, c.Session.CallsObserved = 2, 2 })},
-		"fewer calls observed":  {"receipt_totals", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
-		"fewer bytes":           {"receipt_totals", next(func(c *receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 })},
-		"fewer bytes observed":  {"receipt_totals", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
-		"a time that falls":     {"receipt_time", earlier},
-		"one after the end": {"receipt_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"another session's id":  {"interaction_session", next(func(c *receipt) { c.Chain.SessionID = "ses_2" })},
+		"another event":         {"interaction_session", next(func(c *receipt) { c.EventID = "evt_2" })},
+		"another runtime":       {"interaction_session", next(func(c *receipt) { c.RuntimeID = "worker-2" })},
+		"another opening":       {"interaction_session", next(func(c *receipt) { c.Session.OpenedMS++ })},
+		"another agent":         {"interaction_agent", next(func(c *receipt) { c.Agent = "agent:worker-2" })},
+		"another owner":         {"interaction_owner", next(func(c *receipt) { c.Owner = strings.Repeat("o", 43) })},
+		"a second for one call": {"interaction_duplicate", next(func(c *receipt) { c.RequestID = "post_ses_1_000002" })},
+		"fewer calls":           {"interaction_totals", next(func(c *receipt) { c.Session.Calls, c.Session.CallsObserved = 2, 2 })},
+		"fewer calls observed":  {"interaction_totals", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
+		"fewer bytes":           {"interaction_totals", next(func(c *receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 })},
+		"fewer bytes observed":  {"interaction_totals", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
+		"a time that falls":     {"interaction_time", earlier},
+		"one after the end": {"interaction_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
 			s.Call(t, nil)
 			return s.Receipts
 		}},
-		"a second end": {"receipt_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+		"a second end": {"interaction_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
 			s.Close(t)
 			return s.Receipts
@@ -235,10 +235,10 @@ func TestChainOf(t *testing.T) {
 	}{
 		"its owner":         {"", interaction.Expected{Owner: k.Owner(t)}},
 		"all of it":         {"", interaction.Expected{Owner: k.Owner(t), Session: "ses_1", Agent: "agent:worker-1"}},
-		"nobody's":          {"receipt_owner", interaction.Expected{}},
-		"another owner's":   {"receipt_owner", interaction.Expected{Owner: strings.Repeat("o", 43)}},
-		"another session's": {"receipt_session", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
-		"another agent's":   {"receipt_agent", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
+		"nobody's":          {"interaction_owner", interaction.Expected{}},
+		"another owner's":   {"interaction_owner", interaction.Expected{Owner: strings.Repeat("o", 43)}},
+		"another session's": {"interaction_session", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
+		"another agent's":   {"interaction_agent", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := add(interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), tt.want), s.Receipts...)
@@ -267,12 +267,12 @@ func TestHeads(t *testing.T) {
 		"none yet":               {heads[0], "", ""},
 		"after two":              {heads[2], "", ""},
 		"after all":              {end, "", ""},
-		"of another chain":       {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "receipt_head_mismatch", "receipt_head_mismatch"},
-		"of another number":      {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "receipt_head_mismatch", "receipt_head_mismatch"},
-		"beyond the chain":       {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "receipt_head_mismatch", "receipt_head_mismatch"},
+		"of another chain":       {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "interaction_head_mismatch", "interaction_head_mismatch"},
+		"of another number":      {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
+		"beyond the chain":       {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
 		"open, and ended later":  {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_3", "post_4"}}, "", ""},
-		"open, and ended before": {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "receipt_open_call", "receipt_open_call"},
-		"open, and never ended":  {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "receipt_open_call"},
+		"open, and ended before": {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "interaction_open_call", "interaction_open_call"},
+		"open, and never ended":  {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "interaction_open_call"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
@@ -317,14 +317,14 @@ func TestTails(t *testing.T) {
 			t.Errorf("head %d: %v", i+1, err)
 		}
 	}
-	wantCode(t, c.Names(evidence.InteractionHead{Number: 9, HeadHash: heads[4].HeadHash}), "receipt_head_mismatch")
+	wantCode(t, c.Names(evidence.InteractionHead{Number: 9, HeadHash: heads[4].HeadHash}), "interaction_head_mismatch")
 	for _, tt := range []struct {
 		code   string
 		tokens []string
 	}{
-		{"receipt_gap", []string{s.Receipts[2], s.Receipts[4]}}, {"receipt_order", []string{s.Receipts[2], s.Receipts[2]}},
-		{"receipt_order", []string{s.Receipts[2], s.Receipts[1]}}, {"receipt_fork", []string{s.Receipts[2], other.Receipts[2]}},
-		{"receipt_fork", []string{s.Receipts[2], other.Receipts[3]}},
+		{"interaction_gap", []string{s.Receipts[2], s.Receipts[4]}}, {"interaction_order", []string{s.Receipts[2], s.Receipts[2]}},
+		{"interaction_order", []string{s.Receipts[2], s.Receipts[1]}}, {"interaction_fork", []string{s.Receipts[2], other.Receipts[2]}},
+		{"interaction_fork", []string{s.Receipts[2], other.Receipts[3]}},
 	} {
 		_, err := tail(tt.tokens...)
 		wantCode(t, err, tt.code)

@@ -31,8 +31,8 @@ func Estimated(n int64) Figure { return Figure{StateEstimated, n} }
 // ModelCall is what is known of a call to a model. Beside each claim stands who says it; [ObservedOf] has those that the mediator sees.
 type ModelCall struct {
 	API         string   `json:"api"`                    // observed: the shape of the API by which the call was read, as the rule names it
-	Host        string   `json:"host"`                   // observed: host and port that it was sent to
-	Rule        string   `json:"rule"`                   // observed: the egress rule
+	Host        string   `json:"host"`                   // observed: host and port that it was sent to, the last 128 bytes
+	Rule        string   `json:"rule"`                   // observed: the egress rule, the first 128 bytes
 	Model       string   `json:"model,omitempty"`        // declared by the agent: the model that was asked for
 	AnsweredBy  string   `json:"answered_by,omitempty"`  // declared by the provider: the model that answered
 	Status      int64    `json:"status,omitempty"`       // observed: of HTTP; left out where there was no answer
@@ -69,9 +69,9 @@ type Probe struct {
 // ModelFigures are the figures of a call to a model. Times are in milliseconds. Tokens a second are no figure: they are the output tokens by
 // the duration. So is the speed of reading: it is the words by the turnaround.
 type ModelFigures struct {
-	Duration   Figure `json:"duration_ms"`   // observed: from the request sent to the end of the answer
+	Duration   Figure `json:"duration_ms"`   // observed: from the request sent to the end of the answer; an agent that takes the answer slowly makes it longer
 	FirstDelta Figure `json:"ttft_ms"`       // observed: from the request sent to the first content, of a stream
-	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the session's call to a model before this one to this request; not measured where there was none, or where one was still open
+	Turnaround Figure `json:"turnaround_ms"` // observed: from the end of the session's call to a model before this one until this request had come whole, with the time in which the agent did not take what had come of that answer; not measured where there was none, or where one was still open
 	Deltas     Figure `json:"deltas"`        // observed: pieces in which a stream came
 
 	InputTokens     Figure `json:"input_tokens"`     // declared by the provider, or estimated of what was sent
@@ -90,7 +90,8 @@ type ModelFigures struct {
 	SelfReferences   Figure `json:"self_references"`   // observed: blocks of earlier answers of the session that come back in this request for the first time
 	// Depth and DepthRelayed are the longest path of calls of which each has in its arguments a value of the result of the one before it, and
 	// whose last is a call of this answer: 0 where it asks for no call. In Depth a result is what the agent's requests say it is: declared.
-	// DepthRelayed follows only results that an MCP server gave through the mediator: observed.
+	// DepthRelayed follows only calls that an answer has asked for in these words, and results that an MCP server gave to them through the mediator:
+	// observed.
 	Depth        Figure `json:"depth"`
 	DepthRelayed Figure `json:"depth_relayed"`
 

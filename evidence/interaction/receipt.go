@@ -125,7 +125,7 @@ type Timing struct {
 	RequestReceived int64 `json:"request_received_ms"`        // the head of the request had come
 	LLMStart        int64 `json:"llm_start_ms,omitempty"`     // the head of the request to the model had been written
 	LLMEnd          int64 `json:"llm_end_ms,omitempty"`       // the answer of the model had come to its end, or broke off
-	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the answer had been handed to the agent
+	ResponseSent    int64 `json:"response_sent_ms,omitempty"` // the answer had been handed to the agent; left out where the agent did not get the whole of it
 }
 
 // ChainLink places a receipt in the one chain of its session: observed, for the mediator makes the chain. A number is given when a
@@ -164,7 +164,7 @@ type Closing struct {
 
 // RelayedCall is a call of a tool of an MCP server that passed the mediator.
 type RelayedCall struct {
-	Host      string `json:"host"`
+	Host      string `json:"host"`                // and port, the last 128 bytes
 	Tool      string `json:"tool"`                // as the rule names it
 	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON; left out where it was too large
 	CallID    string `json:"call_id,omitempty"`   // tag of the id of the model's call with this tool and these arguments, if there is one
@@ -173,7 +173,7 @@ type RelayedCall struct {
 // SessionTotals are counted since the session was opened.
 type SessionTotals struct {
 	OpenedMS         int64 `json:"opened_ms"`          // Unix milliseconds
-	Calls            int64 `json:"calls"`              // calls that went out
+	Calls            int64 `json:"calls"`              // calls that went out and are over
 	CallsObserved    int64 `json:"calls_observed"`     // those of them that were read: to a model, to an MCP server, or a post
 	BytesOut         int64 `json:"bytes_out"`          // of the bodies of all of them
 	BytesOutObserved int64 `json:"bytes_out_observed"` // of those that were read

@@ -72,7 +72,7 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 		s.chains[r.Session] = chain
 	}
 	for chain.Len() < head.Number {
-		n, err := s.read(ctx, chain, r.Session, head.Number-chain.Len())
+		n, err := s.read(ctx, chain, r, head.Number-chain.Len())
 		if err != nil {
 			return chain, err
 		}
@@ -90,7 +90,7 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 func (s *sessions) verifyAll(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*interaction.Chain, error) {
 	chain := interaction.NewTail(t.opener(s.now), t.expected(r))
 	for {
-		n, err := s.read(ctx, chain, r.Session, readAtOnce)
+		n, err := s.read(ctx, chain, r, readAtOnce)
 		if err != nil {
 			return chain, err
 		}
@@ -103,18 +103,24 @@ func (s *sessions) verifyAll(ctx context.Context, t *Trust, r ledger.Record, hea
 	}
 }
 
-// read adds the next receipts of a session to its chain: at most so many.
-func (s *sessions) read(ctx context.Context, chain *interaction.Chain, session string, most int64) (int, error) {
-	tokens, err := s.from(ctx, session, chain.Len()+1, int(min(readAtOnce, most)))
+// read adds the next receipts of a record's session to its chain, at most so many, and holds the record's own against it.
+func (s *sessions) read(ctx context.Context, chain *interaction.Chain, r ledger.Record, most int64) (int, error) {
+	tokens, err := s.from(ctx, r.Session, chain.Len()+1, int(min(readAtOnce, most)))
 	if err != nil {
 		return 0, err
 	}
 	if s.count += len(tokens); s.count > maxSession {
-		return 0, refusal.New("receipt_chain_too_long", "more than %d receipts are to be verified at once", maxSession)
+		return 0, refusal.New("interaction_chain_too_long", "more than %d receipts are to be verified at once", maxSession)
 	}
 	for _, token := range tokens {
-		if _, err := chain.Add(token); err != nil {
+		o, err := chain.Add(token)
+		if err != nil {
 			return 0, err
+		}
+		if c := o.Claims(); c.Post != nil && c.RequestID == r.ID {
+			if err := holdsPost(c.Post, r); err != nil {
+				return 0, err
+			}
 		}
 	}
 	return len(tokens), nil
@@ -124,12 +130,7 @@ func (s *sessions) read(ctx context.Context, chain *interaction.Chain, session s
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
-		return refusal.New("receipt_session", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
-	}
-	if last.Post != nil && last.RequestID == r.ID {
-		if err := holdsPost(last.Post, r); err != nil {
-			return err
-		}
+		return refusal.New("interaction_session", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
 	}
 	return chain.Names(head)
 }
@@ -242,5 +243,5 @@ func (a Archive) ofOwner(owner string) (*Trust, error) {
 			return t, nil
 		}
 	}
-	return nil, refusal.New("receipt_owner", "the receipt names the owner %s, whose key registry is not pinned", owner)
+	return nil, refusal.New("interaction_owner", "the receipt names the owner %s, whose key registry is not pinned", owner)
 }

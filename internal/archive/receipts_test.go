@@ -88,7 +88,7 @@ func TestRecordsWithReceipts(t *testing.T) {
 	lines := strings.SplitAfter(to.String(), "\n")
 	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"receipt":`) })
 	without := strings.Join(slices.Delete(slices.Clone(lines), at, at+1), "")
-	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused receipt_gap", "refused receipt_gap")
+	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused interaction_gap", "refused interaction_gap")
 	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"end":`) })
 	if _, code := judge(strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now); code != "evidence_malformed" {
 		t.Errorf("a receipt that belongs to no record: %q", code)
@@ -120,6 +120,14 @@ func TestARecordWithReceipts(t *testing.T) {
 		s.Receipts = chain
 		return all
 	}
+	// followed are those receipts with what came after them.
+	followed := func(edit func(*interaction.Receipt)) []string {
+		s.Receipts = own(edit)
+		s.Call(t, nil)
+		all := s.Receipts
+		s.Receipts = chain
+		return all
+	}
 	w.Clock.Advance(time.Minute)
 	for name, tt := range map[string]struct {
 		receipts []string
@@ -129,16 +137,18 @@ func TestARecordWithReceipts(t *testing.T) {
 	}{
 		"all":                           {s.Receipts, r, "", true},
 		"none":                          {nil, r, "", false},
-		"too few":                       {s.Receipts[:2], r, "receipt_head_mismatch", false},
-		"a gap":                         {[]string{s.Receipts[0], s.Receipts[2]}, r, "receipt_gap", false},
+		"too few":                       {s.Receipts[:2], r, "interaction_head_mismatch", false},
+		"a gap":                         {[]string{s.Receipts[0], s.Receipts[2]}, r, "interaction_gap", false},
 		"the end of it":                 {s.Receipts[1:], r, "", true},
 		"the post's own too":            {own(nil), r, "", true},
 		"another artifact in its own":   {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
 		"an artifact that is not there": {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Name = "other" }), r, "record_mismatch", false},
 		"another binding in its own":    {own(func(c *interaction.Receipt) { c.Post.BindingHash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
-		"another chain":                 {other.Receipts, r, "receipt_session", false},
-		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "receipt_open_call", false},
-		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "receipt_head_mismatch", false},
+		"the chain has gone on":         {followed(nil), r, "", true},
+		"another artifact, long before": {followed(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
+		"another chain":                 {other.Receipts, r, "interaction_session", false},
+		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "interaction_open_call", false},
+		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "interaction_head_mismatch", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := json.Marshal(struct {
@@ -190,9 +200,9 @@ func TestJudgeReceipts(t *testing.T) {
 		"one that goes on":       {s.Receipts[:3], "", true, false, 3},
 		"the first":              {s.Receipts[:1], "", true, false, 1},
 		"one from the middle":    {s.Receipts[2:3], "", false, false, 3},
-		"two from the middle":    {s.Receipts[2:4], "receipt_gap", false, false, 0},
-		"somebody else's":        {theirs.Receipts, "receipt_owner", false, false, 0},
-		"one of somebody else's": {theirs.Receipts[1:], "receipt_owner", false, false, 0},
+		"two from the middle":    {s.Receipts[2:4], "interaction_gap", false, false, 0},
+		"somebody else's":        {theirs.Receipts, "interaction_owner", false, false, 0},
+		"one of somebody else's": {theirs.Receipts[1:], "interaction_owner", false, false, 0},
 		"none":                   {nil, "evidence_malformed", false, false, 0},
 		"no token":               {[]string{"eyJ"}, "jws_malformed", false, false, 0},
 	} {

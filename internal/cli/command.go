@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/strict"
 )
 
 // ErrRefused ends a command with status 1 after the command has printed the reason itself.
@@ -67,14 +69,23 @@ func Group(use, about string, commands ...*cobra.Command) *cobra.Command {
 	for i, c := range commands {
 		names[i] = c.Name()
 	}
-	g := &cobra.Command{Use: use, Short: about + ": " + strings.Join(names, ", "), Args: func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return Usagef("%s has no command %q", c.CommandPath(), args[0])
-		}
-		return nil
-	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	g := &cobra.Command{Use: use, Short: about + ": " + strings.Join(names, ", "), Args: NoOtherCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	g.AddCommand(commands...)
 	return g
+}
+
+// NoOtherCommand refuses arguments of a command that only holds other commands: they name none of those.
+func NoOtherCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			names = append(names, sub.Name())
+		}
+	}
+	return Usagef("%s has no command %q%s", c.CommandPath(), args[0], strict.Suggest(args[0], names))
 }
 
 // Check adds a check of a command's flags, which runs before the command does.

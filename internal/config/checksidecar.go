@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/echo"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -248,7 +249,7 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	default:
 		f.required(key+".vault.path", v.Path, key+".vault.field", v.Field)
 	}
-	if err := proxy.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
+	if err := forward.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
 		f.Add(key, "%v", err)
 	}
 }
@@ -299,7 +300,10 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 			pool = x509.NewCertPool()
 		}
 		raw, err := files.Read(u.CA)
-		if err != nil || !pool.AppendCertsFromPEM(raw) {
+		switch {
+		case err != nil:
+			f.Add(key+".ca", "%v", err)
+		case !pool.AppendCertsFromPEM(raw):
 			f.Add(key+".ca", "%s holds no PEM certificate", u.CA)
 		}
 		up.RootCAs = pool

@@ -102,6 +102,7 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "name: reads", "name: post", "line 22, column 5: egress[0]: (post) another rule has this name, by which the record and the policy tell them apart"},
 		{sidecar, "    action: create_post", "    action: create_post\n    content: jsn", `line 21, column 14: actions[0].content: "jsn" is none of json, raw; did you mean json?`},
 		{sidecar, "    action: create_post", "    action: create_post\n    credential: {vault: {path: kv, field: f}, basicSecret: pasword}", "line 21, column 25: actions[0].credential.vault: needs custody.type: vault\n" + `line 21, column 60: actions[0].credential.basicSecret: "pasword" is none of auto, password, user, both; did you mean password?`},
+		{sidecar, "egress:\n", "upstreams:\n  - {host: \"api.example.com:443\", ca: /absent.pem}\negress:\n", "line 22, column 39: upstreams[0].ca: open /absent.pem: no such file or directory"},
 		{trigger, "Europe/Berlin", "Europe/Berln", `line 9, column 5: sources[0]: (nightly) trigger: schedule nightly: unknown time zone Europe/Berln`},
 		{trigger, "0 3 * * *", "0 25 * * *", "line 9, column 5: sources[0]: (nightly) trigger: schedule nightly: end of range (25) above maximum (23): 25"},
 		{trigger, "name: jobs", "name: nightly", `line 11, column 11: sources[1].name: "nightly" is the name of another source`},

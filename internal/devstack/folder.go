@@ -9,6 +9,9 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
+// DefaultFolder is the folder of a stack that is given none.
+const DefaultFolder = ".mediator"
+
 // The files in a stack's folder. The configuration files use the same names.
 const (
 	RegistryFile = "registry.jwk"

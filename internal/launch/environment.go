@@ -2,7 +2,9 @@ package launch
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -55,6 +57,25 @@ func named(env []string) ([]string, error) {
 	return out, nil
 }
 
+// Exempting are the variables that exempt hosts from the proxy, or name another proxy.
+var Exempting = []string{"NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"}
+
+// Variables returns the variables that give the usual clients the proxy and the CA: their names in order, and their values.
+func Variables(proxyURL, caFile string) (names []string, values map[string]string) {
+	values = make(map[string]string)
+	for _, name := range ProxyVariables {
+		values[name] = proxyURL
+	}
+	for _, name := range CAVariables {
+		values[name] = caFile
+	}
+	values[nodeVariable] = "1"
+	return slices.Concat(ProxyVariables, CAVariables, []string{nodeVariable}), values
+}
+
+// nodeVariable has Node 24 and later follow the proxy variables.
+const nodeVariable = "NODE_USE_ENV_PROXY"
+
 // Environment returns env with the proxy and the CA set for the usual clients. Of a variable that is there twice it
 // keeps the last value. It removes variables that exempt hosts from the proxy or name another proxy.
 func Environment(env []string, proxyURL, caFile string) []string {
@@ -63,16 +84,11 @@ func Environment(env []string, proxyURL, caFile string) []string {
 		name, value, _ := strings.Cut(kv, "=")
 		set[name] = value
 	}
-	for _, name := range []string{"NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"} {
+	for _, name := range Exempting {
 		delete(set, name)
 	}
-	for _, name := range ProxyVariables {
-		set[name] = proxyURL
-	}
-	for _, name := range CAVariables {
-		set[name] = caFile
-	}
-	set["NODE_USE_ENV_PROXY"] = "1" // Node 24 and later follow the proxy variables only when told to
+	_, values := Variables(proxyURL, caFile)
+	maps.Copy(set, values)
 	var out []string
 	for name, value := range set {
 		out = append(out, name+"="+value)

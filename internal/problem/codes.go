@@ -2,6 +2,7 @@ package problem
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -25,6 +26,18 @@ type Code struct {
 	Authenticate string
 	// RetryAfter is a number of seconds, for a refusal after which a later try can succeed.
 	RetryAfter int
+}
+
+// Text says what the code means and what to do, as docs/errors.md says it.
+func (c Code) Text() string {
+	text := fmt.Sprintf("%d. %s. %s", c.Status, c.Title, c.Remedy)
+	if c.RetryAfter > 0 {
+		text += fmt.Sprintf(" Retry after %d s.", c.RetryAfter)
+	}
+	if c.Public {
+		text += " Agents get the detail."
+	}
+	return text
 }
 
 // table holds every code by name.

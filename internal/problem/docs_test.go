@@ -50,15 +50,7 @@ func page() string {
 			step = c.Step
 			fmt.Fprintf(&b, "\n## Step: %s\n", step)
 		}
-		retry := ""
-		if c.RetryAfter > 0 {
-			retry = fmt.Sprintf(" Retry after %d s.", c.RetryAfter)
-		}
-		public := ""
-		if c.Public {
-			public = " Agents get the detail."
-		}
-		fmt.Fprintf(&b, "\n### %s\n\n%d. %s. %s%s%s\n", c.Name, c.Status, c.Title, c.Remedy, retry, public)
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n", c.Name, c.Text())
 	}
 	return b.String()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/forward"
 )
 
 // credentialRole is the role in which the sidecar logs in to Vault for API credentials.
@@ -19,11 +19,11 @@ const credentialRole = "api_credential"
 
 // openCredentials reads the credentials of the rules once, and returns them by the names of the rules. If mayWait is
 // set, it waits for credentials that cannot be read from Vault yet.
-func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWait bool) (map[string]*proxy.Credential, error) {
-	all := make(map[string]*proxy.Credential)
+func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWait bool) (map[string]*forward.Credential, error) {
+	all := make(map[string]*forward.Credential)
 	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret
 	for rule, r := range c.Credentials() {
-		var source proxy.SecretSource
+		var source forward.SecretSource
 		var err error
 		if r.Vault == nil {
 			source, err = newFileSecret(r.File)
@@ -37,7 +37,7 @@ func (p *process) openCredentials(ctx context.Context, c *config.Sidecar, mayWai
 		if err != nil {
 			return nil, err
 		}
-		if all[rule], err = proxy.NewCredential(r.HeaderName(), r.Prefix, r.Half(), source); err != nil {
+		if all[rule], err = forward.NewCredential(r.HeaderName(), r.Prefix, r.Half(), source); err != nil {
 			return nil, err
 		}
 	}

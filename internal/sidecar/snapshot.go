@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 )
@@ -27,7 +28,7 @@ import (
 type snapshot struct {
 	config      *config.Sidecar
 	environment string // the hash of what runs with this configuration
-	credentials map[string]*proxy.Credential
+	credentials map[string]*forward.Credential
 	observer    *daemon.Observer
 	manifest    *policy.Manifest
 	strict      *policy.Strict

@@ -93,6 +93,8 @@ type Interaction struct {
 
 	// Sent is when the head of the request had been written, First when the first piece of content had come, of a stream.
 	Received, Sent, Head, First, End Moment
+	// Waited is how much of the time until End passed while the client did not take what had come. It could read that meanwhile.
+	Waited time.Duration
 	// Deltas are the first 1,024 of DeltaCount.
 	Deltas     []Delta
 	DeltaCount Count

@@ -65,8 +65,9 @@ type Observer struct {
 	ended   bool
 	broken  bool // the answer did not end as a whole
 	gzip    bool
-	whole   bool // the answer is no stream
-	done    bool // the figures are made
+	whole   bool      // the answer is no stream
+	done    bool      // the figures are made
+	brought time.Time // when the piece came that the client has not taken yet; zero where there is none
 
 	tally  tally
 	events *sse.Reader
@@ -128,9 +129,18 @@ type followed struct {
 
 func (f *followed) Read(p []byte) (int, error) {
 	f.by.mu.Lock()
+	f.by.taken(f.by.o.Now())
 	f.by.start(readAt)
 	f.by.mu.Unlock()
 	return f.ReadCloser.Read(p)
+}
+
+// taken says that the client has taken the piece before, or will not. The caller holds b.mu.
+func (b *Observer) taken(now time.Time) {
+	if !b.brought.IsZero() && !b.ended {
+		b.in.Waited += max(0, now.Sub(b.brought))
+	}
+	b.brought = time.Time{}
 }
 
 func (b *Observer) head(status int, header http.Header) {
@@ -169,6 +179,7 @@ func (b *Observer) Write(p []byte) (int, error) {
 	now := b.o.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.brought = now
 	switch {
 	case b.lost != ReasonNone || b.ended || len(p) == 0:
 	case b.whole || b.gzip:
@@ -279,7 +290,7 @@ func (b *Observer) End(err error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ended {
+	if b.taken(now); !b.ended {
 		b.ended, b.broken, b.in.End = true, !errors.Is(err, io.EOF), Moment{now, Observed}
 	}
 }

@@ -24,6 +24,7 @@ type Call struct {
 	result func(*Call) // completes the claims with what became of the call; nil where they are complete
 	ending bool        // its answer has come to its end
 	over   bool        // End was called
+	known  bool        // the ledger knows that it is open
 	signed evidence.Opened[interaction.Receipt]
 	made   bool // signed is there
 
@@ -55,8 +56,8 @@ func (call *Call) Send(ctx context.Context) error {
 	return nil
 }
 
-// Open returns what has to be durable before the call is sent, for a caller that stores it with other things. The call counts as open from now
-// on, until it ends or is dropped.
+// Open returns what has to be durable before the call is sent, for a caller that stores it with other things. The chain is not closed from now on
+// until the call ends or is dropped. No post names the call before [Call.Sent]: one that is dropped never gets a receipt.
 func (call *Call) Open() ([]ledger.OpenCall, error) {
 	if call == nil {
 		return nil, nil
@@ -81,7 +82,7 @@ func (call *Call) Sent() {
 	}
 	call.chain.mu.Lock()
 	defer call.chain.mu.Unlock()
-	call.chain.known = true
+	call.known, call.chain.known = true, true
 }
 
 // Drop says that a call was not sent, and that nothing of it was stored.
@@ -130,7 +131,7 @@ func (call *Call) end(remember func(), result func(*Call)) {
 // Receipt waits for the receipt of a call that is over, until it is signed and stored, and returns its token.
 func (call *Call) Receipt(ctx context.Context) (string, error) {
 	if call == nil {
-		return "", refusal.New("receipt_unsigned", "no receipt is made of this call")
+		return "", refusal.New("interaction_unsigned", "no receipt is made of this call")
 	}
 	c := call.chain
 	c.mu.Lock()

@@ -45,6 +45,7 @@ type Chain struct {
 	policy  string // the last PolicyID
 	closing string // why the session has ended; empty while it has not
 	closed  bool   // the chain has its last receipt
+	gone    bool   // nothing more is remembered of the session
 	memory  memory
 }
 
@@ -142,12 +143,14 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	if c.wait(ctx, func() bool { return len(c.ended) == 0 || c.failure != nil }) != nil || len(c.ended) > 0 {
 		return nil, c.unsigned()
 	}
-	if len(c.open) > evidence.MaxOpenCalls {
-		return nil, refusal.New("receipt_calls_open", "%d calls of this session are open, and its receipt can name %d", len(c.open), evidence.MaxOpenCalls)
-	}
 	h := &evidence.InteractionHead{HeadHash: c.head, Number: c.number}
-	for id := range c.open {
-		h.OpenCalls = append(h.OpenCalls, id)
+	for id, call := range c.open {
+		if call.known { // any other is not sent yet, and may never be
+			h.OpenCalls = append(h.OpenCalls, id)
+		}
+	}
+	if open := len(h.OpenCalls); open > evidence.MaxOpenCalls {
+		return nil, refusal.New("interaction_calls_open", "%d calls of this session are open, and its receipt can name %d", open, evidence.MaxOpenCalls)
 	}
 	slices.Sort(h.OpenCalls)
 	return h, nil
@@ -155,7 +158,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 
 // unsigned refuses a call because receipts of the session lack their signature. The caller holds c.mu.
 func (c *Chain) unsigned() error {
-	err := refusal.New("receipt_unsigned", "%d calls of this session have ended and have no receipt yet", len(c.ended))
+	err := refusal.New("interaction_unsigned", "%d calls of this session have ended and have no receipt yet", len(c.ended))
 	if c.failure != nil {
 		return err.ForOperator("the last attempt to make one failed: %v", c.failure)
 	}

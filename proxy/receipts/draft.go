@@ -85,9 +85,9 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": q.Rule, "hosted": q.Request.Hosted})
 	claims.LLMCommitment = c.commit(r.ID, "llm", map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
 	claims.Model = &interaction.ModelCall{
-		API: string(q.Request.Dialect), Host: r.Host, Rule: q.Rule, Model: q.Request.Model, HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
+		API: string(q.Request.Dialect), Host: clipHost(r.Host), Rule: clipText(q.Rule, maxText), Model: q.Request.Model, HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
 	}
-	c.memory.asked(c, q.Request, r.Started, claims.Model)
+	c.memory.asked(c, q.Request, k.o.Now(), claims.Model)
 	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
 }
 
@@ -126,6 +126,12 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 
 // clip returns the first elements of s, at most n.
 func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }
+
+// maxText is the longest text of most that a receipt has, in bytes. One that is longer could not be signed, and the chain would stand still.
+const maxText = 128
+
+// clipHost returns the end of a host and port, which says whose host it is: under a domain of a rule the agent can choose a name of 253 bytes.
+func clipHost(host string) string { return host[max(0, len(host)-maxText):] }
 
 // clipText returns the beginning of a text, of at most n bytes, without what is no UTF-8.
 func clipText(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

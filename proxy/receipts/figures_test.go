@@ -86,6 +86,20 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// TestDepthRelayed: an agent that calls a tool of a server by itself, each time with what it gave before, makes no path that counts.
+func TestDepthRelayed(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	for i := range 5 {
+		r.keeper.Relay(c, receipts.Relayed{
+			Host: "mcp.example.com:443", Tool: "echo", Arguments: fmt.Appendf(nil, `{"text":"value-%d value-%d"}`, i, i+1), Gave: r.keeper.Values(c, fmt.Appendf(nil, `"value-%d"`, i+1)),
+		})
+	}
+	if f := r.say(c, hello, asksFor("I look.", "call_1", `{"text":"value-5"}`)).Model.Figures; f.DepthRelayed != interaction.Observed(1) {
+		t.Errorf("the path has the length %+v", f.DepthRelayed)
+	}
+}
+
 // TestSample: entropy and compression are of the first 4, 8, 16 and 32 KiB that a model says.
 func TestSample(t *testing.T) {
 	r := newRig(t)
@@ -166,6 +180,19 @@ func TestHostileNames(t *testing.T) {
 	huge := r.say(c, hello, `{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9223372036854775807,"completion_tokens":-1}}`)
 	if huge.Model.Figures.InputTokens != interaction.Declared(1<<53-1) {
 		t.Errorf("tokens: %+v", huge.Model.Figures.InputTokens)
+	}
+	named := r.record("egress")
+	named.Host = strings.Repeat("x", 200) + ".example.com:443"
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:])
+	must(t, err)
+	a := r.keeper.Model(c, receipts.ModelRequest{Record: named, Rule: long, Request: request, Body: []byte(hello)})
+	must(t, a.Send(t.Context()))
+	r.keeper.Relay(c, receipts.Relayed{Host: named.Host, Tool: "look"})
+	a.EndModel(ledger.StateFailed, inference.Interaction{}, time.Now())
+	r.settled(c)
+	chain := r.read("ses_1", 3)
+	if far := chain[2]; far.Model.Host != named.Host[len(named.Host)-128:] || far.Relayed[0].Host != far.Model.Host || far.Model.Rule != long[:128] {
+		t.Errorf("of a long name: %+v, %+v", far.Model, far.Relayed)
 	}
 	unread := r.say(c, hello, "no JSON")
 	if unread.Outcome != interaction.OutcomeNotMeasured || unread.Model.Unread != "malformed" || unread.Model.Figures.OutputBytes != interaction.NotMeasured {

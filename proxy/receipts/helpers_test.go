@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +99,8 @@ type rig struct {
 	keeper *receipts.Keeper
 	posts  int
 	closed bool
+	passed atomic.Int64 // how far the clock is put on
+	slowly func()       // called between the head of a request and its body
 }
 
 func newRig(t testing.TB) *rig {
@@ -116,10 +119,10 @@ func (r *rig) start() {
 	r.store, err = ledger.Open(context.Background(), filepath.Join(r.dir, "ledger.db"), ledger.Options{Now: time.Now})
 	must(r, err)
 	r.queue = ledger.NewQueue(r.store, func(rec ledger.Record, err error) { r.Errorf("lost: %s, %v", rec.ID, err) })
-	issuer, err := signer.New(interaction.Kind, r.keys, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: 10 * time.Minute, Now: time.Now})
+	issuer, err := signer.New(interaction.Kind, r.keys, signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: 10 * time.Minute, Now: r.now})
 	must(r, err)
 	r.fault = &switched{Ledger: r.queue, issuer: issuer}
-	r.keeper, err = receipts.New(context.Background(), receipts.Options{Issuer: r.fault, Ledger: r.fault, Owner: owner, Agent: "agent:worker-1", Runtime: "worker-1", Now: time.Now, Log: zap.NewNop()})
+	r.keeper, err = receipts.New(context.Background(), receipts.Options{Issuer: r.fault, Ledger: r.fault, Owner: owner, Agent: "agent:worker-1", Runtime: "worker-1", Now: r.now, Log: zap.NewNop()})
 	must(r, err)
 	r.closed = false
 }
@@ -147,15 +150,19 @@ func (r *rig) crash() {
 	must(r, r.queue.Close())
 }
 
+// now is the clock of the process.
+func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.passed.Load())) }
+
 func (r *rig) chain(session string) *receipts.Chain {
-	return receipts.NewChain(session, "evt_1", time.Now(), contentKey)
+	opened := time.Now().Add(-time.Second) // before its first call, also by a clock of milliseconds
+	return receipts.NewChain(session, "evt_1", opened, contentKey)
 }
 
 func (r *rig) record(flow string) ledger.Record {
 	r.posts++
 	hash := evidence.HashBytes([]byte(flow))
 	return ledger.Record{
-		ID: fmt.Sprintf("post_%06d", r.posts), Flow: flow, Session: "ses_1", Rule: "rule", Host: "api.example.com:443", State: ledger.StateForwarding, Started: time.Now(), Manifest: hash,
+		ID: fmt.Sprintf("post_%06d", r.posts), Flow: flow, Session: "ses_1", Rule: "rule", Host: "api.example.com:443", State: ledger.StateForwarding, Started: r.now(), Manifest: hash,
 		ContentHash: hash, BindingHash: hash, Artifacts: []ledger.Artifact{{Name: "grant", Token: "e30.e30.AA"}, {Name: "sessionReceipt", Token: "e30.e31.AA"}},
 	}
 }
@@ -171,12 +178,15 @@ type call struct {
 func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 	r.Helper()
 	out := &call{record: r.record("egress")}
+	if r.slowly != nil {
+		r.slowly()
+	}
 	measure := r.keeper.Measure(context.Background(), c)
 	request, err := inference.ReadMeasured(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:], measure)
 	must(r, err)
 	out.Call = r.keeper.Model(c, receipts.ModelRequest{Record: out.record, Rule: "model", Request: request, Body: []byte(body)})
 	out.observer = inference.Observe(request, out.record.Started, inference.Options{
-		Key: contentKey[:], Now: time.Now, Take: func(int) bool { return true }, Free: func() {},
+		Key: contentKey[:], Now: r.now, Take: func(int) bool { return true }, Free: func() {},
 		Measure: measure, Sample: r.keeper.Wants(c, out.record.Host, request.Model), Ended: out.Ending,
 	})
 	return out, out.Send(context.Background())

@@ -256,7 +256,7 @@ func (c *Chain) place(call *Call) interaction.Receipt {
 }
 
 // Head waits until the receipts of all calls of a session are stored that have ended, and returns where its chain stands. It refuses
-// (receipt_unsigned) while one cannot be signed.
+// (interaction_unsigned) while one cannot be signed.
 func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead, error) {
 	if k == nil {
 		return nil, nil
@@ -276,6 +276,9 @@ func (k *Keeper) begin(c *Chain) {
 		return
 	}
 	c.keeper, c.open = k, make(map[string]*Call)
+	if c.gone = c.closing != ""; c.gone { // it has ended without a call, and will have none
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.active[c] = true
@@ -287,7 +290,7 @@ func (k *Keeper) forget(c *Chain) {
 	defer k.mu.Unlock()
 	delete(k.active, c)
 	k.memory.Add(-c.memory.taken)
-	c.memory = memory{}
+	c.memory, c.gone = memory{}, true
 }
 
 // start has a goroutine sign what a chain has, and reports whether it does: not once the keeper is closed.
@@ -306,6 +309,15 @@ func (k *Keeper) take(n int64) bool {
 		k.memory.Add(-n)
 		return false
 	}
+	return true
+}
+
+// take takes n bytes for what is remembered of a session, and reports whether there were as many. The caller holds c.mu.
+func (c *Chain) take(n int64) bool {
+	if c.gone || !c.keeper.take(n) { // nobody would give back what is taken for a session that is gone
+		return false
+	}
+	c.memory.taken += n
 	return true
 }
 

@@ -21,6 +21,7 @@ type memory struct {
 	totals interaction.SessionTotals
 
 	lastEnd time.Time        // of the last call to a model that was answered
+	waited  time.Duration    // of that time, while the agent did not take what had come
 	asking  map[*Call]bool   // calls to models that are open
 	blocks  map[tag]block    // of requests and answers, by their hash
 	calls   map[tag]*toolUse // of tools, that answers have asked for, by the tag of their id
@@ -52,13 +53,12 @@ type values struct {
 	lost  bool // there were more
 }
 
-// put adds an entry to a map of at most so many. Nothing is remembered of a session whose chain is closed.
+// put adds an entry to a map of at most so many. Nothing is remembered of a session that is gone: see [Chain.take].
 func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
 	if _, ok := (*m)[key]; !ok {
-		if len(*m) >= most || c.closed || !c.keeper.take(entrySize) {
+		if len(*m) >= most || !c.take(entrySize) {
 			return false
 		}
-		c.memory.taken += entrySize
 	}
 	if *m == nil {
 		*m = make(map[K]V)
@@ -115,8 +115,8 @@ func (c *Chain) knows(b inference.Block) bool {
 	return use == nil || use.returned
 }
 
-// asked makes the figures of a request, and remembers what it says. The caller holds c.mu.
-func (m *memory) asked(c *Chain, q *inference.Request, received time.Time, call *interaction.ModelCall) {
+// asked makes the figures of a request that has come whole by now, and remembers what it says. The caller holds c.mu.
+func (m *memory) asked(c *Chain, q *inference.Request, now time.Time, call *interaction.ModelCall) {
 	f := &call.Figures
 	*f = interaction.ModelFigures{
 		Duration: interaction.NotMeasured, FirstDelta: interaction.NotMeasured, Turnaround: interaction.NotMeasured, Deltas: interaction.NotMeasured,
@@ -127,8 +127,10 @@ func (m *memory) asked(c *Chain, q *inference.Request, received time.Time, call 
 		Depth: interaction.NotMeasured, DepthRelayed: interaction.NotMeasured, SampleBytes: interaction.NotMeasured, WordEntropy: interaction.NotMeasured,
 		Compression: interaction.NotMeasured,
 	}
-	if !m.lastEnd.IsZero() && len(m.asking) == 0 && !received.Before(m.lastEnd) {
-		f.Turnaround = millis(received.Sub(m.lastEnd))
+	// An agent can send the head of a request long before it knows what to ask, and can leave the end of an answer that it has read for as long. Neither
+	// makes this time shorter.
+	if !m.lastEnd.IsZero() && len(m.asking) == 0 && !now.Before(m.lastEnd) {
+		f.Turnaround = millis(now.Sub(m.lastEnd) + m.waited)
 	}
 	words, unmatched, references := int64(0), int64(0), int64(0)
 	for _, b := range q.Asked {
@@ -195,7 +197,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 	c := call.chain
 	delete(m.asking, call)
 	if in.Head.State == inference.Observed && in.End.At.After(m.lastEnd) {
-		m.lastEnd = in.End.At
+		m.lastEnd, m.waited = in.End.At, in.Waited
 	}
 	deepest, deepestRelayed := int64(0), int64(0)
 	for _, b := range in.Said {
@@ -221,7 +223,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 		if m.calls[id] == nil { // an id that comes twice is the first call's
 			m.lost = m.lost || !put(c, &m.calls, id, use, maxCalls)
 		}
-		put(c, &m.byWork, c.workOf(b.Name, key), id, maxCalls)
+		m.relayed.lost = !put(c, &m.byWork, c.workOf(b.Name, key), id, maxCalls) || m.relayed.lost
 	}
 	call.depth, call.depthRelayed = m.given.figure(interaction.StateDeclared, deepest), m.relayed.figure(interaction.StateObserved, deepestRelayed)
 }
@@ -248,7 +250,7 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	}
 	k.begin(c)
 	var brought inference.Values
-	relayed := interaction.RelayedCall{Host: r.Host, Tool: clipText(r.Tool, maxToolName)}
+	relayed := interaction.RelayedCall{Host: clipHost(r.Host), Tool: clipText(r.Tool, maxText)}
 	var arguments tag
 	if r.Arguments != nil {
 		hash := inference.HashArguments(c.key[:], r.Arguments)
@@ -258,18 +260,21 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.gone {
+		return // no receipt of the session follows
+	}
 	m := &c.memory
+	depth := int64(0) // of a call that no model has asked for: an agent can make any path of those
 	if id, ok := m.byWork[c.workOf(r.Tool, arguments)]; ok && r.Arguments != nil {
 		relayed.CallID = id.String()
+		depth = m.relayed.next(brought)
 	}
-	m.relayed.keep(c, r.Gave, m.relayed.next(brought))
+	m.relayed.lost = m.relayed.lost || r.Arguments == nil
+	m.relayed.keep(c, r.Gave, depth)
 	m.relays = append(m.relays, relayed)
 	m.relays = m.relays[max(0, len(m.relays)-interaction.MaxRelayed):]
 	m.relayCount++
 }
-
-// maxToolName is the longest name of a tool that a receipt has, in bytes.
-const maxToolName = 128
 
 // Count counts a call that went out, with the bytes of its body, and whether it was read here.
 func (k *Keeper) Count(c *Chain, sent int64, read bool) {

@@ -103,7 +103,7 @@ func TestKeyOutage(t *testing.T) {
 	for {
 		a, err := r.ask(c, hello)
 		if err != nil {
-			if code(err) != "receipt_unsigned" {
+			if code(err) != "interaction_unsigned" {
 				t.Fatal(err)
 			}
 			break
@@ -114,7 +114,7 @@ func TestKeyOutage(t *testing.T) {
 	if ended != 65 {
 		t.Errorf("%d calls were sent", ended)
 	}
-	if h, err := r.keeper.Head(t.Context(), c); code(err) != "receipt_unsigned" {
+	if h, err := r.keeper.Head(t.Context(), c); code(err) != "interaction_unsigned" {
 		t.Errorf("a head is named that is not signed: %+v, %v", h, err)
 	}
 	if h := r.settled(other); h.Number != 0 {
@@ -221,7 +221,7 @@ func TestManyAtOnce(t *testing.T) {
 						return r.ask(c, hello)
 					}
 					a, err := ask()
-					for ; code(err) == "receipt_unsigned"; a, err = ask() { // the signing is behind
+					for ; code(err) == "interaction_unsigned"; a, err = ask() { // the signing is behind
 						r.settled(c)
 					}
 					must(t, err)
@@ -295,7 +295,7 @@ func TestNil(t *testing.T) {
 	k.Count(c, 1, true)
 	k.Relay(c, receipts.Relayed{})
 	c.Close(interaction.ClosedEnded)
-	if _, err := call.Receipt(context.Background()); code(err) != "receipt_unsigned" {
+	if _, err := call.Receipt(context.Background()); code(err) != "interaction_unsigned" {
 		t.Error(err)
 	}
 }

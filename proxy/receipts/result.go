@@ -10,14 +10,14 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// EndPost says what became of a post. Its receipt is made beside the caller.
-func (call *Call) EndPost(r ledger.Record, now time.Time) {
+// EndPost says what became of a post. handed is when the agent had the whole answer; zero where it has not. Its receipt is made beside the caller.
+func (call *Call) EndPost(r ledger.Record, handed time.Time) {
 	if call == nil {
 		return
 	}
 	call.end(func() {}, func(call *Call) {
 		claims := &call.claims
-		claims.Timing.ResponseSent = now.UnixMilli()
+		claims.Timing.ResponseSent = moment(handed)
 		claims.Post.Status = status(r.Status)
 		switch r.State {
 		case ledger.StateForwarded:
@@ -30,6 +30,14 @@ func (call *Call) EndPost(r ledger.Record, now time.Time) {
 	})
 }
 
+// moment returns a time as a receipt has it: 0 for one that was not seen.
+func moment(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMilli()
+}
+
 func status(of int) int64 {
 	if of < 100 || of > 999 {
 		return 0
@@ -37,12 +45,12 @@ func status(of int) int64 {
 	return int64(of)
 }
 
-// EndModel says what became of a call to a model. Its receipt is made beside the caller; what the answer has said is remembered at once.
-func (call *Call) EndModel(state ledger.State, in inference.Interaction, now time.Time) {
+// EndModel says what became of a call to a model. handed is as for EndPost. Its receipt is made beside the caller; what the answer has said is remembered at once.
+func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed time.Time) {
 	if call == nil {
 		return
 	}
-	call.end(func() { call.chain.memory.answered(call, in) }, func(call *Call) { call.conclude(state, in, now) })
+	call.end(func() { call.chain.memory.answered(call, in) }, func(call *Call) { call.conclude(state, in, handed) })
 }
 
 // outcomes of an answer that came.
@@ -52,9 +60,9 @@ var outcomes = map[inference.Outcome]string{
 }
 
 // conclude completes the claims of a call to a model.
-func (call *Call) conclude(state ledger.State, in inference.Interaction, now time.Time) {
+func (call *Call) conclude(state ledger.State, in inference.Interaction, handed time.Time) {
 	claims, m := &call.claims, call.claims.Model
-	claims.Timing.ResponseSent = now.UnixMilli()
+	claims.Timing.ResponseSent = moment(handed)
 	if in.Sent.State == inference.Observed {
 		claims.Timing.LLMStart = max(in.Sent.At.UnixMilli(), claims.Timing.RequestReceived)
 	}
@@ -71,7 +79,9 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, now tim
 	}
 	end := in.End.At
 	claims.Timing.LLMEnd = max(end.UnixMilli(), claims.Timing.LLMStart, claims.Timing.RequestReceived)
-	claims.Timing.ResponseSent = max(claims.Timing.ResponseSent, claims.Timing.LLMEnd)
+	if !handed.IsZero() {
+		claims.Timing.ResponseSent = max(claims.Timing.ResponseSent, claims.Timing.LLMEnd)
+	}
 	m.AnsweredBy, m.Status, m.Streamed, m.Unread = in.Model, status(in.Status), in.Streamed, in.Reason
 	f := &m.Figures
 	if in.Sent.State == inference.Observed {

@@ -50,11 +50,10 @@ func (c *Chain) sampled(host, model string, text []byte) (bytes, entropy, compre
 	s := c.memory.samples[host+" "+model]
 	switch {
 	case s != nil:
-	case len(c.memory.samples) >= maxSamples || !c.keeper.take(maxSample):
+	case len(c.memory.samples) >= maxSamples || !c.take(maxSample):
 		c.mu.Unlock()
 		return interaction.NotMeasured, interaction.NotMeasured, interaction.NotMeasured
 	default:
-		c.memory.taken += maxSample
 		s = &sample{bytes: interaction.NotMeasured, entropy: interaction.NotMeasured, compressed: interaction.NotMeasured}
 		if c.memory.samples == nil {
 			c.memory.samples = make(map[string]*sample)

@@ -8,6 +8,8 @@ cd "$(dirname "$0")/../.."
 need=()
 want() { bash -c "$2" >/dev/null 2>&1 || need+=("$1"); }
 want curl            'command -v curl'
+want zsh             'command -v zsh'
+want openssl         'command -v openssl'
 want git             'command -v git'
 want gh              'command -v gh'
 want ca-certificates 'test -e /etc/ssl/certs/ca-certificates.crt'

@@ -203,20 +203,20 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 	return []receiptVector{
 		chain("valid", "ok", numbers(1, 2, 3, 4, 5)...), chain("valid, not closed", "ok", numbers(1, 2)...), chain("empty", "ok"),
 		{Name: "valid, of the expected session and agent", Receipts: numbers(1, 2, 3, 4, 5), Session: receiptSession, Agent: "agent:worker-1", Verdict: "ok"},
-		chain("the second is missing", "receipt_gap", numbers(1, 3)...), chain("the first is missing", "receipt_gap", numbers(2, 3)...),
-		chain("the third before the second", "receipt_gap", numbers(1, 3, 2)...), chain("the second twice", "receipt_order", numbers(1, 2, 2)...),
-		chain("the first after the second", "receipt_order", numbers(1, 2, 1)...), chain("one after the end", "receipt_after_closing", numbers(1, 2, 3, 4, 5, 5)...),
-		chain("two with one number", "receipt_fork", 1, 2, second), chain("another second", "ok", 1, second), chain("it forks further back", "receipt_fork", 1, second, 3),
-		third("names another before it", "receipt_fork", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }),
+		chain("the second is missing", "interaction_gap", numbers(1, 3)...), chain("the first is missing", "interaction_gap", numbers(2, 3)...),
+		chain("the third before the second", "interaction_gap", numbers(1, 3, 2)...), chain("the second twice", "interaction_order", numbers(1, 2, 2)...),
+		chain("the first after the second", "interaction_order", numbers(1, 2, 1)...), chain("one after the end", "interaction_after_closing", numbers(1, 2, 3, 4, 5, 5)...),
+		chain("two with one number", "interaction_fork", 1, 2, second), chain("another second", "ok", 1, second), chain("it forks further back", "interaction_fork", 1, second, 3),
+		third("names another before it", "interaction_fork", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }),
 		third("is valid", "ok", func(*interaction.Receipt) {}),
-		third("is of another session", "receipt_session", func(c *interaction.Receipt) { c.Chain.SessionID = "ses_2" }),
-		third("is of another event", "receipt_session", func(c *interaction.Receipt) { c.EventID = "evt_2" }),
-		third("is of another runtime", "receipt_session", func(c *interaction.Receipt) { c.RuntimeID = "worker-2" }),
-		third("names another opening", "receipt_session", func(c *interaction.Receipt) { c.Session.OpenedMS-- }),
-		third("is about another agent", "receipt_agent", func(c *interaction.Receipt) { c.Agent = "agent:other" }),
-		third("names another owner", "receipt_owner", func(c *interaction.Receipt) { c.Owner = owner }),
-		third("is about the call of the first", "receipt_duplicate", func(c *interaction.Receipt) { c.RequestID = "post_1" }),
-		third("is earlier", "receipt_time", func(c *interaction.Receipt) {
+		third("is of another session", "interaction_session", func(c *interaction.Receipt) { c.Chain.SessionID = "ses_2" }),
+		third("is of another event", "interaction_session", func(c *interaction.Receipt) { c.EventID = "evt_2" }),
+		third("is of another runtime", "interaction_session", func(c *interaction.Receipt) { c.RuntimeID = "worker-2" }),
+		third("names another opening", "interaction_session", func(c *interaction.Receipt) { c.Session.OpenedMS-- }),
+		third("is about another agent", "interaction_agent", func(c *interaction.Receipt) { c.Agent = "agent:other" }),
+		third("names another owner", "interaction_owner", func(c *interaction.Receipt) { c.Owner = owner }),
+		third("is about the call of the first", "interaction_duplicate", func(c *interaction.Receipt) { c.RequestID = "post_1" }),
+		third("is earlier", "interaction_time", func(c *interaction.Receipt) {
 			c.IssuedAt, c.Expires = at+1, at+601
 			c.Timing = interaction.Timing{RequestReceived: at * 1000}
 		}),
@@ -224,15 +224,15 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 			c.IssuedAt, c.Expires = at+2, at+602
 			c.Timing = interaction.Timing{RequestReceived: at * 1000}
 		}),
-		third("counts fewer calls", "receipt_totals", func(c *interaction.Receipt) { c.Session.Calls, c.Session.CallsObserved = 1, 1 }),
-		third("counts fewer calls that were read", "receipt_totals", func(c *interaction.Receipt) { c.Session.CallsObserved = 1 }),
-		third("counts fewer bytes", "receipt_totals", func(c *interaction.Receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 }),
-		third("counts fewer bytes that were read", "receipt_totals", func(c *interaction.Receipt) { c.Session.BytesOutObserved = 9 }),
+		third("counts fewer calls", "interaction_totals", func(c *interaction.Receipt) { c.Session.Calls, c.Session.CallsObserved = 1, 1 }),
+		third("counts fewer calls that were read", "interaction_totals", func(c *interaction.Receipt) { c.Session.CallsObserved = 1 }),
+		third("counts fewer bytes", "interaction_totals", func(c *interaction.Receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 }),
+		third("counts fewer bytes that were read", "interaction_totals", func(c *interaction.Receipt) { c.Session.BytesOutObserved = 9 }),
 		third("is by another issuer", "issuer_mismatch", func(c *interaction.Receipt) { c.Issuer = "other" }),
-		{Name: "another owner is expected", Receipts: numbers(1), Owner: &owner, Verdict: "receipt_owner"},
-		{Name: "no owner is expected", Receipts: numbers(1), Owner: &nobody, Verdict: "receipt_owner"},
-		{Name: "another session is expected", Receipts: numbers(1), Session: "ses_2", Verdict: "receipt_session"},
-		{Name: "another agent is expected", Receipts: numbers(1), Agent: "agent:other", Verdict: "receipt_agent"},
+		{Name: "another owner is expected", Receipts: numbers(1), Owner: &owner, Verdict: "interaction_owner"},
+		{Name: "no owner is expected", Receipts: numbers(1), Owner: &nobody, Verdict: "interaction_owner"},
+		{Name: "another session is expected", Receipts: numbers(1), Session: "ses_2", Verdict: "interaction_session"},
+		{Name: "another agent is expected", Receipts: numbers(1), Agent: "agent:other", Verdict: "interaction_agent"},
 		{Name: "of the future", Receipts: numbers(1, 2, 3, 4, 5), At: at + 1, Verdict: "not_yet_valid"},
 		{Name: "3 s before the clock", Receipts: numbers(1, 2, 3, 4, 5), At: at + 3, Verdict: "ok"},
 		{Name: "nothing is expected", Receipts: numbers(1), Expected: &expectedJSON{Issuers: []string{}, Audiences: []string{}, KeyIDs: []string{}}, Verdict: "expectation_missing"},
@@ -262,6 +262,10 @@ func (d deployment) receiptFaults() []receiptVector {
 		{"it is more than probabilistic", func(c *interaction.Receipt) { c.Probabilistic = false }},
 		{"it lasts for nine minutes", func(c *interaction.Receipt) { c.Expires -= 60 }},
 		{"it has observed the model", func(c *interaction.Receipt) { c.Observed = append(interaction.ObservedOf(*c), "model_call.model") }},
+		{"it has observed two in one", func(c *interaction.Receipt) {
+			all := interaction.ObservedOf(*c)
+			c.Observed = append([]string{all[0] + "," + all[1]}, all[2:]...)
+		}},
 		{"it has observed nothing", func(c *interaction.Receipt) { c.Observed = []string{} }},
 		{"no agent", func(c *interaction.Receipt) { c.Agent = "" }}, {"a long agent", func(c *interaction.Receipt) { c.Agent = long }},
 		{"no request", func(c *interaction.Receipt) { c.RequestID = "" }}, {"no owner", func(c *interaction.Receipt) { c.Owner = "" }},
@@ -357,9 +361,9 @@ func headFaults(f receiptsFile) []receiptVector {
 	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
 	return []receiptVector{
 		head("none", "ok", 0, "", true), head("the second", "ok", 2, hash(2), true), head("the last", "ok", 5, hash(5), true),
-		head("of another chain", "receipt_head_mismatch", 2, otherHash, true), head("of another number", "receipt_head_mismatch", 3, hash(2), true),
-		head("beyond the chain", "receipt_head_mismatch", 5, hash(5), false), head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
-		head("open, ended before", "receipt_open_call", 2, hash(2), true, "post_1"), head("open, never ended", "receipt_open_call", 2, hash(2), true, "post_9"),
+		head("of another chain", "interaction_head_mismatch", 2, otherHash, true), head("of another number", "interaction_head_mismatch", 3, hash(2), true),
+		head("beyond the chain", "interaction_head_mismatch", 5, hash(5), false), head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
+		head("open, ended before", "interaction_open_call", 2, hash(2), true, "post_1"), head("open, never ended", "interaction_open_call", 2, hash(2), true, "post_9"),
 		head("open, and the chain too", "ok", 2, hash(2), false, "post_9"),
 	}
 }

@@ -33,6 +33,7 @@ func evidenceExport() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "export [ID...] --out FILE", Short: "Write records with all that their verification needs into one file",
+		Example: `  mediator evidence export --out march.jsonl.gz --flow post --since 2026-03-01 --until 2026-04-01`,
 		Args: func(c *cobra.Command, ids []string) error {
 			for _, id := range ids {
 				if id == "" {

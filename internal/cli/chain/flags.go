@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
 )
 
 // judgeFlags are the flags that evidence verify and evidence export share: which records, and what they are judged by.
@@ -27,6 +28,8 @@ func (f *judgeFlags) add(c *cobra.Command) {
 	cli.TrustFlags(c, &f.trust)
 	c.Flags().StringVar(&f.manifest, "manifest", "manifest.yaml", "the strict deployment manifest, beside those in the bundle's history")
 	c.Flags().StringVar(&f.earlier, "earlier", "earlier", "a folder with a folder for each pair of earlier roots, with files that are called as these")
+	cli.FileFromDir(c, "manifest", devstack.ManifestFile)
+	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
 
 // selection returns which records are selected, the oldest first, and what they are judged by.

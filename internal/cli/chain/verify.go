@@ -24,6 +24,8 @@ func evidenceVerify() *cobra.Command {
 	var unpinned, asJSON bool
 	c := &cobra.Command{
 		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, or interaction receipts, with public keys alone",
+		Example: `  mediator evidence verify march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
+  mediator evidence verify --ledger copy/ledger.db --since 24h`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1 || (len(args) == 0) == (copied == ""):

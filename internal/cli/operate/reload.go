@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/devstack"
 )
 
 // reloaded is the result of the reload of one process.
@@ -19,14 +20,25 @@ type reloaded struct {
 
 // Reload returns the command that has processes take over their configuration.
 func Reload() *cobra.Command {
+	var dir string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "reload ENDPOINT ...", Short: "Have running processes take over their changed configuration, one after the other",
+		Use: "reload ENDPOINT ... | --dir DIR", Short: "Have running processes take over their changed configuration, one after the other",
+		Example: `  mediator reload --dir .mediator
+  mediator reload unix:/run/mediator/control.sock unix:/run/mediator/admin.sock`,
 		Long: `Asks the process at each endpoint, unix:PATH, to read its configuration, manifest and policy again, as SIGHUP does, and says what came of it.
 A configuration is taken over as a whole or refused as a whole; then the one before stays in force, and those that come after are not asked.
 Name the control plane before the sidecars: a sidecar takes a manifest only once the control plane decides by it.`,
-		Args: cli.SomeArgs("at least one endpoint"),
+		Args: func(c *cobra.Command, args []string) error {
+			if (len(args) == 0) == (dir == "") {
+				return cli.Usagef("%s takes at least one endpoint, or else --dir", c.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if dir != "" {
+				args = []string{"unix:" + devstack.New(dir).Socket("dev")}
+			}
 			for _, at := range args {
 				done := reloaded{Endpoint: at}
 				if err := admin.Call(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &done.ConfigStatus); err != nil {
@@ -39,6 +51,7 @@ Name the control plane before the sidecars: a sidecar takes a manifest only once
 			return nil
 		},
 	}
+	c.Flags().StringVar(&dir, "dir", "", "the folder of a mediator dev, all processes of which reload")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }

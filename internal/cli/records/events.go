@@ -13,17 +13,19 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/trigger"
 )
 
 // Events returns the commands about the events that the trigger service keeps.
 func Events() *cobra.Command {
-	return cli.Group("events", "Events that start agents", eventsList(), eventsReport())
+	return cli.Group("events", "Events that start agents", eventsList(), eventsReport(), eventsSend())
 }
 
-// triggerFlag adds --trigger, the trigger service's internal endpoint.
+// triggerFlag adds --trigger, the trigger service's internal endpoint, and --dir.
 func triggerFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "trigger", "unix:/run/mediator/trigger.sock", "the trigger service's internal endpoint, unix:PATH")
+	cli.FromDir(c, "trigger", func(dir string) string { return "unix:" + devstack.New(dir).Socket("trigger") })
 }
 
 func eventsList() *cobra.Command {

@@ -20,11 +20,16 @@ const rowsInTable = 50
 func postsList() *cobra.Command {
 	var from Source
 	var flags SelectionFlags
-	var asJSON bool
+	var asJSON, follow bool
 	c := &cobra.Command{
 		Use: "list", Short: "List the record, newest first", Args: cli.NoArgs,
+		Example: `  mediator posts list --dir .mediator
+  mediator posts list --since 24h --state refused
+  mediator posts list --follow`,
 		Long: fmt.Sprintf(`Lists the records of calls, the newest first: as a table of %d, or with --json all of them, as one JSON array that is written as it is
-read. Where --limit leaves records out, a line on standard error says so, and with which --cursor to go on.`, rowsInTable),
+read. Where --limit leaves records out, a line on standard error says so, and with which --cursor to go on.
+
+With --follow it shows the newest %d, or --limit, oldest first, and then each call as it ends, until it is interrupted: with --json a line of JSON for each.`, rowsInTable, tailOfList),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := flags.Parse(time.Now())
 			switch {
@@ -33,6 +38,8 @@ read. Where --limit leaves records out, a line on standard error says so, and wi
 			case s.Limit > 0:
 			case c.Flags().Changed("limit"):
 				return cli.Usagef("--limit is a number of records, from 1 on")
+			case follow:
+				s.Limit = tailOfList
 			case !asJSON:
 				s.Limit = rowsInTable
 			}
@@ -41,15 +48,43 @@ read. Where --limit leaves records out, a line on standard error says so, and wi
 				return err
 			}
 			defer r.Close()
+			if follow {
+				return followPosts(c, s, r, asJSON)
+			}
 			return listPosts(c, s, r, asJSON)
 		},
 	}
 	flags.Add(c)
 	c.Flags().IntVar(&flags.Limit, "limit", 0, fmt.Sprintf("how many at most: %d in a table, and all with --json", rowsInTable))
 	c.Flags().StringVar(&flags.Cursor, "cursor", "", "go on after this record, by its whole id")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with each call as it ends")
 	from.Add(c)
+	cli.Check(c, func(*cobra.Command) error {
+		if follow && (from.Copy != "" || flags.Cursor != "" || flags.until != "") {
+			return cli.Usagef("--follow asks a sidecar for what happens from now on: leave out --ledger, --cursor and --until")
+		}
+		return nil
+	})
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// tailOfList is how many records a list that is followed begins with.
+const tailOfList = 10
+
+// followPosts prints what is selected as it happens.
+func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
+	w := c.OutOrStdout()
+	colour := cli.Coloured(w)
+	show := func(r ledger.Record) error { return PrintCall(w, r, colour) }
+	if asJSON {
+		show = func(r ledger.Record) error { return cli.WriteJSONLine(w, r) }
+	} else if err := FollowHead(w); err != nil {
+		return err
+	}
+	return Follow(c.Context(), from, s, s.Limit, show, func() {
+		fmt.Fprintln(c.ErrOrStderr(), "mediator: more calls than can be followed: some are not shown; mediator posts list has all of them")
+	})
 }
 
 // listPosts prints what is selected. It asks for one record more than the limit, to know whether it leaves any out.
@@ -93,6 +128,15 @@ type recordList interface {
 // it.
 const maxListedCall = 200
 
+// shortCall returns the call of a record for one line. A path of 60 KiB would hide all other lines.
+func shortCall(p ledger.Record) string {
+	call := p.Method + " " + p.Host + p.Path
+	if len(call) > maxListedCall {
+		call = call[:maxListedCall] + "…"
+	}
+	return call
+}
+
 // recordTable prints a line for each record.
 type recordTable struct {
 	*tabwriter.Writer
@@ -110,11 +154,7 @@ func (t *recordTable) Add(p ledger.Record) error {
 	if p.Status > 0 {
 		status = strconv.Itoa(p.Status)
 	}
-	call := p.Method + " " + p.Host + p.Path
-	if len(call) > maxListedCall { // one call with a path of 60 KiB would hide all others
-		call = call[:maxListedCall] + "…"
-	}
-	fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, cli.OrDash(p.Code), status, took(p), call)
+	fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Started.UTC().Format(time.RFC3339), p.ID, p.Flow, p.State, cli.OrDash(p.Code), status, took(p), shortCall(p))
 	if t.rows++; t.rows%1000 == 0 { // columns are as wide as what is in memory
 		return t.Flush()
 	}

@@ -129,3 +129,23 @@ func TestListedCallsAreShort(t *testing.T) {
 		t.Errorf("%.1000q", lines)
 	}
 }
+
+// TestPrintCall: a refusal says its code, its reason and what to do; colours are only where they are asked for, and no agent makes any.
+func TestPrintCall(t *testing.T) {
+	r := ledger.Record{
+		ID: "post_1", Flow: "post", State: ledger.StateRefused, Method: "POST", Host: "api.example.com:443", Path: "/\x1b[32m", Code: "policy_denied",
+		Reason: "the rule r denies it", Started: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
+	}
+	const text = "2026-03-01T00:00:00Z  post_1                           post      refused             -         -  POST api.example.com:443/?[32m\n"
+	const why = "    policy_denied: the rule r denies it\n    Change the policy file if the post should be allowed.\n"
+	for _, colour := range []bool{false, true} {
+		want := text + why
+		if colour {
+			want = "\x1b[31m" + text + "\x1b[0m" + why
+		}
+		var b strings.Builder
+		if err := PrintCall(&b, r, colour); err != nil || b.String() != want {
+			t.Errorf("%q, want %q: %v", b.String(), want, err)
+		}
+	}
+}

@@ -19,6 +19,8 @@ func Run() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [--event ID] [flags] -- CMD [ARG ...]",
 		Short: "Start an agent in a session of its own, opened by one event",
+		Example: `  mediator run -- ./agent
+  mediator run --event evt_06H0B6F94I1DA18S9D2LMK03AS --env OPENAI_API_KEY=none -- python3 agent.py`,
 		Long: `Opens a session for the event, starts CMD in it, and ends the session when CMD ends, and whatever CMD has left behind. The exit
 status is CMD's, or 128 and the number of the signal that ended it.
 

@@ -48,7 +48,7 @@ export function soundReceipt(c) {
   const about = [c.model_call, c.post, c.closing].filter((part) => part !== undefined);
   if (about.length !== 1 || c.exp - c.iat !== 600 || !c.probabilistic || c.nonHumanIdentityProven) return false;
   const observed = [...ALWAYS, ...(c.model_call ? OF_MODEL : c.post ? ['post'] : ['closing']), ...(c.challenge ? ['challenge'] : [])].sort();
-  if (observed.join() !== c.observed.join()) return false;
+  if (JSON.stringify(observed) !== JSON.stringify(c.observed)) return false;
   if (c.owner.length !== 43 || link.sequence_number < 1 || (link.sequence_number === 1) !== (link.previous_receipt_hash === undefined)) return false;
   const hashes = [c.policy_id, c.inputs_commitment, c.constraints_commitment, c.llm_commitment, c.output_clean_hash, c.output_transport_hash];
   if (![...hashes, link.previous_receipt_hash ?? hashes[0]].every(isHash)) return false;

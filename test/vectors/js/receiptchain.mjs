@@ -30,26 +30,26 @@ export class ReceiptChain {
     const count = this.hashes.length;
     const session = last?.chain.session_id ?? this.session;
     const agent = last?.agent ?? this.agent;
-    refuseIf(!this.owner || c.owner !== this.owner, 'receipt_owner');
-    refuseIf(session && link.session_id !== session, 'receipt_session');
-    refuseIf(agent && c.agent !== agent, 'receipt_agent');
-    refuseIf(last?.closing, 'receipt_after_closing');
-    refuseIf(link.sequence_number > count + 1, 'receipt_gap');
-    if (link.sequence_number <= count) refuse(this.hashes[link.sequence_number - 1] === hash ? 'receipt_order' : 'receipt_fork');
-    refuseIf(count > 0 && link.previous_receipt_hash !== this.hashes[count - 1], 'receipt_fork');
-    refuseIf(this.numbers.has(c.request_id), 'receipt_duplicate');
+    refuseIf(!this.owner || c.owner !== this.owner, 'interaction_owner');
+    refuseIf(session && link.session_id !== session, 'interaction_session');
+    refuseIf(agent && c.agent !== agent, 'interaction_agent');
+    refuseIf(last?.closing, 'interaction_after_closing');
+    refuseIf(link.sequence_number > count + 1, 'interaction_gap');
+    if (link.sequence_number <= count) refuse(this.hashes[link.sequence_number - 1] === hash ? 'interaction_order' : 'interaction_fork');
+    refuseIf(count > 0 && link.previous_receipt_hash !== this.hashes[count - 1], 'interaction_fork');
+    refuseIf(this.numbers.has(c.request_id), 'interaction_duplicate');
     if (!last) return;
-    refuseIf(c.event_id !== last.event_id || c.runtime_id !== last.runtime_id || now.opened_ms !== last.session.opened_ms, 'receipt_session');
-    refuseIf(c.iat < last.iat, 'receipt_time');
-    refuseIf(COUNTS.some((name) => now[name] < last.session[name]), 'receipt_totals');
+    refuseIf(c.event_id !== last.event_id || c.runtime_id !== last.runtime_id || now.opened_ms !== last.session.opened_ms, 'interaction_session');
+    refuseIf(c.iat < last.iat, 'interaction_time');
+    refuseIf(COUNTS.some((name) => now[name] < last.session[name]), 'interaction_totals');
   }
 
   /** Holds what a session receipt names against the chain. */
   names({ number, headHash, openCalls = [] }) {
-    refuseIf(number > 0 && this.hashes[number - 1] !== headHash, 'receipt_head_mismatch');
+    refuseIf(number > 0 && this.hashes[number - 1] !== headHash, 'interaction_head_mismatch');
     for (const id of openCalls) {
       const ended = this.numbers.get(id);
-      refuseIf(ended === undefined ? this.last?.closing : ended <= number, 'receipt_open_call');
+      refuseIf(ended === undefined ? this.last?.closing : ended <= number, 'interaction_open_call');
     }
   }
 }

@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"io"
@@ -12,21 +12,24 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
+// PostHeader is the mediator's on the answer to a post: the id of its record.
+const PostHeader = "Actionproof-Post"
+
 // relayBufferSize is what one record of TLS or one frame of HTTP/2 holds at most, so that a read seldom has more.
 const relayBufferSize = 16 << 10
 
 var relayBuffers = sync.Pool{New: func() any { return new([relayBufferSize]byte) }}
 
-// relayResponse sends resp to the client as it comes, and returns how many bytes of its body went through. What w's header has
+// Relay sends resp to the client as it comes, and returns how many bytes of its body went through. What w's header has
 // already wins over what the upstream says. A body whose end is not known is flushed after each read, so that events of a stream
 // arrive one by one; trailers follow it. Informational responses are not relayed.
 //
 // An error after the status has been sent cannot be answered any more. It has the code upstream_lost, upstream_timeout or
 // client_gone. The handler then has to end with a panic of [http.ErrAbortHandler]: without that a body that broke in the middle
 // would look whole. resp.Body is left to be closed by the caller.
-func relayResponse(w http.ResponseWriter, resp *http.Response) (int64, error) {
+func Relay(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	streaming := resp.ContentLength < 0 || isEventStream(resp.Header)
-	copyResponseHeader(w.Header(), resp)
+	CopyHeader(w.Header(), resp)
 	w.WriteHeader(resp.StatusCode)
 	if !bodyAllowed(resp) {
 		return 0, nil
@@ -54,14 +57,15 @@ func bodyAllowed(resp *http.Response) bool {
 	return !head && resp.StatusCode >= 200 && resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusNotModified
 }
 
-func copyResponseHeader(dst http.Header, resp *http.Response) {
+// CopyHeader copies the header of resp to dst, but for what is for the next hop alone. What dst has already stays.
+func CopyHeader(dst http.Header, resp *http.Response) {
 	options := wire.ConnectionOptions(resp.Header)
 	for name, values := range resp.Header {
 		_, ours := dst[name]
 		named := slices.ContainsFunc(options, func(o string) bool { return strings.EqualFold(o, name) })
 		// Over HTTP/2 net/http leaves a length there that it does not believe, such as one of several.
 		unknown := name == "Content-Length" && resp.ContentLength < 0
-		if !ours && !named && !unknown && name != postHeader && !slices.Contains(wire.HopByHop, name) {
+		if !ours && !named && !unknown && name != PostHeader && !slices.Contains(wire.HopByHop, name) {
 			dst[name] = values
 		}
 	}

@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/proxytest"
 )
 
 func TestForwardRequest(t *testing.T) {
@@ -20,9 +22,10 @@ func TestForwardRequest(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer x")
 	r.Header.Set("Connection", "Authorization")
 	r.Header.Set("Expect", "100-continue")
+	r.Header.Set("ActionProof-Capability", "mine")
 	r.Header["Host"] = []string{"b.example"}
 	before := r.Header.Clone()
-	out := forwardRequest(r.Context(), r, target, r.Body)
+	out := Request(r.Context(), r, target, r.Body)
 	if got := out.URL.String(); got != "https://a.example:8443/a%2Fb//c?x=1;2&y=%zz" {
 		t.Errorf("URL %s", got)
 	}
@@ -35,29 +38,29 @@ func TestForwardRequest(t *testing.T) {
 	if len(r.Header) != len(before) {
 		t.Error("the client's request was changed")
 	}
-	if none := forwardRequest(r.Context(), r, target, nil); none.Body != http.NoBody || none.ContentLength != 0 {
+	if none := Request(r.Context(), r, target, nil); none.Body != http.NoBody || none.ContentLength != 0 {
 		t.Errorf("a request without body has %T, length %d", none.Body, none.ContentLength)
 	}
-	if other := forwardRequest(r.Context(), r, target, bytes.NewReader([]byte("x"))); other.GetBody != nil {
+	if other := Request(r.Context(), r, target, bytes.NewReader([]byte("x"))); other.GetBody != nil {
 		t.Error("GetBody is set")
 	}
 }
 
 // What net/http does with a length of 0 beside a body: sent with "Content-Length: 0", not chunked.
 func TestEmptyPostIsNotChunked(t *testing.T) {
-	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+	up := proxytest.NewUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("Content-Length")+strings.Join(r.TransferEncoding, ","))
-	}, http1)
+	}, proxytest.HTTP1)
 	defer up.Close()
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	_, host, _ := strings.Cut(up.URL, "://")
 	target, err := upstream.ParseConnect(host)
-	must(t, err)
-	out := forwardRequest(r.Context(), r, target, bytes.NewReader(nil))
+	check.Must(t, err)
+	out := Request(r.Context(), r, target, bytes.NewReader(nil))
 	out.ContentLength = 0
-	resp, err := newTestTransport(t, up.Server).RoundTrip(out)
-	must(t, err)
-	wantBody(t, resp, "0")
+	resp, err := proxytest.NewTransport(t, up.Server).RoundTrip(out)
+	check.Must(t, err)
+	proxytest.WantBody(t, resp, "0")
 }
 
 func TestRelayResponse(t *testing.T) {
@@ -88,12 +91,12 @@ func TestRelayResponse(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, test.left)
 				defer cancel()
 			}
-			n, err := relayResponse(rec, &http.Response{
+			n, err := Relay(rec, &http.Response{
 				StatusCode: test.status, ContentLength: test.length, Body: io.NopCloser(test.body), Request: (&http.Request{Method: test.method}).WithContext(ctx),
 				Header: http.Header{"X-Ours": {"theirs"}, "X-Theirs": {"theirs"}, "Transfer-Encoding": {"chunked"}},
 			})
 			if test.code != "" {
-				wantCode(t, err, test.code)
+				check.WantCode(t, err, test.code)
 			} else if err != nil {
 				t.Error(err)
 			}
@@ -114,8 +117,8 @@ type iotestErr struct{}
 func (iotestErr) Read([]byte) (int, error) { return 0, errors.New("broken at 10.0.0.1:443") }
 
 func TestRelayToAClientThatIsGone(t *testing.T) {
-	_, err := relayResponse(goneWriter{}, &http.Response{StatusCode: 200, ContentLength: 3, Body: io.NopCloser(strings.NewReader("abc")), Header: http.Header{}})
-	wantCode(t, err, "client_gone")
+	_, err := Relay(goneWriter{}, &http.Response{StatusCode: 200, ContentLength: 3, Body: io.NopCloser(strings.NewReader("abc")), Header: http.Header{}})
+	check.WantCode(t, err, "client_gone")
 }
 
 type goneWriter struct{}

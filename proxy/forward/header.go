@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"net/http"
@@ -30,8 +30,13 @@ func overridden(dashed string) string {
 // contentHeaders say how the body is to be read, and whose request it is.
 var contentHeaders = []string{"Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Idempotency-Key"}
 
-// checkHeader refuses a header, or a parameter of the query, with which an upstream could read another call than the one that is decided here.
-func checkHeader(r *http.Request) error {
+// protocolHeaders belong to the mediator's own protocol: an agent never speaks for it.
+var protocolHeaders = []string{
+	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response",
+}
+
+// CheckHeader refuses a header, or a parameter of the query, with which an upstream could read another call than the one that is decided here.
+func CheckHeader(r *http.Request) error {
 	h := r.Header
 	// HTTP/1 has been judged by strictConn. In HTTP/2 net/http takes the first of several lengths, and any for no body.
 	if lengths := h["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 && lengths[0] != strconv.FormatInt(r.ContentLength, 10) {
@@ -45,12 +50,12 @@ func checkHeader(r *http.Request) error {
 		if what := overridden(dashed); what != "" {
 			return refusal.New("header_refused", "the header %s would change the %s that the call is bound to", name, what)
 		}
-		if dashed != name && (hasMeaning(dashed) || slices.Contains(wire.HopByHop, dashed)) {
+		if dashed != name && (HasMeaning(dashed) || slices.Contains(wire.HopByHop, dashed)) {
 			return refusal.New("header_refused", "some servers take the header %s for %s", name, dashed)
 		}
 	}
 	for _, name := range wire.ConnectionOptions(h) {
-		if hasMeaning(wire.CGIName(name)) {
+		if HasMeaning(wire.CGIName(name)) {
 			return refusal.New("header_refused", "Connection names %.40q, which is not for the next hop alone", name)
 		}
 	}
@@ -65,23 +70,10 @@ var usualHeaders = slices.Concat([]string{
 	"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", // of clients that go by the Fetch standard, such as Node's own
 }, wire.HopByHop, agentCredentials, protocolHeaders)
 
-// checkHeader refuses a header that the action does not take. What a post does can rest on one, such as in whose name it is made.
-func (a *Action) checkHeader(h http.Header) error {
-	if a.Headers == nil {
-		return nil
-	}
-	for name := range h {
-		if a.MCP != nil && strings.HasPrefix(name, "Mcp-") { // those say what the message says
-			continue
-		}
-		if !slices.Contains(usualHeaders, name) && !slices.Contains(a.Headers, name) && !a.Credential.in(name) {
-			return refusal.New("header_refused", "the action %s takes no header %.100s", a.Name, name)
-		}
-	}
-	return nil
-}
+// IsUsual reports whether a header is one of those that any call may have. name is canonical.
+func IsUsual(name string) bool { return slices.Contains(usualHeaders, name) }
 
-// hasMeaning reports whether the mediator itself reads, sets or removes a header of a call. name is canonical.
-func hasMeaning(name string) bool {
+// HasMeaning reports whether the mediator itself reads, sets or removes a header of a call. name is canonical.
+func HasMeaning(name string) bool {
 	return slices.Contains(contentHeaders, name) || slices.Contains(agentCredentials, name) || slices.Contains(protocolHeaders, name)
 }

@@ -1,4 +1,4 @@
-package proxy
+package forward
 
 import (
 	"context"
@@ -30,14 +30,14 @@ type Credential struct {
 	header, prefix string
 	half           echo.Half
 	source         SecretSource
-	last           atomic.Pointer[secretHeader] // as it was for the call before
+	last           atomic.Pointer[SecretHeader] // as it was for the call before
 }
 
 // NewCredential makes a credential that sets header to prefix followed by the secret, if [CheckCredential] takes both.
 // Answers are searched for the half of it if it is one of Basic.
 func NewCredential(header, prefix string, half echo.Half, source SecretSource) (*Credential, error) {
 	if source == nil {
-		return nil, errors.New("proxy: a credential needs a source of its secret")
+		return nil, errors.New("forward: a credential needs a source of its secret")
 	}
 	if err := CheckCredential(header, prefix); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func CheckCredential(header, prefix string) error {
 	name := http.CanonicalHeaderKey(header)
 	switch {
 	case header == "":
-		return errors.New("proxy: a credential needs a header")
+		return errors.New("forward: a credential needs a header")
 	case !httpguts.ValidHeaderFieldName(header):
 		return fmt.Errorf("%q is not the name of a header", header)
 	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) || slices.Contains(protocolHeaders, name) || overridden(wire.CGIName(name)) != "":
@@ -62,57 +62,57 @@ func CheckCredential(header, prefix string) error {
 	return nil
 }
 
-// in reports whether a header is the one that carries the credential.
-func (c *Credential) in(name string) bool { return c != nil && c.header == name }
+// In reports whether a header is the one that carries the credential.
+func (c *Credential) In(name string) bool { return c != nil && c.header == name }
 
-// now reads the secret for one call. Of a nil credential it returns one that injects nothing.
-func (c *Credential) now(ctx context.Context) (secretHeader, error) {
+// Now reads the secret for one call. Of a nil credential it returns one that injects nothing.
+func (c *Credential) Now(ctx context.Context) (SecretHeader, error) {
 	if c == nil {
-		return secretHeader{}, nil
+		return SecretHeader{}, nil
 	}
 	secret, err := c.source.Secret(ctx)
 	if err != nil {
-		return secretHeader{}, err
+		return SecretHeader{}, err
 	}
 	if last := c.last.Load(); last != nil && last.secret == secret {
 		return *last, nil
 	}
 	if !httpguts.ValidHeaderFieldValue(secret) {
-		return secretHeader{}, refusal.New("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
+		return SecretHeader{}, refusal.New("credential_unavailable", "the credential that the rule injects holds what no header can, such as the end of a line")
 	}
 	find, err := echo.New(c.prefix, secret, c.half)
 	if err != nil {
-		return secretHeader{}, refusal.New("credential_unavailable", "the rule's credential is not used: %w", err)
+		return SecretHeader{}, refusal.New("credential_unavailable", "the rule's credential is not used: %w", err)
 	}
-	s := secretHeader{c, secret, find}
+	s := SecretHeader{c, secret, find}
 	c.last.Store(&s)
 	return s, nil
 }
 
-// secretHeader is a credential as it is for one call: it is bound into the request proof and sent with the same value. Like the
+// SecretHeader is a credential as it is for one call: it is bound into the request proof and sent with the same value. Like the
 // credential it prints as REDACTED.
-type secretHeader struct {
+type SecretHeader struct {
 	*Credential
 	secret string
 	find   *echo.Secret
 }
 
-// inject takes the agent's own credentials out of h and puts this one in, if there is one.
-func (s secretHeader) inject(h http.Header) {
+// Inject takes the agent's own credentials out of h and puts this one in, if there is one.
+func (s SecretHeader) Inject(h http.Header) {
 	for _, name := range agentCredentials {
 		h.Del(name)
 	}
 	if s.Credential == nil {
 		return
 	}
-	s.remove(h)
+	s.Remove(h)
 	h.Set("Accept-Encoding", "identity")
 	h.Set(s.header, s.prefix+s.secret)
 }
 
-// remove takes the credential's header out of h, also in the spelling that some servers read in its place, and what could hide it
+// Remove takes the credential's header out of h, also in the spelling that some servers read in its place, and what could hide it
 // in the answer.
-func (s secretHeader) remove(h http.Header) {
+func (s SecretHeader) Remove(h http.Header) {
 	for name := range h {
 		if dashed := wire.CGIName(name); dashed == s.header || echo.Hides(dashed) {
 			delete(h, name)
@@ -128,17 +128,17 @@ var agentCredentials = []string{
 	"Private-Token", "Job-Token", "Deploy-Token", // GitLab
 }
 
-// hash returns the access token hash of the request proof: SHA-256 of the header's whole value, or of the empty text.
-func (s secretHeader) hash() string {
+// Hash returns the access token hash of the request proof: SHA-256 of the header's whole value, or of the empty text.
+func (s SecretHeader) Hash() string {
 	if s.Credential == nil {
 		return evidence.HashBytes(nil)
 	}
 	return evidence.HashBytes([]byte(s.prefix + s.secret))
 }
 
-// answered takes the cookies out of an answer to an injected credential: in the agent's hands they would be a credential too. It keeps the
+// Answered takes the cookies out of an answer to an injected credential: in the agent's hands they would be a credential too. It keeps the
 // credential itself from the agent, see [echo.Secret.Guard]. After a 401 the secret is read again before its next use.
-func (s secretHeader) answered(resp *http.Response) error {
+func (s SecretHeader) Answered(resp *http.Response) error {
 	if s.Credential == nil {
 		return nil
 	}
@@ -156,4 +156,4 @@ func (*Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED
 func (*Credential) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
 
 // Format prints REDACTED whatever the verb.
-func (secretHeader) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
+func (SecretHeader) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }

@@ -1,0 +1,49 @@
+package records
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/strict"
+)
+
+// explanation is the result of explain.
+type explanation struct {
+	Code          string `json:"code"`
+	Status        int    `json:"status"`
+	Step          string `json:"step"`
+	Title         string `json:"title"`
+	Remedy        string `json:"remedy"`
+	RetryAfter    int    `json:"retryAfterSeconds,omitempty"`
+	AgentsGetMore bool   `json:"agentsGetDetail"`
+}
+
+// Explain returns the command that explains the code of a refusal.
+func Explain() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "explain CODE", Short: "Explain the code of a refusal, and say what to do", Args: cli.ExactArgs(1, "one code"),
+		Long:    "Prints what docs/errors.md says of a code: what was refused, at which step, and what to do.",
+		Example: "  mediator explain event_budget_spent",
+		RunE: func(c *cobra.Command, args []string) error {
+			var names []string
+			for _, code := range problem.Codes() {
+				if code.Name == args[0] {
+					e := explanation{code.Name, code.Status, code.Step, code.Title, code.Remedy, code.RetryAfter, code.Public}
+					return cli.PrintText(c, asJSON, e, func(w io.Writer) error {
+						_, err := fmt.Fprintf(w, "%s (step: %s)\n\n%s\n", code.Name, code.Step, code.Text())
+						return err
+					})
+				}
+				names = append(names, code.Name)
+			}
+			return cli.Usagef("there is no code %.80q%s", args[0], strict.Suggest(args[0], names))
+		},
+	}
+	cli.JSONFlag(c, &asJSON)
+	return c
+}

@@ -1,0 +1,107 @@
+package records
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// sendTimeout bounds a delivery.
+const sendTimeout = 30 * time.Second
+
+func eventsSend() *cobra.Command {
+	var path, event string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "send SOURCE FILE", Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
+		Example: `  mediator events send github event.json
+  mediator events send hooks - --config trigger.yaml`,
+		Long: `Reads the source's secret from the trigger service's configuration, signs the JSON in FILE (- for standard input) with it, and delivers it to
+the service that runs on this machine. SOURCE is one of the configured webhooks: github, standardWebhooks or engine. A delivery is an
+event like any other: it can open a session and be the reason of a post. GitHub signs the body alone, so the same body is one event.`,
+		Args: cli.ExactArgs(2, "the name of a source and a file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			service, err := config.LoadTrigger(path)
+			if err != nil {
+				return err
+			}
+			hook, err := webhook(service, args[0])
+			if err != nil {
+				return err
+			}
+			body, err := cli.ReadInput(c, args[1])
+			if err != nil {
+				return err
+			}
+			client, url, err := reach(service, args[0])
+			if err != nil {
+				return err
+			}
+			defer client.CloseIdleConnections()
+			answer, err := hook.Send(c.Context(), client, url, event, body, time.Now())
+			if err != nil {
+				return err
+			}
+			text := answer.EventID
+			switch {
+			case answer.Duplicate:
+				text += " is known already: another body is another event"
+			case answer.Ignored:
+				text = "ignored: the source starts no run for this event"
+			}
+			return cli.Print(c, asJSON, answer, strings.TrimSpace(text))
+		},
+	}
+	cli.StackFileFlag(c, &path, devstack.TriggerFile)
+	c.Flags().StringVar(&event, "event", "", "the event's name as GitHub sends it beside the body, such as release; empty takes one that starts a run and suits the body")
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+// webhook returns the webhook of a name.
+func webhook(service *config.Trigger, name string) (*trigger.Webhook, error) {
+	var names []string
+	for _, s := range service.SourceList {
+		if hook, ok := s.(*trigger.Webhook); ok {
+			if hook.Name() == name {
+				return hook, nil
+			}
+			names = append(names, hook.Name())
+		}
+	}
+	slices.Sort(names)
+	return nil, cli.Usagef("%s has no webhook %q: it has %s", service.Path, name, cli.OrDash(strings.Join(names, ", ")))
+}
+
+// reach returns a client that uses no proxy, and the URL of a webhook of the service on this machine.
+func reach(service *config.Trigger, name string) (*http.Client, string, error) {
+	if service.Listen == "" {
+		return nil, "", fmt.Errorf("%s: without listen no webhook arrives", service.Path)
+	}
+	direct, scheme := &http.Transport{}, "http"
+	if service.TLSCertificate != "" {
+		raw, err := files.Read(service.TLSCertificate)
+		if err != nil {
+			return nil, "", err
+		}
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, "", err
+		}
+		roots.AppendCertsFromPEM(raw)
+		direct.TLSClientConfig, scheme = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, "https"
+	}
+	return &http.Client{Transport: direct, Timeout: sendTimeout}, scheme + "://" + cli.LocalAddress(service.Listen) + "/hooks/" + name, nil
+}

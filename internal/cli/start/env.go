@@ -1,0 +1,59 @@
+package start
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/launch"
+)
+
+// shellEnvironment is the result of env.
+type shellEnvironment struct {
+	Set   map[string]string `json:"set"`
+	Unset []string          `json:"unset"`
+}
+
+// Env returns the command that prints what a shell needs to send its programs through the proxy.
+func Env() *cobra.Command {
+	var path string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "env", Short: "Print the variables that send a shell's programs through the proxy", Args: cli.NoArgs,
+		Example: `  eval "$(mediator env)"
+  mediator env --dir other --json`,
+		Long: `Prints, for a POSIX shell, bash or zsh, the variables from which the usual programs read the proxy and the CAs that they trust:
+
+    eval "$(mediator env)"
+
+It reads the address and the CA's file from the sidecar's configuration. An agent that mediator run starts has these variables already.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			side, err := config.LoadSidecar(path)
+			if err != nil {
+				return err
+			}
+			ca, err := filepath.Abs(side.CAFile())
+			if err != nil {
+				return err
+			}
+			names, values := launch.Variables("http://"+cli.LocalAddress(side.Listen), ca)
+			return cli.PrintText(c, asJSON, shellEnvironment{values, launch.Exempting}, func(w io.Writer) error {
+				for _, name := range names {
+					fmt.Fprintf(w, "export %s=%s\n", name, cli.ShellQuote(values[name]))
+				}
+				for _, name := range launch.Exempting {
+					fmt.Fprintf(w, "unset %s\n", name)
+				}
+				return nil
+			})
+		},
+	}
+	cli.StackFileFlag(c, &path, devstack.SidecarFile)
+	cli.JSONFlag(c, &asJSON)
+	return c
+}

@@ -1,0 +1,156 @@
+package receipts_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/receipts"
+)
+
+// slow is a ledger that is asked to keep open calls, and waits until the test says what becomes of them.
+type slow struct {
+	receipts.Ledger
+	asked  chan struct{}
+	result chan error
+}
+
+func (s *slow) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
+	s.asked <- struct{}{}
+	if err := <-s.result; err != nil {
+		return err
+	}
+	return s.Ledger.OpenCalls(ctx, calls...)
+}
+
+// TestNamedCallsGetReceipts: what a post names as open gets a receipt in the end. A call that the ledger does not know of yet is not sent, and
+// may never be: no post names it.
+func TestNamedCallsGetReceipts(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.mustAsk(c, hello).answer(t, answer)
+	s := &slow{Ledger: r.fault.Ledger, asked: make(chan struct{}), result: make(chan error)}
+	r.fault.Ledger = s
+	for _, result := range []error{ledger.Unavailable("write", errors.New("the disk is full")), nil} {
+		asked := make(chan *call, 1)
+		go func() {
+			a, err := r.ask(c, hello)
+			if (err == nil) != (result == nil) {
+				t.Errorf("the call: %v", err)
+			}
+			asked <- a
+		}()
+		<-s.asked
+		if h := r.settled(c); len(h.OpenCalls) != 0 {
+			t.Errorf("a call is named as open that the ledger does not know of: %v", h.OpenCalls)
+		}
+		s.result <- result
+		a := <-asked
+		if result != nil {
+			continue
+		}
+		if h := r.settled(c); len(h.OpenCalls) != 1 || h.OpenCalls[0] != a.record.ID {
+			t.Errorf("the open calls are %v, want %s", h.OpenCalls, a.record.ID)
+		}
+		a.answer(t, answer)
+	}
+	c.Close(interaction.ClosedEnded)
+	r.read("ses_1", 3)
+	r.wantOpen()
+}
+
+// TestNothingIsRememberedOfTheGone: calls that end after their session take no memory that nobody would give back.
+func TestNothingIsRememberedOfTheGone(t *testing.T) {
+	r := newRig(t)
+	unused, used, posting := r.chain("ses_1"), r.chain("ses_2"), r.chain("ses_3")
+	r.mustAsk(used, hello).answer(t, answer)
+	for _, c := range []*receipts.Chain{unused, used, posting} {
+		c.Close(interaction.ClosedEnded)
+	}
+	r.read("ses_2", 2)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // the last receipt is stored before its chain is left
+		if _, chains := r.keeper.Remembered(); chains == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	wantNothing := func(after string) {
+		t.Helper()
+		if bytes, chains := r.keeper.Remembered(); bytes != 0 || chains != 0 {
+			t.Errorf("%d bytes of %d sessions are remembered after %s", bytes, chains, after)
+		}
+	}
+	for _, c := range []*receipts.Chain{unused, used} {
+		gave := r.keeper.Values(c, []byte(`{"order":"ord-4711","items":30}`))
+		r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{"name":"Ada"}`), Gave: gave})
+		wantNothing("a tool's call")
+		r.keeper.Count(c, 1, true)
+		r.keeper.Measure(t.Context(), c)
+		wantNothing("the reading of a request")
+		if _, err := r.ask(c, hello); code(err) != "session_required" {
+			t.Errorf("a call after the session's end: %v", err)
+		}
+		wantNothing("a call to a model")
+	}
+	p, err := r.keeper.Post(posting, receipts.PostRequest{Record: r.record("post"), Body: http.NoBody})
+	must(t, err)
+	if _, err := p.Open(); code(err) != "session_required" {
+		t.Errorf("a post after the session's end: %v", err)
+	}
+	wantNothing("a post")
+}
+
+// TestTurnaround: the time that an agent takes from an answer to its next request cannot be made to look shorter.
+func TestTurnaround(t *testing.T) {
+	r := newRig(t)
+	think := func() { r.passed.Add(int64(time.Minute)) }
+	for name, tt := range map[string]struct {
+		slowly func()                      // before the body of the next request
+		take   func(t *testing.T, a *call) // the answer
+	}{
+		"the head of the request comes long before its body": {think, func(t *testing.T, a *call) { a.answer(t, answer) }},
+		"the end of the answer is left for long": {nil, func(t *testing.T, a *call) {
+			body := a.begin(answer[:60], answer[60:])
+			_, err := io.ReadFull(body, make([]byte, len(answer)))
+			must(t, err)
+			think()
+			_, err = io.Copy(io.Discard, body)
+			must(t, err)
+			a.EndModel(ledger.StateForwarded, a.observer.Interaction(), r.now())
+		}},
+		"the answer is given up after it was read": {nil, func(t *testing.T, a *call) {
+			_, err := io.ReadFull(a.begin(answer[:60], answer[60:]), make([]byte, 60))
+			must(t, err)
+			think()
+			a.EndModel(ledger.StateForwarded, a.observer.Interaction(), time.Time{})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := r.chain(name)
+			tt.take(t, r.mustAsk(c, hello))
+			r.slowly = tt.slowly
+			r.mustAsk(c, hello).answer(t, answer)
+			r.slowly = nil
+			if f := r.read(name, 2)[1].Model.Figures.Turnaround; f.State != interaction.StateObserved || f.Value < time.Minute.Milliseconds() {
+				t.Errorf("the agent took a minute, and the receipt says %+v", f)
+			}
+			c.Close(interaction.ClosedEnded)
+		})
+	}
+}
+
+// begin begins an answer that comes in pieces.
+func (c *call) begin(pieces ...string) io.Reader {
+	var all []io.Reader
+	for _, p := range pieces {
+		all = append(all, strings.NewReader(p))
+	}
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(io.MultiReader(all...))}
+	c.observer.Begin(resp)
+	return resp.Body
+}

@@ -1,0 +1,79 @@
+package trigger
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
+)
+
+// Send signs a body as the source's sender does, with the first of its secrets, and delivers it to a URL. It is for trying a
+// source out. event is the name that GitHub sends beside the body; if it is empty, Send takes an event that
+// starts a run and suits the body's action.
+func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event string, body []byte, now time.Time) (Accepted, error) {
+	payload, err := object(body)
+	if err != nil {
+		return Accepted{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return Accepted{}, err
+	}
+	switch {
+	case w.eventHeader == "" && event != "":
+		return Accepted{}, fmt.Errorf("the source %s takes the event's name from the body", w.name)
+	case w.eventHeader != "" && event == "":
+		if event = w.suiting(text(payload, "action")); event == "" {
+			return Accepted{}, fmt.Errorf("the body suits none of the events that start a run (%s): name one", strings.Join(w.events, ", "))
+		}
+	}
+	if w.eventHeader != "" {
+		req.Header.Set(w.eventHeader, event)
+	}
+	d := delivery{id: evidence.NewID()}
+	if w.scheme.timestampHeader != "" {
+		d.timestamp = strconv.FormatInt(now.Unix(), 10)
+		req.Header.Set(w.scheme.timestampHeader, d.timestamp)
+	}
+	mac := hmac.New(sha256.New, w.secrets[0])
+	mac.Write(w.scheme.signed(d, body))
+	req.Header.Set(w.scheme.idHeader, d.id)
+	req.Header.Set(w.scheme.signatureHeader, w.scheme.signature(mac.Sum(nil)))
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return Accepted{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return Accepted{}, problem.Read(resp)
+	}
+	var answer Accepted
+	return answer, json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxAnswer)).Decode(&answer)
+}
+
+// maxAnswer bounds the answer to a delivery, in bytes.
+const maxAnswer = 64 << 10
+
+// suiting returns the name of the event that starts a run and has an action, or else of the first one that has any.
+func (w *Webhook) suiting(action string) string {
+	anyAction := ""
+	for _, e := range w.events {
+		switch name, of, only := strings.Cut(e, "."); {
+		case only && of == action:
+			return name
+		case !only && anyAction == "":
+			anyAction = name
+		}
+	}
+	return anyAction
+}

@@ -1,0 +1,65 @@
+package trigger_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// TestSend signs as each kind of sender does, and delivers to a service that verifies.
+func TestSend(t *testing.T) {
+	hub := must(trigger.NewGitHub("hub", []string{secret}, []string{"issues", "release.published"}, []string{"workflow_dispatch"}))(t)
+	other := must(trigger.NewGitHub("hub", []string{secret + ", and another"}, []string{"issues"}, nil))(t)
+	releases := must(trigger.NewGitHub("hub", []string{secret}, []string{"release.published"}, nil))(t)
+	hooks := must(trigger.NewStandard("hooks", []string{secret}))(t)
+	k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{hub, hooks} })
+	server := httptest.NewServer(k.Webhooks())
+	defer server.Close()
+	for _, tt := range []struct {
+		name        string
+		from        *trigger.Webhook
+		event, body string
+		want        string // the type of the event, "ignored", "duplicate", or the code of a refusal
+	}{
+		{"the event that suits the action", hub, "", `{"action":"published"}`, "release.published"},
+		{"the same body", hub, "", `{"action":"published"}`, "duplicate"},
+		{"an event of any action", hub, "", `{"action":"labeled"}`, "issues.labeled"},
+		{"an action that no event has", releases, "", `{"action":"labeled","n":0}`, "internal"},
+		{"a named event", hub, "issues", `{"n":1}`, "issues"},
+		{"an event of no interest", hub, "star", `{"n":2}`, "ignored"},
+		{"another secret", other, "issues", `{"n":3}`, "webhook_signature"},
+		{"a body that is no object", hub, "issues", `[]`, "webhook_payload"},
+		{"a Standard Webhook", hooks, "", `{"type":"made"}`, "made"},
+		{"a Standard Webhook with an event", hooks, "made", `{"type":"made"}`, "internal"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			answer, err := tt.from.Send(t.Context(), server.Client(), server.URL+"/hooks/"+tt.from.Name(), tt.event, []byte(tt.body), k.clock.now())
+			got := ""
+			switch {
+			case err != nil:
+				got = problem.DetailsOf(err).Code
+			case answer.Duplicate:
+				got = "duplicate"
+			case answer.Ignored:
+				got = "ignored"
+			default:
+				for _, e := range must(k.List(t.Context(), 100))(t) {
+					if e.ID == answer.EventID {
+						got = e.Type
+					}
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q: %+v %v", got, tt.want, answer, err)
+			}
+		})
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	if _, err := hooks.Send(t.Context(), gone.Client(), gone.URL, "", []byte(`{}`), k.clock.now()); err == nil {
+		t.Error("a delivery to nobody succeeds")
+	}
+}
