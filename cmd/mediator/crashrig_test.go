@@ -160,7 +160,7 @@ func (r *crashRig) start(t *testing.T) {
 func (r *crashRig) launch(t *testing.T) *bufio.Scanner {
 	t.Helper()
 	r.said = &bytes.Buffer{}
-	r.supervisor = exec.Command(r.Self, "dev", "--dir", r.Dir)
+	r.supervisor = exec.Command(r.Self, "dev", "--quiet", "--dir", r.Dir)
 	r.supervisor.Env = append(os.Environ(), "MEDIATOR_FAILPOINT="+r.failpoint())
 	r.supervisor.Stderr = r.said
 	r.supervisor.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

@@ -44,6 +44,7 @@ func TestReadme(t *testing.T) {
 			paste += "until curl -sko api.answer https://127.0.0.1:9443; do sleep .1; done\n"
 		}
 	}
+	paste += `until grep -q '"code":"event_budget_spent"' dev.log; do sleep .1; done` + "\n" // mediator dev shows the calls
 	for shell, args := range map[string][]string{"bash": {"--norc", "-e"}, "zsh": {"-f", "-e", "+o", "interactive_comments", "-s"}} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()

@@ -311,7 +311,7 @@ func (p *pod) startMediator() {
 		p.t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "-m", "sh", "-ec", `mount --bind "$0/resolv.conf" /etc/resolv.conf
-		exec setpriv --reuid=10001 --regid=10001 --clear-groups "$0/mediator" dev --dir "$0"`, p.Dir)
+		exec setpriv --reuid=10001 --regid=10001 --clear-groups "$0/mediator" dev --quiet --dir "$0"`, p.Dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
@@ -31,7 +32,30 @@ type RoleDocument struct {
 	KeyCustody    string            `json:"keyCustody"`
 	KeyExportable bool              `json:"keyExportable"`
 	Observed      []string          `json:"observed"`
-	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first
+	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first; none if Unread is set
+	Unread        *UnreadKey        `json:"unread,omitempty"`
+
+	Signs string               `json:"signs,omitempty"` // kid of the version that signs now; empty if none does
+	Made  map[string]time.Time `json:"made,omitempty"`  // by kid: when the custody made the version, if it says so
+}
+
+// KeyName returns the name of the role's key, without a version. It is empty if the process names no key.
+func (d RoleDocument) KeyName() string {
+	switch {
+	case d.Unread != nil:
+		return d.Unread.Name
+	case len(d.Keys) > 0:
+		return evidence.KeyName(d.Keys[0].KeyID)
+	default:
+		return ""
+	}
+}
+
+// UnreadKey says why a process cannot tell the versions of a role's key: the key is unfit, or its custody does not answer.
+type UnreadKey struct {
+	Name    string `json:"name"`
+	Code    string `json:"code"`
+	Because string `json:"because"`
 }
 
 // NewIssuer opens the key of a role, makes its signer, and adds the role to the process.
@@ -45,26 +69,38 @@ func NewIssuer[C any](ctx context.Context, p *Process, kind evidence.Kind[C], k 
 	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
 }
 
-func documents(ctx context.Context, roles []Role) ([]RoleDocument, error) {
+// documents describes each role. A key that cannot be read does not hide the others.
+func documents(ctx context.Context, roles []Role) []RoleDocument {
 	out := make([]RoleDocument, 0, len(roles))
 	for _, r := range roles {
-		set, err := custody.JWKS(ctx, r.Key)
+		d := RoleDocument{Purpose: r.Purpose, Issuer: r.Issuer, Keys: []jose.JSONWebKey{}}
+		versions, err := r.Key.Versions(ctx)
 		if err != nil {
-			return nil, err
+			why := problem.DetailsOf(err)
+			d.Unread = &UnreadKey{Name: r.Key.Name(), Code: why.Code, Because: why.Detail}
+			out = append(out, d)
+			continue
 		}
 		p := r.Key.Properties()
-		out = append(out, RoleDocument{
-			Purpose: r.Purpose, Issuer: r.Issuer, KeyCustody: p.Custody, KeyExportable: p.Exportable, Observed: p.Observed, Keys: set.Keys,
-		})
+		d.KeyCustody, d.KeyExportable, d.Observed, d.Made = p.Custody, p.Exportable, p.Observed, make(map[string]time.Time)
+		for _, v := range versions {
+			d.Keys = append(d.Keys, custody.JWK(v))
+			if !v.Made().IsZero() {
+				d.Made[v.KeyID()] = v.Made().UTC()
+			}
+		}
+		if v, err := r.Key.Signs(ctx); err == nil {
+			d.Signs = v.KeyID()
+		}
+		out = append(out, d)
 	}
-	return out, nil
+	return out
 }
 
 // rolesHandler answers with public keys: GET /v1/roles for the key registry, and GET /v1/jwks as a JWK Set (RFC 7517).
 func rolesHandler(mux *http.ServeMux, roles []Role) {
 	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
-		docs, err := documents(r.Context(), roles)
-		wire.Write(w, docs, err)
+		wire.Write(w, documents(r.Context(), roles), nil)
 	})
 	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {
 		keys := make([]custody.Key, len(roles))

@@ -73,19 +73,25 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 // judged by it can be verified after the next one. It returns how many of the oldest manifests and certificates the history has lost for
 // that.
 func PutDeployment(bundle, certificate string, m *policy.Manifest) (forgotten int, err error) {
-	err = UpdateBundle(bundle, func(b *evidence.Bundle) error {
-		h, err := config.ReadHistory(bundle)
-		if err != nil {
-			return err
-		}
-		text, err := m.Canonical()
-		if err == nil && (len(h.Manifests) == 0 || h.Manifests[len(h.Manifests)-1] != text) {
-			h.Manifests = append(slices.DeleteFunc(h.Manifests, func(old string) bool { return old == text }), text)
-			forgotten, err = writeHistory(bundle, h)
-		}
-		b.DeploymentCertificate = certificate
+	err = UpdateBundle(bundle, func(b *evidence.Bundle) (err error) {
+		forgotten, err = putDeployment(b, bundle, certificate, m)
 		return err
 	})
+	return forgotten, err
+}
+
+// putDeployment is [PutDeployment] for b, the content of the bundle, whose lock its caller has.
+func putDeployment(b *evidence.Bundle, bundle, certificate string, m *policy.Manifest) (forgotten int, err error) {
+	h, err := config.ReadHistory(bundle)
+	if err != nil {
+		return 0, err
+	}
+	text, err := m.Canonical()
+	if err == nil && (len(h.Manifests) == 0 || h.Manifests[len(h.Manifests)-1] != text) {
+		h.Manifests = append(slices.DeleteFunc(h.Manifests, func(old string) bool { return old == text }), text)
+		forgotten, err = writeHistory(bundle, h)
+	}
+	b.DeploymentCertificate = certificate
 	return forgotten, err
 }
 

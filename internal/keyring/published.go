@@ -81,9 +81,15 @@ func PublishedFile(at string) (string, bool) { return strings.CutPrefix(at, "fil
 // signsAs lists what a process signs, as which issuer, and with which keys, without the versions of the keys.
 func signsAs(roles []daemon.RoleDocument) []string {
 	var as []string
+	add := func(r daemon.RoleDocument, key string) {
+		as = append(as, fmt.Sprintf("%s as %s with %s", r.Purpose, r.Issuer, key))
+	}
 	for _, r := range roles {
+		if r.Unread != nil {
+			add(r, r.Unread.Name)
+		}
 		for _, k := range r.Keys {
-			as = append(as, fmt.Sprintf("%s as %s with %s", r.Purpose, r.Issuer, evidence.KeyName(k.KeyID)))
+			add(r, evidence.KeyName(k.KeyID))
 		}
 	}
 	slices.Sort(as)

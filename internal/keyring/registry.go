@@ -3,10 +3,12 @@
 //
 //	rootkey.go     the root keys of the key registry and of the deployment auditor, in a file
 //	rootcustody.go root keys that Vault or a PKCS #11 token holds
+//	versions.go    what is known of each version of each key
 //	published.go   what processes publish of their keys
 //	registry.go    the key registry: custody certificates in the trust bundle
 //	bundle.go      the files of the bundle and of its history
 //	follow.go      a registry that runs on and certifies new versions
+//	rotate.go      rotation of keys, and retirement of versions that sign no more
 //	revoke.go      the revocation list
 //	deployment.go  the deployment certificate
 package keyring
@@ -124,6 +126,9 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 	}
 	var tokens []string
 	for _, r := range p.Roles {
+		if r.Unread != nil {
+			continue // remaining keeps the certificates of its key
+		}
 		claim, err := claims(r, p.Looks, say)
 		if err != nil {
 			return nil, err

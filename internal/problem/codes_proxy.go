@@ -102,6 +102,7 @@ var proxyCodes = []Code{
 	{Name: "indeterminate", Public: true, Status: http.StatusBadGateway, Step: "ledger", Title: "The outcome of the post is not known", Remedy: "See upstream whether the call arrived before trying again."},
 	{Name: "credential_unavailable", Status: http.StatusServiceUnavailable, Step: "proof", Title: "The credential that the rule injects cannot be had", Remedy: "Check where the credential comes from; nothing was sent.", RetryAfter: 2},
 	{Name: "custody_refused", Status: http.StatusConflict, Step: "custody", Title: "The custody of a key refuses what was asked of it", Remedy: "The sentence has the custody's own reason. Nothing was changed."},
+	{Name: "version_unused", Status: http.StatusConflict, Step: "custody", Title: "A new version of a key does not sign everywhere, so the earlier ones are not retired", Remedy: "Run mediator keys certify --watch, name every process with --from, and see mediator keys list; then retire the earlier versions with mediator keys retire."},
 	{Name: "custody_unfit", Status: http.StatusServiceUnavailable, Step: "custody", Title: "A key is not what the mediator may sign with", Remedy: "Find out who has replaced the key; make one with another name, and certify it. Nothing was sent."},
 	{Name: "custody_unavailable", Status: http.StatusServiceUnavailable, Step: "custody", Title: "A signature could not be made", Remedy: "Check the custody of the key; nothing was sent.", RetryAfter: 2},
 }

@@ -79,7 +79,7 @@ func (b *stand) deploy(ctx context.Context, d deployment) (target, error) {
 			return target{}, fmt.Errorf("%s: fill the ledger: %w", d.name, err)
 		}
 	}
-	cmd, err := b.run("bin/mediator", "dev", "--dir", dir)
+	cmd, err := b.run("bin/mediator", "dev", "--quiet", "--dir", dir)
 	if err != nil {
 		return target{}, err
 	}

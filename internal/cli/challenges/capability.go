@@ -23,6 +23,8 @@ type verdict struct {
 	CapabilityID string `json:"capabilityId,omitempty"`
 	ConsumeKey   string `json:"consumeKey,omitempty"`
 	ExpiresAt    int64  `json:"expiresAt,omitempty"`
+	// VerificationConsumed is set in the verdict on a good capability.
+	VerificationConsumed *bool `json:"verificationConsumed,omitempty"`
 }
 
 // print prints v. If err is not nil, the command ends with status 1.
@@ -50,7 +52,7 @@ func challengeVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify --challenge FILE --response FILE", Short: "Verify the response to a challenge", Args: cli.NoArgs,
 		Long: `Verifies a response. Where the challenge is bound to an action, a capability is minted. The command line keeps nothing, so the
-capability says that its verification was not consumed; mediator capability verify accepts it only with --allow-unconsumed.`,
+capability says that its verification was not consumed, and mediator capability verify says so too.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := secret.read()
 			if err != nil {
@@ -151,9 +153,11 @@ func capabilityVerify() *cobra.Command {
 	var secret secretFlags
 	var binding bindingFlags
 	var file string
-	var pretty, unconsumed bool
+	var pretty, consumed bool
 	c := &cobra.Command{
 		Use: "verify --capability FILE", Short: "Verify a capability against one operation", Args: cli.NoArgs,
+		Long: `Verifies what mediator challenge verify printed. That command keeps nothing, so it cannot consume a verification: the result says
+"verificationConsumed": false, and the capability can be used again until it expires. A gate refuses such a capability, and so does --require-consumed.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := secret.read()
 			if err != nil {
@@ -168,15 +172,15 @@ func capabilityVerify() *cobra.Command {
 				return err
 			}
 			claims, key, err := challenge.VerifyCapability(s, capability, challenge.WantCapability{
-				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: unconsumed, Now: time.Now(), Skew: evidence.DefaultSkew,
+				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: !consumed, Now: time.Now(), Skew: evidence.DefaultSkew,
 			})
-			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID, ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires}.print(c, pretty, err)
+			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID, ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires, VerificationConsumed: &claims.VerificationConsumed}.print(c, pretty, err)
 		},
 	}
 	secret.add(c)
 	binding.add(c)
 	c.Flags().StringVar(&file, "capability", "", "the output of mediator challenge verify, or - for standard input (required)")
-	c.Flags().BoolVar(&unconsumed, "allow-unconsumed", false, "accept a capability whose verification was not consumed, for experiments")
+	c.Flags().BoolVar(&consumed, "require-consumed", false, "refuse a capability whose verification was not consumed, as a gate does")
 	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
 	cli.Required(c, "capability")
 	return c

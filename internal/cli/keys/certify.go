@@ -88,7 +88,10 @@ that then publishes another role, issuer or key than at the beginning is certifi
 				warnForgotten(c, r.bundle, done.Forgotten)
 				err = cli.Print(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out", done.Certified, done.Bundle, done.Stay, done.LeftOut))
 			}
-			if err != nil || !watch {
+			if err != nil {
+				return err
+			}
+			if err := sayUnread(c, p.Roles); !watch {
 				return err
 			}
 			log, err := daemon.NewLogger(config.Log{}, "registry", c.ErrOrStderr())

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/policy"
@@ -74,10 +75,14 @@ func deploymentHash() *cobra.Command {
 
 func deploymentCertify() *cobra.Command {
 	var keyFile, issuer, audience, bundleFile string
-	var asJSON bool
+	var watch, asJSON bool
 	var lifetime time.Duration
 	c := &cobra.Command{
 		Use: "certify FILE --auditor-key FILE --bundle FILE", Short: "Sign a manifest that audits clean into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
+		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle.
+With --watch it goes on, and signs the same manifest again whenever half of the certificate's time is over. It does not read the file again: a
+manifest that was changed has to be certified by you. It renews nothing while the bundle has the certificate of another manifest
+(deployment_manifest_mismatch), or one that was revoked (artifact_revoked).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
@@ -88,7 +93,8 @@ func deploymentCertify() *cobra.Command {
 				return err
 			}
 			defer auditor.Close()
-			token, until, err := keyring.CertifyDeployment(c.Context(), auditor, m, signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now})
+			o := signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now}
+			token, until, err := keyring.CertifyDeployment(c.Context(), auditor, m, o)
 			if err != nil {
 				return err
 			}
@@ -98,10 +104,20 @@ func deploymentCertify() *cobra.Command {
 			}
 			warnForgotten(c, bundleFile, forgotten)
 			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
-			return cli.Print(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile, until.Format(time.RFC3339)))
+			err = cli.Print(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile, until.Format(time.RFC3339)))
+			if err != nil || !watch {
+				return err
+			}
+			log, err := daemon.NewLogger(config.Log{}, "auditor", c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			keyring.RenewContinuously(c.Context(), auditor, m, o, bundleFile, log)
+			return nil
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
+	c.Flags().BoolVar(&watch, "watch", false, "go on, and renew the certificate before it ends")
 	f := c.Flags()
 	f.StringVar(&keyFile, "auditor-key", "", "the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&issuer, "issuer", "deployment-auditor", "iss of the certificate")

@@ -2,12 +2,12 @@ package keys
 
 import (
 	"fmt"
-	"io"
 
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
 )
 
@@ -25,29 +25,16 @@ func fromFlag(c *cobra.Command, from *[]string, or string) {
 	cli.Required(c, "from")
 }
 
-func keysList() *cobra.Command {
-	var from []string
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "list --from unix:PATH", Short: "List the roles and keys of running processes", Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			roles, err := keyring.ReadRoles(c.Context(), from)
-			if err != nil {
-				return err
-			}
-			return cli.PrintText(c, asJSON, roles, func(w io.Writer) error {
-				for _, r := range roles {
-					for _, k := range r.Keys {
-						fmt.Fprintf(w, "%-24s %-32s %s, custody %s, exportable %t\n", r.Purpose, k.KeyID, r.Issuer, r.KeyCustody, r.KeyExportable)
-					}
-				}
-				return nil
-			})
-		},
+// sayUnread says which keys the processes cannot read, and why. It returns cli.ErrRefused if there is one.
+func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
+	w := cli.Plain(c.ErrOrStderr())
+	for _, r := range roles {
+		if r.Unread != nil {
+			fmt.Fprintf(w, "the key %s of the role %s cannot be read: %s (%s)\n", r.Unread.Name, r.Purpose, r.Unread.Because, r.Unread.Code)
+			err = cli.ErrRefused
+		}
 	}
-	fromFlag(c, &from, orFile)
-	cli.JSONFlag(c, &asJSON)
-	return c
+	return err
 }
 
 func keysJWKS() *cobra.Command {
@@ -58,6 +45,9 @@ func keysJWKS() *cobra.Command {
 			roles, err := keyring.ReadRoles(c.Context(), from)
 			if err != nil {
 				return err
+			}
+			if err := sayUnread(c, roles); err != nil {
+				return err // verifiers would take a set for the whole
 			}
 			var set jose.JSONWebKeySet
 			for _, r := range roles {
@@ -82,7 +72,10 @@ key of his own certified, so compare what mediator keys jwks prints of the proce
 			if err != nil {
 				return err
 			}
-			return cli.WriteJSON(c.OutOrStdout(), p.Publication)
+			if err := cli.WriteJSON(c.OutOrStdout(), p.Publication); err != nil {
+				return err
+			}
+			return sayUnread(c, p.Roles)
 		},
 	}
 	fromFlag(c, &from, "")

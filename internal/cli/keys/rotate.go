@@ -3,12 +3,17 @@ package keys
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/keyring"
 )
 
 // ownerFlags are the flags of commands that work on keys in Vault with the token of their owner.
@@ -30,36 +35,110 @@ func (o *ownerFlags) asOwner(work func(*vault.Owner) error) error {
 	return work(server.Owner(&vault.TokenFile{Path: o.tokenFile}))
 }
 
+// rotateFlags are the flags of keys rotate.
+type rotateFlags struct {
+	ownerFlags
+	all, retire, asJSON bool
+	from                []string
+	retireAfter, every  time.Duration
+}
+
+// certifiedWithin is how long keys rotate waits for processes to sign with a new version.
+const certifiedWithin = 5 * time.Minute
+
 func keysRotate() *cobra.Command {
-	var o ownerFlags
-	var retire, asJSON bool
+	var o rotateFlags
 	c := &cobra.Command{
-		Use: "rotate KEY --address URL --token-file FILE", Short: "Give a key in Vault a new version", Args: cli.ExactArgs(1, "the name of a key"),
+		Use: "rotate KEY | --all --from unix:PATH, with --address URL --token-file FILE", Short: "Give keys in Vault a new version", Args: keyOrAll,
 		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does. Processes sign with it once
 mediator keys certify has certified it (at once where keys certify --watch runs) and every verifier has had the time to see that. What older
-versions have signed is good until it expires or they are retired.
+versions have signed is good until it expires or they are retired. With --all it does so for every key with which the processes of --from sign.
+With --retire-after the command waits until all processes of --from sign with the new versions, and for that time from then on, and retires the
+older versions. Name every process that signs with the keys, and give 10m or more: what a version has signed is good for at most ten minutes.
+If a process does not sign with a new version within five minutes, the older versions of that key stay (version_unused).
+With --every the command goes on, and rotates each key whose newest version has reached that age.
 With --retire the older versions are retired at the same time, because one of them may be in wrong hands: nothing is signed with them any
 more, posts are refused until the new version is certified, and from then on nothing that they have signed is accepted.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.asOwner(func(owner *vault.Owner) error {
-				version, err := owner.Rotate(c.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				done := keyDone{Key: args[0], Version: version}
-				if retire {
-					if err = owner.Retire(c.Context(), args[0], version); err == nil {
-						done.Oldest = version
-					}
-				}
-				return errors.Join(cli.Print(c, asJSON, done, done.String()), err)
-			})
+			if err := o.check(c, args); err != nil {
+				return err
+			}
+			return o.asOwner(func(owner *vault.Owner) error { return o.rotate(c, args, owner) })
 		},
 	}
 	o.add(c)
-	c.Flags().BoolVar(&retire, "retire", false, "retire all older versions now")
-	cli.JSONFlag(c, &asJSON)
+	f := c.Flags()
+	f.BoolVar(&o.all, "all", false, "rotate every key with which the processes of --from sign")
+	f.StringArrayVar(&o.from, "from", nil, "internal endpoint of a process that signs with the keys, unix:PATH; once for each process")
+	f.BoolVar(&o.retire, "retire", false, "retire all older versions now")
+	f.DurationVar(&o.retireAfter, "retire-after", 0, "retire the older versions when the new ones have signed for so long; 0 retires none")
+	f.DurationVar(&o.every, "every", 0, "with --all: go on, and rotate each key when its newest version has this age; 0 rotates once, now")
+	cli.JSONFlag(c, &o.asJSON)
 	return c
+}
+
+func keyOrAll(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return cli.Usagef("%s takes the name of one key, or --all", c.CommandPath())
+	}
+	return nil
+}
+
+// check refuses flags that do not belong together.
+func (o *rotateFlags) check(c *cobra.Command, args []string) error {
+	file := func(at string) bool { _, ok := keyring.PublishedFile(at); return ok }
+	switch {
+	case o.all != (len(args) == 0):
+		return cli.Usagef("%s needs the name of a key, or --all", c.CommandPath())
+	case (o.all || o.retireAfter > 0) && len(o.from) == 0:
+		return cli.Usagef("--all and --retire-after need --from, for each process that signs with the keys")
+	case o.every != 0 && (!o.all || o.asJSON || o.every < o.retireAfter+certifiedWithin):
+		return cli.Usagef("--every is for --all and without --json, and is longer than --retire-after by %s", certifiedWithin)
+	case slices.ContainsFunc(o.from, file):
+		return cli.Usagef("%s asks running processes, and reads no file", c.CommandPath())
+	case o.retireAfter < 0 || o.retire && o.retireAfter > 0 || o.retire && o.all:
+		return cli.Usagef("--retire is for one key and without --retire-after, which is a positive time")
+	}
+	return nil
+}
+
+func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner) error {
+	said := rotations{c: c, asJSON: o.asJSON}
+	r := keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin, Done: said.add}
+	if o.every > 0 {
+		log, err := daemon.NewLogger(config.Log{}, "owner", c.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		r.RotateEvery(c.Context(), o.every, time.Now, func(err error) {
+			log.Error("not every key is rotated and its earlier versions retired", zap.Error(err))
+		})
+		return nil
+	}
+	var unread error
+	if o.all {
+		roles, err := keyring.ReadRoles(c.Context(), o.from)
+		if err != nil {
+			return err
+		}
+		keys, unread = keyring.KeysOf(roles), sayUnread(c, roles)
+	}
+	r.Waiting = func() {
+		fmt.Fprintf(c.ErrOrStderr(), "the new versions sign; the earlier ones are retired in %s\n", o.retireAfter)
+	}
+	versions, err := r.Rotate(c.Context(), keys)
+	switch {
+	case o.retire:
+		for key, version := range versions { // one at most
+			err = errors.Join(err, r.Retire(c.Context(), key, version))
+		}
+	case o.retireAfter > 0:
+		err = errors.Join(err, r.RetireEarlier(c.Context(), versions))
+	}
+	if err = errors.Join(said.print(o.all), err); err != nil {
+		return err
+	}
+	return unread
 }
 
 func keysRetire() *cobra.Command {
@@ -76,8 +155,8 @@ key_retired.`,
 				if err := owner.Retire(c.Context(), args[0], oldest); err != nil {
 					return err
 				}
-				done := keyDone{Key: args[0], Oldest: oldest}
-				return cli.Print(c, asJSON, done, done.String())
+				done := keyring.Rotated{Key: args[0], Oldest: oldest}
+				return cli.Print(c, asJSON, done, rotatedText(done))
 			})
 		},
 	}
@@ -88,21 +167,41 @@ key_retired.`,
 	return c
 }
 
-// keyDone is the result of a command that works on a key in Vault.
-type keyDone struct {
-	Key     string `json:"key"`
-	Version int    `json:"version,omitempty"` // the new version
-	Oldest  int    `json:"oldest,omitempty"`  // the oldest version that is kept; earlier ones are retired
+// rotations prints what becomes of keys: as text when it happens, or as JSON at the end.
+type rotations struct {
+	c      *cobra.Command
+	asJSON bool
+	all    []keyring.Rotated // one for each key
 }
 
-// String returns one line for each change.
-func (d keyDone) String() string {
-	var lines []string
+func (r *rotations) add(d keyring.Rotated) {
+	if !r.asJSON {
+		fmt.Fprintln(cli.Plain(r.c.OutOrStdout()), rotatedText(d))
+		return
+	}
+	i := slices.IndexFunc(r.all, func(of keyring.Rotated) bool { return of.Key == d.Key })
+	if i < 0 {
+		r.all = append(r.all, d)
+	} else {
+		r.all[i].Oldest = d.Oldest
+	}
+}
+
+// print prints the JSON: a list, or one object if the command was given one key.
+func (r *rotations) print(list bool) error {
+	switch {
+	case len(r.all) == 0:
+		return nil
+	case list:
+		return cli.WriteJSON(r.c.OutOrStdout(), r.all)
+	default:
+		return cli.WriteJSON(r.c.OutOrStdout(), r.all[0])
+	}
+}
+
+func rotatedText(d keyring.Rotated) string {
 	if d.Version > 0 {
-		lines = append(lines, fmt.Sprintf("%s:v%d is there; it signs once it is certified", d.Key, d.Version))
+		return fmt.Sprintf("%s:v%d is there; it signs once it is certified", d.Key, d.Version)
 	}
-	if d.Oldest > 0 {
-		lines = append(lines, fmt.Sprintf("versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key, d.Oldest))
-	}
-	return strings.Join(lines, "\n")
+	return fmt.Sprintf("versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key, d.Oldest)
 }

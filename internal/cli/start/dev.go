@@ -10,14 +10,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // Dev returns the command that runs all roles on embedded defaults.
 func Dev() *cobra.Command {
 	var dir string
+	var quiet bool
 	c := &cobra.Command{
 		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: cli.NoArgs,
 		Example: `  mediator dev
@@ -25,14 +29,19 @@ func Dev() *cobra.Command {
 		Long: `Starts the sidecar, the trigger service and the control plane on the configuration files in --dir, which are written there at the
 first start and are yours to edit: mediator reload has them taken over while everything runs. Signing keys live in the processes' memories alone, and end with them.
 What outlives them is in --dir: the record; the interception CA with its key (ca), so clients go on trusting it; and the public files of each
-earlier start (earlier), so its records still verify. Ctrl-C ends everything.`,
-		RunE: func(c *cobra.Command, _ []string) error { return dev(c.Context(), dir, c.OutOrStdout()) },
+earlier start (earlier), so its records still verify. Ctrl-C ends everything.
+
+Shows each call as it ends, each refusal with its reason and what to do: on a terminal as text, with colours unless NO_COLOR is set, and
+elsewhere as lines of JSON. --quiet shows none.`,
+		RunE: func(c *cobra.Command, _ []string) error { return dev(c, dir, quiet) },
 	}
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no calls")
 	c.Flags().StringVar(&dir, "dir", devstack.DefaultFolder, "folder of the configuration, the state and the logs")
 	return c
 }
 
-func dev(ctx context.Context, dir string, stdout io.Writer) error {
+func dev(c *cobra.Command, dir string, quiet bool) error {
+	ctx := c.Context()
 	began := time.Now()
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -54,12 +63,48 @@ func dev(ctx context.Context, dir string, stdout io.Writer) error {
 		return err
 	}
 	defer s.Stop()
-	fmt.Fprintf(stdout, "ready in %.1f s; configuration, state and logs are in %s\n\n", time.Since(began).Seconds(), dir)
-	fmt.Fprintf(stdout, `In the agent's shell:        eval "$(mediator env --dir %[1]s)"
+	about := c.OutOrStdout()
+	if !quiet && !cli.IsTerminal(about) { // which is for JSON then
+		about = c.ErrOrStderr()
+	}
+	fmt.Fprintf(about, "ready in %.1f s; configuration, state and logs are in %s\n\n", time.Since(began).Seconds(), dir)
+	fmt.Fprintf(about, `In the agent's shell:        eval "$(mediator env --dir %[1]s)"
 The agent waits for events:  curl 'http://mediator.internal/v1/event/next?wait=30s'
 Deliver an event, signed:    mediator events send github FILE --dir %[1]s
 The record:                  mediator posts list --dir %[1]s
 After a change of a file:    mediator reload --dir %[1]s
 `, cli.ShellQuote(dir))
-	return s.Serve(ctx)
+	if quiet {
+		return s.Serve(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		if err := showCalls(ctx, s.Admin(), c.OutOrStdout()); err != nil {
+			fmt.Fprintf(c.ErrOrStderr(), "mediator: calls are shown no more: %v\n", err)
+		}
+	}()
+	err = s.Serve(ctx)
+	cancel()
+	select {
+	case <-followed: // before the sidecar ends
+	case <-time.After(time.Second): // its reader does not read
+	}
+	return err
+}
+
+// showCalls shows calls as they end: as text on a terminal, or else as lines of JSON.
+func showCalls(ctx context.Context, at string, w io.Writer) error {
+	from, err := records.Source{Admin: at}.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	show := func(r ledger.Record) error { return cli.WriteJSONLine(w, r) }
+	if cli.IsTerminal(w) {
+		colour := cli.Coloured(w)
+		show = func(r ledger.Record) error { return records.PrintCall(w, r, colour) }
+	}
+	return records.Follow(ctx, from, admin.Selection{}, 0, show, func() {})
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/keyring"
+)
+
+// listed runs keys list as JSON and returns one line for each version: kid, state, whether it signs, and what else is known of it.
+func listed(t *testing.T, want int, args ...string) (lines []string, stderr string) {
+	t.Helper()
+	status, out, said := invoke(t, append([]string{"keys", "list", "--json"}, args...)...)
+	if status != want {
+		t.Fatalf("status %d, want %d: %s", status, want, said)
+	}
+	var versions []keyring.Version
+	must(t, json.Unmarshal([]byte(out), &versions))
+	for _, v := range versions {
+		line := v.KeyID + " " + v.State
+		if v.Signs != nil {
+			line += map[bool]string{true: " signs", false: " waits"}[*v.Signs]
+		}
+		if v.Created != nil && time.Since(*v.Created) < time.Hour {
+			line += " created"
+		}
+		if v.Until != nil {
+			line += " until"
+		}
+		if v.Process != "" {
+			line += " at " + filepath.Base(v.Process)
+		}
+		lines = append(lines, line)
+	}
+	return lines, said
+}
+
+// TestKeysList: what is known of each version is told, and nothing else.
+func TestKeysList(t *testing.T) {
+	d := newTeam(t)
+	key := memoryKey(t, "grant-key")
+	grant := rotating(key)
+	at := publish(t, "control", role(evidence.PurposeActionGrant, "authz", grant))
+	books := []string{"--bundle", d.bundle, "--registry", filepath.Join(d.dir, "registry.jwk")}
+	wants := func(args []string, want ...string) {
+		t.Helper()
+		if got, _ := listed(t, exitDone, args...); strings.Join(got, "; ") != strings.Join(want, "; ") {
+			t.Errorf("%v\ngot  %q\nwant %q", args, got, want)
+		}
+	}
+	certify := func(at string) {
+		t.Helper()
+		if status, _, said := d.do(t, "certify", "--from", at); status != exitDone {
+			t.Fatal(said)
+		}
+		grant.Follow(d.trust(t))
+	}
+	here := []string{"--from", at}
+	wants(here, "grant-key:v1  waits created at control")
+	certify(at)
+	must(t, key.Rotate())
+	wants(here, "grant-key:v1  signs created at control", "grant-key:v2  waits created at control")
+	wants(append(here, books...), "grant-key:v1 certified signs created until at control", "grant-key:v2 not certified waits created at control")
+	carried := publishedBy(t, at)
+	certify(at)
+	wants(append(here, books...), "grant-key:v1 certified waits created until at control", "grant-key:v2 certified signs created until at control")
+
+	// Which version signs is not told of a file, which may be old.
+	wants([]string{"--from", carried}, "grant-key:v1  created at published.json", "grant-key:v2  created at published.json")
+
+	// Another key of the same name is not the one that is certified.
+	other := publish(t, "other", role(evidence.PurposeActionGrant, "authz", rotating(memoryKey(t, "grant-key"))))
+	wants(append([]string{"--from", other}, books...), "grant-key:v1 not certified waits created at other", "grant-key:v2 certified until")
+
+	// Retired, and known to no process; then another version revoked.
+	raw, err := os.ReadFile(strings.TrimPrefix(carried, "file:"))
+	must(t, err)
+	var p keyring.Publication
+	must(t, json.Unmarshal(raw, &p))
+	p.Roles[0].Keys = p.Roles[0].Keys[1:]
+	raw, err = json.Marshal(p)
+	must(t, err)
+	must(t, os.WriteFile(strings.TrimPrefix(carried, "file:"), raw, 0o600))
+	certify(carried)
+	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until", "grant-key:v2 certified created until at published.json")
+	if status, _, said := d.do(t, "revoke", "--key", "grant-key:v2", "--reason", "a drill"); status != exitDone {
+		t.Fatal(said)
+	}
+	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until", "grant-key:v2 revoked created until at published.json")
+
+	// A process that does not answer hides no other.
+	got, said := listed(t, exitRefused, "--from", "unix:"+filepath.Join(d.dir, "absent"), "--from", carried)
+	if len(got) != 1 || !strings.Contains(said, "absent cannot be read: no answer") {
+		t.Errorf("%q, %s", got, said)
+	}
+	// A bundle is believed with the key of its registry alone.
+	strange := []string{"--from", at, "--bundle", d.bundle, "--registry", filepath.Join(newTeam(t).dir, "registry.jwk")}
+	if status, out, said := invoke(t, append([]string{"keys", "list"}, strange...)...); status != exitRefused || out != "" || !strings.Contains(said, "(signature_invalid)") {
+		t.Errorf("status %d: %s%s", status, out, said)
+	}
+	if status, _, said := invoke(t, "keys", "list", "--from", at, "--bundle", d.bundle); status != exitUsage {
+		t.Errorf("status %d: %s", status, said)
+	}
+	if _, out, _ := invoke(t, "keys", "list", "--from", at); !strings.Contains(out, "SIGNS NOW") || !strings.Contains(out, "grant-key:v1  action_grant  -") {
+		t.Errorf("said %s", out)
+	}
+}

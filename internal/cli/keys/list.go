@@ -1,0 +1,83 @@
+package keys
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/keyring"
+)
+
+func keysList() *cobra.Command {
+	var from []string
+	var registry, bundle string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "list --from unix:PATH", Short: "List what is known of each version of each key", Args: cli.NoArgs,
+		Long: `Asks each process which versions of its keys it knows, when they were made, and which of them signs now. With --bundle and --registry it also says,
+by the trust bundle and the history beside it, until when each version is certified, and whether it was retired or revoked, also of versions
+that no process knows any more. A - is what is not known.
+A process that does not answer, or a key that cannot be read, is named on standard error, the rest is listed, and the status is 1.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if (registry == "") != (bundle == "") {
+				return cli.Usagef("--bundle and --registry belong together: a bundle is verified before it is told")
+			}
+			var versions []keyring.Version
+			var refused error
+			for _, at := range from {
+				roles, err := keyring.ReadRoles(c.Context(), []string{at})
+				if err != nil {
+					fmt.Fprintf(cli.Plain(c.ErrOrStderr()), "%s cannot be read: %v%s\n", at, err, daemon.CodeOf(err))
+					refused = cli.ErrRefused
+					continue
+				}
+				if err := sayUnread(c, roles); err != nil {
+					refused = err
+				}
+				versions = append(versions, keyring.VersionsOf(at, roles)...)
+			}
+			if bundle != "" {
+				books, err := keyring.ReadBooks(registry, bundle, time.Now())
+				if err != nil {
+					return err
+				}
+				versions = books.Complete(versions)
+			}
+			if err := cli.PrintText(c, asJSON, append([]keyring.Version{}, versions...), func(w io.Writer) error { return printVersions(w, versions) }); err != nil {
+				return err
+			}
+			return refused
+		},
+	}
+	fromFlag(c, &from, orFile)
+	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
+	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+func printVersions(w io.Writer, versions []keyring.Version) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tROLE\tSTATE\tSIGNS NOW\tCREATED\tCERTIFIED UNTIL\tCUSTODY\tEXPORTABLE\tISSUER\tPROCESS")
+	for _, v := range versions {
+		signs := ""
+		if v.Signs != nil {
+			signs = map[bool]string{true: "yes", false: "no"}[*v.Signs]
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%t\t%s\t%s\n", v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs),
+			timeOrDash(v.Created), timeOrDash(v.Until), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
+	}
+	return t.Flush()
+}
+
+func timeOrDash(t *time.Time) string {
+	if t == nil {
+		return cli.OrDash("")
+	}
+	return t.Format(time.RFC3339)
+}

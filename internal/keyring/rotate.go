@@ -1,0 +1,231 @@
+package keyring
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Owner rotates and retires keys in their custody. It is declared here so that this package does not depend on one custody.
+type Owner interface {
+	// Rotate gives a key a new version and returns its number.
+	Rotate(ctx context.Context, key string) (version int, err error)
+	// Retire retires the versions of a key before oldest.
+	Retire(ctx context.Context, key string, oldest int) error
+}
+
+// Rotator rotates keys that running processes sign with, and retires the earlier versions once no process signs with them.
+type Rotator struct {
+	Owner Owner
+	From  []string // endpoints of every process that signs with the keys
+	// RetireAfter is how long all processes have to sign with the new version before the earlier ones are retired.
+	RetireAfter time.Duration
+	// CertifiedWithin bounds the wait for the processes to sign with the new version.
+	CertifiedWithin time.Duration
+	// Waiting is told, unless it is nil, when RetireAfter begins.
+	Waiting func()
+	// Done is told of each change when it is made.
+	Done func(Rotated)
+
+	rotated map[string]time.Time // by RotateDue: a process that tells a wrong age has its key rotated once in a period
+}
+
+// Rotated is one change of a key: a new version, or the retirement of the versions before Oldest.
+type Rotated struct {
+	Key     string `json:"key"`
+	Version int    `json:"version,omitempty"` // the new version
+	Oldest  int    `json:"oldest,omitempty"`  // the oldest version that is kept; earlier ones are retired
+}
+
+// signsPoll is how often processes are asked which version signs.
+const signsPoll = time.Second
+
+// Rotate gives each key a new version. A key that cannot be rotated does not keep the others from it. It returns the new versions of the
+// keys that were rotated.
+func (r *Rotator) Rotate(ctx context.Context, keys []string) (versions map[string]int, err error) {
+	versions = make(map[string]int)
+	for _, key := range keys {
+		version, bad := r.Owner.Rotate(ctx, key)
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		versions[key] = version
+		r.Done(Rotated{Key: key, Version: version})
+	}
+	return versions, err
+}
+
+// Retire retires the versions of a key before oldest at once.
+func (r *Rotator) Retire(ctx context.Context, key string, oldest int) error {
+	err := r.Owner.Retire(ctx, key, oldest)
+	if err == nil {
+		r.Done(Rotated{Key: key, Oldest: oldest})
+	}
+	return err
+}
+
+// RetireEarlier waits until every process signs with the given version of each key, or a later one, and for RetireAfter from then on, and
+// retires the versions before it. It asks the processes again before it retires. A key with which a process signs as before, or of
+// which a process says nothing, keeps its versions.
+func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) error {
+	if len(versions) == 0 {
+		return nil
+	}
+	behind := r.awaitSignatures(ctx, versions)
+	if len(behind) < len(versions) {
+		if r.Waiting != nil {
+			r.Waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(r.RetireAfter):
+		}
+		maps.Copy(behind, r.signBefore(ctx, versions))
+	}
+	var err error
+	for _, key := range slices.Sorted(maps.Keys(versions)) {
+		if why := behind[key]; why != "" {
+			err = errors.Join(err, refusal.New("version_unused", "the versions of %s before %d are not retired: %s", key, versions[key], why))
+		} else {
+			err = errors.Join(err, r.Retire(ctx, key, versions[key]))
+		}
+	}
+	return err
+}
+
+// awaitSignatures waits until every process signs with the given versions or later ones, for at most CertifiedWithin. It returns the keys
+// with which they do not, with the reason.
+func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) (behind map[string]string) {
+	within, cancel := context.WithTimeout(ctx, r.CertifiedWithin)
+	defer cancel()
+	if behind = r.signBefore(ctx, versions); len(behind) == 0 {
+		return behind
+	}
+	for range every.Tick(within, signsPoll) {
+		if behind = r.signBefore(ctx, versions); len(behind) == 0 {
+			break
+		}
+	}
+	return behind
+}
+
+// signBefore returns those of the keys with which not every process is known to sign with the given version or a later one, with the reason.
+func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
+	behind := make(map[string]string)
+	seen := make(map[string]bool)
+	for _, at := range r.From {
+		roles, err := askRoles(ctx, at)
+		if err != nil {
+			for key := range versions { // any of them may be a key of this process
+				behind[key] = "the process at " + at + " does not say what it signs with: " + err.Error()
+			}
+			continue
+		}
+		for _, role := range roles {
+			key := role.KeyName()
+			seen[key] = true
+			_, number, ok := splitVersion(role.Signs)
+			switch {
+			case role.Signs == "":
+				behind[key] = "no version of it signs in the process at " + at
+			case !ok || number < versions[key]:
+				behind[key] = "the process at " + at + " signs with " + role.Signs
+			}
+		}
+	}
+	for key := range versions {
+		if !seen[key] {
+			behind[key] = "no process of those that were asked signs with it"
+		}
+	}
+	return behind
+}
+
+// askRoles asks one process for its roles, for a bounded time.
+func askRoles(ctx context.Context, at string) ([]daemon.RoleDocument, error) {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	return rolesAt(ctx, at)
+}
+
+// KeysOf returns the names of the keys that roles sign with, those that cannot be read left out.
+func KeysOf(roles []daemon.RoleDocument) []string {
+	return slices.Sorted(maps.Keys(keyNames(roles)))
+}
+
+// duePoll is how often a schedule looks whether a key has to be rotated.
+const duePoll = time.Minute
+
+// RotateEvery rotates each key of the processes whose newest version is older than period, and retires the earlier versions as
+// RetireEarlier does if RetireAfter is set, until ctx ends. A version's age is from the time at which its custody made it, so a restart of the
+// schedule rotates nothing too early. It tells failed of each error.
+func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now func() time.Time, failed func(error)) {
+	said := ""
+	for range every.Tick(ctx, duePoll) {
+		err := r.RotateDue(ctx, period, now())
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			said = ""
+		case err.Error() != said: // an outage of a day is said once
+			said = err.Error()
+			failed(err)
+		}
+	}
+}
+
+// RotateDue rotates each key of the processes whose newest version was made at least period ago. A key of which the time is not known
+// is not rotated, which is an error.
+func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.Time) error {
+	newest := make(map[string]time.Time)
+	var err error
+	for _, at := range r.From {
+		roles, bad := askRoles(ctx, at)
+		err = errors.Join(err, bad)
+		for _, role := range roles {
+			if role.Unread != nil {
+				err = errors.Join(err, refusal.New("custody_unavailable", "the key %s cannot be read: %s", role.Unread.Name, role.Unread.Because))
+				continue
+			}
+			if len(role.Keys) == 0 {
+				continue
+			}
+			made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]
+			if !ok {
+				err = errors.Join(err, refusal.New("custody_unavailable", "when the newest version of the key %s was made is not known, so it is not rotated", role.KeyName()))
+				continue
+			}
+			if made.After(newest[role.KeyName()]) { // a replica may know of a version that another one has not read yet
+				newest[role.KeyName()] = made
+			}
+		}
+	}
+	var due []string
+	for key, made := range newest {
+		if now.Sub(made) >= period && now.Sub(r.rotated[key]) >= period {
+			due = append(due, key)
+		}
+	}
+	slices.Sort(due)
+	versions, bad := r.Rotate(ctx, due)
+	err = errors.Join(err, bad)
+	if r.rotated == nil {
+		r.rotated = make(map[string]time.Time)
+	}
+	for key := range versions {
+		r.rotated[key] = now
+	}
+	if r.RetireAfter > 0 {
+		err = errors.Join(err, r.RetireEarlier(ctx, versions))
+	}
+	return err
+}

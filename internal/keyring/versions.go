@@ -1,0 +1,168 @@
+package keyring
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/files"
+)
+
+// States of a key version, by the trust bundle.
+const (
+	Certified    = "certified"
+	NotCertified = "not certified" // yet
+	Ended        = "ended"         // its certificate has, and no other one was signed
+	Retired      = "retired"
+	Revoked      = "revoked"
+)
+
+// Version is what is known of one version of a key: of a version that a process publishes, what the process says; by a trust bundle, what
+// the key registry has signed. What is not known is nil or empty.
+type Version struct {
+	Purpose    string     `json:"purpose"`
+	KeyID      string     `json:"keyId"`
+	Issuer     string     `json:"issuer"`
+	Custody    string     `json:"keyCustody"`
+	Exportable bool       `json:"keyExportable"`
+	Process    string     `json:"process,omitempty"` // where it was asked; empty if no process publishes the version
+	Created    *time.Time `json:"created,omitempty"`
+	Signs      *bool      `json:"signs,omitempty"` // whether the process signs with it now
+	State      string     `json:"state,omitempty"`
+	Until      *time.Time `json:"certifiedUntil,omitempty"` // the end of its certificate
+
+	public ed25519.PublicKey
+}
+
+// VersionsOf lists the versions that a process at an address publishes. Of what a file says it leaves out which version signs, because
+// that may be otherwise by now.
+func VersionsOf(at string, roles []daemon.RoleDocument) []Version {
+	_, isFile := PublishedFile(at)
+	var all []Version
+	for _, r := range roles {
+		for _, k := range r.Keys {
+			v := Version{Purpose: r.Purpose, KeyID: k.KeyID, Issuer: r.Issuer, Custody: r.KeyCustody, Exportable: r.KeyExportable, Process: at}
+			v.public, _ = k.Key.(ed25519.PublicKey)
+			if made, ok := r.Made[k.KeyID]; ok {
+				v.Created = &made
+			}
+			if signs := r.Signs == k.KeyID; !isFile {
+				v.Signs = &signs
+			}
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// Books are a trust bundle and the history beside it, verified with the pinned key of the registry.
+type Books struct {
+	trust *evidence.Trust
+	past  []evidence.SignerCertificate // of the history
+	now   time.Time
+}
+
+// ReadBooks reads a trust bundle, and its history if there is one. registry names the public file of the key registry.
+func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
+	raw, err := files.Read(registry)
+	if err != nil {
+		return nil, err
+	}
+	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", registry, err)
+	}
+	b, _, err := config.ReadBundle(bundle)
+	if err != nil {
+		return nil, err
+	}
+	roots := []evidence.Root{root}
+	trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", bundle, err)
+	}
+	h, err := config.ReadHistory(bundle)
+	if err == nil {
+		_, err = evidence.NewPastTrust(roots, b, h, evidence.SignerPolicy{})
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", config.HistoryFile(bundle), err)
+	}
+	books := &Books{trust: trust, now: now}
+	for _, token := range h.Certificates {
+		books.past = append(books.past, claimsOf(token)) // NewPastTrust has verified all of them
+	}
+	return books, nil
+}
+
+// Complete adds to the versions that processes publish what the bundle says of them, and the versions that no process of those publishes
+// and that the bundle or its history knows.
+func (b *Books) Complete(published []Version) []Version {
+	certified := make(map[string]evidence.Certified)
+	for _, c := range b.trust.Certified() {
+		certified[c.Certificate.SubjectKeyID] = c
+	}
+	seen := make(map[string]bool)
+	var all []Version
+	for _, v := range published {
+		seen[v.KeyID] = true
+		c, ok := certified[v.KeyID]
+		ok = ok && slices.Equal(v.public, ed25519.PublicKey(c.Public)) && slices.Contains(c.Certificate.Purposes, v.Purpose) // a name is not yet the key
+		if ok {
+			v.certify(c.Certificate)
+		}
+		v.State = b.state(v.KeyID, c.Certificate, ok)
+		all = append(all, v)
+	}
+	add := func(c evidence.SignerCertificate, inForce bool) {
+		if seen[c.SubjectKeyID] {
+			return
+		}
+		seen[c.SubjectKeyID] = true
+		v := Version{Purpose: c.Purposes[0], KeyID: c.SubjectKeyID, Issuer: c.SubjectIssuer, Custody: c.KeyCustody, Exportable: c.KeyExportable, State: b.state(c.SubjectKeyID, c, inForce)}
+		v.certify(c)
+		all = append(all, v)
+	}
+	for _, c := range certified {
+		add(c.Certificate, true)
+	}
+	for _, c := range slices.Backward(b.past) { // of several certificates of one version the last one ends the latest
+		add(c, false)
+	}
+	slices.SortStableFunc(all, func(x, y Version) int {
+		return cmp.Or(cmp.Compare(evidence.KeyName(x.KeyID), evidence.KeyName(y.KeyID)), cmp.Compare(evidence.KeyVersion(x.KeyID), evidence.KeyVersion(y.KeyID)))
+	})
+	return all
+}
+
+func (v *Version) certify(c evidence.SignerCertificate) {
+	until := time.Unix(c.Expires, 0).UTC()
+	v.Until = &until
+}
+
+// state is what has become of a version. c is its certificate, if it has one, and inForce whether the bundle has c.
+func (b *Books) state(kid string, c evidence.SignerCertificate, inForce bool) string {
+	list, _ := b.trust.Revocations()
+	_, retired := b.trust.Retired(kid)
+	switch {
+	case slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool {
+		return r.Kind == evidence.RevokedKey && evidence.MatchKeyID([]string{r.ID}, kid) || r.Kind == evidence.RevokedArtifact && inForce && r.ID == c.ID
+	}):
+		return Revoked
+	case retired:
+		return Retired
+	case inForce && b.now.Before(time.Unix(c.Expires, 0)):
+		return Certified
+	case c.Expires > 0 && !b.now.Before(time.Unix(c.Expires, 0)):
+		return Ended
+	default:
+		return NotCertified
+	}
+}
