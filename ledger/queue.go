@@ -61,6 +61,7 @@ type queued struct {
 // NewQueue makes a queue before a store. lost is told of each record that was taken and could not be stored.
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
+	q.hurry = make(chan struct{}, 1)
 	q.changed = sync.NewCond(&q.mu)
 	ctx, cancel := context.WithCancel(context.Background())
 	q.close = sync.OnceValue(func() error {
@@ -150,6 +151,7 @@ func (q *Queue) run(ctx context.Context) {
 	for q.next() {
 		select {
 		case <-time.After(pause):
+		case <-q.hurry:
 		case <-q.closing:
 		}
 		switch stored, failed := q.attempt(ctx, probe); {
@@ -179,6 +181,7 @@ func (q *Queue) next() bool {
 func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some, receipts := q.closed, slices.Clone(q.records), slices.Clone(q.receipts)
+	q.began++
 	q.mu.Unlock()
 	if probe = probe && !last && len(some) > 1; probe {
 		some, receipts = some[:1], nil
@@ -214,6 +217,9 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	}
 	if failure != nil || !probe {
 		q.failure = failure
+	}
+	if failure != nil {
+		q.failed = q.began
 	}
 	kept := q.take(receipts, unkept, last)
 	q.changed.Broadcast()

@@ -16,6 +16,9 @@ type receiptQueue struct {
 	receipts []Receipt // that wait to be stored
 	came     int       // how many were taken
 	left     int       // how many of them are stored
+
+	hurry         chan struct{} // has the next attempt begin at once
+	began, failed int           // the last attempt that began, and the last that failed, by number
 }
 
 // AddReceiptLater takes a receipt for AddReceipts, and never waits. An error means that it was not taken. A receipt that is still queued when
@@ -38,12 +41,19 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	return nil
 }
 
-// SettleReceipts waits until every receipt is stored that was taken before. It returns at once why the store fails, if it does.
+// SettleReceipts waits until every receipt is stored that was taken before, or until an attempt has failed that began after that. If the store
+// has failed, the attempt begins at once: nobody is refused because of a store that has come back.
 func (q *Queue) SettleReceipts(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	upTo := q.came
-	if err := q.wait(ctx, func() bool { return q.left >= upTo || q.failure != nil }); err != nil {
+	upTo, began := q.came, q.began
+	if q.left < upTo && q.failure != nil {
+		select {
+		case q.hurry <- struct{}{}:
+		default: // it is told already
+		}
+	}
+	if err := q.wait(ctx, func() bool { return q.left >= upTo || q.failed > began }); err != nil {
 		return err
 	}
 	if q.left < upTo {

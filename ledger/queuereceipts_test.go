@@ -73,7 +73,7 @@ func (o *outage) Get(context.Context, string) (ledger.Record, error) {
 
 func (o *outage) Close() error { return nil }
 
-// TestReceiptsWhileTheStoreIsAway: whoever waits for receipts is told at once, a bounded number is kept, and they are stored in their order.
+// TestReceiptsWhileTheStoreIsAway: whoever waits for receipts is told at once that it is away or has come back, a bounded number is kept, and they are stored in their order.
 func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{}
@@ -97,6 +97,9 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 		s.mu.Lock()
 		s.back = true
 		s.mu.Unlock()
+		if err := q.SettleReceipts(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("the store is back, after %s: %v", time.Since(began), err)
+		}
 		time.Sleep(time.Minute)
 		if err := errors.Join(q.AddReceiptLater(receipt(taken+1)), q.SettleReceipts(t.Context()), q.Close()); err != nil {
 			t.Error(err)
