@@ -190,12 +190,22 @@ func (c *chain) verifyGrant(context.Context) error {
 }
 
 func (c *chain) verifyRuntime(context.Context) error {
+	if err := c.verifyAttestation(); err != nil {
+		return err
+	}
+	return all("runtime attestation",
+		equal{c.opened.Attestation.Claims().RuntimeID, c.opened.PolicyDecision.Claims().RuntimeID, "attestation_runtime_mismatch", "runtime"},
+	)
+}
+
+// verifyAttestation verifies the runtime attestation, but for the runtime that the decision names. The two are made at the same time.
+func (c *chain) verifyAttestation() error {
 	s := c.g.strict
 	a, err := open(c.g, evidence.RuntimeAttestationKind, c.envelope.Attestation, &c.opened.Attestation, s.Runtime.Expected)
 	if err != nil {
 		return err
 	}
-	decision, receipt := c.opened.PolicyDecision.Claims(), c.opened.TriggerReceipt.Claims()
+	receipt := c.opened.TriggerReceipt.Claims()
 	switch {
 	case a.HumanInteractive:
 		return refusal.New("attestation_human", "the runtime attestation says that a human could interact with the run")
@@ -209,7 +219,6 @@ func (c *chain) verifyRuntime(context.Context) error {
 		equal{a.ChallengeID, c.work.ID, "attestation_challenge_mismatch", "challenge"},
 		equal{a.BindingHash, c.hash, "attestation_binding_mismatch", "binding"},
 		equal{a.ContentHash, c.binding.ContentHash, "attestation_content_mismatch", "content"},
-		equal{a.RuntimeID, decision.RuntimeID, "attestation_runtime_mismatch", "runtime"},
 		equal{a.TriggerReceiptHash, c.opened.TriggerReceipt.Hash(), "attestation_other_receipt", "trigger receipt"},
 		equal{a.Trigger.ID, receipt.EventID, "attestation_event_mismatch", "event"},
 		equal{a.Trigger.Kind, receipt.Kind, "attestation_event_mismatch", "trigger kind"},

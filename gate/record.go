@@ -40,7 +40,7 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	for _, check := range []verification{
 		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
 		{checkTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
-		{checkDecision, (*chain).verifyDecision}, {checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRuntime},
+		{checkDecision, (*chain).verifyDecision}, {checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRecordedRuntime},
 		{checkSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
 		{checkDeployment, func(c *chain, ctx context.Context) error { return c.verifyRecordedDeployment(ctx, p.Manifest) }},
 		{checkProof, func(c *chain, _ context.Context) error {
@@ -55,6 +55,14 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 		}
 	}
 	return checks, whole
+}
+
+// verifyRecordedRuntime verifies the runtime attestation. A post that the policy denies has one, and no decision.
+func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
+	if c.envelope.PolicyDecision == "" {
+		return c.verifyAttestation()
+	}
+	return c.verifyRuntime(ctx)
 }
 
 // readWork takes the binding from the challenge token, unverified, and holds it against the record's call.

@@ -152,7 +152,8 @@ func TestVerifyRecord(t *testing.T) {
 func TestVerifyRecordOfAPart(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []map[string]int{
-		{"sessionReceipt": 5}, {"deploymentCertificate": 6}, {"runtimeAttestation": 4, "sessionReceipt": 5, "requestProof": 7},
+		{"sessionReceipt": 5}, {"deploymentCertificate": 6}, {"policyDecision": 2, "grant": 3, "requestProof": 7}, // the last is denied by the policy
+		{"runtimeAttestation": 4, "sessionReceipt": 5, "requestProof": 7},
 		{"policyDecision": 2, "grant": 3, "runtimeAttestation": 4, "sessionReceipt": 5, "deploymentCertificate": 6, "requestProof": 7},
 	} {
 		k := gatetest.New(t)
