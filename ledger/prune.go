@@ -35,7 +35,9 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	if err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest) }); err != nil {
 		return err
 	}
-	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return affected(tx.Exec(pruneReceipts, oldest, pruneChunk, pruneWindow)) })
+	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
+		return affected(tx.Exec(pruneReceipts, oldest, pruneChunk, pruneWindow))
+	})
 }
 
 // removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the mark.

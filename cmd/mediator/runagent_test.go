@@ -221,7 +221,7 @@ func TestRunAtATerminal(t *testing.T) {
 func TestRunsAtOnce(t *testing.T) {
 	r := newSessionRig(t)
 	const many = 24
-	marks := strconv.Itoa(os.Getpid())+"000"
+	marks := strconv.Itoa(os.Getpid()) + "000"
 	var wait sync.WaitGroup
 	events := make([]string, many)
 	for i := range events {
