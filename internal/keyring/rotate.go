@@ -186,29 +186,7 @@ func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now fun
 // RotateDue rotates each key of the processes whose newest version was made at least period ago. A key of which the time is not known
 // is not rotated, which is an error.
 func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.Time) error {
-	newest := make(map[string]time.Time)
-	var err error
-	for _, at := range r.From {
-		roles, bad := askRoles(ctx, at)
-		err = errors.Join(err, bad)
-		for _, role := range roles {
-			if role.Unread != nil {
-				err = errors.Join(err, refusal.New("custody_unavailable", "the key %s cannot be read: %s", role.Unread.Name, role.Unread.Because))
-				continue
-			}
-			if len(role.Keys) == 0 {
-				continue
-			}
-			made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]
-			if !ok {
-				err = errors.Join(err, refusal.New("custody_unavailable", "when the newest version of the key %s was made is not known, so it is not rotated", role.KeyName()))
-				continue
-			}
-			if made.After(newest[role.KeyName()]) { // a replica may know of a version that another one has not read yet
-				newest[role.KeyName()] = made
-			}
-		}
-	}
+	newest, err := r.newestMade(ctx)
 	var due []string
 	for key, made := range newest {
 		if now.Sub(made) >= period && now.Sub(r.rotated[key]) >= period {
@@ -228,4 +206,29 @@ func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.
 		err = errors.Join(err, r.RetireEarlier(ctx, versions))
 	}
 	return err
+}
+
+// newestMade returns when the newest version of each key was made, by what the processes say. Its error names every process that does not
+// answer and every key of which that is not known.
+func (r *Rotator) newestMade(ctx context.Context) (newest map[string]time.Time, err error) {
+	newest = make(map[string]time.Time)
+	for _, at := range r.From {
+		roles, bad := askRoles(ctx, at)
+		err = errors.Join(err, bad)
+		for _, role := range roles {
+			key := role.KeyName()
+			if role.Unread != nil || len(role.Keys) == 0 {
+				err = errors.Join(err, refusal.New("custody_unavailable", "the process at %s cannot read the key %s of the role %s", at, key, role.Purpose))
+				continue
+			}
+			made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]
+			switch {
+			case !ok:
+				err = errors.Join(err, refusal.New("custody_unavailable", "when the newest version of the key %s was made is not known, so it is not rotated", key))
+			case made.After(newest[key]): // a replica may know of a version that another one has not read yet
+				newest[key] = made
+			}
+		}
+	}
+	return newest, err
 }
