@@ -21,7 +21,7 @@ type History struct {
 	Manifests []string `json:"manifests,omitempty"`
 }
 
-// Bounds of a history. The certificates of seven keys that rotate every month fill it in 48 years.
+// Bounds of a history. The certificates of eight keys that rotate every month fill it in 42 years.
 const (
 	MaxHistory   = 4096 // certificates
 	MaxManifests = 512

@@ -51,7 +51,7 @@ func newDeployment() deployment {
 	return d
 }
 
-// signers are the purposes of the seven keys that the registry certifies.
+// signers are the purposes of the seven keys that sign a chain.
 var signers = []string{
 	evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, evidence.PurposePolicyDecision, evidence.PurposeActionGrant,
 	evidence.PurposeRuntimeAttestation, evidence.PurposeAgentSession, evidence.PurposeRequestProof,

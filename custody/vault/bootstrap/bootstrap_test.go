@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(vaulttest.Main(m, func(s *vaulttest.Server) { server = s }))
 }
 
-// appRoles is a plan for all nine roles.
+// appRoles is a plan for all roles, the two roots included.
 func appRoles(dir string) bootstrap.Options {
 	return bootstrap.Options{Transit: "transit", Roots: true, AppRole: &bootstrap.AppRole{Mount: "approle", Dir: dir, Wrap: time.Minute}}
 }
