@@ -13,6 +13,7 @@
 //	call.go         the call on its way, and its record
 //	load.go         bounds the calls in flight and the rates
 //	session/        1   whose call it is
+//	generate.go         makes a prompt sent to the mediator the call to a model that goes on from here
 //	internal.go         what an agent asks the mediator itself; ownpages.go what it asks about its own session
 //	rules.go        2   which rule the call matches
 //	message.go          the message of the call chooses among the rules of its endpoint; mcp.go, graphql.go and model.go read it
@@ -22,9 +23,10 @@
 //	challenge.go    4   fresh work for exactly this content
 //	decision.go     5   the trigger's evidence, and 6, the control plane's decision
 //	attest.go       7   what the sidecar saw of the run, signed
-//	authorize.go    8   the gate, and 9, the request proof; everything that is good once is consumed
+//	authorize.go    8   the gate (gate.go), and 9, the request proof; everything that is good once is consumed
 //	forward.go      10  sends the request, which package forward writes anew, and relays the answer
 //	websocket.go        relays a WebSocket
+//	interaction.go      opens and ends the interaction receipts of calls, which package receipts makes
 //
 // Package [github.com/actionproof/mediator/proxy/match] finds the rule by origin, method and path. Package
 // [github.com/actionproof/mediator/proxy/mcp] reads messages to MCP servers, and their answers. Package
