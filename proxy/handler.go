@@ -8,12 +8,12 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Handler is the choke point of a process whose configuration can change while it runs: it gives each request to the pipeline in force, which
+// Handler holds the pipeline of a process whose configuration can change while it runs: it gives each request to the pipeline in force, which
 // keeps it to its end. So a call sees one configuration and never parts of two, and a tunnel, which is decided by one pipeline, brings each of
 // its requests to the one in force by then. It is safe for concurrent use.
 type Handler struct{ inForce atomic.Pointer[Pipeline] }
 
-// NewHandler makes a choke point with its first pipeline.
+// NewHandler makes a handler with its first pipeline.
 func NewHandler(p *Pipeline) *Handler {
 	c := &Handler{}
 	c.Set(p)

@@ -19,7 +19,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Load bounds what the choke point takes on. What is left zero has its default. The defaults are generous: they are there for agents that
+// Load bounds what the pipeline takes on. A field that is zero has its default. The defaults are generous: they are there for agents that
 // run wild and for upstreams that are gone, and shape no traffic. Whatever is refused here was not sent and has used nothing up.
 type Load struct {
 	Calls   int              // in flight at once; further ones are refused at once (overloaded); 1024 if 0

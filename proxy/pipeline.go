@@ -68,7 +68,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
-// PipelineOptions are what the choke point works with. Everything but Receipts, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
+// PipelineOptions are what a pipeline works with. Everything but Receipts, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
@@ -109,8 +109,8 @@ type PipelineOptions struct {
 	Now      func() time.Time
 }
 
-// Pipeline is the one choke point: every plain and every intercepted request passes through it, and every way out of it makes
-// exactly one record. Only calls of unknown callers beyond their quota leave none, see [Load]. A Pipeline never changes: another
+// Pipeline is the one point at which calls are judged: every plain and every intercepted request passes through it, and every way out of
+// it makes exactly one record. Only calls of unknown callers beyond their quota leave none, see [Load]. A Pipeline never changes: another
 // configuration is another pipeline, see [Handler].
 type Pipeline struct {
 	o         PipelineOptions
@@ -122,7 +122,7 @@ type Pipeline struct {
 	definitions *mcp.Definitions
 }
 
-// NewPipeline checks o and makes the choke point.
+// NewPipeline checks o and makes the pipeline.
 func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if o.Rules == nil || o.Sessions == nil || o.Triggers == nil || o.Control == nil || o.Record == nil || o.Verifier == nil ||
 		o.Strict == nil || o.Deployment == nil || o.DeploymentCertificate == nil || o.Attest == nil || o.Prove == nil || o.Transport == nil || o.Metrics == nil || o.Log == nil || o.Now == nil {

@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// CA signs the certificates of intercepted tunnels.
 	CA *CA
-	// Handler is the choke point. Every plain absolute-form request and every request inside a tunnel goes to it, with its
+	// Handler judges and answers. Every plain absolute-form request and every request inside a tunnel goes to it, with its
 	// Route in the context, an absolute URL, and Proxy-Authorization and Proxy-Connection removed. The proxy itself
 	// forwards nothing.
 	Handler http.Handler
