@@ -359,13 +359,22 @@ func TestTheLongestChain(t *testing.T) {
 	wantCode(t, add(c, s.Call(t, nil)), "interaction_chain_too_long")
 }
 
-// TestWhatIsNoToken: an opener is asked only about what can be read.
-func TestWhatIsNoToken(t *testing.T) {
+// TestOpeners: a chain asks its opener only about what can be read, and its owner has no default, whatever is opened.
+func TestOpeners(t *testing.T) {
+	k := gatetest.New(t)
+	token, asked := k.Session(t, "ses_1").Call(t, nil), 0
 	c := interaction.NewChain(func(string, receipt) (o evidence.Opened[receipt], err error) {
-		t.Error("the opener is asked")
-		return o, errors.New("asked")
+		asked++
+		return o, nil // its claims are empty
 	}, interaction.Expected{})
 	wantCode(t, add(c, ""), "artifact_missing")
+	if asked != 0 {
+		t.Error("the opener is asked about nothing")
+	}
+	wantCode(t, add(c, token), "interaction_owner")
+	if _, err := interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now())("", receipt{}); err == nil {
+		t.Error("nothing is opened")
+	}
 }
 
 // TestAChainAcrossARotation: each receipt is judged by the certificates of its time.

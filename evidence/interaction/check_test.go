@@ -164,6 +164,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	c.Closing.Reason = "other"
 	_, err := sign(t, c)
 	wantCode(t, err, "claims_malformed")
+	if err == nil || !strings.Contains(err.Error(), "interaction-receipt+jwt") {
+		t.Errorf("%v does not say what is malformed", err)
+	}
 }
 
 // TestFiguresOfAnotherState: no figure is known in a way in which it cannot be known.
