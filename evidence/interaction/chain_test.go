@@ -46,6 +46,12 @@ func TestChain(t *testing.T) {
 	for range 3 {
 		s.Call(t, nil)
 	}
+	third := s.Chain(t)
+	if err := add(third, s.Receipts...); err != nil {
+		t.Fatal(err)
+	}
+	k.Clock.Advance(-time.Second) // the next is of the same second, and counts no more
+	s.Call(t, func(c *receipt) { c.Session = third.Last().Session })
 	head := s.Head("post_open")
 	s.Post(t, "post_1", posted, nil)
 	s.Call(t, func(c *receipt) { c.RequestID = "post_open" })
@@ -54,7 +60,7 @@ func TestChain(t *testing.T) {
 	if err := add(c, s.Receipts...); err != nil {
 		t.Fatal(err)
 	}
-	if c.Len() != 6 || !c.Closed() || c.Last().Chain.SessionID != "ses_1" {
+	if c.Len() != 7 || !c.Closed() || c.Last().Chain.SessionID != "ses_1" {
 		t.Errorf("%d receipts, closed %t, the last %+v", c.Len(), c.Closed(), c.Last())
 	}
 	if err := c.Names(head); err != nil {
@@ -114,6 +120,8 @@ func TestChainsThatAreRefused(t *testing.T) {
 		"fewer calls observed":  {"interaction_totals", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
 		"fewer bytes":           {"interaction_totals", next(func(c *receipt) { c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9 })},
 		"fewer bytes observed":  {"interaction_totals", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
+		"fewer calls in all":    {"interaction_totals", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
+		"fewer bytes in all":    {"interaction_totals", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
 		"a time that falls":     {"interaction_time", earlier},
 		"one after the end": {"interaction_after_closing", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
@@ -171,10 +179,12 @@ func TestChainsThatAreRefused(t *testing.T) {
 	}
 }
 
-// next is a fourth receipt that says something else.
-func next(edit func(*receipt)) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
+// next is a fourth receipt, and those after it, that say something else.
+func next(edits ...func(*receipt)) func(*testing.T, *gatetest.Kit, *gatetest.Session) []string {
 	return func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
-		s.Call(t, edit)
+		for _, edit := range edits {
+			s.Call(t, edit)
+		}
 		return s.Receipts
 	}
 }
@@ -264,15 +274,18 @@ func TestHeads(t *testing.T) {
 		head        evidence.InteractionHead
 		open, whole string // the code where the chain ends after 4 receipts, and where it is closed
 	}{
-		"none yet":               {heads[0], "", ""},
-		"after two":              {heads[2], "", ""},
-		"after all":              {end, "", ""},
-		"of another chain":       {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"of another number":      {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"beyond the chain":       {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
-		"open, and ended later":  {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_3", "post_4"}}, "", ""},
-		"open, and ended before": {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "interaction_open_call", "interaction_open_call"},
-		"open, and never ended":  {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "interaction_open_call"},
+		"none yet":                   {heads[0], "", ""},
+		"after two":                  {heads[2], "", ""},
+		"after all":                  {end, "", ""},
+		"of another chain":           {evidence.InteractionHead{Number: 2, HeadHash: evidence.HashBytes(nil)}, "interaction_head_mismatch", "interaction_head_mismatch"},
+		"of another number":          {evidence.InteractionHead{Number: 3, HeadHash: heads[2].HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
+		"beyond the chain":           {evidence.InteractionHead{Number: 9, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
+		"the next, which is another": {evidence.InteractionHead{Number: 5, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
+		"after its end":              {evidence.InteractionHead{Number: 6, HeadHash: end.HeadHash}, "interaction_head_mismatch", "interaction_head_mismatch"},
+		"open, and ended with it":    {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_2"}}, "interaction_open_call", "interaction_open_call"},
+		"open, and ended later":      {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_3", "post_4"}}, "", ""},
+		"open, and ended before":     {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_1"}}, "interaction_open_call", "interaction_open_call"},
+		"open, and never ended":      {evidence.InteractionHead{Number: 2, HeadHash: heads[2].HeadHash, OpenCalls: []string{"post_9"}}, "", "interaction_open_call"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
@@ -317,17 +330,50 @@ func TestTails(t *testing.T) {
 			t.Errorf("head %d: %v", i+1, err)
 		}
 	}
-	wantCode(t, c.Names(evidence.InteractionHead{Number: 9, HeadHash: heads[4].HeadHash}), "interaction_head_mismatch")
+	for _, head := range []evidence.InteractionHead{{Number: 9, HeadHash: heads[4].HeadHash}, {Number: 9, HeadHash: heads[1].HeadHash}, {Number: 1, HeadHash: heads[1].HeadHash}} {
+		wantCode(t, c.Names(head), "interaction_head_mismatch")
+	}
 	for _, tt := range []struct {
 		code   string
 		tokens []string
 	}{
 		{"interaction_gap", []string{s.Receipts[2], s.Receipts[4]}}, {"interaction_order", []string{s.Receipts[2], s.Receipts[2]}},
 		{"interaction_order", []string{s.Receipts[2], s.Receipts[1]}}, {"interaction_fork", []string{s.Receipts[2], other.Receipts[2]}},
-		{"interaction_fork", []string{s.Receipts[2], other.Receipts[3]}},
+		{"interaction_fork", []string{s.Receipts[2], other.Receipts[3]}}, {"interaction_order", []string{s.Receipts[2], s.Receipts[0]}},
+		{"interaction_order", []string{s.Receipts[2], other.Receipts[1]}},
 	} {
 		_, err := tail(tt.tokens...)
 		wantCode(t, err, tt.code)
+	}
+}
+
+// TestTheLongestChain: a chain that is as long as one can be takes no other receipt.
+func TestTheLongestChain(t *testing.T) {
+	s := gatetest.New(t).Session(t, "ses_1")
+	s.Call(t, nil)
+	c := s.Chain(t)
+	if err := add(c, s.Receipts...); err != nil {
+		t.Fatal(err)
+	}
+	c.Fill()
+	wantCode(t, add(c, s.Call(t, nil)), "interaction_chain_too_long")
+}
+
+// TestOpeners: a chain asks its opener only about what can be read, and its owner has no default, whatever is opened.
+func TestOpeners(t *testing.T) {
+	k := gatetest.New(t)
+	token, asked := k.Session(t, "ses_1").Call(t, nil), 0
+	c := interaction.NewChain(func(string, receipt) (o evidence.Opened[receipt], err error) {
+		asked++
+		return o, nil // its claims are empty
+	}, interaction.Expected{})
+	wantCode(t, add(c, ""), "artifact_missing")
+	if asked != 0 {
+		t.Error("the opener is asked about nothing")
+	}
+	wantCode(t, add(c, token), "interaction_owner")
+	if _, err := interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now())("", receipt{}); err == nil {
+		t.Error("nothing is opened")
 	}
 }
 

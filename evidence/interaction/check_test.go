@@ -1,6 +1,7 @@
 package interaction_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,53 +21,71 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	tokens := func(m *interaction.ModelFigures) *f { return &m.OutputTokens }
 	depth := func(m *interaction.ModelFigures) *f { return &m.Depth }
 	hosted := func(m *interaction.ModelFigures) *f { return &m.HostedCalls }
+	challenge := func(r interaction.ChallengeRef) func(*receipt) {
+		return func(c *receipt) { c.Challenge = &r; c.Observed = interaction.ObservedOf(*c) }
+	}
+	relayed := func(n int, count int64) func(*receipt) {
+		return func(c *receipt) {
+			c.Relayed, c.RelayedCount = slices.Repeat([]interaction.RelayedCall{{Host: "h", Tool: "t"}}, n), count
+		}
+	}
+	none := interaction.NotMeasured
+	sample := func(bytes, entropy, compression f) func(*receipt) {
+		return func(c *receipt) {
+			m := &c.Model.Figures
+			m.SampleBytes, m.WordEntropy, m.Compression = bytes, entropy, compression
+		}
+	}
 	for name, spoil := range map[string]func(*receipt){
-		"a proof":                      func(c *receipt) { c.NonHumanIdentityProven = true },
-		"certain":                      func(c *receipt) { c.Probabilistic = false },
-		"another lifetime":             func(c *receipt) { c.Expires-- },
-		"nothing observed":             func(c *receipt) { c.Observed = nil },
-		"more observed":                func(c *receipt) { c.Observed = append(slices.Clone(c.Observed), "model_call.model") },
-		"less observed":                func(c *receipt) { c.Observed = c.Observed[1:] },
-		"no owner":                     func(c *receipt) { c.Owner = "" },
-		"no agent":                     func(c *receipt) { c.Agent = "" },
-		"a long agent":                 func(c *receipt) { c.Agent = long },
-		"no request":                   func(c *receipt) { c.RequestID = "" },
-		"no session":                   func(c *receipt) { c.Chain.SessionID = "" },
-		"no event":                     func(c *receipt) { c.EventID = "" },
-		"no runtime":                   func(c *receipt) { c.RuntimeID = "" },
-		"no custody":                   func(c *receipt) { c.KeyCustody = "" },
-		"no policy":                    func(c *receipt) { c.PolicyID = "" },
-		"a commitment in capitals":     func(c *receipt) { c.InputsCommitment = strings.ToUpper(hash) },
-		"a short commitment":           func(c *receipt) { c.ConstraintsCommitment = tag },
-		"no commitment":                func(c *receipt) { c.LLMCommitment = "" },
-		"no clean output":              func(c *receipt) { c.OutputCleanHash = "" },
-		"no transported output":        func(c *receipt) { c.OutputTransportHash = "" },
-		"number 0":                     func(c *receipt) { c.Chain.SequenceNumber = 0 },
-		"the first with one before it": func(c *receipt) { c.Chain.PreviousReceiptHash = hash },
-		"the second with none":         func(c *receipt) { c.Chain.SequenceNumber = 2 },
-		"one before it that is none":   func(c *receipt) { c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, "x" },
-		"about nothing":                func(c *receipt) { c.Model = nil; c.Observed = interaction.ObservedOf(*c) },
-		"about two":                    func(c *receipt) { c.Closing = closing().Closing },
-		"a post's action":              func(c *receipt) { c.ActionType = interaction.ActionComposePost },
-		"another action":               func(c *receipt) { c.ActionType = "other" },
-		"another outcome":              func(c *receipt) { c.Outcome = "other" },
-		"not measured, and no reason":  func(c *receipt) { c.Outcome = interaction.OutcomeNotMeasured },
-		"a reason, and complete":       func(c *receipt) { c.Model.Unread = "behind" },
-		"no time":                      func(c *receipt) { c.Timing = interaction.Timing{} },
-		"an end before the start":      func(c *receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 },
-		"sent before it came":          func(c *receipt) { c.Timing.ResponseSent = c.Timing.RequestReceived - 1 },
-		"signed before it was over":    func(c *receipt) { c.Timing.ResponseSent += 5000 },
-		"a challenge without nonce":    func(c *receipt) { c.Challenge = &interaction.ChallengeRef{}; c.Observed = interaction.ObservedOf(*c) },
-		"nothing to reveal": func(c *receipt) {
-			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n", CommitmentRevealed: true}
-			c.Observed = interaction.ObservedOf(*c)
-		},
+		"a proof":                         func(c *receipt) { c.NonHumanIdentityProven = true },
+		"certain":                         func(c *receipt) { c.Probabilistic = false },
+		"another lifetime":                func(c *receipt) { c.Expires-- },
+		"nothing observed":                func(c *receipt) { c.Observed = nil },
+		"more observed":                   func(c *receipt) { c.Observed = append(slices.Clone(c.Observed), "model_call.model") },
+		"less observed":                   func(c *receipt) { c.Observed = c.Observed[1:] },
+		"no owner":                        func(c *receipt) { c.Owner = "" },
+		"no agent":                        func(c *receipt) { c.Agent = "" },
+		"a long agent":                    func(c *receipt) { c.Agent = long },
+		"no request":                      func(c *receipt) { c.RequestID = "" },
+		"no session":                      func(c *receipt) { c.Chain.SessionID = "" },
+		"no event":                        func(c *receipt) { c.EventID = "" },
+		"no runtime":                      func(c *receipt) { c.RuntimeID = "" },
+		"no custody":                      func(c *receipt) { c.KeyCustody = "" },
+		"no policy":                       func(c *receipt) { c.PolicyID = "" },
+		"a commitment in capitals":        func(c *receipt) { c.InputsCommitment = strings.ToUpper(hash) },
+		"a short commitment":              func(c *receipt) { c.ConstraintsCommitment = tag },
+		"no commitment":                   func(c *receipt) { c.LLMCommitment = "" },
+		"no clean output":                 func(c *receipt) { c.OutputCleanHash = "" },
+		"no transported output":           func(c *receipt) { c.OutputTransportHash = "" },
+		"number 0":                        func(c *receipt) { c.Chain.SequenceNumber = 0 },
+		"number 0, after another":         func(c *receipt) { c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 0, hash },
+		"the first with one before it":    func(c *receipt) { c.Chain.PreviousReceiptHash = hash },
+		"the second with none":            func(c *receipt) { c.Chain.SequenceNumber = 2 },
+		"one before it that is none":      func(c *receipt) { c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, "x" },
+		"about nothing":                   func(c *receipt) { c.Model = nil; c.Observed = interaction.ObservedOf(*c) },
+		"about two":                       func(c *receipt) { c.Closing = closing().Closing },
+		"a post's action":                 func(c *receipt) { c.ActionType = interaction.ActionComposePost },
+		"another action":                  func(c *receipt) { c.ActionType = "other" },
+		"another outcome":                 func(c *receipt) { c.Outcome = "other" },
+		"not measured, and no reason":     func(c *receipt) { c.Outcome = interaction.OutcomeNotMeasured },
+		"a reason, and complete":          func(c *receipt) { c.Model.Unread = "behind" },
+		"no time":                         func(c *receipt) { c.Timing = interaction.Timing{} },
+		"an end before the start":         func(c *receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 },
+		"sent before it came":             func(c *receipt) { c.Timing.ResponseSent = c.Timing.RequestReceived - 1 },
+		"signed before it was over":       func(c *receipt) { c.Timing.ResponseSent += 5000 },
+		"a challenge without nonce":       challenge(interaction.ChallengeRef{}),
+		"nothing to reveal":               challenge(interaction.ChallengeRef{ChallengeNonce: "n", CommitmentRevealed: true}),
+		"committed to no hash":            challenge(interaction.ChallengeRef{ChallengeNonce: "n", CommitmentHash: tag}),
 		"no opening":                      func(c *receipt) { c.Session.OpenedMS = 0 },
 		"more calls observed":             func(c *receipt) { c.Session.CallsObserved = c.Session.Calls + 1 },
 		"more bytes observed":             func(c *receipt) { c.Session.BytesOutObserved = c.Session.BytesOut + 1 },
 		"calls below nought":              func(c *receipt) { c.Session.CallsObserved = -1 },
-		"relayed, and not counted":        func(c *receipt) { c.Relayed = []interaction.RelayedCall{{Host: "h", Tool: "t"}} },
-		"relayed calls that are not said": func(c *receipt) { c.RelayedCount = 1 },
+		"bytes below nought":              func(c *receipt) { c.Session.BytesOutObserved = -1 },
+		"relayed, and not counted":        relayed(1, 0),
+		"relayed calls that are not said": relayed(0, 1),
+		"more relayed than counted":       relayed(interaction.MaxRelayed, interaction.MaxRelayed-1),
+		"too many relayed":                relayed(interaction.MaxRelayed+1, interaction.MaxRelayed+1),
+		"relayed by no tool":              func(c *receipt) { c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h"}}, 1 },
 		"relayed to nobody":               func(c *receipt) { c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Tool: "t"}}, 1 },
 		"relayed with a text": func(c *receipt) {
 			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h", Tool: "t", Arguments: "a text"}}, 1
@@ -75,13 +94,22 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		"no API":                    func(c *receipt) { c.Model.API = "" },
 		"no rule":                   func(c *receipt) { c.Model.Rule = "" },
 		"a long model":              func(c *receipt) { c.Model.Model = long },
-		"no status of HTTP":         func(c *receipt) { c.Model.Status = 42 },
+		"a long answerer":           func(c *receipt) { c.Model.AnsweredBy = long },
+		"a long reason":             func(c *receipt) { c.Outcome, c.Model.Unread = interaction.OutcomeNotMeasured, long },
+		"a status below HTTP's":     func(c *receipt) { c.Model.Status = 99 },
+		"a status above HTTP's":     func(c *receipt) { c.Model.Status = 1000 },
 		"a call that is not said":   func(c *receipt) { c.Model.ToolCalls = nil },
 		"an id that is no tag":      func(c *receipt) { c.Model.ToolCalls[0].ID = "call_1" },
 		"arguments that are no tag": func(c *receipt) { c.Model.ToolCalls[0].Arguments = `{"q":"x"}` },
 		"a result that is no tag":   func(c *receipt) { c.Model.ReturnedCalls = []string{"call_1"} },
 		"a result twice":            func(c *receipt) { c.Model.ReturnedCalls = []string{tag, tag} },
-		"too many results":          func(c *receipt) { c.Model.ReturnedCalls = slices.Repeat([]string{tag}, interaction.MaxReturned+1) },
+		"a result without tag":      func(c *receipt) { c.Model.ReturnedCalls = []string{""} },
+		"too many results": func(c *receipt) {
+			for i := range interaction.MaxReturned {
+				c.Model.ReturnedCalls = append(c.Model.ReturnedCalls, evidence.HashBytes([]byte{byte(i)})[:32])
+			}
+		},
+		"too many hosted tools":     func(c *receipt) { c.Model.HostedTools = slices.Repeat([]string{"web"}, interaction.MaxHosted+1) },
 		"a probe without id":        func(c *receipt) { c.Model.Probe = &interaction.Probe{Answer: tag} },
 		"a probe's text":            func(c *receipt) { c.Model.Probe = &interaction.Probe{ID: "p", Answer: "42"} },
 		"a figure of no state":      figure(duration, f{"", 1}),
@@ -93,8 +121,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		"tokens that were observed": figure(tokens, interaction.Observed(1)),
 		"a depth that was observed": figure(depth, interaction.Observed(1)),
 		"hosted calls observed":     figure(hosted, interaction.Observed(1)),
-		"the entropy of little":     func(c *receipt) { c.Model.Figures.SampleBytes.Value = interaction.MinSample - 1 },
-		"the entropy of nothing":    func(c *receipt) { c.Model.Figures.SampleBytes = interaction.NotMeasured },
+		"a little sample":           sample(interaction.Observed(interaction.MinSample-1), none, none),
+		"the entropy of nothing":    sample(none, interaction.Observed(1), none),
+		"the size of nothing":       sample(none, none, interaction.Observed(1)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := modelCall()
@@ -108,11 +137,18 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		})
 	}
 	for name, spoil := range map[string]func(*receipt){
-		"no binding":            func(c *receipt) { c.Post.BindingHash = "" },
-		"no artifacts":          func(c *receipt) { c.Post.Artifacts = nil },
-		"one without a hash":    func(c *receipt) { c.Post.Artifacts[0].Hash = "" },
-		"one without a name":    func(c *receipt) { c.Post.Artifacts[0].Name = "" },
-		"one twice":             func(c *receipt) { c.Post.Artifacts = slices.Repeat(c.Post.Artifacts, 2) },
+		"no binding":         func(c *receipt) { c.Post.BindingHash = "" },
+		"no artifacts":       func(c *receipt) { c.Post.Artifacts = nil },
+		"one without a hash": func(c *receipt) { c.Post.Artifacts[0].Hash = "" },
+		"one without a name": func(c *receipt) { c.Post.Artifacts[0].Name = "" },
+		"one twice":          func(c *receipt) { c.Post.Artifacts = slices.Repeat(c.Post.Artifacts, 2) },
+		"too many artifacts": func(c *receipt) {
+			for i := range interaction.MaxNamed {
+				c.Post.Artifacts = append(c.Post.Artifacts, interaction.NamedArtifact{Name: string(rune('a' + i)), Hash: hash})
+			}
+		},
+		"a status below HTTP's": func(c *receipt) { c.Post.Status = 99 },
+		"a status above HTTP's": func(c *receipt) { c.Post.Status = 1000 },
 		"a model's outcome":     func(c *receipt) { c.Outcome = interaction.OutcomeCut },
 		"a model call's action": func(c *receipt) { c.ActionType = interaction.ActionGeneric },
 	} {
@@ -128,6 +164,92 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	c.Closing.Reason = "other"
 	_, err := sign(t, c)
 	wantCode(t, err, "claims_malformed")
+	if err == nil || !strings.Contains(err.Error(), "interaction-receipt+jwt") {
+		t.Errorf("%v does not say what is malformed", err)
+	}
+}
+
+// TestFiguresOfAnotherState: no figure is known in a way in which it cannot be known.
+func TestFiguresOfAnotherState(t *testing.T) {
+	const observed, declared, estimated = interaction.StateObserved, interaction.StateDeclared, interaction.StateEstimated
+	refused := map[string][]string{ // of every other figure: declared, estimated
+		"InputTokens": {observed}, "OutputTokens": {observed}, "CachedTokens": {observed, estimated}, "ReasoningTokens": {observed, estimated},
+		"HostedCalls": {observed, estimated}, "Depth": {observed, estimated},
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[interaction.ModelFigures]()) {
+		states, ok := refused[field.Name]
+		if !ok {
+			states = []string{declared, estimated}
+		}
+		for _, state := range append(slices.Clone(states), "", "other") {
+			t.Run(field.Name+" "+state, func(t *testing.T) {
+				c := modelCall()
+				reflect.ValueOf(&c.Model.Figures).Elem().FieldByIndex(field.Index).FieldByName("State").SetString(state)
+				_, err := sign(t, c)
+				wantCode(t, err, "claims_malformed")
+			})
+		}
+	}
+}
+
+// TestClaimsThatAreTaken changes receipts to what stands just within the bounds.
+func TestClaimsThatAreTaken(t *testing.T) {
+	ms := noon.UnixMilli()
+	action := func(to string) func(*receipt) { return func(c *receipt) { c.ActionType = to } }
+	outcome := func(to string) func(*receipt) { return func(c *receipt) { c.Outcome = to } }
+	status := func(to int64) func(*receipt) {
+		return func(c *receipt) {
+			if c.Model != nil {
+				c.Model.Status = to
+			} else {
+				c.Post.Status = to
+			}
+		}
+	}
+	challenge := func(r interaction.ChallengeRef) func(*receipt) { return func(c *receipt) { c.Challenge = &r } }
+	reason := func(to string) func(*receipt) { return func(c *receipt) { c.Closing.Reason = to } }
+	for _, tt := range []struct {
+		name string
+		of   func() receipt
+		edit func(*receipt)
+	}{
+		{"a generic call", modelCall, action(interaction.ActionGeneric)},
+		{"an answer to a challenge", modelCall, action(interaction.ActionChallengeResponse)},
+		{"a confidential call", modelCall, action(interaction.ActionConfidentialCall)},
+		{"failed", modelCall, outcome(interaction.OutcomeFailed)},
+		{"unfinished", modelCall, outcome(interaction.OutcomeUnfinished)},
+		{"cut", modelCall, outcome(interaction.OutcomeCut)},
+		{"indeterminate", modelCall, outcome(interaction.OutcomeIndeterminate)},
+		{"not measured", modelCall, func(c *receipt) { c.Outcome, c.Model.Unread = interaction.OutcomeNotMeasured, "behind" }},
+		{"failed and not read", modelCall, func(c *receipt) { c.Outcome, c.Model.Unread = interaction.OutcomeFailed, "behind" }},
+		{"no status", modelCall, status(0)},
+		{"the least status", modelCall, status(100)},
+		{"the last status", modelCall, status(999)},
+		{"a post that failed", post, outcome(interaction.OutcomeFailed)},
+		{"an indeterminate post", post, outcome(interaction.OutcomeIndeterminate)},
+		{"a post without status", post, status(0)},
+		{"a post's least status", post, status(100)},
+		{"a post's last status", post, status(999)},
+		{"an end by shutdown", closing, reason(interaction.ClosedShutdown)},
+		{"an end that was lost", closing, reason(interaction.ClosedLost)},
+		{"all at one time", modelCall, func(c *receipt) {
+			c.Timing = interaction.Timing{RequestReceived: ms, LLMStart: ms, LLMEnd: ms, ResponseSent: ms}
+		}},
+		{"a challenge", modelCall, challenge(interaction.ChallengeRef{ChallengeNonce: "n"})},
+		{"a commitment", modelCall, challenge(interaction.ChallengeRef{ChallengeNonce: "n", CommitmentHash: hash})},
+		{"nothing counted", modelCall, func(c *receipt) { c.Session = interaction.SessionTotals{OpenedMS: 1} }},
+		{"a call without tags", modelCall, func(c *receipt) { c.Model.ToolCalls = []interaction.ToolCall{{}} }},
+		{"tokens not measured", modelCall, func(c *receipt) { c.Model.Figures.OutputTokens = interaction.NotMeasured }},
+		{"the least sample", modelCall, func(c *receipt) { c.Model.Figures.SampleBytes.Value = interaction.MinSample }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := tt.of()
+			tt.edit(&c)
+			if _, err := sign(t, observed(c)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestSessionReceiptsThatNameAChain: the claim is checked where it is there, and leaves a session receipt as it was where it is not.

@@ -226,6 +226,34 @@ func TestTheLongestReceipt(t *testing.T) {
 	}
 }
 
+// TestObservedOf has the exact list of what a mediator sees for itself, by what a receipt is about.
+func TestObservedOf(t *testing.T) {
+	challenged := modelCall()
+	challenged.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n"}
+	const (
+		model = " model_call.api model_call.host model_call.hosted_tools model_call.returned_calls model_call.rule model_call.status model_call.streamed" +
+			" model_call.tool_calls"
+		before = "constraints_commitment event_id inputs_commitment llm_commitment"
+		output = " outcome output_clean_hash output_transport_hash policy_id"
+		after  = " relayed relayed_count request_id session timing"
+	)
+	for name, tt := range map[string]struct {
+		of   interaction.Receipt
+		want string
+	}{
+		"a call to a model":  {modelCall(), "chain " + before + model + output + after},
+		"a challenged agent": {challenged, "chain challenge " + before + model + output + after},
+		"a post":             {post(), "chain " + before + output + " post" + after},
+		"the end":            {closing(), "chain closing " + before + output + after},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(interaction.ObservedOf(tt.of), " "); got != tt.want {
+				t.Errorf("%s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestOwner is the example of RFC 8037, appendix A.3.
 func TestOwner(t *testing.T) {
 	public, err := base64.RawURLEncoding.DecodeString("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
@@ -245,5 +273,8 @@ func TestCommit(t *testing.T) {
 	other, err := interaction.Commit(interaction.Salt{1}, map[string]any{"b": 1, "a": "x"})
 	if err != nil || other == got {
 		t.Error("the salt changes nothing")
+	}
+	if got, err := interaction.Commit(interaction.Salt{}, make(chan int)); err == nil {
+		t.Errorf("%q commits to what cannot be written", got)
 	}
 }
