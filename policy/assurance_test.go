@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func everything() policy.Held {
@@ -67,7 +68,7 @@ func TestThreats(t *testing.T) {
 			}
 		}
 	}
-	wantEqual(t, got, want)
+	check.WantEqual(t, got, want)
 	nothing := policy.Assess(policy.Held{})
 	for i, covered := range policy.Assess(everything()).Threats {
 		if nothing.Threats[i].Covered {
@@ -83,7 +84,7 @@ func TestNonHumanIdentityIsNeverProven(t *testing.T) {
 	for _, h := range []policy.Held{{}, everything()} {
 		a := policy.Assess(h)
 		var doc map[string]any
-		must(t, json.Unmarshal([]byte(jsonOf(t, a)), &doc))
+		check.Must(t, json.Unmarshal([]byte(jsonOf(t, a)), &doc))
 		if a.NonHumanIdentityProven() || doc["nonHumanIdentityProven"] != false {
 			t.Errorf("%+v", doc)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/policytest"
 )
 
 // TestEachControl flips each control by itself, in the file.
@@ -19,12 +21,12 @@ func TestEachControl(t *testing.T) {
 	for i := range controls.NumField() {
 		name := controls.Field(i).Tag.Get("yaml")
 		t.Run(name, func(t *testing.T) {
-			m := example(t)
+			m := policytest.Example(t)
 			v := reflect.ValueOf(&m.Controls).Elem().Field(i)
 			v.SetBool(!v.Bool())
 			wantIssues(t, m.Audit(), "control_"+snake(name)+" controls."+name)
 			_, err := m.Strict()
-			wantCode(t, err, "deployment_unsafe", "control_"+snake(name))
+			check.WantCode(t, err, "deployment_unsafe", "control_"+snake(name))
 		})
 	}
 }
@@ -48,7 +50,7 @@ func TestEachFieldLeftOpen(t *testing.T) {
 			continue
 		}
 		t.Run(f.path, func(t *testing.T) {
-			m := example(t)
+			m := policytest.Example(t)
 			reflect.ValueOf(m).Elem().FieldByIndex(f.index).SetZero()
 			issues := m.Audit()
 			if len(issues) == 0 {
@@ -203,16 +205,16 @@ func TestWeakFields(t *testing.T) {
 		"any runtime": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := example(t)
+			m := policytest.Example(t)
 			c.weaken(m)
 			wantIssues(t, m.Audit(), c.want...)
 			if s, err := m.Strict(); len(c.want) > 0 {
-				wantCode(t, err, "deployment_unsafe", fmt.Sprintf("%d safeguard", len(c.want)))
+				check.WantCode(t, err, "deployment_unsafe", fmt.Sprintf("%d safeguard", len(c.want)))
 				if s != nil {
 					t.Error("an unsafe manifest was made strict")
 				}
 			} else {
-				must(t, err)
+				check.Must(t, err)
 			}
 		})
 	}
@@ -235,7 +237,7 @@ func wantIssues(t *testing.T, got []policy.Issue, want ...string) {
 
 func TestRefusalNamesTheFirstIssues(t *testing.T) {
 	_, err := (&policy.Manifest{}).Strict()
-	wantCode(t, err, "deployment_unsafe", "version_unknown (version), deployment_id_missing (deploymentId)", "mediator deployment audit")
+	check.WantCode(t, err, "deployment_unsafe", "version_unknown (version), deployment_id_missing (deploymentId)", "mediator deployment audit")
 	if strings.Contains(err.Error(), "control_") {
 		t.Error("the refusal names everything")
 	}
@@ -252,7 +254,7 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 		"runtime_policy_hash_missing runtimePolicy.requiredPolicyHash", "runtime_environment_hash_missing runtimePolicy.requiredEnvironmentHash",
 	)
 	fresh := []string{"source_event", "scheduled", "autonomous_policy"}
-	wantEqual(t, policy.DefaultRuntimePolicy(policy.RuntimePolicy{}), policy.RuntimePolicy{
+	check.WantEqual(t, policy.DefaultRuntimePolicy(policy.RuntimePolicy{}), policy.RuntimePolicy{
 		AllowedKeyCustody: []string{"external_mediator", "hardware_backed"}, RequireNonExportableKey: true, AllowedTriggerKinds: fresh,
 		DeniedTriggerKinds: []string{"human_request", "unknown"}, RequiredMode: "autonomous", MaxAttestationAgeMs: 15_000,
 		TriggerReceiptPolicy: policy.ReceiptPolicy{
@@ -269,7 +271,7 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 	if own.AllowedKeyCustody[0] != "k" || own.AllowedTriggerKinds[0] != "a" || own.DeniedTriggerKinds[0] != "d" || own.RequiredMode != "m" || own.MaxAttestationAgeMs != 1 {
 		t.Errorf("replaced: %+v", own)
 	}
-	want := example(t).RuntimePolicy
+	want := policytest.Example(t).RuntimePolicy
 	p := want
 	p.MaxAttestationAgeMs = 0
 	p.TriggerReceiptPolicy.RequireOriginProof = false
@@ -287,8 +289,8 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 }
 
 func TestStrictAlwaysDemandsProtectedRuntimeKeys(t *testing.T) {
-	s, err := example(t).Strict()
-	must(t, err)
+	s, err := policytest.Example(t).Strict()
+	check.Must(t, err)
 	for name, e := range map[string]struct {
 		custody       []string
 		nonExportable bool

@@ -11,119 +11,121 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/policytest"
 )
 
 func auditor(lifetime time.Duration) signer.Options {
-	return signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: lifetime, Now: clock}
+	return signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: lifetime, Now: policytest.Clock}
 }
 
 func TestCertificate(t *testing.T) {
-	w := newWorld(t, nil)
-	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
-	must(t, err)
-	c, err := policy.VerifyCertificate(w.verifier, token, w.strict)
-	must(t, err)
-	if c.ManifestHash != w.manifest.Hash() || c.ControlsHash != w.manifest.ControlsHash() || c.DeploymentID != "posting-dev" || c.Version != "1.0" {
+	w := policytest.New(t, nil)
+	token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(time.Hour))
+	check.Must(t, err)
+	c, err := policy.VerifyCertificate(w.Verifier, token, w.Strict)
+	check.Must(t, err)
+	if c.ManifestHash != w.Manifest.Hash() || c.ControlsHash != w.Manifest.ControlsHash() || c.DeploymentID != "posting-dev" || c.Version != "1.0" {
 		t.Errorf("the certificate says %+v", c)
 	}
 }
 
 func TestCertifyRefusesAnUnsafeManifest(t *testing.T) {
-	w := newWorld(t, nil)
-	w.manifest.Controls.BearerTokenAloneCanPost = true
-	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
-	wantCode(t, err, "deployment_unsafe", "control_bearer_token_alone_can_post")
+	w := policytest.New(t, nil)
+	w.Manifest.Controls.BearerTokenAloneCanPost = true
+	token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(time.Hour))
+	check.WantCode(t, err, "deployment_unsafe", "control_bearer_token_alone_can_post")
 	if token != "" {
 		t.Error("it was signed all the same")
 	}
 }
 
 func TestVerifyCertificateRefuses(t *testing.T) {
-	w := newWorld(t, nil)
+	w := policytest.New(t, nil)
 	sign := func(key signer.Key, o signer.Options, change func(*evidence.DeploymentCertificate)) string {
-		c := evidence.DeploymentCertificate{DeploymentID: w.manifest.DeploymentID, ManifestHash: w.manifest.Hash(), ControlsHash: w.manifest.ControlsHash(), Version: "1.0"}
+		c := evidence.DeploymentCertificate{DeploymentID: w.Manifest.DeploymentID, ManifestHash: w.Manifest.Hash(), ControlsHash: w.Manifest.ControlsHash(), Version: "1.0"}
 		if change != nil {
 			change(&c)
 		}
 		i, err := signer.New(evidence.DeploymentCertificateKind, key, o)
-		must(t, err)
+		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), c)
-		must(t, err)
+		check.Must(t, err)
 		return token
 	}
-	key, other := w.keys["auditor"], strings.Repeat("a", 64)
+	key, other := w.Keys["auditor"], strings.Repeat("a", 64)
 	for name, c := range map[string]struct{ token, code string }{
 		"another manifest":   {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.ManifestHash = other }), "deployment_manifest_mismatch"},
 		"other controls":     {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.ControlsHash = other }), "deployment_controls_mismatch"},
 		"another deployment": {sign(key, auditor(time.Hour), func(c *evidence.DeploymentCertificate) { c.DeploymentID = "posting-prod" }), "deployment_id_not_allowed"},
-		"another role's key": {sign(w.keys["policy-decision-key"], auditor(time.Hour), nil), "key_purpose"},
-		"the registry's key": {sign(w.keys["registry"], auditor(time.Hour), nil), "key_purpose"},
-		"another audience":   {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "other", Lifetime: time.Hour, Now: clock}, nil), "audience_not_allowed"},
-		"another issuer":     {sign(key, signer.Options{Issuer: "other", Audience: "posting-api", Lifetime: time.Hour, Now: clock}, nil), "issuer_not_allowed"},
+		"another role's key": {sign(w.Keys["policy-decision-key"], auditor(time.Hour), nil), "key_purpose"},
+		"the registry's key": {sign(w.Keys["registry"], auditor(time.Hour), nil), "key_purpose"},
+		"another audience":   {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "other", Lifetime: time.Hour, Now: policytest.Clock}, nil), "audience_not_allowed"},
+		"another issuer":     {sign(key, signer.Options{Issuer: "other", Audience: "posting-api", Lifetime: time.Hour, Now: policytest.Clock}, nil), "issuer_not_allowed"},
 		"expired": {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: time.Hour,
-			Now: func() time.Time { return start.Add(-2 * time.Hour) }}, nil), "expired"},
+			Now: func() time.Time { return policytest.Start.Add(-2 * time.Hour) }}, nil), "expired"},
 		"older than the policy accepts": {sign(key, signer.Options{Issuer: "deployment-auditor", Audience: "posting-api", Lifetime: 72 * time.Hour,
-			Now: func() time.Time { return start.Add(-25 * time.Hour) }}, nil), "too_old"},
+			Now: func() time.Time { return policytest.Start.Add(-25 * time.Hour) }}, nil), "too_old"},
 		"none": {"", "artifact_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := policy.VerifyCertificate(w.verifier, c.token, w.strict)
-			wantCode(t, err, c.code)
+			_, err := policy.VerifyCertificate(w.Verifier, c.token, w.Strict)
+			check.WantCode(t, err, c.code)
 		})
 	}
-	_, err := policy.VerifyCertificate(w.verifier, sign(key, auditor(time.Hour), nil), w.strict)
-	must(t, err)
+	_, err := policy.VerifyCertificate(w.Verifier, sign(key, auditor(time.Hour), nil), w.Strict)
+	check.Must(t, err)
 }
 
 // TestCertificateEnds says when a certificate ends: with its own time, or when it is too old for the manifest (24 h).
 func TestCertificateEnds(t *testing.T) {
-	w := newWorld(t, nil)
+	w := policytest.New(t, nil)
 	for lifetime, want := range map[time.Duration]time.Duration{time.Hour: time.Hour, 72 * time.Hour: 24 * time.Hour} {
-		token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(lifetime))
-		must(t, err)
-		c, err := policy.VerifyCertificate(w.verifier, token, w.strict)
-		must(t, err)
-		if got := w.strict.Until(c); !got.Equal(time.Unix(c.IssuedAt, 0).Add(want)) {
+		token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(lifetime))
+		check.Must(t, err)
+		c, err := policy.VerifyCertificate(w.Verifier, token, w.Strict)
+		check.Must(t, err)
+		if got := w.Strict.Until(c); !got.Equal(time.Unix(c.IssuedAt, 0).Add(want)) {
 			t.Errorf("%s: it ends at %s", lifetime, got)
 		}
 	}
 }
 
 func TestManifestChangedAfterItWasCertified(t *testing.T) {
-	w := newWorld(t, nil)
-	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
-	must(t, err)
-	w.manifest.GrantPolicy.MaxProofAgeMs = 20_000
-	s, err := w.manifest.Strict()
-	must(t, err)
-	_, err = policy.VerifyCertificate(w.verifier, token, s)
-	wantCode(t, err, "deployment_manifest_mismatch", w.manifest.Hash())
-	if _, err := policy.VerifyCertificate(w.verifier, token, nil); err == nil {
+	w := policytest.New(t, nil)
+	token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(time.Hour))
+	check.Must(t, err)
+	w.Manifest.GrantPolicy.MaxProofAgeMs = 20_000
+	s, err := w.Manifest.Strict()
+	check.Must(t, err)
+	_, err = policy.VerifyCertificate(w.Verifier, token, s)
+	check.WantCode(t, err, "deployment_manifest_mismatch", w.Manifest.Hash())
+	if _, err := policy.VerifyCertificate(w.Verifier, token, nil); err == nil {
 		t.Error("a certificate was verified against nothing")
 	}
 }
 
 // TestPostQuantumIsDemanded: a manifest that demands the second signature refuses both roots' artifacts unless its key is pinned.
 func TestPostQuantumIsDemanded(t *testing.T) {
-	w := newWorld(t, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })
-	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
-	must(t, err)
-	_, err = policy.VerifyCertificate(w.verifier, token, w.strict)
-	wantCode(t, err, "second_signature_not_pinned")
+	w := policytest.New(t, func(m *policy.Manifest) { m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true })
+	token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(time.Hour))
+	check.Must(t, err)
+	_, err = policy.VerifyCertificate(w.Verifier, token, w.Strict)
+	check.WantCode(t, err, "second_signature_not_pinned")
 
-	m := example(t)
+	m := policytest.Example(t)
 	m.SignerCertificatePolicy.RequirePostQuantumSignature = true
 	s, err := m.Strict()
-	must(t, err)
-	registry := current(t, w.keys["registry"])
-	v := current(t, w.keys["action-grant-key"])
-	cert, _, err := issuer(t, evidence.SignerCertificateKind, w.keys["registry"], "key-registry", "posting-api", time.Hour).Sign(t.Context(), evidence.SignerCertificate{
+	check.Must(t, err)
+	registry := policytest.Current(t, w.Keys["registry"])
+	v := policytest.Current(t, w.Keys["action-grant-key"])
+	cert, _, err := policytest.Issuer(t, evidence.SignerCertificateKind, w.Keys["registry"], "key-registry", "posting-api", time.Hour).Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{evidence.PurposeActionGrant}, SubjectIssuer: "mediator-authorization", SubjectKeyID: v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
-	must(t, err)
+	check.Must(t, err)
 	_, err = evidence.NewTrust([]evidence.Root{{KeyID: registry.KeyID(), Public: registry.Public(), Purpose: evidence.PurposeSignerCertificate}}, evidence.Bundle{Certificates: []string{cert}}, s.Signers)
-	wantCode(t, err, "second_signature_not_pinned")
+	check.WantCode(t, err, "second_signature_not_pinned")
 }
 
 // broken is a key that cannot be reached.
@@ -135,20 +137,20 @@ func (broken) Current(context.Context) (custody.Version, error) { return custody
 func (broken) Properties() custody.Properties                   { return custody.Properties{} }
 
 func TestCertifyFails(t *testing.T) {
-	w := newWorld(t, nil)
-	if token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(0)); err == nil || token != "" {
+	w := policytest.New(t, nil)
+	if token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(0)); err == nil || token != "" {
 		t.Errorf("%q, %v", token, err)
 	}
-	if token, err := policy.Certify(t.Context(), broken{}, w.manifest, auditor(time.Hour)); !errors.Is(err, errBroken) || token != "" {
+	if token, err := policy.Certify(t.Context(), broken{}, w.Manifest, auditor(time.Hour)); !errors.Is(err, errBroken) || token != "" {
 		t.Errorf("%q, %v", token, err)
 	}
 }
 
 // TestCertificateOfAListedDeployment: that a deployment is listed is not enough, nor is that it is the one.
 func TestCertificateOfAListedDeployment(t *testing.T) {
-	w := newWorld(t, nil)
-	token, err := policy.Certify(t.Context(), w.keys["auditor"], w.manifest, auditor(time.Hour))
-	must(t, err)
+	w := policytest.New(t, nil)
+	token, err := policy.Certify(t.Context(), w.Keys["auditor"], w.Manifest, auditor(time.Hour))
+	check.Must(t, err)
 	for name, change := range map[string]func(*policy.Strict){
 		"listed, and another": func(s *policy.Strict) {
 			s.DeploymentID, s.Deployment.DeploymentIDs = "other", []string{"other", "posting-dev"}
@@ -156,13 +158,13 @@ func TestCertificateOfAListedDeployment(t *testing.T) {
 		"not listed": func(s *policy.Strict) { s.Deployment.DeploymentIDs = []string{"other"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := *w.strict
+			s := *w.Strict
 			change(&s)
-			_, err := policy.VerifyCertificate(w.verifier, token, &s)
-			wantCode(t, err, "deployment_id_not_allowed")
+			_, err := policy.VerifyCertificate(w.Verifier, token, &s)
+			check.WantCode(t, err, "deployment_id_not_allowed")
 		})
 	}
-	if _, err := policy.VerifyCertificate(nil, token, w.strict); err == nil {
+	if _, err := policy.VerifyCertificate(nil, token, w.Strict); err == nil {
 		t.Error("a certificate was verified by nobody")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestClient asks a control plane that answers.
@@ -32,16 +33,16 @@ func TestClient(t *testing.T) {
 	defer s.Close()
 	c := policy.NewClient(s.URL, s.Client())
 	d, err := c.Decide(t.Context(), policy.Request{})
-	if must(t, err); d != (policy.Decision{PolicyDecision: "x", Grant: "y"}) {
+	if check.Must(t, err); d != (policy.Decision{PolicyDecision: "x", Grant: "y"}) {
 		t.Errorf("got %+v", d)
 	}
 	manifests, err := c.Manifests(t.Context())
-	if must(t, err); !slices.Equal(manifests, []string{"a", "b"}) {
+	if check.Must(t, err); !slices.Equal(manifests, []string{"a", "b"}) {
 		t.Errorf("got %q", manifests)
 	}
 	refused = true
 	manifests, err = c.Manifests(t.Context())
-	if wantCode(t, err, "not_ready"); manifests != nil {
+	if check.WantCode(t, err, "not_ready"); manifests != nil {
 		t.Errorf("beside the refusal there are %q", manifests)
 	}
 }
@@ -65,7 +66,7 @@ func TestClientWithoutAControlPlane(t *testing.T) {
 			s := httptest.NewServer(h)
 			defer s.Close()
 			d, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-			wantCode(t, err, "control_unavailable", "the control plane")
+			check.WantCode(t, err, "control_unavailable", "the control plane")
 			if d != (policy.Decision{}) {
 				t.Errorf("got %+v", d)
 			}
@@ -74,7 +75,7 @@ func TestClientWithoutAControlPlane(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
 	_, err := policy.NewClient(s.URL, s.Client()).Decide(t.Context(), policy.Request{})
-	wantCode(t, err, "control_unavailable", "does not answer")
+	check.WantCode(t, err, "control_unavailable", "does not answer")
 	if d := problem.DetailsOf(err); d.Status != http.StatusServiceUnavailable || d.RetryAfter == 0 {
 		t.Errorf("the agent would get %+v", d)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/policytest"
 )
 
 var update = flag.Bool("update", false, "write docs/audit.md")
@@ -33,18 +34,18 @@ func everyIssue(t *testing.T) []policy.Issue {
 		}
 		return m
 	}
-	flipped := example(t)
+	flipped := policytest.Example(t)
 	controls := reflect.ValueOf(&flipped.Controls).Elem()
 	for i := range controls.NumField() {
 		controls.Field(i).SetBool(!controls.Field(i).Bool())
 	}
-	differing, none := example(t), example(t)
+	differing, none := policytest.Example(t), policytest.Example(t)
 	differing.AgentSessionReceiptPolicy.RequiredPolicyHash, differing.AgentSessionReceiptPolicy.RequiredEnvironmentHash = strings.Repeat("b", 64), strings.Repeat("b", 64)
 	none.RuntimePolicy.AllowedTriggerKinds, none.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}, []string{"human_request", "unknown", "scheduled"}
 
 	seen := make(map[string]bool)
 	var all []policy.Issue
-	for _, m := range []*policy.Manifest{{InteractionReceiptPolicy: &policy.InteractionPolicy{}}, set(example(t), "other", "other", 1<<53), set(example(t), "mac:other", "", 1), flipped, differing, none} {
+	for _, m := range []*policy.Manifest{{InteractionReceiptPolicy: &policy.InteractionPolicy{}}, set(policytest.Example(t), "other", "other", 1<<53), set(policytest.Example(t), "mac:other", "", 1), flipped, differing, none} {
 		for _, i := range m.Audit() {
 			if !seen[i.Code] {
 				seen[i.Code] = true

@@ -9,10 +9,12 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/policytest"
 )
 
 func TestExamples(t *testing.T) {
-	m := example(t)
+	m := policytest.Example(t)
 	if issues := m.Audit(); len(issues) != 0 {
 		t.Errorf("the example manifest has issues: %v", issues)
 	}
@@ -20,7 +22,7 @@ func TestExamples(t *testing.T) {
 		t.Errorf("its runtime policy has issues: %v", issues)
 	}
 	rules, err := decide.ParseRules(configs.Policy())
-	must(t, err)
+	check.Must(t, err)
 	if got := m.RuntimePolicy.RequiredPolicyHash; got != rules.Hash() {
 		t.Errorf("the example manifest pins policy %s, but the example policy file has hash %s", got, rules.Hash())
 	}
@@ -80,7 +82,7 @@ func TestParseManifestRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := policy.ParseManifest([]byte(c.change(string(configs.Manifest()))))
-			wantCode(t, err, "manifest_malformed", c.want...)
+			check.WantCode(t, err, "manifest_malformed", c.want...)
 			if m != nil {
 				t.Error("a malformed manifest was given back")
 			}
@@ -92,7 +94,7 @@ func TestParseManifestRefuses(t *testing.T) {
 func TestManifestAtItsLimits(t *testing.T) {
 	raw := strings.Replace(string(configs.Manifest()), "maxChallengeAgeMs: 15000", "maxChallengeAgeMs: 0", 1) + "\n#"
 	m, err := policy.ParseManifest([]byte(raw + strings.Repeat("#", 256<<10-len(raw))))
-	must(t, err)
+	check.Must(t, err)
 	if m.MaxChallengeAgeMs != 0 || len(m.Audit()) != 1 {
 		t.Errorf("%d, %v", m.MaxChallengeAgeMs, m.Audit())
 	}
@@ -104,7 +106,7 @@ func TestFindingsBearTheirLine(t *testing.T) {
 		if strings.HasPrefix(strings.TrimSpace(line), "atomicConsumptionWithPost:") {
 			lines[i] = "  atomicConsumptionWithPost: no"
 			_, err := policy.ParseManifest([]byte(strings.Join(lines, "\n")))
-			wantCode(t, err, "manifest_malformed", "line "+jsonOf(t, i+1)+", column 30: controls.atomicConsumptionWithPost")
+			check.WantCode(t, err, "manifest_malformed", "line "+jsonOf(t, i+1)+", column 30: controls.atomicConsumptionWithPost")
 			return
 		}
 	}
@@ -112,12 +114,12 @@ func TestFindingsBearTheirLine(t *testing.T) {
 }
 
 func TestHashIsOfTheMeaning(t *testing.T) {
-	m := example(t)
+	m := policytest.Example(t)
 	compact := []byte(jsonOf(t, m))
 	want, err := evidence.HashJSON(compact)
-	must(t, err)
+	check.Must(t, err)
 	indented, err := json.MarshalIndent(m, "", "\t")
-	must(t, err)
+	check.Must(t, err)
 	yaml := string(configs.Manifest())
 	for name, raw := range map[string]string{
 		"as it is": yaml, "JSON": string(compact), "indented JSON": string(indented),
@@ -128,8 +130,8 @@ func TestHashIsOfTheMeaning(t *testing.T) {
 		}(),
 	} {
 		got, err := policy.ParseManifest([]byte(raw))
-		must(t, err)
-		wantEqual(t, got, m)
+		check.Must(t, err)
+		check.WantEqual(t, got, m)
 		if got.Hash() != want || got.ControlsHash() != m.ControlsHash() {
 			t.Errorf("%s: the hash depends on how the file is written", name)
 		}
@@ -144,7 +146,7 @@ func TestHashIsOfTheMeaning(t *testing.T) {
 		},
 		"a millisecond": func(m *policy.Manifest) { m.CapabilityTTLMs++ },
 	} {
-		other := example(t)
+		other := policytest.Example(t)
 		change(other)
 		if other.Hash() == want {
 			t.Errorf("%s does not change the hash", name)
@@ -158,7 +160,7 @@ func TestHashIsOfTheMeaning(t *testing.T) {
 // TestSeedNames holds the manifest against the names in the seed's deployment object.
 func TestSeedNames(t *testing.T) {
 	var doc map[string]any
-	must(t, json.Unmarshal([]byte(jsonOf(t, example(t))), &doc))
+	check.Must(t, json.Unmarshal([]byte(jsonOf(t, policytest.Example(t))), &doc))
 	for path, names := range map[string]string{
 		"":                                   "version deploymentId runtimePolicy deploymentCertificatePolicy agentSessionReceiptPolicy requestProofPolicy maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs controls",
 		"runtimePolicy":                      "allowedIssuers allowedAudiences allowedKeyIds maxAttestationAgeMs requiredPolicyHash requiredEnvironmentHash triggerReceiptPolicy",
@@ -187,7 +189,7 @@ func TestSeedNames(t *testing.T) {
 func jsonOf(t testing.TB, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
-	must(t, err)
+	check.Must(t, err)
 	return string(raw)
 }
 
@@ -198,12 +200,12 @@ func FuzzParseManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := policy.ParseManifest(raw)
 		if err != nil {
-			wantCode(t, err, "manifest_malformed")
+			check.WantCode(t, err, "manifest_malformed")
 			return
 		}
 		m.Audit()
 		again, err := policy.ParseManifest([]byte(jsonOf(t, m)))
-		must(t, err)
+		check.Must(t, err)
 		if m.Hash() == "" || again.Hash() != m.Hash() {
 			t.Errorf("hash %q, written again %q", m.Hash(), again.Hash())
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // ofSessions are the looks at sessions. Each is enough against one control that nothing bears out.
@@ -77,7 +78,7 @@ func TestObserve(t *testing.T) {
 			if count(against, policy.ObservedFalse) != lost {
 				t.Errorf("%d observed false, not %d", count(against, policy.ObservedFalse), lost)
 			}
-			wantCode(t, policy.Contradicted(against), "deployment_contradicted", "what was seen contradicts it")
+			check.WantCode(t, policy.Contradicted(against), "deployment_contradicted", "what was seen contradicts it")
 		})
 	}
 }
@@ -110,7 +111,7 @@ func TestObserveALooseManifest(t *testing.T) {
 // TestControlsRestOn takes each look away and names the controls that are then no longer borne out.
 func TestControlsRestOn(t *testing.T) {
 	m, err := policy.ParseManifest(configs.Manifest())
-	must(t, err)
+	check.Must(t, err)
 	want := map[string]string{ // each in the manifest's order
 		"gate": "proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost requestProofRequiredForPost signerCustodyCertificatesRequired " +
 			"policyDecisionRequiredForPost grantRequiresPolicyDecision policyDecisionAcceptsHumanInitiatedRequests consumeVerification consumeCapability atomicConsumptionWithPost",
@@ -145,7 +146,7 @@ func TestControlsRestOn(t *testing.T) {
 			got[l.ID()] = strings.Join(lost, " ")
 		}
 	}
-	wantEqual(t, got, want)
+	check.WantEqual(t, got, want)
 }
 
 // TestWhatASessionContradicts names the controls that one finding in one session is enough against.
@@ -162,7 +163,7 @@ func TestWhatASessionContradicts(t *testing.T) {
 			}
 		}
 	}
-	wantEqual(t, got, map[string]string{
+	check.WantEqual(t, got, map[string]string{
 		observe.Terminal: "agentSessionAllowsHumanOperators agentSessionAllowsUserShellAccess",
 		observe.Stdin:    "agentSessionAcceptsHumanPrompts",
 		observe.Debugger: "agentEnvironmentAccessibleToUsers",
@@ -173,7 +174,7 @@ func TestWhatASessionContradicts(t *testing.T) {
 // TestSeenTwice has two processes see the same of a key, and of another one: each is said once.
 func TestSeenTwice(t *testing.T) {
 	m, err := policy.ParseManifest(configs.Manifest())
-	must(t, err)
+	check.Must(t, err)
 	file := observe.New(observe.Files, observe.Contradicts, "the key lies in a file").For("request_proof")
 	other := observe.New(observe.Process, observe.Contradicts, "the process can be looked into").For("policy_decision")
 	for _, c := range m.Observe([]observe.Observation{file, file, other, file}) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // request returns a request that is right, about a call with a message or, if that is nil, without.
@@ -62,9 +63,9 @@ func TestRequest(t *testing.T) {
 			r := request(nil)
 			tt.change(&r)
 			if err := r.Check(); tt.code != "" {
-				wantCode(t, err, tt.code)
+				check.WantCode(t, err, tt.code)
 			} else {
-				must(t, err)
+				check.Must(t, err)
 			}
 		})
 	}
@@ -114,9 +115,9 @@ func TestMessage(t *testing.T) {
 				t.Errorf("it does %q, want %q", does, tt.does)
 			}
 			if err := r.Check(); tt.good {
-				must(t, err)
+				check.Must(t, err)
 			} else {
-				wantCode(t, err, "decision_request_malformed", "call.message")
+				check.WantCode(t, err, "decision_request_malformed", "call.message")
 			}
 		})
 	}
@@ -146,13 +147,13 @@ func TestCallOf(t *testing.T) {
 		},
 	} {
 		got, err := policy.Call{Message: mcp("s", "t", text)}.Arguments()
-		if must(t, err); !reflect.DeepEqual(got, want) {
+		if check.Must(t, err); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %#v, want %#v", text, got, want)
 		}
 	}
 	for _, text := range []string{`[1]`, `null`, `"a"`, `1`, `{`, `x`} {
 		got, err := policy.Call{Message: mcp("s", "t", text)}.Arguments()
-		if wantCode(t, err, "decision_request_malformed"); got != nil {
+		if check.WantCode(t, err, "decision_request_malformed"); got != nil {
 			t.Errorf("%s: %v", text, got)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/policytest"
 )
 
 // TestStrictDemandsWhatTheManifestSays fills a manifest with values of which no two are the same, and looks for each in what is
@@ -18,7 +20,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	}
 	external, hardware := []string{"external_mediator"}, []string{"hardware_backed"}
 	both := []string{"external_mediator", "hardware_backed"}
-	m := example(t)
+	m := policytest.Example(t)
 	m.DeploymentID = "d"
 	r, d, s := &m.RuntimePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
 	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001, []string{"r1"}, hardware
@@ -46,7 +48,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
 
 	got, err := m.Strict()
-	must(t, err)
+	check.Must(t, err)
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	expected := func(name string, age int, custody []string) evidence.Expected {
 		a := allowed(name)
@@ -54,7 +56,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	}
 	deployment, signers := expected("deployment", 2_004, nil), expected("registry", 2_005, both)
 	deployment.RequirePostQuantum, signers.RequirePostQuantum = true, true
-	wantEqual(t, got, &policy.Strict{
+	check.WantEqual(t, got, &policy.Strict{
 		DeploymentID: "d", ManifestHash: m.Hash(), ControlsHash: m.ControlsHash(),
 		Deployment: policy.DeploymentExpected{Expected: deployment, DeploymentIDs: []string{"d", "e"}},
 		Signers:    evidence.SignerPolicy{Expected: signers, DenyAgentAccessible: true, DenyUserAccessible: true, MaxRevocationAge: ms(2_006)},
@@ -78,58 +80,58 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	// A manifest that says nothing of interaction receipts accepts none.
 	m.InteractionReceiptPolicy = nil
 	got, err = m.Strict()
-	must(t, err)
-	wantEqual(t, got.Expected(evidence.PurposeInteraction), evidence.Expected{})
+	check.Must(t, err)
+	check.WantEqual(t, got.Expected(evidence.PurposeInteraction), evidence.Expected{})
 
 	// What the runtime policy leaves out has the strict answer.
 	r.AllowedTriggerKinds, r.DeniedTriggerKinds, r.AllowedKeyCustody = nil, nil, nil
 	got, err = m.Strict()
-	must(t, err)
-	wantEqual(t, got.Runtime.TriggerKinds, receipt.AllowedKinds)
-	wantEqual(t, got.Runtime.Custody, both)
+	check.Must(t, err)
+	check.WantEqual(t, got.Runtime.TriggerKinds, receipt.AllowedKinds)
+	check.WantEqual(t, got.Runtime.Custody, both)
 	r.DeniedTriggerKinds = []string{"human_request", "unknown", "scheduled"}
 	got, err = m.Strict()
-	must(t, err)
-	wantEqual(t, got.Runtime.TriggerKinds, []string{"autonomous_policy"})
+	check.Must(t, err)
+	check.WantEqual(t, got.Runtime.TriggerKinds, []string{"autonomous_policy"})
 }
 
 // TestExpected finds what is demanded of each role by the purpose of its key.
 func TestExpected(t *testing.T) {
-	s, err := example(t).Strict()
-	must(t, err)
+	s, err := policytest.Example(t).Strict()
+	check.Must(t, err)
 	for purpose, want := range map[string]evidence.Expected{
 		evidence.PurposeTriggerOriginProof: s.Origin.Expected, evidence.PurposeTriggerReceipt: s.Receipt.Expected, evidence.PurposePolicyDecision: s.Decision,
 		evidence.PurposeActionGrant: s.Grant, evidence.PurposeRuntimeAttestation: s.Runtime.Expected, evidence.PurposeAgentSession: s.Session.Expected,
 		evidence.PurposeRequestProof: s.RequestProof, evidence.PurposeInteraction: s.Interaction,
 	} {
-		if wantEqual(t, s.Expected(purpose), want); len(want.Issuers) == 0 {
+		if check.WantEqual(t, s.Expected(purpose), want); len(want.Issuers) == 0 {
 			t.Errorf("%s: the example demands nothing", purpose)
 		}
 	}
 	for _, none := range []string{"", "surprise", evidence.PurposeSignerCertificate} {
-		wantEqual(t, s.Expected(none), evidence.Expected{})
+		check.WantEqual(t, s.Expected(none), evidence.Expected{})
 	}
 }
 
 // TestPins: only the policy file that the manifest names is in force, and only the runtimes that it allows.
 func TestPins(t *testing.T) {
-	s, err := example(t).Strict()
-	must(t, err)
-	must(t, s.Pins(s.Runtime.PolicyHash))
+	s, err := policytest.Example(t).Strict()
+	check.Must(t, err)
+	check.Must(t, s.Pins(s.Runtime.PolicyHash))
 	for _, other := range []string{"", strings.Repeat("0", 64), s.Runtime.PolicyHash + "0"} {
-		wantCode(t, s.Pins(other), "policy_hash_mismatch")
+		check.WantCode(t, s.Pins(other), "policy_hash_mismatch")
 	}
 	s.Runtime.PolicyHash = ""
-	wantCode(t, s.Pins(""), "policy_hash_mismatch")
+	check.WantCode(t, s.Pins(""), "policy_hash_mismatch")
 
 	s.Session.RuntimeIDs, s.Runtime.RuntimeIDs = []string{"a", "b"}, []string{"b", "c"}
-	must(t, s.CheckRuntime("b"))
+	check.Must(t, s.CheckRuntime("b"))
 	for _, other := range []string{"a", "c", ""} {
-		wantCode(t, s.CheckRuntime(other), "runtime_not_allowed")
+		check.WantCode(t, s.CheckRuntime(other), "runtime_not_allowed")
 	}
 	s.Runtime.RuntimeIDs = nil // leaves it to the session's policy
-	must(t, s.CheckRuntime("a"))
-	wantCode(t, s.CheckRuntime("c"), "runtime_not_allowed")
+	check.Must(t, s.CheckRuntime("a"))
+	check.WantCode(t, s.CheckRuntime("c"), "runtime_not_allowed")
 }
 
 // TestCheckTrigger holds claims against each other that a verifier has opened, and against a policy that allows exactly them.
@@ -186,7 +188,7 @@ func TestCheckTrigger(t *testing.T) {
 			a := whole()
 			tt.change(&a)
 			if err := policy.CheckTrigger(&a.s, a.o, a.r, a.proof, a.bindingHash); tt.code != "" || err != nil {
-				wantCode(t, err, tt.code)
+				check.WantCode(t, err, tt.code)
 			}
 		})
 	}

@@ -15,28 +15,30 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/policytest"
 )
 
 func TestDecide(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	r := w.request(nil)
 	d, err := w.engine().Decide(t.Context(), r)
-	must(t, err)
-	opened, err := evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
-	must(t, err)
-	granted, err := evidence.Open(w.verifier, evidence.ActionGrantKind, d.Grant, w.strict.Grant)
-	must(t, err)
+	check.Must(t, err)
+	opened, err := evidence.Open(w.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.Strict.Decision)
+	check.Must(t, err)
+	granted, err := evidence.Open(w.Verifier, evidence.ActionGrantKind, d.Grant, w.Strict.Grant)
+	check.Must(t, err)
 	decision, grant := opened.Claims(), granted.Claims()
 
 	b, evidenceHash := r.Binding, evidence.HashBytes([]byte("signature"))
 	key := evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator}
-	wantEqual(t, decision, evidence.PolicyDecision{
+	check.WantEqual(t, decision, evidence.PolicyDecision{
 		Registered: decision.Registered, KeyClaims: key, Action: b.Action, BindingHash: b.Hash(), ChallengeID: "challenge-1", ContentHash: b.ContentHash, Decision: "allow",
 		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: evidenceHash, OriginEvidenceID: "delivery-1", OriginVerificationMethod: "webhook_signature",
 		PolicyHash: w.rules.Hash(), Resource: b.Resource, Rule: "verified-events", RuntimeID: "worker-1", Subject: b.Subject,
 		TriggerEventID: "event-1", TriggerKind: "source_event", TriggerSource: "github",
 	})
-	wantEqual(t, grant, evidence.ActionGrant{
+	check.WantEqual(t, grant, evidence.ActionGrant{
 		Registered: grant.Registered, KeyClaims: key, Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
 		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHashes: []string{evidenceHash}, OriginEvidenceIDs: []string{"delivery-1"},
 		OriginVerificationMethods: []string{"webhook_signature"}, PolicyDecisionHashes: []string{evidence.HashToken(d.PolicyDecision)},
@@ -123,15 +125,15 @@ func TestDecideRefuses(t *testing.T) {
 		"the receipt as the origin proof": {ask(func(r *policy.Request) { r.OriginProof = w.request(nil).TriggerReceipt }), "jws_type"},
 		"the trigger mediator's proof": {ask(func(r *policy.Request) {
 			var err error
-			r.OriginProof, _, err = issuer(t, evidence.TriggerOriginProofKind, w.keys["trigger-receipt-key"], "mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
+			r.OriginProof, _, err = policytest.Issuer(t, evidence.TriggerOriginProofKind, w.Keys["trigger-receipt-key"], "mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
 				BindingHash: r.Binding.Hash(), EventID: "e", EvidenceHash: other, EvidenceID: "d", Kind: "source_event", PayloadHash: other, Source: "github", VerificationMethod: "webhook_signature",
 			})
-			must(t, err)
+			check.Must(t, err)
 		}), "key_purpose"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := engine.Decide(t.Context(), w.request(c.change))
-			wantCode(t, err, c.code)
+			check.WantCode(t, err, c.code)
 			if d != (policy.Decision{}) {
 				t.Error("something was signed")
 			}
@@ -139,7 +141,7 @@ func TestDecideRefuses(t *testing.T) {
 	}
 	t.Run("and not a valid one", func(t *testing.T) {
 		_, err := engine.Decide(t.Context(), w.request(nil))
-		must(t, err)
+		check.Must(t, err)
 	})
 }
 
@@ -167,10 +169,10 @@ func TestPinnedTriggerEvidence(t *testing.T) {
 			w := newWorld(t, string(configs.Policy()), c.pin)
 			_, err := w.engine().Decide(t.Context(), w.request(nil))
 			if c.want == "" {
-				must(t, err)
+				check.Must(t, err)
 				return
 			}
-			wantCode(t, err, "trigger_pin_mismatch", c.want)
+			check.WantCode(t, err, "trigger_pin_mismatch", c.want)
 		})
 	}
 }
@@ -178,11 +180,11 @@ func TestPinnedTriggerEvidence(t *testing.T) {
 func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil })
 	_, err := w.engine().Decide(t.Context(), w.request(nil))
-	must(t, err)
+	check.Must(t, err)
 	_, err = w.engine().Decide(t.Context(), w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
 		r.RuntimeID = "worker-2"
 	}))
-	wantCode(t, err, "runtime_not_allowed")
+	check.WantCode(t, err, "runtime_not_allowed")
 
 	// Nor does the session policy allow what the runtime policy does not, or the other way round.
 	for _, pinned := range [][2][]string{{{"worker-1", "worker-2"}, {"worker-2"}}, {{"worker-2"}, {"worker-1", "worker-2"}}} {
@@ -190,22 +192,22 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 			m.RuntimePolicy.AllowedRuntimeIDs, m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = pinned[0], pinned[1]
 		})
 		_, err = w.engine().Decide(t.Context(), w.request(nil))
-		wantCode(t, err, "runtime_not_allowed")
+		check.WantCode(t, err, "runtime_not_allowed")
 	}
 }
 
 func TestEngineRefusesOtherRules(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	other, err := decide.ParseRules([]byte(file("yes allow true")))
-	must(t, err)
+	check.Must(t, err)
 	for _, rules := range []*decide.Rules{other, {}} {
-		_, err := decide.NewEngine(rules, w.verifier, w.strict, w.decision, w.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
-		wantCode(t, err, "policy_hash_mismatch")
+		_, err := decide.NewEngine(rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+		check.WantCode(t, err, "policy_hash_mismatch")
 	}
-	open := *w.strict
+	open := *w.Strict
 	open.Runtime.PolicyHash = ""
-	_, err = decide.NewEngine(&decide.Rules{}, w.verifier, &open, w.decision, w.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
-	wantCode(t, err, "policy_hash_mismatch")
+	_, err = decide.NewEngine(&decide.Rules{}, w.Verifier, &open, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+	check.WantCode(t, err, "policy_hash_mismatch")
 }
 
 func TestEngineNeedsAllItsParts(t *testing.T) {
@@ -223,7 +225,7 @@ func TestEngineNeedsAllItsParts(t *testing.T) {
 		"decision": func(p *parts) { p.decision = nil }, "grant": func(p *parts) { p.grant = nil }, "clock": func(p *parts) { p.o.Now = nil }, "log": func(p *parts) { p.o.Log = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := parts{w.rules, w.verifier, w.strict, w.decision, w.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()}}
+			p := parts{w.rules, w.Verifier, w.Strict, w.decision, w.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()}}
 			take(&p)
 			if e, err := decide.NewEngine(p.rules, p.verifier, p.strict, p.decision, p.grant, p.o); err == nil || e != nil {
 				t.Errorf("an engine without it was made: %v", err)
@@ -239,12 +241,12 @@ func TestEngineWithoutAKey(t *testing.T) {
 		decision *signer.Issuer[evidence.PolicyDecision]
 		grant    *signer.Issuer[evidence.ActionGrant]
 	}{
-		"of decisions": {issuer(t, evidence.PolicyDecisionKind, broken{}, "mediator-policy", "posting-api", time.Minute), w.grant},
-		"of grants":    {w.decision, issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
+		"of decisions": {policytest.Issuer(t, evidence.PolicyDecisionKind, broken{}, "mediator-policy", "posting-api", time.Minute), w.grant},
+		"of grants":    {w.decision, policytest.Issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := decide.NewEngine(w.rules, w.verifier, w.strict, c.decision, c.grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
-			must(t, err)
+			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, c.decision, c.grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+			check.Must(t, err)
 			if d, err := e.Decide(t.Context(), w.request(nil)); !errors.Is(err, errBroken) || d != (policy.Decision{}) {
 				t.Errorf("%+v, %v", d, err)
 			}
@@ -258,7 +260,7 @@ func TestRequestAtItsLimits(t *testing.T) {
 	e := w.engine()
 	binding := evidence.Binding{Subject: "s", Action: "a", Resource: "POST /posts", ContentHash: evidence.HashBytes(nil), Nonce: "n"}
 	whole := policy.Request{
-		Binding: binding, ChallengeID: "c", RuntimeID: "r", SessionID: "s", ManifestHash: w.strict.ManifestHash,
+		Binding: binding, ChallengeID: "c", RuntimeID: "r", SessionID: "s", ManifestHash: w.Strict.ManifestHash,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "h", Path: "/posts", Rule: "r", ContentKind: "json"},
 	}
 	for name, c := range map[string]struct {
@@ -280,7 +282,7 @@ func TestRequestAtItsLimits(t *testing.T) {
 					code = "call_mismatch" // it is no longer what is bound; what is checked after that is not reached
 				}
 				_, err := e.Decide(t.Context(), r)
-				wantCode(t, err, code)
+				check.WantCode(t, err, code)
 			}
 		})
 	}
@@ -289,14 +291,14 @@ func TestRequestAtItsLimits(t *testing.T) {
 func TestRolesMustBeSeparate(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	for name, grant := range map[string]*signer.Issuer[evidence.ActionGrant]{
-		"one key":    issuer(t, evidence.ActionGrantKind, w.keys["policy-decision-key"], "mediator-authorization", "posting-api", time.Minute),
-		"one issuer": issuer(t, evidence.ActionGrantKind, w.keys["action-grant-key"], "mediator-policy", "posting-api", time.Minute),
+		"one key":    policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["policy-decision-key"], "mediator-authorization", "posting-api", time.Minute),
+		"one issuer": policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["action-grant-key"], "mediator-policy", "posting-api", time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := decide.NewEngine(w.rules, w.verifier, w.strict, w.decision, grant, decide.EngineOptions{Now: clock, Log: zap.NewNop()})
-			must(t, err)
+			e, err := decide.NewEngine(w.rules, w.Verifier, w.Strict, w.decision, grant, decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()})
+			check.Must(t, err)
 			d, err := e.Decide(t.Context(), w.request(nil))
-			wantCode(t, err, "roles_not_separated")
+			check.WantCode(t, err, "roles_not_separated")
 			if d != (policy.Decision{}) {
 				t.Error("the artifacts were given out")
 			}
@@ -309,7 +311,7 @@ func TestDecideStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := w.engine().Decide(ctx, w.request(nil))
-	wantCode(t, err, "custody_unavailable")
+	check.WantCode(t, err, "custody_unavailable")
 }
 
 func BenchmarkDecide(b *testing.B) {

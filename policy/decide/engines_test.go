@@ -7,26 +7,27 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestEngines: a post is decided by the manifest that its request names, for as long as that is honoured.
 func TestEngines(t *testing.T) {
 	old := newWorld(t, string(configs.Policy()), nil)
 	fresh := newWorld(t, strings.Replace(string(configs.Policy()), "rules:", "rules: # changed", 1), nil)
-	fresh.strict.ManifestHash = strings.Repeat("a", 64)
+	fresh.Strict.ManifestHash = strings.Repeat("a", 64)
 	engines := [...]*decide.Engine{old.engine(), fresh.engine()}
 	var e decide.Engines
 	_, err := e.Decide(t.Context(), old.request(nil))
-	wantCode(t, err, "manifest_mismatch")
+	check.WantCode(t, err, "manifest_mismatch")
 
-	must(t, e.Set(engines[0]))
-	must(t, e.Set(engines[1]))
-	if got, want := e.Manifests(), []string{fresh.strict.ManifestHash, old.strict.ManifestHash}; !slices.Equal(got, want) {
+	check.Must(t, e.Set(engines[0]))
+	check.Must(t, e.Set(engines[1]))
+	if got, want := e.Manifests(), []string{fresh.Strict.ManifestHash, old.Strict.ManifestHash}; !slices.Equal(got, want) {
 		t.Errorf("honoured: %v, want %v", got, want)
 	}
 	for _, w := range []*world{old, fresh} { // keys of its own each: no other engine could verify what it is asked with
 		_, err := e.Decide(t.Context(), w.request(nil))
-		must(t, err)
+		check.Must(t, err)
 	}
 	if e.Retire(engines[1]) {
 		t.Error("the engine in force was retired")
@@ -35,12 +36,12 @@ func TestEngines(t *testing.T) {
 		t.Error("the engine before is not retired once")
 	}
 	_, err = e.Decide(t.Context(), old.request(nil))
-	wantCode(t, err, "manifest_mismatch")
+	check.WantCode(t, err, "manifest_mismatch")
 	_, err = e.Decide(t.Context(), fresh.request(nil))
-	must(t, err)
+	check.Must(t, err)
 
 	again := fresh.engine()
-	must(t, e.Set(again)) // the same manifest takes the place
+	check.Must(t, e.Set(again)) // the same manifest takes the place
 	if e.Retire(engines[1]) || len(e.Manifests()) != 1 {
 		t.Errorf("honoured: %v", e.Manifests())
 	}
@@ -51,7 +52,7 @@ func TestEnginesAreBounded(t *testing.T) {
 	var e decide.Engines
 	for i := range 9 {
 		w := newWorld(t, string(configs.Policy()), nil)
-		w.strict.ManifestHash = strings.Repeat(string(rune('a'+i)), 64)
+		w.Strict.ManifestHash = strings.Repeat(string(rune('a'+i)), 64)
 		if err := e.Set(w.engine()); (err != nil) != (i == 8) {
 			t.Fatalf("engine %d: %v", i, err)
 		}

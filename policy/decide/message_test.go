@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestConditionsOnMessages decides calls by what their messages say.
@@ -61,9 +62,9 @@ func TestConditionsOnMessages(t *testing.T) {
 			w := newWorld(t, file("r allow "+tt.when), nil)
 			_, err := w.engine().Decide(t.Context(), w.request(withMessage(tt.message)))
 			if tt.code == "" {
-				must(t, err)
+				check.Must(t, err)
 			} else {
-				wantCode(t, err, tt.code)
+				check.WantCode(t, err, tt.code)
 			}
 		})
 	}
@@ -89,7 +90,7 @@ func TestWhyAConditionFails(t *testing.T) {
 		_, err := w.engine().Decide(t.Context(), w.request(withMessage(&policy.Message{
 			MCP: &policy.MCP{Server: "api.example.com/posts", Tool: "create_issue", Arguments: json.RawMessage(tt.arguments)},
 		})))
-		if wantCode(t, err, "policy_error"); err != nil && !strings.Contains(err.Error(), tt.want) {
+		if check.WantCode(t, err, "policy_error"); err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s of %s: %v, want %q", tt.when, tt.arguments, err, tt.want)
 		}
 	}
@@ -141,7 +142,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 				r.Call.Message, r.Binding.Resource = tt.message, tt.resource
 				o.BindingHash, rec.BindingHash = r.Binding.Hash(), r.Binding.Hash()
 			}))
-			wantCode(t, err, tt.code)
+			check.WantCode(t, err, tt.code)
 			if d != (policy.Decision{}) {
 				t.Error("something was signed")
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // file makes a policy file of rules, each "name effect condition".
@@ -63,7 +64,7 @@ func TestParseRulesRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := decide.ParseRules([]byte(c.raw))
-			wantCode(t, err, "policy_malformed", c.want...)
+			check.WantCode(t, err, "policy_malformed", c.want...)
 			if r != nil {
 				t.Error("malformed rules were given back")
 			}
@@ -84,13 +85,13 @@ func TestFindingsAreCut(t *testing.T) {
 			rules[i] = "R" + rules[i]
 		}
 		_, err := decide.ParseRules([]byte(file(rules...)))
-		if wantCode(t, err, "policy_malformed", "rules[199].name", more); more == "" && strings.Contains(err.Error(), " more") {
+		if check.WantCode(t, err, "policy_malformed", "rules[199].name", more); more == "" && strings.Contains(err.Error(), " more") {
 			t.Error("there is nothing more to say")
 		}
 	}
 	for _, raw := range []string{file(many(256)...), file("r allow " + nested(60))} { // what is still taken
 		_, err := decide.ParseRules([]byte(raw))
-		must(t, err)
+		check.Must(t, err)
 	}
 }
 
@@ -150,15 +151,15 @@ func TestRulesDecide(t *testing.T) {
 				}
 			}))
 			if c.code != "" {
-				wantCode(t, err, c.code, c.want)
+				check.WantCode(t, err, c.code, c.want)
 				if d != (policy.Decision{}) {
 					t.Error("something was signed")
 				}
 				return
 			}
-			must(t, err)
-			decision, err := evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
-			must(t, err)
+			check.Must(t, err)
+			decision, err := evidence.Open(w.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.Strict.Decision)
+			check.Must(t, err)
 			if decision.Claims().Rule != c.want {
 				t.Errorf("the rule %q allowed it, not %q", decision.Claims().Rule, c.want)
 			}
@@ -170,7 +171,7 @@ func TestRulesHashIsOfTheMeaning(t *testing.T) {
 	hash := func(raw string) string {
 		t.Helper()
 		r, err := decide.ParseRules([]byte(raw))
-		must(t, err)
+		check.Must(t, err)
 		return r.Hash()
 	}
 	want := hash("version: \"1.0\"\nrules:\n  - name: a\n    when: request.size > 1\n  - {name: b, effect: deny, when: 'now == now'}\n")
@@ -203,7 +204,7 @@ func FuzzParseRules(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := decide.ParseRules(raw)
 		if err != nil {
-			wantCode(t, err, "policy_malformed")
+			check.WantCode(t, err, "policy_malformed")
 			return
 		}
 		if !evidence.IsHash(r.Hash()) {

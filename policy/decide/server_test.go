@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestClientAndServer(t *testing.T) {
@@ -22,17 +23,17 @@ func TestClientAndServer(t *testing.T) {
 	c := policy.NewClient(s.URL, s.Client())
 
 	d, err := c.Decide(t.Context(), w.request(nil))
-	must(t, err)
-	_, err = evidence.Open(w.verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.strict.Decision)
-	must(t, err)
-	_, err = evidence.Open(w.verifier, evidence.ActionGrantKind, d.Grant, w.strict.Grant)
-	must(t, err)
+	check.Must(t, err)
+	_, err = evidence.Open(w.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.Strict.Decision)
+	check.Must(t, err)
+	_, err = evidence.Open(w.Verifier, evidence.ActionGrantKind, d.Grant, w.Strict.Grant)
+	check.Must(t, err)
 
 	// A refusal keeps its code and its sentence.
 	_, err = c.Decide(t.Context(), w.request(func(r *policy.Request, _ *evidence.TriggerOriginProof, _ *evidence.TriggerReceipt) {
 		r.Call.Size = 5 << 20
 	}))
-	wantCode(t, err, "policy_denied", "the rule no-huge-posts denies create_post on POST /posts?draft=1")
+	check.WantCode(t, err, "policy_denied", "the rule no-huge-posts denies create_post on POST /posts?draft=1")
 }
 
 func TestServerRefusesMalformedRequests(t *testing.T) {
@@ -58,7 +59,7 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 			if rec.Code != c.status || rec.Header().Get("Content-Type") != problem.ContentType {
 				t.Errorf("got %d %s", rec.Code, rec.Header().Get("Content-Type"))
 			}
-			wantCode(t, problem.Read(rec.Result()), c.code)
+			check.WantCode(t, problem.Read(rec.Result()), c.code)
 		})
 	}
 	rec := httptest.NewRecorder()
@@ -84,6 +85,6 @@ func TestCodesAreInTheTable(t *testing.T) {
 func jsonOf(t testing.TB, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
-	must(t, err)
+	check.Must(t, err)
 	return string(raw)
 }

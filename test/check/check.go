@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -28,14 +29,27 @@ func CodeOf(err error) string {
 	return "internal"
 }
 
-// WantCode ends the test if err is not a refusal with this code.
-func WantCode(t testing.TB, err error, code string) {
+// WantCode ends the test if err is not a refusal with this code. Its sentence must hold each of the texts.
+func WantCode(t testing.TB, err error, code string, texts ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("got no error, want the code %s", code)
 	}
 	if got := CodeOf(err); got != code {
 		t.Fatalf("got the code %s (%v), want %s", got, err, code)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("the sentence lacks %q:\n%v", text, err)
+		}
+	}
+}
+
+// WantEqual reports values that differ in any part.
+func WantEqual(t testing.TB, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
 }
 
