@@ -118,7 +118,7 @@ func (l *Ledger) open(tx *sql.Tx, calls []OpenCall) error {
 
 // AddReceipts keeps receipts: see [Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...Receipt) error {
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.addReceipts(tx, receipts) })
+	return l.Write(ctx, nil, nil, receipts...)
 }
 
 func (l *Ledger) addReceipts(tx *sql.Tx, receipts []Receipt) error {

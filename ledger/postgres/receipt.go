@@ -3,9 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -55,18 +52,6 @@ DELETE FROM actionproof.receipts WHERE (session, number) IN (
 	pruneOpenCalls = `DELETE FROM actionproof.open_calls WHERE id IN (SELECT id FROM actionproof.open_calls WHERE started < $1 LIMIT $2)`
 )
 
-// prepareReceipts makes the tables of receipts where there are none, in the transaction that has opened the ledger.
-func prepareReceipts(ctx context.Context, tx *sql.Tx) error {
-	var made bool
-	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.receipts') IS NOT NULL`).Scan(&made); err != nil || made {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, receiptTables, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
-		return fmt.Errorf("make the tables of receipts: %w", err)
-	}
-	return nil
-}
-
 // OpenCalls keeps that calls are open: see [ledger.Receipts].
 func (l *Ledger) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return l.open(ctx, tx, calls) })
@@ -93,7 +78,7 @@ func (l *Ledger) open(ctx context.Context, tx *sql.Tx, calls []ledger.OpenCall) 
 
 // AddReceipts keeps receipts: see [ledger.Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) error {
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return addReceipts(ctx, tx, receipts) })
+	return l.Write(ctx, nil, nil, receipts...)
 }
 
 // addReceipts keeps receipts in two statements, however many there are.
