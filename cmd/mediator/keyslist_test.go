@@ -121,7 +121,9 @@ func TestKeysListUse(t *testing.T) {
 	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: func() time.Time { return recordsFrom }})
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
-	token := func(kid string) string { return base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"`+kid+`"}`)) + ".e30.AA" }
+	token := func(kid string) string {
+		return base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"`+kid+`"}`)) + ".e30.AA"
+	}
 	for i := range 3 {
 		r := ledger.Record{ID: fmt.Sprint("post_", i), Flow: "post", Started: recordsFrom.Add(time.Duration(i) * time.Minute), Artifacts: []ledger.Artifact{{Name: "grant", Token: token("grant-key:v1")}}}
 		must(t, l.Begin(t.Context(), r))
