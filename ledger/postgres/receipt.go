@@ -35,10 +35,10 @@ WITH added AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bi
      closed AS (DELETE FROM actionproof.open_calls WHERE id IN (SELECT call FROM added))
 INSERT INTO actionproof.receipts (session, number, call, signed, token) SELECT session, number, call, signed, token FROM added
 ON CONFLICT DO NOTHING`
-	// countReceipts sees what the insert has left, and what another transaction had committed before.
-	countReceipts = `
-SELECT count(*) FROM unnest($1::text[], $2::bigint[], $3::text[]) AS r (session, number, token)
-JOIN actionproof.receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token`
+	// selectForked sees what the insert has left, and what another transaction had committed before.
+	selectForked = `
+SELECT coalesce(min(r.session), '') FROM unnest($1::text[], $2::bigint[], $3::text[]) AS r (session, number, token)
+LEFT JOIN actionproof.receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token WHERE kept.token IS NULL`
 	selectOpen  = `SELECT id, session, started, draft FROM actionproof.open_calls WHERE instance = $1 ORDER BY started, id`
 	selectChain = `SELECT session, number, call, signed, token FROM actionproof.receipts WHERE session = $1 AND number >= $2 ORDER BY number LIMIT $3`
 	selectLast  = `SELECT session, number, call, signed, token FROM actionproof.receipts WHERE session = $1 ORDER BY number DESC LIMIT 1`
@@ -96,15 +96,15 @@ func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) err
 		signed, tokens = append(signed, r.Signed.UnixMilli()), append(tokens, r.Token)
 	}
 	_, err := tx.ExecContext(ctx, insertReceipts, sessions, numbers, calls, signed, tokens)
-	var kept int
+	var forked string
 	if err == nil {
-		err = tx.QueryRowContext(ctx, countReceipts, sessions, numbers, tokens).Scan(&kept)
+		err = tx.QueryRowContext(ctx, selectForked, sessions, numbers, tokens).Scan(&forked)
 	}
 	switch {
 	case err != nil:
 		return ledger.Unavailable("write the receipt", err)
-	case kept != len(receipts):
-		return ledger.ErrForked
+	case forked != "":
+		return &ledger.ForkedError{Session: forked}
 	}
 	return nil
 }
