@@ -9,7 +9,9 @@ import (
 func ShellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // FishQuote returns s as one word of the shell fish.
-func FishQuote(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
+func FishQuote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
+}
 
 // LocalAddress returns the address at which a listener of this machine is reached. A listener on all addresses is reached
 // on the loopback address.
