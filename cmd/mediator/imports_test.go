@@ -55,6 +55,7 @@ var layers = []string{
 	"proxy/forward",
 	"proxy/upstream",
 	"proxy/echo",
+	"reputation/store",
 	"gate",
 	"gate/challenge",
 	"trigger",
