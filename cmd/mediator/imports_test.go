@@ -64,6 +64,8 @@ var layers = []string{
 	"signer",
 	"internal/wire",
 	"internal/problem",
+	"reputation/autonomy",
+	"reputation/strategy",
 	"evidence/interaction",
 	"evidence",
 	"internal/strictjson",
