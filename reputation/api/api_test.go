@@ -286,7 +286,6 @@ func TestRefusals(t *testing.T) {
 	c.ok("POST", issue, once, empty, &issued)
 	c.refused("caller_used", "POST", issue, once, empty)
 	c.refused("query_malformed", "POST", issue, token("ses_1", issue, []byte(`{"a": 1}`)), []byte(`{"a": 1}`))
-	c.refused("vin_challenge_open", "POST", issue, token("ses_1", issue, empty), empty)
 	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
 	for _, row := range []struct {
 		code string
@@ -309,6 +308,7 @@ func TestRefusals(t *testing.T) {
 		}
 		c.refused(row.code, "POST", commit, token("ses_1", commit, body), body)
 	}
+	c.refused("vin_challenge_open", "POST", issue, token("ses_1", issue, empty), empty)
 	s.Close(t)
 	n.Delivered(t, 5, s.Receipts...)
 	body := encode(t, m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw})
