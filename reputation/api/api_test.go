@@ -207,6 +207,10 @@ func TestAPI(t *testing.T) {
 		t.Errorf("%+v", committed)
 	}
 	s := n.Calls(t, "ses_1", 9)
+	n.Delivered(t, 10, s.Receipts...)
+	if _, open := c.do("GET", "/v1/sessions/ses_1/score", "", nil); bytes.Contains(open, []byte("probes")) {
+		t.Errorf("which probes ask the same is told while it matters: %s", open)
+	}
 	s.Close(t)
 	var received struct {
 		Sessions []struct {
@@ -221,12 +225,13 @@ func TestAPI(t *testing.T) {
 	must(t, n.Sample(t.Context()))
 
 	var scored struct {
-		Score autonomy.Claims
-		Token string
+		Score      autonomy.Claims
+		Token      string
+		Challenges []autonomy.Challenge
 	}
 	c.ok("GET", "/v1/score/"+evidence.HashToken(s.Receipts[3]), "", nil, &scored)
-	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" {
-		t.Errorf("%+v", scored.Score)
+	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" || len(scored.Challenges) != 1 || len(scored.Challenges[0].Probes) != 5 {
+		t.Errorf("%+v", scored)
 	}
 	var again struct{ Token string }
 	c.ok("GET", "/v1/sessions/ses_1/score?owner="+s.Owner, "", nil, &again)
