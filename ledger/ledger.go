@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,6 +37,9 @@ type Ledger struct {
 	// Prepared once, because every call needs them.
 	insertKey, insertPost, insertArtifacts, updatePost *sql.Stmt
 	insertOpenCall, insertReceipt, deleteOpenCall      *sql.Stmt
+	insertDelivery                                     *sql.Stmt
+
+	pruned atomic.Int64 // receipts that were removed before they were handed over
 
 	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. It belongs to the writer: only
 	// functions that are passed to db.Write use it.
@@ -64,7 +68,11 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 
 func (l *Ledger) start(ctx context.Context) (err error) {
 	err = l.db.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.Exec(receiptTables); err != nil {
+		_, err := tx.Exec(receiptTables)
+		if err == nil {
+			err = prepareDeliveries(tx)
+		}
+		if err != nil {
 			return Unavailable("make the tables of receipts", err)
 		}
 		return nil
@@ -79,6 +87,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 		{&l.insertKey, insertKey}, {&l.insertPost, insertPost},
 		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
 		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
+		{&l.insertDelivery, insertDelivery},
 	} {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
 			return err

@@ -51,6 +51,9 @@ func identify(ctx context.Context, tx *sql.Tx) error {
 	if err := prepareReceipts(ctx, tx); err != nil {
 		return err
 	}
+	if err := prepareDeliveries(ctx, tx); err != nil {
+		return err
+	}
 	return tx.Commit()
 }
 

@@ -11,6 +11,7 @@
 //	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
 //	query.go     lists, and one record
 //	receipt.go   chains of receipts, and the calls of which receipts are to be made
+//	delivery.go  how far receipts have been handed over
 //	prune.go     what it removes when keys and records have grown old
 //	identity.go  what tells the ledger from another, and from an older copy of itself
 //	schema.go    its tables
@@ -48,6 +49,7 @@ type Ledger struct {
 	db     *sql.DB
 	o      Options
 	closed atomic.Bool
+	pruned atomic.Int64 // receipts that were removed before they were handed over
 }
 
 var _ ledger.Store = (*Ledger)(nil)
