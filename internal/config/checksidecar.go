@@ -58,6 +58,7 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	c.Admin.check("admin", f)
 	c.Trigger.checkRemote("trigger", f)
 	c.Control.checkRemote("control", f)
+	c.checkNode(f)
 	if admin, trigger, control := c.Admin.where(), c.Trigger.where(), c.Control.where(); trigger != "" && (admin == trigger || trigger == control) || control != "" && admin == control {
 		f.Add("admin, trigger, control", "two of them are one endpoint")
 	}

@@ -47,6 +47,13 @@ type Endpoint struct {
 	Token string `yaml:"-" of:"tokenFile"`
 }
 
+// Postgres names a database.
+type Postgres struct {
+	// DSNFile holds the connection URL or keyword/value string, with its password, as libpq takes them. A server on another machine
+	// needs sslmode=verify-full. What it leaves out comes from libpq's variables, such as PGHOST. Required.
+	DSNFile string `yaml:"dsnFile" is:"path"`
+}
+
 // Custody says where the signing keys are.
 type Custody struct {
 	// Type is memory (keys that are made at each start, live in the process's memory alone and are never written out), vault (keys in
