@@ -99,7 +99,7 @@ func TestKeysPage(t *testing.T) {
 	// startProcesses is what docs/operations/running.md says, with the page's custody in each configuration.
 	startProcesses := func() {
 		t.Helper()
-		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile} {
+		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.ReputationFile} {
 			path := filepath.Join(r.Dir, name)
 			raw, err := os.ReadFile(path)
 			must(t, err)
@@ -112,7 +112,7 @@ func TestKeysPage(t *testing.T) {
 			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
 		r.Stack = s
 		t.Cleanup(s.Stop)
-		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"serve", devstack.SidecarFile}} {
+		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
 			must(t, s.StartProcess(p.name, p.config))
 		}
 		for _, p := range s.Processes {

@@ -41,7 +41,7 @@ timeouts: {forward: 5s, responseHeader: 5s}
 limits: {breaker: {pause: 1s}}
 `
 
-var soakProcesses = []string{"serve", "trigger", "control"}
+var soakProcesses = []string{"serve", "trigger", "control", "reputation"}
 
 // soak is a deployment of real processes in front of an upstream that keeps a log, with all that TestSoak counts.
 type soak struct {
@@ -123,7 +123,7 @@ func (s *soak) restart(t *testing.T, name string) {
 	defer s.processes.Unlock()
 	s.quiet(t, name) // its log begins anew
 	s.Stack.Processes = slices.DeleteFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
-	if err := s.Stack.StartProcess(name, map[string]string{"trigger": devstack.TriggerFile, "control": devstack.ControlFile}[name]); err != nil {
+	if err := s.Stack.StartProcess(name, name+".yaml"); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 	if err := s.Stack.WaitFor(t.Context(), s.process(name), "/readyz"); err != nil {
