@@ -32,8 +32,9 @@ type Owner struct {
 // owner is an owner with the files that it was read from.
 type owner struct {
 	Owner
-	from  config.Owner
-	stamp string // of the files; see stampOf
+	from    config.Owner
+	stamp   string // of the files; see stampOf
+	refused bool   // its files have changed since, and are not believed
 }
 
 // owners are the owners in force. Their bundles and histories are read again when they change.
@@ -183,7 +184,7 @@ func (o *owners) follow() {
 		if err != nil {
 			o.log.Error("the new trust bundle of an owner is not taken over", zap.Error(err))
 			kept := *before
-			kept.stamp = stamp
+			kept.stamp, kept.refused = stamp, true
 			next[i] = &kept
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -182,6 +183,23 @@ func withHistory(t *testing.T, d deployment, certificate string) string {
 	return path
 }
 
+// refusedOwners returns the owners whose bundles the metric says are not taken over.
+func refusedOwners(t *testing.T, n *node) (names string) {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(n.owners)
+	families, err := r.Gather()
+	if err != nil || len(families) != 1 || len(families[0].Metric) != 2 {
+		t.Fatalf("%v, %v", families, err)
+	}
+	for _, m := range families[0].Metric {
+		if m.Gauge.GetValue() == 1 {
+			names += m.Label[0].GetValue()
+		}
+	}
+	return names
+}
+
 // TestFollow: a bundle that has changed is taken over without a reload, unless it is not believed or undoes what is known.
 func TestFollow(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
@@ -210,6 +228,9 @@ func TestFollow(t *testing.T) {
 		if lines := n.log.TakeAll(); len(lines) != 1 || !strings.Contains(lines[0].ContextMap()["error"].(string), said) {
 			t.Errorf("the log has %v, want one line with %q", lines, said)
 		}
+		if got := refusedOwners(t, n); got != "one" {
+			t.Errorf("the metric has %q as refused", got)
+		}
 		if err := n.believes(t, one, 0); n.puts != 2 || err != nil {
 			t.Errorf("the owner before is not kept: %v, %d", err, n.puts)
 		}
@@ -231,7 +252,7 @@ func TestFollow(t *testing.T) {
 	wantKept(t, "no such file")
 	one.publish(t)
 	n.follow()
-	if n.puts != 3 {
+	if n.puts != 3 || refusedOwners(t, n) != "" {
 		t.Error("the bundle that is there again is not taken over")
 	}
 }

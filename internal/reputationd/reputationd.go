@@ -2,6 +2,7 @@
 //
 //	reputationd.go  the process: its parts, how it begins, reloads and ends
 //	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
+//	metrics.go      which owners' bundles are not taken over
 //	needs.go        what the process uses, and what it observes of its deployment
 package reputationd
 
@@ -72,6 +73,9 @@ func (p *process) run(ctx context.Context) error {
 	}
 	p.Observer.Store(o)
 	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), put: func([]Owner) {}, log: p.Log}
+	if err := p.Metrics.Register(p.owners); err != nil {
+		return err
+	}
 	needs, err := Resources(c, o)
 	if err != nil {
 		return err
