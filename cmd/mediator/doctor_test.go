@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,11 +107,54 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
-	control := r.Stack.Processes[1]
+	node := r.process("reputation")
+	must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
+	<-node.Done
+	if status, text, controls := r.doctor(t); status != exitRefused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator reputation sees is not known") {
+		t.Errorf("without the node: status %d\n%s", status, text)
+	}
+	if post() != "posted" {
+		t.Error("no post goes out while the node is away")
+	}
+	must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
+	must(t, r.Stack.WaitFor(t.Context(), r.process("reputation"), "/readyz")) // with a new key, which the registry certifies
+	if status, text, _ := r.doctor(t); status != 0 {
+		t.Errorf("the node is there again: status %d\n%s", status, text)
+	}
+	control := r.process("control")
 	must(t, control.Cmd.Process.Signal(syscall.SIGTERM))
 	<-control.Done
 	if status, text, controls := r.doctor(t); status != exitRefused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator control sees is not known") {
 		t.Errorf("without the control plane: status %d\n%s", status, text)
+	}
+}
+
+// process returns the process of a name that was started last.
+func (r *rig) process(name string) *devstack.Process {
+	for _, p := range slices.Backward(r.Stack.Processes) {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// TestWithoutNode: a deployment that has no node needs none, and nothing is said of one.
+func TestWithoutNode(t *testing.T) {
+	r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, func(file string) string {
+		return strings.Replace(file, "\nreputation: ", "\n# reputation: ", 1)
+	})
+	must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
+	r.start(t)
+	if p := r.process("reputation"); p != nil {
+		t.Error("a node runs")
+	}
+	status, text, controls := r.doctor(t)
+	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || strings.Contains(text, "reputation") || strings.Contains(text, "appraiser") {
+		t.Errorf("status %d\n%s", status, text)
+	}
+	if o := r.openAgent(t).post(); o.code != "" {
+		t.Errorf("%+v", o)
 	}
 }
 

@@ -91,12 +91,6 @@ func newAccounted(t *testing.T, rules string) *soak {
 	return s
 }
 
-// process returns a running process. The caller holds s.processes.
-func (s *soak) process(name string) *devstack.Process {
-	i := slices.IndexFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
-	return s.Stack.Processes[i]
-}
-
 // signal sends a signal to a process.
 func (s *soak) signal(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
