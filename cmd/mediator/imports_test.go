@@ -56,6 +56,8 @@ var layers = []string{
 	"proxy/forward",
 	"proxy/upstream",
 	"proxy/echo",
+	"reputation/api",
+	"reputation",
 	"reputation/store",
 	"gate",
 	"gate/challenge",
