@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -55,7 +56,7 @@ func (d deployment) Certificates(*testing.T) string {
 // node keeps owners, and what was put in force.
 type node struct {
 	*owners
-	inForce []Owner
+	inForce []reputation.Owner
 	puts    int
 	log     *observer.ObservedLogs
 }
@@ -64,18 +65,19 @@ func newNode(t *testing.T, of ...deployment) *node {
 	t.Helper()
 	core, log := observer.New(zapcore.InfoLevel)
 	n := &node{log: log}
-	n.owners = &owners{audience: "node", put: func(o []Owner) { n.inForce, n.puts = o, n.puts+1 }, log: zap.New(core)}
-	if err := n.take(configs(of...)); err != nil {
+	n.owners = &owners{audience: "node", believe: func(b reputation.Believed) error { n.inForce, n.puts = b.Owners, n.puts+1; return nil }, log: zap.New(core)}
+	if err := n.take(configured(of...)); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func configs(of ...deployment) (list []config.Owner) {
+func configured(of ...deployment) *config.Reputation {
+	c := &config.Reputation{}
 	for _, d := range of {
-		list = append(list, d.Owner)
+		c.Owners = append(c.Owners, d.Owner)
 	}
-	return list
+	return c
 }
 
 // believes opens a receipt that the deployment's sidecar signs now.
@@ -157,7 +159,7 @@ func TestOwnersThatAreRefused(t *testing.T) {
 			n := newNode(t, one)
 			changed := two
 			tt.change(&changed.Owner)
-			err := n.take(configs(one, changed))
+			err := n.take(configured(one, changed))
 			if err == nil || !strings.Contains(err.Error(), tt.want) || n.puts != 1 {
 				t.Errorf("%v, and %d times owners were put in force; want %q", err, n.puts, tt.want)
 			}
