@@ -62,6 +62,13 @@ func (q *Queue) SettleReceipts(ctx context.Context) error {
 	return nil
 }
 
+// Stored returns how many receipts the queue has stored.
+func (q *Queue) Stored() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.left
+}
+
 // storeWith stores records and receipts together. If the transaction fails, the receipts get one of their own: a record that cannot be stored
 // does not hold them up. It returns the error of each record, and why the receipts are not stored. ctx has a deadline.
 func (q *Queue) storeWith(ctx context.Context, all []*queued, receipts []Receipt) (errs []error, unkept error) {

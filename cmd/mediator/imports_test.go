@@ -56,6 +56,7 @@ var layers = []string{
 	"proxy/forward",
 	"proxy/upstream",
 	"proxy/echo",
+	"reputation/client",
 	"gate",
 	"gate/challenge",
 	"trigger",
