@@ -18,10 +18,13 @@ type challenge struct {
 func (c challenge) open() bool { return c.ref != nil && !c.ref.CommitmentRevealed }
 
 // Challenged says that the agent was given a challenge, which takes the place of the one before, and its probes: prompts by their ids. The
-// chain keeps the map.
+// chain keeps the map. The same challenge again changes nothing: its probes are not good once more.
 func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ref := c.challenge.ref; ref != nil && ref.ChallengeNonce == nonce {
+		return
+	}
 	c.challenge = challenge{&interaction.ChallengeRef{ChallengeNonce: nonce}, probes}
 }
 

@@ -44,6 +44,7 @@ func TestChallengeInReceipts(t *testing.T) {
 	c.Committed("other", commitment)
 	c.Committed("n1", commitment)
 	c.Committed("n1", another)
+	c.Challenged("n1", nil) // the node gives the same one again
 	across.answer(t, answer)
 	call()
 	c.Revealed("n1", another)
@@ -136,6 +137,7 @@ func TestProbes(t *testing.T) {
 		must(t, err)
 		call.Answered(tt.answer)
 		call.EndModel(ledger.StateForwarded, inference.Interaction{}, time.Time{})
+		c.Challenged("n1", map[string]string{tt.id: "again"})
 		if _, err := r.probe(c, tt.id); code(err) != "probe_unknown" {
 			t.Errorf("%s once more: %v", tt.id, err)
 		}

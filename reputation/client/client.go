@@ -47,10 +47,11 @@ type receiptsRequest struct {
 
 type receiptsAnswer struct {
 	Sessions []struct {
-		Owner   string          `json:"owner"`
-		Session string          `json:"session"`
-		Next    int64           `json:"next"`
-		Problem json.RawMessage `json:"problem"`
+		Owner      string          `json:"owner"`
+		Session    string          `json:"session"`
+		Next       int64           `json:"next"`
+		Problem    json.RawMessage `json:"problem"`
+		RetryAfter int             `json:"retry_after"` // seconds
 	} `json:"sessions"`
 }
 
@@ -72,6 +73,7 @@ func (c *Client) HandOver(ctx context.Context, session string, receipts []string
 		if err := json.Unmarshal(said.Problem, &d); err != nil || d.Code == "" {
 			return Taken{}, refusal.New(unavailable, "the node refuses receipts without a problem document")
 		}
+		d.RetryAfter = said.RetryAfter
 		taken.Refused = &problem.Error{Details: d}
 	}
 	return taken, nil

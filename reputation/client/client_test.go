@@ -31,6 +31,7 @@ func TestHandOver(t *testing.T) {
 	}{
 		"taken":                  {`{"sessions":[{"owner":"o","session":"ses_1","next":3}]}`, 3, "", ""},
 		"a gap":                  {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"interaction_gap","status":403,"detail":"d","extra":1}}]}`, 2, "interaction_gap", ""},
+		"too many":               {`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"node_busy","status":503},"retry_after":9}]}`, 2, "node_busy", ""},
 		"of another session":     {`{"sessions":[{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
 		"of two sessions":        {`{"sessions":[{"owner":"o","session":"ses_1","next":3},{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
 		"of none":                {`{"sessions":[]}`, 0, "", "node_unavailable"},

@@ -101,6 +101,15 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
+// Drain hands over what is stored now, until the node does not answer or ctx ends: for a process that ends, once Run has.
+func (s *Sender) Drain(ctx context.Context) {
+	for ctx.Err() == nil {
+		if claimed, err := s.pass(ctx); err != nil || claimed == 0 {
+			return // the rest is handed over after the next start
+		}
+	}
+}
+
 // failed notes that a pass has failed, and says the first of several failures in the log.
 func (s *Sender) failed(err error) {
 	why := err.Error()
@@ -188,7 +197,7 @@ func (s *Sender) refused(d *ledger.Delivery, taken Taken) {
 	said := taken.Refused.Details
 	switch {
 	case said.Status == http.StatusTooManyRequests || said.Status >= http.StatusInternalServerError:
-		d.Due = s.now().Add(max(busyPause, time.Duration(taken.Refused.RetryAfter())*time.Second))
+		d.Due = s.now().Add(min(max(busyPause, time.Duration(taken.Refused.RetryAfter())*time.Second), refusedPause))
 	case said.Code == "interaction_gap" && taken.Next > 0 && taken.Next <= d.Number: // the node was put back
 		s.log.Warn("the node asks again for receipts of a session that it has acknowledged", zap.String("session", d.Session), zap.Int64("next", taken.Next))
 		d.Number, d.Due = taken.Next-1, s.now().Add(busyPause)
