@@ -1,0 +1,91 @@
+package autonomy
+
+import "time"
+
+// slowLocal: an agent whose model runs on a slow machine of its own.
+func slowLocal(r *run) {
+	a := newAgent(r, pick(r.dice, localSlow, localCPU, localGPU), pick(r.dice, coding, accounting))
+	a.talk.most = 14
+	for r.more() {
+		a.task(a.prompt(), r.count(6, 0.6))
+		r.wait(r.about(20*time.Second, 1))
+	}
+}
+
+// longTools: an agent whose tools are builds, simulations and tests that take minutes or hours.
+func longTools(r *run) {
+	s := coding
+	s.tools = []tool{
+		{"build", 4 * time.Minute, 0.8, 120, ""}, {"run_simulation", 25 * time.Minute, 0.9, 150, ""}, {"read_file", 60 * time.Millisecond, 0.8, 220, ""},
+		{"submit_job", 2 * time.Minute, 1.2, 30, "text"},
+	}
+	a := newAgent(r, r.provider(), s)
+	for r.more() {
+		a.task(a.prompt(), r.count(12, 0.6))
+	}
+}
+
+// tiny: an agent that needs a call or a few, and ends.
+func tiny(r *run) {
+	a := newAgent(r, r.provider(), pick(r.dice, helping, operating))
+	a.final = 60
+	a.task(a.prompt(), r.want)
+	for r.more() {
+		a.task(a.prompt(), 1)
+	}
+}
+
+// noTools: an agent that writes and rewrites, and asks itself what to write next.
+func noTools(r *run) {
+	m, v := r.provider().under(r.dice), newVoice(r.dice, "letters", false)
+	t := newTalk(m, v.text(120), nil, r.chance(0.5))
+	t.most = 20
+	t.ask("Write the first part.")
+	words := float64(r.count(250, 0.4))
+	rest := r.about(2*time.Second, 1.2) // it keeps to a limit of calls a minute
+	for r.more() {
+		r.hear(m, t, reply{text: v.text(r.count(words, 0.5))})
+		t.ask(pick(r.dice, "Judge what you have written, and name three weak points.", "Rewrite it.", "Write the next part."))
+		t.summarize(func() string { return v.text(150) })
+		r.wait(r.about(rest, 0.5))
+	}
+}
+
+// supervisor: a person gives an order now and then, and watches an agent that goes on by itself for long.
+func supervisor(r *run) {
+	a, p := newAgent(r, r.provider(), coding), newPerson(r, localGPU)
+	for r.more() {
+		words := r.count(12, 0.6)
+		p.pause(words)
+		a.task(p.hand.text(words), r.count(40, 0.5))
+		p.heard = 150
+	}
+}
+
+// approver: an agent whose tools each wait for a click of a person, who mostly does not look.
+func approver(r *run) {
+	a := newAgent(r, r.provider(), operating)
+	a.approve = func() {
+		d := r.about(1600*time.Millisecond, 0.6)
+		if r.chance(0.04) { // looks, or is away
+			d += r.about(45*time.Second, 1)
+		}
+		r.wait(d)
+	}
+	for r.more() {
+		a.task(a.prompt(), r.count(14, 0.6))
+		r.wait(r.about(12*time.Second, 0.9))
+	}
+}
+
+// dictator: a person who gives short orders fast, each of which an agent carries out in a few steps.
+func dictator(r *run) {
+	a, p := newAgent(r, r.provider(), coding), newPerson(r, localGPU)
+	for r.more() {
+		r.wait(r.about(3500*time.Millisecond, 0.5))
+		if r.chance(0.04) {
+			p.pause(5)
+		}
+		a.task(p.hand.text(r.count(5, 0.3)), r.count(3, 0.6))
+	}
+}
