@@ -44,7 +44,7 @@ func (d dice) rare(mean time.Duration) time.Duration {
 // pick returns one of some things.
 func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 
-// favour returns one of a list; the first are likelier, as words of a text are.
+// favour returns one of a list; the first are likelier, as words of a text are: see Zipf.
 func favour[T any](d dice, of []T) T {
 	return of[int(float64(len(of))*math.Pow(d.Float64(), 2.2))]
 }

@@ -76,41 +76,40 @@ var kinds = []kind{
 	{Hidden, "dictates short orders", trustedHabits, 8, 120, true, dictator},
 }
 
-// Make makes n sessions of each group.
+// Make makes n sessions of each group. The first ones are the same for every n.
 func Make(n int, seed uint64) ([]Session, error) {
-	var all []Session
 	var work errgroup.Group
 	work.SetLimit(runtime.GOMAXPROCS(0))
-	var plan []kind
-	for _, group := range Groups {
-		var of []kind
-		for _, k := range kinds {
-			if k.group == group {
-				of = append(of, k)
-			}
-		}
+	all := make([]Session, n*len(Groups))
+	for g, group := range Groups {
+		of := kindsOf(group)
 		for i := range n {
-			plan = append(plan, of[i%len(of)])
+			k := of[i%len(of)]
+			work.Go(func() (err error) {
+				if all[g*n+i], err = k.make(fmt.Sprintf("ses_%d_%d_%03d", seed, g, i), i, seed); err != nil {
+					err = fmt.Errorf("session %d of %s, %s: %w", i, group, k.name, err)
+				}
+				return err
+			})
 		}
-	}
-	all = make([]Session, len(plan))
-	for i, k := range plan {
-		work.Go(func() (err error) {
-			if all[i], err = k.make(i, seed); err != nil {
-				err = fmt.Errorf("session %d, %s: %w", i, k.name, err)
-			}
-			return err
-		})
 	}
 	return all, work.Wait()
 }
 
+func kindsOf(group string) (of []kind) {
+	for _, k := range kinds {
+		if k.group == group {
+			of = append(of, k)
+		}
+	}
+	return of
+}
+
 // make makes one session.
-func (k kind) make(number int, seed uint64) (Session, error) {
+func (k kind) make(id string, number int, seed uint64) (Session, error) {
 	name := fnv.New64a()
 	_, _ = fmt.Fprint(name, k.group, k.name)
 	d := newDice(seed, name.Sum64()+uint64(number))
-	id := fmt.Sprintf("ses_%d_%03d", seed, number)
 	s, err := newSidecar(id, "agent:worker-1", k.opens(d))
 	if err != nil {
 		return Session{}, err

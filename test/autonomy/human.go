@@ -72,16 +72,26 @@ func (p *person) says(text string, answer float64) {
 	p.hear(p.model, p.talk, said)
 }
 
-// typist: writes each prompt after reading the answer.
+// typist: writes each prompt after reading the answer. Some clients search before they answer.
 func typist(r *run) {
 	p := newPerson(r, r.provider())
+	var client *agent
+	if r.chance(0.3) {
+		client = newAgent(r, *p.model, searching)
+		client.final = 190
+	}
 	for r.more() {
 		words := r.count(16, 0.7)
 		p.pause(words)
 		if r.chance(0.06) { // begins anew
 			p.talk.messages = nil
 		}
-		p.says(p.hand.text(words), 190)
+		if client == nil {
+			p.says(p.hand.text(words), 190)
+			continue
+		}
+		client.task(p.hand.text(words), r.count(1.6, 0.5))
+		p.heard = 190
 	}
 }
 

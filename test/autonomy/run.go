@@ -34,7 +34,7 @@ func (r *run) wait(d time.Duration) { r.until(r.now().Add(d)) }
 
 // flight begins a call.
 func (r *run) flight(m *model, body []byte) *flight {
-	f := &flight{to: m, body: body, upload: r.about(2*time.Millisecond, 0.6), connect: r.about(time.Millisecond, 0.5)}
+	f := &flight{to: m, body: body, upload: r.about(2*time.Millisecond, 0.6), connect: r.about(time.Millisecond, 0.5), slow: r.about(200*time.Microsecond, 0.8)}
 	if r.chance(0.15) { // a new connection
 		f.connect += r.about(r.link, 0.3)
 	}

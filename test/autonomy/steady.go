@@ -79,7 +79,7 @@ func supportWorker(r *run) {
 	}
 }
 
-// planner: one model plans, others work on its parts, some beside each other.
+// planner: one model plans, another works on its parts, one after the other.
 func planner(r *run) {
 	plans, works := newAgent(r, r.provider(), accounting), newAgent(r, r.provider(), coding)
 	plans.final, works.final = 220, 90

@@ -17,7 +17,7 @@ type voice struct {
 func newVoice(d dice, domain string, person bool) *voice {
 	v := &voice{dice: d, domain: domains[domain], person: person, slip: 0.01 + 0.06*d.Float64()}
 	v.nouns = append(shuffled(d, v.domain), shuffled(d, commonNouns)...)
-	for range 260 { // the rare words
+	for range 700 { // the rare words
 		v.nouns = append(v.nouns, pick(d, prefixes...)+pick(d, stems...)+pick(d, suffixes...))
 	}
 	v.verbs, v.adjectives = shuffled(d, verbs), shuffled(d, adjectives)
