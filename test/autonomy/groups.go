@@ -108,8 +108,8 @@ func kindsOf(group string) (of []kind) {
 // make makes one session.
 func (k kind) make(id string, number int, seed uint64) (Session, error) {
 	name := fnv.New64a()
-	_, _ = fmt.Fprint(name, k.group, k.name)
-	d := newDice(seed, name.Sum64()+uint64(number))
+	_, _ = fmt.Fprint(name, k.group, k.name, number)
+	d := newDice(seed, name.Sum64())
 	s, err := newSidecar(id, "agent:worker-1", k.opens(d))
 	if err != nil {
 		return Session{}, err

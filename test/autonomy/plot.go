@@ -17,22 +17,22 @@ const (
 )
 
 // canvas is an SVG in the making.
-type canvas struct{ bytes.Buffer }
+type canvas struct{ svg bytes.Buffer }
 
 func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
-	fmt.Fprintf(c, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", class, x1, y1, x2, y2)
+	fmt.Fprintf(&c.svg, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", class, x1, y1, x2, y2)
 }
 
 func (c *canvas) rect(class string, x1, y1, x2, y2 float64) {
-	fmt.Fprintf(c, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`+"\n", class, x1, y1, max(1, x2-x1), y2-y1)
+	fmt.Fprintf(&c.svg, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`+"\n", class, x1, y1, max(1, x2-x1), y2-y1)
 }
 
 func (c *canvas) dot(class string, x, y, radius float64) {
-	fmt.Fprintf(c, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"/>`+"\n", class, x, y, radius)
+	fmt.Fprintf(&c.svg, `<circle class="%s" cx="%.1f" cy="%.1f" r="%.1f"/>`+"\n", class, x, y, radius)
 }
 
 func (c *canvas) text(anchor string, x, y float64, text string) {
-	fmt.Fprintf(c, `<text text-anchor="%s" x="%.1f" y="%.1f">%s</text>`+"\n", anchor, x, y, html.EscapeString(text))
+	fmt.Fprintf(&c.svg, `<text text-anchor="%s" x="%.1f" y="%.1f">%s</text>`+"\n", anchor, x, y, html.EscapeString(text))
 }
 
 // Colours that can be read on light and on dark pages.
@@ -48,8 +48,8 @@ text { fill: #24292f } .grid { stroke: #8c959f } .band { fill: #8c959f; fill-opa
 func Plot(w io.Writer, all []Scored) error {
 	c, groups := &canvas{}, groupsOf()
 	bottom := float64(plotTop + plotRow*len(groups))
-	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" font-family="sans-serif" font-size="12" role="img">`+"\n", plotTotal, bottom+50, plotTotal)
-	c.WriteString("<title>Scores of each group, and the area under the curve of steady agents against it</title>\n" + plotStyle)
+	fmt.Fprintf(&c.svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" font-family="sans-serif" font-size="12" role="img">`+"\n", plotTotal, bottom+50, plotTotal)
+	c.svg.WriteString("<title>Scores of each group, and the area under the curve of steady agents against it</title>\n" + plotStyle)
 	score := func(v float64) float64 { return plotLeft + plotWidth*v/100 }
 	area := func(v float64) float64 { return areaLeft + areaWidth*v }
 	ends := append(slices.Clone(bands), 100)
@@ -85,7 +85,7 @@ func Plot(w io.Writer, all []Scored) error {
 			c.dot("area", area(a.at), y, 4)
 		}
 	}
-	c.WriteString("</svg>\n")
-	_, err := w.Write(c.Bytes())
+	c.svg.WriteString("</svg>\n")
+	_, err := w.Write(c.svg.Bytes())
 	return err
 }

@@ -11,16 +11,16 @@ import (
 var bands = []float64{0, 30, 60, 80}
 
 // table is a table of Markdown.
-type table struct{ strings.Builder }
+type table struct{ text strings.Builder }
 
 func newTable(columns ...string) *table {
 	t := &table{}
 	t.row(columns...)
-	t.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
+	t.text.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
 	return t
 }
 
-func (t *table) row(cells ...string) { t.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+func (t *table) row(cells ...string) { t.text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 
 // Report writes how scores are spread over the groups, and how well they tell agents from the others, as Markdown. about says what was scored,
 // and plot is the name of the file that [Plot] was written to.
@@ -108,7 +108,7 @@ func scores(all []Scored) string {
 		lower := spreadOf(values(all, g, "", lowerOf))[1]
 		t.row(append(append(append([]string{g}, spreadOf(of)...), lower), bandsOf(of)...)...)
 	}
-	return t.String()
+	return t.text.String()
 }
 
 func against(all []Scored) string {
@@ -116,7 +116,7 @@ func against(all []Scored) string {
 	for _, g := range groupsOf()[1:] {
 		t.row(g, areaUnder(values(all, Steady, "", scoreOf), values(all, g, "", scoreOf)).String(), areaUnder(values(all, Steady, "", lowerOf), values(all, g, "", lowerOf)).String())
 	}
-	return t.String()
+	return t.text.String()
 }
 
 func partAreas(all []Scored) string {
@@ -129,7 +129,7 @@ func partAreas(all []Scored) string {
 		}
 		t.row(row...)
 	}
-	return t.String()
+	return t.text.String()
 }
 
 func partMedians(all []Scored) string {
@@ -142,7 +142,7 @@ func partMedians(all []Scored) string {
 		}
 		t.row(row...)
 	}
-	return t.String()
+	return t.text.String()
 }
 
 func byKind(all []Scored) string {
@@ -159,7 +159,7 @@ func byKind(all []Scored) string {
 			t.row(append(append(append([]string{g, k.name}, spreadOf(of)...), bandsOf(of)...), auc)...)
 		}
 	}
-	return t.String()
+	return t.text.String()
 }
 
 func challengeTable(all []Scored) string {
@@ -179,7 +179,7 @@ func challengeTable(all []Scored) string {
 		}
 		t.row(k.name, fmt.Sprint(issued), fmt.Sprint(committed), fmt.Sprint(revealed), fmt.Sprint(kept))
 	}
-	return t.String()
+	return t.text.String()
 }
 
 func one(is bool) int {

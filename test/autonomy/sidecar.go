@@ -97,7 +97,7 @@ func (s *sidecar) other(sent int) { s.keeper.Count(s.chain, int64(sent), false) 
 func (s *sidecar) post(body string, takes time.Duration, status int) error {
 	r := s.record("post", "api.example.com:443")
 	r.ContentHash, r.BindingHash = hashOf(body), hashOf(body+r.ID)
-	r.Artifacts = []ledger.Artifact{{Name: "grant", Token: "e30.e30.AA"}, {Name: "sessionReceipt", Token: "e30.e31.AA"}}
+	r.Artifacts = []ledger.Artifact{{Name: "grant", Token: hashOf("grant")}, {Name: "sessionReceipt", Token: hashOf("session")}}
 	call, err := s.keeper.Post(s.chain, receipts.PostRequest{Record: r, Body: strings.NewReader(body)})
 	if err == nil {
 		_, err = call.Open()
