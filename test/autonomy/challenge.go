@@ -18,8 +18,11 @@ type Challenge struct {
 	Kept       bool // the calls until Revealed were what the commitment had said; false where nothing was revealed
 }
 
-// lapse is how long a challenge waits for its commitment.
-const lapse = 10 * time.Minute
+// How long a challenge waits for its commitment, and how long for the reveal.
+const (
+	untilCommitted = 10 * time.Minute
+	untilRevealed  = time.Hour
+)
 
 // every is how many calls there are from one challenge to the next, in the mean.
 const every = 20
@@ -43,13 +46,12 @@ var (
 	trustedHabits = habits{0.97, 2500 * time.Millisecond, 0.98, 0.85} // an agent's client, beside which a person sits
 )
 
-// challenged goes on with the session's challenges before a call: the last one is committed to and revealed when its time has come, and a new
-// one may be issued.
+// challenged goes on with the session's challenges before a call: the last one is revealed when its time has come, and a new one may be issued.
 func (r *run) challenged() {
 	now := r.now().UnixMilli()
 	if n := len(r.challenges); n > 0 {
 		c := &r.challenges[n-1]
-		if c.Revealed == 0 && c.Commitment != "" && now > c.Committed && r.chance(0.2) && r.chance(r.habits.reveals) {
+		if r.reveals && c.Revealed == 0 && c.Commitment != "" && now > c.Committed && !c.lapsed(now) && r.chance(0.2) {
 			c.Revealed, c.Kept = now, r.chance(r.habits.keeps)
 		}
 		if c.Revealed == 0 && !c.lapsed(now) {
@@ -59,8 +61,9 @@ func (r *run) challenged() {
 	if !r.chance(1.0 / every) {
 		return
 	}
-	c := Challenge{Nonce: fmt.Sprintf("%032x", r.Uint64()), Issued: now}
-	if delay := r.about(r.habits.after, 0.6); r.chance(r.habits.commits) && delay < lapse {
+	c := Challenge{Nonce: fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64()), Issued: now}
+	r.reveals = r.chance(r.habits.reveals)
+	if delay := r.about(r.habits.after, 0.6); r.chance(r.habits.commits) && delay < untilCommitted {
 		c.Committed, c.Commitment = now+delay.Milliseconds(), hashOf(c.Nonce)
 	}
 	r.challenges = append(r.challenges, c)
@@ -68,7 +71,7 @@ func (r *run) challenged() {
 
 // lapsed reports whether a challenge is over without an answer.
 func (c *Challenge) lapsed(now int64) bool {
-	return c.Revealed == 0 && c.Commitment == "" && now > c.Issued+lapse.Milliseconds() || now > c.Issued+(6*lapse).Milliseconds()
+	return c.Revealed == 0 && (c.Commitment == "" && now > c.Issued+untilCommitted.Milliseconds() || now > c.Issued+untilRevealed.Milliseconds())
 }
 
 // standing returns what a receipt says of the last challenge: until it has been revealed, and once after that.

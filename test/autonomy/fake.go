@@ -44,7 +44,7 @@ func personEndpoint(r *run) {
 			if len(said.uses) > 0 {
 				a.work(said.uses)
 			}
-			r.wait(r.about(a.overhead, 0.5))
+			a.pause()
 		}
 	}
 }
@@ -104,7 +104,7 @@ func endpointLoop(a *agent, answers func(calls bool) reply) {
 			if len(said.uses) > 0 {
 				a.work(said.uses)
 			}
-			a.wait(a.about(a.overhead, 0.5))
+			a.pause()
 		}
 		a.wait(a.about(4*time.Second, 0.8))
 	}

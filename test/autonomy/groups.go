@@ -70,10 +70,13 @@ var kinds = []kind{
 	{Odd, "long runs of tools", agentHabits, 5, 60, false, longTools},
 	{Odd, "tiny sessions", simpleHabits, 1, 4, false, tiny},
 	{Odd, "no tools at all", simpleHabits, 5, 80, false, noTools},
+	{Odd, "held to a rate", agentHabits, 5, 120, false, limited},
+	{Odd, "polls one thing", loopHabits, 10, 150, false, poller},
 
 	{Hidden, "supervises a loop", trustedHabits, 20, 200, true, supervisor},
 	{Hidden, "approves each call of a tool", trustedHabits, 8, 150, true, approver},
 	{Hidden, "dictates short orders", trustedHabits, 8, 120, true, dictator},
+	{Hidden, "is an agent's tool", trustedHabits, 5, 80, true, answerer},
 }
 
 // Make makes n sessions of each group. The first ones are the same for every n.

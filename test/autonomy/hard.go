@@ -51,6 +51,33 @@ func noTools(r *run) {
 	}
 }
 
+// limited: an agent whose client keeps to a limit of calls a minute, and so sends at regular times.
+func limited(r *run) {
+	a := newAgent(r, r.provider(), pick(r.dice, searching, accounting))
+	a.tick = pick(r.dice, 5*time.Second, 10*time.Second, 20*time.Second)
+	for r.more() {
+		a.task(a.prompt(), r.count(10, 0.7))
+		a.pause()
+	}
+}
+
+// poller: an agent that asks for the same thing again and again, until it changes.
+func poller(r *run) {
+	a := newAgent(r, r.provider(), operating)
+	interval, watched := r.between(10*time.Second, 2*time.Minute), a.bench.name()
+	for r.more() {
+		a.talk.ask("Watch " + watched + ".")
+		for r.more() && !r.chance(0.08) {
+			u := use{r.callID(a.model.prefix()), "describe", `{"path":` + quote(watched) + `}`}
+			r.hear(a.model, a.talk, reply{uses: []use{u}})
+			r.wait(interval + r.about(150*time.Millisecond, 0.6))
+			a.talk.give(result{u.id, watched + ": " + pick(r.dice, "pending", "running", "running")})
+			a.talk.summarize(func() string { return a.voice.text(60) })
+		}
+		a.task(watched+": changed", r.count(4, 0.5))
+	}
+}
+
 // supervisor: a person gives an order now and then, and watches an agent that goes on by itself for long.
 func supervisor(r *run) {
 	a, p := newAgent(r, r.provider(), coding), newPerson(r, localGPU)
@@ -87,5 +114,20 @@ func dictator(r *run) {
 			p.pause(5)
 		}
 		a.task(p.hand.text(r.count(5, 0.3)), r.count(3, 0.6))
+	}
+}
+
+// answerer: an agent whose tool is a person: it asks, and the person writes the answer. What looks like a slow tool is human work.
+func answerer(r *run) {
+	s := toolset{"research", "desk.internal:443", []tool{{"ask_desk", time.Second, 0.5, 40, "text"}, {"note", 20 * time.Millisecond, 0.5, 4, "text"}}}
+	a, p := newAgent(r, r.provider(), s), newPerson(r, localGPU)
+	a.approve = func() {
+		p.heard = 30
+		p.pause(r.count(25, 0.6))
+	}
+	a.bench.voice.person, a.bench.voice.slip = true, p.hand.slip
+	for r.more() {
+		a.task(a.prompt(), r.count(8, 0.6))
+		r.wait(r.about(3*time.Second, 0.8))
 	}
 }

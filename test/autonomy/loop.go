@@ -15,6 +15,7 @@ type agent struct {
 	words    float64       // median of what the model says beside its calls
 	final    float64       // the same of its last answer of a task
 	approve  func()        // who has to approve the tools, if set
+	tick     time.Duration // its client sends nothing before the next one, if set
 }
 
 // newAgent makes an agent as there are many.
@@ -39,7 +40,15 @@ func (a *agent) task(prompt string, steps int) {
 			return
 		}
 		a.work(said.uses)
-		a.wait(a.about(a.overhead, 0.5))
+		a.pause()
+	}
+}
+
+// pause lets the time pass that the agent itself takes before its next call.
+func (a *agent) pause() {
+	a.wait(a.about(a.overhead, 0.5))
+	if a.tick > 0 {
+		a.until(a.now().Truncate(a.tick).Add(a.tick))
 	}
 }
 

@@ -22,6 +22,7 @@ type run struct {
 	made, want int // calls to models
 	habits     habits
 	challenges []Challenge
+	reveals    bool          // the last challenge, once it is committed to
 	told       string        // the nonce of the last challenge that a receipt says was revealed
 	link       time.Duration // median of what a connection takes
 }
