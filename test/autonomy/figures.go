@@ -15,12 +15,12 @@ type figure struct {
 }
 
 var figures = []figure{
-	{"turnaround, s", each1(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.Turnaround }, 1e-3)},
-	{"duration, s", each1(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.Duration }, 1e-3)},
-	{"first content, s", each1(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.FirstDelta }, 1e-3)},
+	{"turnaround, s", ofEach(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.Turnaround }, 1e-3)},
+	{"duration, s", ofEach(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.Duration }, 1e-3)},
+	{"first content, s", ofEach(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.FirstDelta }, 1e-3)},
 	{"tokens/s", speeds},
-	{"output tokens", each1(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.OutputTokens }, 1)},
-	{"new input words", each1(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.NewInputWords }, 1)},
+	{"output tokens", ofEach(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.OutputTokens }, 1)},
+	{"new input words", ofEach(func(r interaction.Receipt) interaction.Figure { return r.Model.Figures.NewInputWords }, 1)},
 }
 
 // totals are numbers of a session as a whole.
@@ -44,7 +44,7 @@ func calls(all []interaction.Receipt) (out []interaction.Receipt) {
 	return out
 }
 
-func each1(of func(interaction.Receipt) interaction.Figure, scale float64) func([]interaction.Receipt) []float64 {
+func ofEach(of func(interaction.Receipt) interaction.Figure, scale float64) func([]interaction.Receipt) []float64 {
 	return func(all []interaction.Receipt) (out []float64) {
 		for _, r := range calls(all) {
 			if f := of(r); f.State != interaction.StateNotMeasured {

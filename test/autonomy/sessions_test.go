@@ -134,6 +134,8 @@ func TestKinds(t *testing.T) {
 		{"outputs echoed as work", "returned calls", returned, true},
 		{"canned text, plausible noise", "returned calls", returned, true},
 		{"no tools at all", "calls of tools", toolCalls, false},
+		{"polls one thing", "returned calls", returned, true},
+		{"is an agent's tool", "returned calls", returned, true},
 		{"supervises a loop", "returned calls", returned, true},
 	} {
 		if n := mean(sessions(t), row.kind, row.of); row.some && n < 0.1 || !row.some && n > 0.05 { // two can ask for the same by chance
@@ -200,6 +202,7 @@ func TestChallenges(t *testing.T) {
 				t.Errorf("%s (%s) has the challenge %+v", s.ID, s.Kind, c)
 			}
 		}
+		revealed := make(map[string]bool)
 		for _, r := range s.Receipts {
 			if (r.Challenge != nil) != (r.ActionType == interaction.ActionChallengeResponse) {
 				t.Errorf("%s, receipt %d is a %s", s.ID, r.Chain.SequenceNumber, r.ActionType)
@@ -208,6 +211,11 @@ func TestChallenges(t *testing.T) {
 				continue
 			}
 			told++
+			if nonce := r.Challenge.ChallengeNonce; revealed[nonce] {
+				t.Errorf("%s, receipt %d names a challenge that was over", s.ID, r.Chain.SequenceNumber)
+			} else {
+				revealed[nonce] = r.Challenge.CommitmentRevealed
+			}
 			i := slices.IndexFunc(s.Challenges, func(c Challenge) bool { return c.Nonce == r.Challenge.ChallengeNonce })
 			if i < 0 {
 				t.Fatalf("%s, receipt %d names a challenge that there is not", s.ID, r.Chain.SequenceNumber)
