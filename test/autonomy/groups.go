@@ -80,7 +80,13 @@ var kinds = []kind{
 }
 
 // Make makes n sessions of each group. The first ones are the same for every n.
-func Make(n int, seed uint64) ([]Session, error) {
+func Make(n int, seed uint64) ([]Session, error) { return makeAll(n, seed, longest) }
+
+// longest is how many calls a session has at most.
+const longest = 200
+
+// makeAll makes sessions of at most so many calls.
+func makeAll(n int, seed uint64, most int) ([]Session, error) {
 	var work errgroup.Group
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	all := make([]Session, n*len(Groups))
@@ -89,7 +95,7 @@ func Make(n int, seed uint64) ([]Session, error) {
 		for i := range n {
 			k := of[i%len(of)]
 			work.Go(func() (err error) {
-				if all[g*n+i], err = k.make(fmt.Sprintf("ses_%d_%d_%03d", seed, g, i), i, seed); err != nil {
+				if all[g*n+i], err = k.make(fmt.Sprintf("ses_%d_%d_%03d", seed, g, i), i, seed, most); err != nil {
 					err = fmt.Errorf("session %d of %s, %s: %w", i, group, k.name, err)
 				}
 				return err
@@ -109,7 +115,7 @@ func kindsOf(group string) (of []kind) {
 }
 
 // make makes one session.
-func (k kind) make(id string, number int, seed uint64) (Session, error) {
+func (k kind) make(id string, number int, seed uint64, most int) (Session, error) {
 	name := fnv.New64a()
 	_, _ = fmt.Fprint(name, k.group, k.name, number)
 	d := newDice(seed, name.Sum64())
@@ -117,7 +123,7 @@ func (k kind) make(id string, number int, seed uint64) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	r := &run{dice: d, sidecar: s, want: d.spread(k.least, k.most), habits: k.habits, link: d.about(35*time.Millisecond, 0.6)}
+	r := &run{dice: d, sidecar: s, want: d.spread(k.least, min(k.most, most)), habits: k.habits, link: d.about(35*time.Millisecond, 0.6)}
 	s.pending = r.standing
 	r.wait(d.about(800*time.Millisecond, 0.5))
 	k.play(r)

@@ -22,7 +22,7 @@ type agent struct {
 func newAgent(r *run, m model, s toolset) *agent {
 	a := &agent{
 		run: r, model: m.under(r.dice), voice: newVoice(r.dice, s.domain, false), bench: newBench(r.dice, s),
-		overhead: r.about(60*time.Millisecond, 0.7), relayed: r.chance(0.4), parallel: 0.17, words: 25, final: float64(r.count(160, 0.4)),
+		overhead: r.about(60*time.Millisecond, 0.7), relayed: r.chance(0.4), parallel: 0.17, words: 40, final: float64(r.count(160, 0.4)),
 	}
 	a.talk = newTalk(a.model, a.voice.text(80+r.IntN(300)), s.names(), r.chance(0.75))
 	a.talk.most = 24 + r.IntN(30)
