@@ -8,7 +8,7 @@ func incidentResponder(r *run) {
 	a.relayed = true
 	for r.more() {
 		for range 1 + r.IntN(3) {
-			a.task(a.voice.text(50), r.count(8, 0.6))
+			a.task(a.writer.text(50), r.count(8, 0.6))
 		}
 		r.wait(time.Minute + r.rare(70*time.Minute))
 	}
@@ -18,8 +18,8 @@ func incidentResponder(r *run) {
 func reviewer(r *run) {
 	a := newAgent(r, r.provider(), coding)
 	for r.more() {
-		a.talk.messages = nil
-		a.task("Review:\n"+a.bench.code(r.count(40, 0.8)), r.count(5, 0.6))
+		a.conversation.messages = nil
+		a.task("Review:\n"+a.workspace.code(r.count(40, 0.8)), r.count(5, 0.6))
 		pause := r.rare(18 * time.Minute)
 		if hour := r.now().Hour(); hour < 7 || hour > 19 {
 			pause *= 6
@@ -32,7 +32,7 @@ func reviewer(r *run) {
 func digest(r *run) {
 	a := newAgent(r, r.provider(), searching)
 	for r.more() {
-		a.talk.messages = nil
+		a.conversation.messages = nil
 		a.task("Write the digest of this hour.", r.count(4, 0.4))
 		r.until(r.now().Truncate(time.Hour).Add(time.Hour + r.about(2*time.Second, 0.8)))
 	}

@@ -38,7 +38,7 @@ type habits struct {
 var (
 	agentHabits   = habits{0.97, 3 * time.Second, 0.97, 0.92}         // a client that answers by itself; a plan can change
 	loopHabits    = habits{0.95, time.Second, 0.97, 0.98}             // the same, of an agent that does the same again and again
-	personHabits  = habits{0.45, 2 * time.Minute, 0.75, 0.6}          // by hand, or not at all
+	personHabits  = habits{0.45, 2 * time.Minute, 0.75, 0.6}          // by person, or not at all
 	helpedHabits  = habits{0.9, 3 * time.Second, 0.9, 0.7}            // a client that answers by itself; but a person decides what comes next
 	scriptHabits  = habits{0.3, time.Second, 0.9, 0.95}               // few scripts know challenges; those that do know what comes
 	fakeHabits    = habits{0.95, 2500 * time.Millisecond, 0.97, 0.9}  // made to look like an agent's

@@ -1,8 +1,6 @@
 package autonomy
 
-import (
-	"time"
-)
+import "time"
 
 // FakeHosts are the endpoints that belong to the owners of agents in the group [Fake].
 var FakeHosts = []string{"llm.owner-example.net:443", "api.openai.com.owner-example.net:443"}
@@ -10,24 +8,24 @@ var FakeHosts = []string{"llm.owner-example.net:443", "api.openai.com.owner-exam
 // owned returns a model of a provider as an endpoint of the owner pretends to be it.
 func (r *run) owned() model {
 	m := r.provider()
-	m.host = pick(r.dice, FakeHosts...)
+	m.host = pick(r.random, FakeHosts...)
 	return m
 }
 
 // personEndpoint: a perfect agent asks, and a person writes the answers. The endpoint sends them as the person types, or at once as a stream,
 // and declares tokens of reasoning for the time that it took.
 func personEndpoint(r *run) {
-	a := newAgent(r, r.owned(), pick(r.dice, coding, searching, helping))
-	a.voice = newVoice(r.dice, a.bench.toolset.domain, true)
+	a := newAgent(r, r.owned(), pick(r.random, coding, searching, helping))
+	a.writer = newWriter(r.random, a.workspace.toolset.domain, true)
 	p := newPerson(r, *a.model)
 	typed := r.chance(0.3)
 	a.model.fails, a.model.firstSpread, a.model.speedSpread, a.model.jitter = 0, 0.1, 0.05, 0.3
 	for r.more() {
-		a.talk.ask(a.prompt())
+		a.conversation.ask(a.prompt())
 		for steps := r.count(3, 0.6); steps > 0 && r.more(); steps-- {
 			said := a.reply(steps > 1)
 			said.thought, said.hidden = "", 0
-			said.text = p.hand.text(r.count(14, 0.6))
+			said.text = p.prompts.text(r.count(14, 0.6))
 			words := float64(said.size()) / 6
 			takes := r.about(p.thinks, 0.8) + seconds(60*words/p.types)
 			if typed {
@@ -36,11 +34,11 @@ func personEndpoint(r *run) {
 				a.model.first, a.model.speed = takes, 60
 				said.hidden = int(takes.Seconds() * 50)
 			}
-			f := r.flight(a.model, a.talk.body())
-			f.answer = a.model.typed(r.dice, a.talk, len(f.body), said)
-			r.depart(f)
-			a.talk.say(said)
-			a.talk.summarize(func() string { return a.voice.text(80) })
+			f := r.newExchange(a.model, a.conversation.body())
+			f.answer = a.model.typed(r.random, a.conversation, len(f.body), said)
+			r.exchange(f)
+			a.conversation.say(said)
+			a.conversation.summarize(func() string { return a.writer.text(80) })
 			if len(said.uses) > 0 {
 				a.work(said.uses)
 			}
@@ -50,7 +48,7 @@ func personEndpoint(r *run) {
 }
 
 // typed is answers of an endpoint that takes its time before: what it declares of reasoning takes none.
-func (m *model) typed(d dice, t *talk, request int, r reply) answer {
+func (m *model) typed(d random, t *conversation, request int, r reply) answer {
 	shown := *m
 	shown.prefill = 1e9
 	first := shown.waits(d, 0, 0)
@@ -62,15 +60,15 @@ func (m *model) typed(d dice, t *talk, request int, r reply) answer {
 func canned(a *agent, texts int) func(calls bool) reply {
 	list := make([]string, texts)
 	for i := range list {
-		list[i] = a.voice.text(a.count(50, 0.8))
+		list[i] = a.writer.text(a.count(50, 0.8))
 	}
 	return func(calls bool) reply {
-		said := reply{text: pick(a.dice, list...)}
+		said := reply{text: pick(a.random, list...)}
 		if a.chance(0.3) {
-			said.text += " " + a.voice.sentence()
+			said.text += " " + a.writer.sentence()
 		}
 		if calls {
-			said.uses = []use{a.bench.call(a.model.prefix())}
+			said.uses = []use{a.workspace.call(a.model.prefix())}
 		}
 		return said
 	}
@@ -79,8 +77,8 @@ func canned(a *agent, texts int) func(calls bool) reply {
 // linearEndpoint: answers from a list, each exactly as long under way as its tokens demand.
 func linearEndpoint(r *run) {
 	m := r.owned()
-	m.fails, m.firstSpread, m.speedSpread, m.jitter, m.reasons, m.prefill = 0, 0, 0, 0, 0, 1e9
-	a := newAgent(r, m, pick(r.dice, coding, searching))
+	m.fails, m.firstSpread, m.speedSpread, m.jitter, m.reasons, m.prefill, m.exact = 0, 0, 0, 0, 0, 1e9, true
+	a := newAgent(r, m, pick(r.random, coding, searching))
 	endpointLoop(a, canned(a, 12+r.IntN(30)))
 }
 
@@ -88,19 +86,19 @@ func linearEndpoint(r *run) {
 func noisyEndpoint(r *run) {
 	m := r.owned()
 	m.reasons = 0
-	a := newAgent(r, m, pick(r.dice, coding, searching, accounting))
+	a := newAgent(r, m, pick(r.random, coding, searching, accounting))
 	endpointLoop(a, canned(a, 60+r.IntN(200)))
 }
 
 // endpointLoop is the loop of an agent whose model is its owner's: the calls, their ids and what follows from them are all as they should be.
 func endpointLoop(a *agent, answers func(calls bool) reply) {
-	a.bench.follows = 0.98
+	a.workspace.follows = 0.98
 	for a.more() {
-		a.talk.ask(a.prompt())
+		a.conversation.ask(a.prompt())
 		for steps := a.count(15, 0.7); steps > 0 && a.more(); steps-- {
 			said := answers(steps > 1)
-			a.hear(a.model, a.talk, said)
-			a.talk.summarize(func() string { return a.voice.text(150) })
+			a.request(a.model, a.conversation, said)
+			a.conversation.summarize(func() string { return a.writer.text(150) })
 			if len(said.uses) > 0 {
 				a.work(said.uses)
 			}
@@ -114,7 +112,7 @@ func endpointLoop(a *agent, answers func(calls bool) reply) {
 func forgingEndpoint(r *run) {
 	m := r.owned()
 	m.first, m.speed, m.speedSpread = 150*time.Millisecond, 180, 0.1
-	a := newAgent(r, m, pick(r.dice, coding, searching, operating))
+	a := newAgent(r, m, pick(r.random, coding, searching, operating))
 	a.model.inflates = 2 + 2*r.Float64()
 	for r.more() {
 		a.task(a.prompt(), r.count(12, 0.8))

@@ -30,7 +30,7 @@ type kind struct {
 	habits      habits
 	least, most int // calls
 	daytime     bool
-	play        func(*run)
+	simulate    func(*run)
 }
 
 // kinds are all of them. Each has about as many sessions in its group as the others.
@@ -118,15 +118,15 @@ func kindsOf(group string) (of []kind) {
 func (k kind) make(id string, number int, seed uint64, most int) (Session, error) {
 	name := fnv.New64a()
 	_, _ = fmt.Fprint(name, k.group, k.name, number)
-	d := newDice(seed, name.Sum64())
+	d := newRandom(seed, name.Sum64())
 	s, err := newSidecar(id, "agent:worker-1", k.opens(d))
 	if err != nil {
 		return Session{}, err
 	}
-	r := &run{dice: d, sidecar: s, want: d.spread(k.least, min(k.most, most)), habits: k.habits, link: d.about(35*time.Millisecond, 0.6)}
+	r := &run{random: d, sidecar: s, want: d.spread(k.least, min(k.most, most)), habits: k.habits, connecting: d.about(35*time.Millisecond, 0.6)}
 	s.pending = r.standing
 	r.wait(d.about(800*time.Millisecond, 0.5))
-	k.play(r)
+	k.simulate(r)
 	r.wait(d.about(2*time.Second, 1))
 	receipts, err := s.close()
 	if r.err != nil {
@@ -147,7 +147,7 @@ func (r *run) settledChallenges() []Challenge {
 }
 
 // opens returns when a session is opened: of people in working hours and evenings, of others at any time.
-func (k kind) opens(d dice) time.Time {
+func (k kind) opens(d random) time.Time {
 	day := time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC).AddDate(0, 0, d.IntN(40))
 	if !k.daytime {
 		return day.Add(d.between(0, 24*time.Hour))

@@ -4,8 +4,8 @@ import "time"
 
 // slowLocal: an agent whose model runs on a slow machine of its own.
 func slowLocal(r *run) {
-	a := newAgent(r, pick(r.dice, localSlow, localCPU, localGPU), pick(r.dice, coding, accounting))
-	a.talk.most = 14
+	a := newAgent(r, pick(r.random, localSlow, localCPU, localGPU), pick(r.random, coding, accounting))
+	a.conversation.most = 14
 	for r.more() {
 		a.task(a.prompt(), r.count(6, 0.6))
 		r.wait(r.about(20*time.Second, 1))
@@ -27,7 +27,7 @@ func longTools(r *run) {
 
 // tiny: an agent that needs a call or a few, and ends.
 func tiny(r *run) {
-	a := newAgent(r, r.provider(), pick(r.dice, helping, operating))
+	a := newAgent(r, r.provider(), pick(r.random, helping, operating))
 	a.final = 60
 	a.task(a.prompt(), r.want)
 	for r.more() {
@@ -37,15 +37,15 @@ func tiny(r *run) {
 
 // noTools: an agent that writes and rewrites, and asks itself what to write next.
 func noTools(r *run) {
-	m, v := r.provider().under(r.dice), newVoice(r.dice, "letters", false)
-	t := newTalk(m, v.text(120), nil, r.chance(0.5))
+	m, v := r.provider().under(r.random), newWriter(r.random, "letters", false)
+	t := newConversation(m, v.text(120), nil, r.chance(0.5))
 	t.most = 20
 	t.ask("Write the first part.")
 	words := float64(r.count(250, 0.4))
 	rest := r.about(2*time.Second, 1.2) // it keeps to a limit of calls a minute
 	for r.more() {
-		r.hear(m, t, reply{text: v.text(r.count(words, 0.5))})
-		t.ask(pick(r.dice, "Judge what you have written, and name three weak points.", "Rewrite it.", "Write the next part."))
+		r.request(m, t, reply{text: v.text(r.count(words, 0.5))})
+		t.ask(pick(r.random, "Judge what you have written, and name three weak points.", "Rewrite it.", "Write the next part."))
 		t.summarize(func() string { return v.text(150) })
 		r.wait(r.about(rest, 0.5))
 	}
@@ -53,8 +53,8 @@ func noTools(r *run) {
 
 // limited: an agent whose client keeps to a limit of calls a minute, and so sends at regular times.
 func limited(r *run) {
-	a := newAgent(r, r.provider(), pick(r.dice, searching, accounting))
-	a.tick = pick(r.dice, 5*time.Second, 10*time.Second, 20*time.Second)
+	a := newAgent(r, r.provider(), pick(r.random, searching, accounting))
+	a.tick = pick(r.random, 5*time.Second, 10*time.Second, 20*time.Second)
 	for r.more() {
 		a.task(a.prompt(), r.count(10, 0.7))
 		a.pause()
@@ -64,15 +64,15 @@ func limited(r *run) {
 // poller: an agent that asks for the same thing again and again, until it changes.
 func poller(r *run) {
 	a := newAgent(r, r.provider(), operating)
-	interval, watched := r.between(10*time.Second, 2*time.Minute), a.bench.name()
+	interval, watched := r.between(10*time.Second, 2*time.Minute), a.workspace.name()
 	for r.more() {
-		a.talk.ask("Watch " + watched + ".")
+		a.conversation.ask("Watch " + watched + ".")
 		for r.more() && !r.chance(0.08) {
 			u := use{r.callID(a.model.prefix()), "describe", `{"path":` + quote(watched) + `}`}
-			r.hear(a.model, a.talk, reply{uses: []use{u}})
+			r.request(a.model, a.conversation, reply{uses: []use{u}})
 			r.wait(interval + r.about(150*time.Millisecond, 0.6))
-			a.talk.give(result{u.id, watched + ": " + pick(r.dice, "pending", "running", "running")})
-			a.talk.summarize(func() string { return a.voice.text(60) })
+			a.conversation.give(result{u.id, watched + ": " + pick(r.random, "pending", "running", "running")})
+			a.conversation.summarize(func() string { return a.writer.text(60) })
 		}
 		a.task(watched+": changed", r.count(4, 0.5))
 	}
@@ -84,7 +84,7 @@ func supervisor(r *run) {
 	for r.more() {
 		words := r.count(12, 0.6)
 		p.pause(words)
-		a.task(p.hand.text(words), r.count(40, 0.5))
+		a.task(p.prompts.text(words), r.count(40, 0.5))
 		p.heard = 150
 	}
 }
@@ -113,7 +113,7 @@ func dictator(r *run) {
 		if r.chance(0.04) {
 			p.pause(5)
 		}
-		a.task(p.hand.text(r.count(5, 0.3)), r.count(3, 0.6))
+		a.task(p.prompts.text(r.count(5, 0.3)), r.count(3, 0.6))
 	}
 }
 
@@ -125,7 +125,7 @@ func answerer(r *run) {
 		p.heard = 30
 		p.pause(r.count(25, 0.6))
 	}
-	a.bench.voice.person, a.bench.voice.slip = true, p.hand.slip
+	a.workspace.writer.person, a.workspace.writer.slip = true, p.prompts.slip
 	for r.more() {
 		a.task(a.prompt(), r.count(8, 0.6))
 		r.wait(r.about(3*time.Second, 0.8))

@@ -5,10 +5,10 @@ import "time"
 // person decides what the model is asked next.
 type person struct {
 	*run
-	model *model
-	talk  *talk
-	hand  *voice // as the person writes
-	voice *voice // as the model writes
+	model        *model
+	conversation *conversation
+	prompts      *writer // writes as the person does
+	replies      *writer // writes as the model does
 
 	types  float64       // words a minute
 	reads  float64       // words a minute
@@ -20,17 +20,17 @@ type person struct {
 
 // newPerson makes a person with a client of a chat.
 func newPerson(r *run, m model) *person {
-	domain := pick(r.dice, "code", "research", "support", "finance", "letters")
+	domain := pick(r.random, "code", "research", "support", "finance", "letters")
 	p := &person{
-		run: r, model: m.under(r.dice), hand: newVoice(r.dice, domain, true), voice: newVoice(r.dice, domain, false),
+		run: r, model: m.under(r.random), prompts: newWriter(r.random, domain, true), replies: newWriter(r.random, domain, false),
 		types: 50 * r.factor(0.35), reads: 238 * r.factor(0.15), skims: 0.15 + 0.7*r.Float64(), thinks: r.about(9*time.Second, 0.5), began: r.now(),
 	}
 	system := ""
 	if r.chance(0.6) {
-		system = p.voice.text(40)
+		system = p.replies.text(40)
 	}
-	p.talk = newTalk(p.model, system, nil, r.chance(0.85))
-	p.talk.most = 60
+	p.conversation = newConversation(p.model, system, nil, r.chance(0.85))
+	p.conversation.most = 60
 	return p
 }
 
@@ -54,22 +54,22 @@ func (p *person) pause(writes int) {
 
 // says has the person ask something, and the model answer in about so many words.
 func (p *person) says(text string, answer float64) {
-	p.talk.ask(text)
+	p.conversation.ask(text)
 	words := p.count(answer, 0.6)
-	said := reply{text: p.voice.text(words)}
+	said := reply{text: p.replies.text(words)}
 	if p.chance(p.model.reasons) {
 		said.hidden = p.count(220, 0.9)
 	}
 	p.heard = words
 	if p.chance(0.03) { // the person has seen enough
-		f := p.flight(p.model, p.talk.body())
-		if f.answer = p.model.answers(p.dice, p.talk, len(f.body), said, false); len(f.answer.pieces) > 4 {
+		f := p.newExchange(p.model, p.conversation.body())
+		if f.answer = p.model.answers(p.random, p.conversation, len(f.body), said, false); len(f.answer.pieces) > 4 {
 			f.answer.cut, f.answer.pieces = true, f.answer.pieces[:2+p.IntN(len(f.answer.pieces)-3)]
 		}
-		p.depart(f)
+		p.exchange(f)
 		return
 	}
-	p.hear(p.model, p.talk, said)
+	p.request(p.model, p.conversation, said)
 }
 
 // typist: writes each prompt after reading the answer. Some clients search before they answer.
@@ -84,13 +84,13 @@ func typist(r *run) {
 		words := r.count(16, 0.7)
 		p.pause(words)
 		if r.chance(0.06) { // begins anew
-			p.talk.messages = nil
+			p.conversation.messages = nil
 		}
 		if client == nil {
-			p.says(p.hand.text(words), 190)
+			p.says(p.prompts.text(words), 190)
 			continue
 		}
-		client.task(p.hand.text(words), r.count(1.6, 0.5))
+		client.task(p.prompts.text(words), r.count(1.6, 0.5))
 		p.heard = 190
 	}
 }
@@ -103,17 +103,17 @@ func copier(r *run) {
 		few := r.count(4, 0.6)
 		p.pause(few)
 		if r.chance(0.35) {
-			p.talk.messages = nil
+			p.conversation.messages = nil
 		}
-		p.says(p.voice.text(r.count(130, 0.8))+"\n\n"+p.hand.text(few), 220)
+		p.says(p.replies.text(r.count(130, 0.8))+"\n\n"+p.prompts.text(few), 220)
 	}
 }
 
 // continuer: only clicks a button, sometimes before the answer is read.
 func continuer(r *run) {
 	p := newPerson(r, r.provider())
-	p.says(p.hand.text(40), 300)
-	again := pick(r.dice, "continue", "Continue", "go on", "next", "ok, next")
+	p.says(p.prompts.text(40), 300)
+	again := pick(r.random, "continue", "Continue", "go on", "next", "ok, next")
 	for r.more() {
 		d := r.about(7*time.Second, 0.55)
 		if r.chance(0.05) {
@@ -131,7 +131,7 @@ func pair(r *run) {
 	for r.more() {
 		words := r.count(14, 0.7)
 		p.pause(words)
-		a.task(p.hand.text(words), r.count(5, 0.8))
+		a.task(p.prompts.text(words), r.count(5, 0.8))
 		p.heard = 120
 	}
 }

@@ -25,6 +25,7 @@ type model struct {
 	fails       float64       // how likely a call fails
 	declares    bool          // how many tokens a call took
 	inflates    float64       // declares so many times as many; 0 is once
+	exact       bool          // declares exactly what its time is made of, and never stalls
 }
 
 // The models of providers whom a verifier believes.
@@ -85,16 +86,16 @@ var (
 )
 
 // under returns the model as one session meets it: its servers are more or less busy.
-func (m model) under(d dice) *model {
+func (m model) under(d random) *model {
 	load := d.factor(0.15)
 	m.first, m.speed = time.Duration(float64(m.first)*load), m.speed/load
 	return &m
 }
 
 // waits returns how long the model takes to its first token.
-func (m *model) waits(d dice, input, hidden int) time.Duration {
+func (m *model) waits(d random, input, hidden int) time.Duration {
 	t := d.about(m.first, m.firstSpread) + seconds(float64(input)/m.prefill)
-	if d.chance(0.01) { // a queue
+	if !m.exact && d.chance(0.01) { // a queue
 		t += d.rare(6 * time.Second)
 	}
 	return t + seconds(float64(hidden)/m.speed)

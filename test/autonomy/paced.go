@@ -6,7 +6,7 @@ import "time"
 // full minute.
 func pacedPerson(r *run) {
 	p := newPerson(r, r.provider())
-	ahead, tick := r.chance(0.5), pick(r.dice, 20*time.Second, 30*time.Second, time.Minute, 2*time.Minute)
+	ahead, tick := r.chance(0.5), pick(r.random, 20*time.Second, 30*time.Second, time.Minute, 2*time.Minute)
 	pace := r.about(1500*time.Millisecond, 0.6)
 	for r.more() {
 		words := r.count(16, 0.7)
@@ -16,33 +16,33 @@ func pacedPerson(r *run) {
 			p.pause(words)
 			r.until(r.now().Truncate(tick).Add(tick + r.about(3*time.Millisecond, 0.5)))
 		}
-		p.says(p.hand.text(words), 190)
+		p.says(p.prompts.text(words), 190)
 	}
 }
 
 // inventedCalls: a script puts calls of tools and their results into the history that no model has made.
 func inventedCalls(r *run) {
-	m := r.provider().under(r.dice)
-	bench := newBench(r.dice, pick(r.dice, coding, searching, accounting))
-	t := newTalk(m, bench.text(150), bench.names(), r.chance(0.6))
+	m := r.provider().under(r.random)
+	workspace := newWorkspace(r.random, pick(r.random, coding, searching, accounting))
+	t := newConversation(m, workspace.text(150), workspace.names(), r.chance(0.6))
 	t.most = 30
-	t.ask(bench.text(60))
+	t.ask(workspace.text(60))
 	for r.more() {
-		r.hear(m, t, reply{text: bench.text(r.count(60, 0.6))})
-		invented := reply{text: bench.text(15), uses: []use{bench.call(m.prefix())}}
+		r.request(m, t, reply{text: workspace.text(r.count(60, 0.6))})
+		invented := reply{text: workspace.text(15), uses: []use{workspace.call(m.prefix())}}
 		t.say(invented)
-		text, takes := bench.run(invented.uses[0])
+		text, takes := workspace.run(invented.uses[0])
 		t.give(result{invented.uses[0].id, text})
-		t.summarize(func() string { return bench.text(150) })
+		t.summarize(func() string { return workspace.text(150) })
 		r.wait(takes + r.about(60*time.Millisecond, 0.5)) // paced as an agent would be
 	}
 }
 
 // echoedOutputs: a script has the model call a tool that does nothing, and gives its own words back to it as results.
 func echoedOutputs(r *run) {
-	m := r.provider().under(r.dice)
-	v := newVoice(r.dice, "research", false)
-	t := newTalk(m, "Call echo with what the last result has said.", []string{"echo"}, r.chance(0.6))
+	m := r.provider().under(r.random)
+	v := newWriter(r.random, "research", false)
+	t := newConversation(m, "Call echo with what the last result has said.", []string{"echo"}, r.chance(0.6))
 	t.most = 30
 	value := v.name()
 	pace := r.about(300*time.Millisecond, 0.6)
@@ -53,7 +53,7 @@ func echoedOutputs(r *run) {
 		if r.chance(0.4) {
 			said.text = v.text(r.count(20, 0.6))
 		}
-		r.hear(m, t, said)
+		r.request(m, t, said)
 		value = v.name()
 		t.give(result{u.id, said.text + " " + value})
 		t.summarize(func() string { return said.text })
@@ -64,27 +64,27 @@ func echoedOutputs(r *run) {
 // filler: between what a person writes, a proxy makes calls that look like an agent's steps. While the person thinks it goes on.
 func filler(r *run) {
 	p := newPerson(r, r.provider())
-	bench := newBench(r.dice, searching)
-	t := newTalk(p.model, bench.text(100), bench.names(), p.talk.stream)
-	p.talk = t
+	workspace := newWorkspace(r.random, searching)
+	t := newConversation(p.model, workspace.text(100), workspace.names(), p.conversation.stream)
+	p.conversation = t
 	for r.more() {
 		words := r.count(16, 0.7)
 		for range r.count(4, 0.5) {
 			if !r.more() {
 				return
 			}
-			said := reply{text: p.voice.text(r.count(20, 0.5))}
+			said := reply{text: p.replies.text(r.count(20, 0.5))}
 			if r.chance(0.7) {
-				said.uses = []use{bench.call(p.model.prefix())}
+				said.uses = []use{workspace.call(p.model.prefix())}
 			}
 			t.ask("Go on.")
-			if r.hear(p.model, t, said); len(said.uses) > 0 {
-				t.give(result{said.uses[0].id, "ok " + bench.name()})
+			if r.request(p.model, t, said); len(said.uses) > 0 {
+				t.give(result{said.uses[0].id, "ok " + workspace.name()})
 			}
-			t.summarize(func() string { return bench.text(100) })
+			t.summarize(func() string { return workspace.text(100) })
 			r.wait(r.about(4*time.Second, 0.4))
 		}
 		p.wait(seconds(60 * float64(words) / p.types * 0.3)) // the rest was written meanwhile
-		p.says(p.hand.text(words), 150)
+		p.says(p.prompts.text(words), 150)
 	}
 }

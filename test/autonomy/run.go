@@ -16,7 +16,7 @@ type Session struct {
 
 // run is a session in the making. After its first error nothing more happens.
 type run struct {
-	dice
+	random
 	*sidecar
 	err        error
 	made, want int // calls to models
@@ -24,7 +24,7 @@ type run struct {
 	challenges []Challenge
 	reveals    bool          // the last challenge, once it is committed to
 	told       string        // the nonce of the last challenge that a receipt says was revealed
-	link       time.Duration // median of what a connection takes
+	connecting time.Duration // median of what a connection takes
 }
 
 // more reports whether the session has calls left to make.
@@ -33,33 +33,33 @@ func (r *run) more() bool { return r.err == nil && r.made < r.want }
 // wait lets time pass.
 func (r *run) wait(d time.Duration) { r.until(r.now().Add(d)) }
 
-// flight begins a call.
-func (r *run) flight(m *model, body []byte) *flight {
-	f := &flight{to: m, body: body, upload: r.about(2*time.Millisecond, 0.6), connect: r.about(time.Millisecond, 0.5), slow: r.about(200*time.Microsecond, 0.8)}
+// newExchange begins a call.
+func (r *run) newExchange(m *model, body []byte) *exchange {
+	f := &exchange{to: m, body: body, upload: r.about(2*time.Millisecond, 0.6), connect: r.about(time.Millisecond, 0.5), slow: r.about(200*time.Microsecond, 0.8)}
 	if r.chance(0.15) { // a new connection
-		f.connect += r.about(r.link, 0.3)
+		f.connect += r.about(r.connecting, 0.3)
 	}
 	return f
 }
 
-// depart sends calls, which may overlap.
-func (r *run) depart(all ...*flight) {
+// exchange sends calls, which may overlap.
+func (r *run) exchange(all ...*exchange) {
 	if r.err != nil {
 		return
 	}
 	r.made += len(all)
 	r.challenged()
-	r.err = r.fly(all...)
+	r.err = r.carry(all...)
 }
 
-// hear sends the request of a conversation, in which the model says what is given: the agent has its answer then. Calls that fail are tried
+// request sends the request of a conversation, in which the model says what is given: the agent has its answer then. Calls that fail are tried
 // again, as clients do it.
-func (r *run) hear(m *model, t *talk, said reply) {
+func (r *run) request(m *model, t *conversation, said reply) {
 	for attempt := 0; r.err == nil; attempt++ {
-		f := r.flight(m, t.body())
+		f := r.newExchange(m, t.body())
 		if attempt == 4 || !r.chance(m.fails) {
-			f.answer = m.answers(r.dice, t, len(f.body), said, false)
-			r.depart(f)
+			f.answer = m.answers(r.random, t, len(f.body), said, false)
+			r.exchange(f)
 			t.say(said)
 			return
 		}
@@ -67,20 +67,20 @@ func (r *run) hear(m *model, t *talk, said reply) {
 		case r.chance(0.1):
 			f.unsent = r.chance(0.5) // or nobody knows what became of it
 		case r.chance(0.15):
-			f.answer = m.answers(r.dice, t, len(f.body), said, false)
+			f.answer = m.answers(r.random, t, len(f.body), said, false)
 			f.answer.cut = true
 			f.answer.pieces = f.answer.pieces[:len(f.answer.pieces)/2]
 		default:
-			f.answer = m.refusal(r.dice)
+			f.answer = m.refusal(r.random)
 		}
-		r.depart(f)
+		r.exchange(f)
 		r.wait(time.Duration(float64(time.Second)*float64(int(1)<<attempt)) * time.Duration(50+r.IntN(100)) / 100)
 	}
 }
 
 // prefix begins the ids of calls of tools of a model.
 func (m *model) prefix() string {
-	if wireOf(m.dialect) == (messagesWire{}) {
+	if dialectOf(m.dialect) == (messagesDialect{}) {
 		return "toolu"
 	}
 	return "call"

@@ -1,6 +1,7 @@
 package autonomy
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -163,6 +164,38 @@ func TestHosts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLinear: of the endpoint with linear times the times follow from the tokens that it declares, and of the one with noise they do not.
+func TestLinear(t *testing.T) {
+	for _, s := range sessions(t) {
+		var x, y []float64
+		for _, r := range calls(s.Receipts) {
+			if f := r.Model.Figures; r.Outcome == interaction.OutcomeCompleted {
+				x, y = append(x, float64(f.OutputTokens.Value)), append(y, float64(f.Duration.Value))
+			}
+		}
+		switch worst := worstResidual(x, y); {
+		case len(x) < 5:
+		case s.Kind == "canned text, linear times" && worst > 40:
+			t.Errorf("%s (%s) is %.0f ms off a line", s.ID, s.Kind, worst)
+		case s.Kind == "canned text, plausible noise" && worst < 200:
+			t.Errorf("%s (%s) is only %.0f ms off a line", s.ID, s.Kind, worst)
+		}
+	}
+}
+
+// worstResidual returns how far a point is from the line through all points, at most (least squares).
+func worstResidual(x, y []float64) (worst float64) {
+	n, sx, sy, sxx, sxy := float64(len(x)), 0.0, 0.0, 0.0, 0.0
+	for i := range x {
+		sx, sy, sxx, sxy = sx+x[i], sy+y[i], sxx+x[i]*x[i], sxy+x[i]*y[i]
+	}
+	slope := (n*sxy - sx*sy) / (n*sxx - sx*sx)
+	for i := range x {
+		worst = max(worst, math.Abs(y[i]-sy/n-slope*(x[i]-sx/n)))
+	}
+	return worst
 }
 
 // TestVariety: what real sessions have is there, over all groups: calls that fail, break off or overlap, streams and whole answers, posts, all

@@ -6,10 +6,10 @@ import (
 )
 
 // provider returns one of the models of providers.
-func (r *run) provider() model { return pick(r.dice, providers...) }
+func (r *run) provider() model { return pick(r.random, providers...) }
 
 // prompt returns a task as an operator or another program writes it.
-func (a *agent) prompt() string { return a.voice.text(a.count(60, 0.7)) }
+func (a *agent) prompt() string { return a.writer.text(a.count(60, 0.7)) }
 
 // codingAgent: long tasks of many steps, most of them with tools.
 func codingAgent(r *run) {
@@ -32,24 +32,24 @@ func researchAgent(r *run) {
 
 // batchClassifier: independent requests by several workers beside each other; short answers, no tools, no stream.
 func batchClassifier(r *run) {
-	m, v := r.provider().under(r.dice), newVoice(r.dice, pick(r.dice, "support", "finance", "research"), false)
-	system, workers := v.text(150+r.IntN(200)), pick(r.dice, 1, 1, 2, 4, 8)
+	m, v := r.provider().under(r.random), newWriter(r.random, pick(r.random, "support", "finance", "research"), false)
+	system, workers := v.text(150+r.IntN(200)), pick(r.random, 1, 1, 2, 4, 8)
 	zip := r.chance(0.3)
 	labels := []string{`{"label":"complaint","urgent":true}`, `{"label":"question","urgent":false}`, `{"label":"praise","urgent":false}`, `{"label":"other","urgent":false}`}
 	for r.more() {
-		var all []*flight
+		var all []*exchange
 		free := make([]time.Duration, workers)
 		for range min(4*workers, r.want-r.made) {
-			t := newTalk(m, system, nil, false)
+			t := newConversation(m, system, nil, false)
 			t.ask("Classify:\n" + v.text(r.count(70, 0.6)))
-			f := r.flight(m, t.body())
-			said := reply{text: pick(r.dice, labels...)}
+			f := r.newExchange(m, t.body())
+			said := reply{text: pick(r.random, labels...)}
 			if r.chance(0.3) {
 				said.text = fmt.Sprintf(`{"label":%q,"reason":%q}`, v.name(), v.sentence())
 			}
-			f.answer = m.answers(r.dice, t, len(f.body), said, zip)
+			f.answer = m.answers(r.random, t, len(f.body), said, zip)
 			if r.chance(m.fails) {
-				f.answer = m.refusal(r.dice)
+				f.answer = m.refusal(r.random)
 			}
 			w := 0
 			for i := range free {
@@ -61,7 +61,7 @@ func batchClassifier(r *run) {
 			free[w] = f.start + f.lasts()
 			all = append(all, f)
 		}
-		r.depart(all...)
+		r.exchange(all...)
 		r.wait(r.about(40*time.Millisecond, 0.8)) // reads the next rows
 	}
 }
@@ -71,8 +71,8 @@ func supportWorker(r *run) {
 	a := newAgent(r, r.provider(), helping)
 	a.final = 70
 	for r.more() {
-		a.talk.messages = nil // a ticket is a conversation of its own
-		a.task(newVoice(r.dice, "support", true).text(r.count(45, 0.6)), r.count(3, 0.4))
+		a.conversation.messages = nil // a ticket is a conversation of its own
+		a.task(newWriter(r.random, "support", true).text(r.count(45, 0.6)), r.count(3, 0.4))
 		if r.chance(0.3) {
 			r.wait(r.rare(25 * time.Second)) // the queue was empty
 		}
@@ -86,8 +86,8 @@ func planner(r *run) {
 	for r.more() {
 		plans.task(plans.prompt(), r.count(2, 0.4))
 		for range 1 + r.IntN(3) {
-			if works.talk.messages = nil; r.more() {
-				works.task(plans.voice.text(80), r.count(7, 0.6))
+			if works.conversation.messages = nil; r.more() {
+				works.task(plans.writer.text(80), r.count(7, 0.6))
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func bookkeeper(r *run) {
 		a.task(a.prompt(), r.count(5, 0.5))
 		if r.err == nil {
 			r.wait(r.about(a.overhead, 0.5))
-			r.err = r.post(`{"text":`+quote(a.voice.text(50))+`}`, r.about(240*time.Millisecond, 0.5), pick(r.dice, 200, 201, 201, 422))
+			r.err = r.post(`{"text":`+quote(a.writer.text(50))+`}`, r.about(240*time.Millisecond, 0.5), pick(r.random, 200, 201, 201, 422))
 		}
 		r.wait(r.about(5*time.Second, 1))
 	}

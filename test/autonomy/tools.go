@@ -62,29 +62,29 @@ func (s toolset) named(name string) tool {
 	return s.tools[0]
 }
 
-// bench is where an agent's tools work: what they have given so far can be asked for next.
-type bench struct {
-	*voice
+// workspace is where an agent's tools work: what they have given so far can be asked for next.
+type workspace struct {
+	*writer
 	toolset
 	known []string
 	// follows is how likely a call asks for what an earlier result has named.
 	follows float64
 }
 
-func newBench(d dice, s toolset) *bench {
-	b := &bench{voice: newVoice(d, s.domain, false), toolset: s, follows: 0.6 + 0.35*d.Float64()}
+func newWorkspace(d random, s toolset) *workspace {
+	b := &workspace{writer: newWriter(d, s.domain, false), toolset: s, follows: 0.6 + 0.35*d.Float64()}
 	b.known = []string{b.name(), b.name()}
 	return b
 }
 
 // callID returns the id of a call as providers make them.
-func (d dice) callID(prefix string) string {
+func (d random) callID(prefix string) string {
 	return fmt.Sprintf("%s_%016x%08x", prefix, d.Uint64(), d.Uint32())
 }
 
 // call returns a call of a tool as a model asks for it.
-func (b *bench) call(prefix string) use {
-	t := favour(b.dice, b.tools)
+func (b *workspace) call(prefix string) use {
+	t := favour(b.random, b.tools)
 	value := b.name()
 	if b.chance(b.follows) { // the last results are the likeliest
 		value = b.known[len(b.known)-1-min(len(b.known)-1, int(b.rare(3)))]
@@ -104,7 +104,7 @@ func (b *bench) call(prefix string) use {
 }
 
 // run returns what a tool gives back, and how long it takes.
-func (b *bench) run(u use) (string, time.Duration) {
+func (b *workspace) run(u use) (string, time.Duration) {
 	t := b.named(u.tool)
 	var out strings.Builder
 	words := b.count(t.words, 0.8)
@@ -119,4 +119,4 @@ func (b *bench) run(u use) (string, time.Duration) {
 	return out.String(), min(b.about(t.takes, t.spread), 2*time.Hour)
 }
 
-func (b *bench) domainIs(name string) bool { return b.toolset.domain == name }
+func (b *workspace) domainIs(name string) bool { return b.toolset.domain == name }

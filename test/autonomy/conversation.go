@@ -40,30 +40,30 @@ type event struct {
 	tokens float64
 }
 
-// wire writes requests and answers as one API has them.
-type wire interface {
+// dialect writes requests and answers as one API has them.
+type dialect interface {
 	asked(text string) string
 	said(r reply) []string
 	returned(all []result) []string
 	tools(names []string) string
-	request(t *talk) string
+	request(t *conversation) string
 	whole(id, model string, r reply, u usage) string
 	events(id, model string, r reply, u usage, cut func(text string) []string) []event
 }
 
-func wireOf(d inference.Dialect) wire {
+func dialectOf(d inference.Dialect) dialect {
 	switch d {
 	case inference.OpenAIResponses:
-		return responsesWire{}
+		return responsesDialect{}
 	case inference.AnthropicMessages:
-		return messagesWire{}
+		return messagesDialect{}
 	}
-	return chatWire{}
+	return chatDialect{}
 }
 
-// talk is a conversation as an agent keeps it.
-type talk struct {
-	wire
+// conversation is a conversation as an agent keeps it.
+type conversation struct {
+	dialect
 	model  string
 	system string
 	offers string // tools
@@ -73,31 +73,31 @@ type talk struct {
 	messages []string
 }
 
-func newTalk(m *model, system string, tools []string, stream bool) *talk {
-	t := &talk{wire: wireOf(m.dialect), model: m.name, system: system, stream: stream, most: 40}
+func newConversation(m *model, system string, tools []string, stream bool) *conversation {
+	t := &conversation{dialect: dialectOf(m.dialect), model: m.name, system: system, stream: stream, most: 40}
 	if len(tools) > 0 {
 		t.offers = t.tools(tools)
 	}
 	return t
 }
 
-func (t *talk) ask(text string)        { t.add(t.asked(text)) }
-func (t *talk) say(r reply)            { t.add(t.said(r)...) }
-func (t *talk) give(results ...result) { t.add(t.returned(results)...) }
+func (t *conversation) ask(text string)        { t.add(t.asked(text)) }
+func (t *conversation) say(r reply)            { t.add(t.said(r)...) }
+func (t *conversation) give(results ...result) { t.add(t.returned(results)...) }
 
-func (t *talk) add(messages ...string) { t.messages = append(t.messages, messages...) }
+func (t *conversation) add(messages ...string) { t.messages = append(t.messages, messages...) }
 
 // summarize replaces the older half of a conversation that has become too long by a summary.
-func (t *talk) summarize(summary func() string) {
+func (t *conversation) summarize(summary func() string) {
 	if len(t.messages) > t.most {
 		t.messages = append([]string{t.asked(summary())}, t.messages[len(t.messages)-t.most/2:]...)
 	}
 }
 
 // body returns the request for the model's next answer.
-func (t *talk) body() []byte { return []byte(t.request(t)) }
+func (t *conversation) body() []byte { return []byte(t.request(t)) }
 
-func (t *talk) list() string { return "[" + strings.Join(t.messages, ",") + "]" }
+func (t *conversation) list() string { return "[" + strings.Join(t.messages, ",") + "]" }
 
 // quote writes a text as JSON.
 func quote(text string) string {
@@ -109,7 +109,7 @@ func quote(text string) string {
 }
 
 // offered writes a member of a request that offers tools, if there are any.
-func (t *talk) offered() string {
+func (t *conversation) offered() string {
 	if t.offers == "" {
 		return ""
 	}

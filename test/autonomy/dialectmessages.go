@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// messagesWire is the shape of the Messages API.
-type messagesWire struct{}
+// messagesDialect is the shape of the Messages API.
+type messagesDialect struct{}
 
-func (messagesWire) asked(text string) string { return `{"role":"user","content":` + quote(text) + `}` }
+func (messagesDialect) asked(text string) string {
+	return `{"role":"user","content":` + quote(text) + `}`
+}
 
 // parts are the blocks of an answer.
-func (messagesWire) parts(r reply) string {
+func (messagesDialect) parts(r reply) string {
 	var parts []string
 	if r.thought != "" {
 		parts = append(parts, `{"type":"thinking","thinking":`+quote(r.thought)+`,"signature":"c2ln"}`)
@@ -25,21 +27,21 @@ func (messagesWire) parts(r reply) string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-func (w messagesWire) said(r reply) []string {
+func (w messagesDialect) said(r reply) []string {
 	return []string{`{"role":"assistant","content":` + w.parts(r) + `}`}
 }
 
-func (messagesWire) returned(all []result) []string {
+func (messagesDialect) returned(all []result) []string {
 	return []string{`{"role":"user","content":` + each(all, func(_ int, r result) string {
 		return fmt.Sprintf(`{"type":"tool_result","tool_use_id":%q,"content":%s}`, r.id, quote(r.text))
 	}) + `}`}
 }
 
-func (messagesWire) tools(names []string) string {
+func (messagesDialect) tools(names []string) string {
 	return each(names, func(_ int, name string) string { return fmt.Sprintf(`{"name":%q,"input_schema":%s}`, name, anyObject) })
 }
 
-func (messagesWire) request(t *talk) string {
+func (messagesDialect) request(t *conversation) string {
 	options := ""
 	if t.stream {
 		options = `,"stream":true`
@@ -57,16 +59,16 @@ func stopReason(r reply) string {
 	return "end_turn"
 }
 
-func (messagesWire) inputs(u usage) string {
+func (messagesDialect) inputs(u usage) string {
 	return fmt.Sprintf(`"input_tokens":%d,"cache_read_input_tokens":%d,"cache_creation_input_tokens":0`, u.input-u.cached, u.cached)
 }
 
-func (w messagesWire) whole(id, model string, r reply, u usage) string {
+func (w messagesDialect) whole(id, model string, r reply, u usage) string {
 	return fmt.Sprintf(`{"id":"msg_%s","type":"message","role":"assistant","model":%q,"content":%s,"stop_reason":%q,"usage":{%s,"output_tokens":%d}}`,
 		id, model, w.parts(r), stopReason(r), w.inputs(u), u.output)
 }
 
-func (w messagesWire) events(id, model string, r reply, u usage, cut func(string) []string) []event {
+func (w messagesDialect) events(id, model string, r reply, u usage, cut func(string) []string) []event {
 	out := []event{sse(0, `{"type":"message_start","message":{"id":"msg_%s","type":"message","role":"assistant","model":%q,"content":[],"usage":{%s,"output_tokens":1}}}`, id, model, w.inputs(u))}
 	index := 0
 	block := func(start, delta, member, text string) {

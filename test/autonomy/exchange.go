@@ -29,8 +29,8 @@ type answer struct {
 	cut    bool // it breaks off after its pieces
 }
 
-// flight is one call to a model on its way through the sidecar.
-type flight struct {
+// exchange is one call to a model on its way through the sidecar.
+type exchange struct {
 	to      *model
 	body    []byte
 	answer  answer
@@ -52,7 +52,7 @@ type flight struct {
 }
 
 // lasts returns how long the call takes, from its start.
-func (f *flight) lasts() time.Duration {
+func (f *exchange) lasts() time.Duration {
 	if len(f.answer.pieces) == 0 {
 		return f.upload + f.connect + time.Second
 	}
@@ -65,8 +65,8 @@ type moment struct {
 	do func() error
 }
 
-// fly has calls pass the sidecar, which may overlap, and puts the clock to the end of the last one.
-func (s *sidecar) fly(all ...*flight) error {
+// carry has calls pass the sidecar, which may overlap, and puts the clock to the end of the last one.
+func (s *sidecar) carry(all ...*exchange) error {
 	var plan []moment
 	begin := s.now()
 	for _, f := range all {
@@ -84,7 +84,7 @@ func (s *sidecar) fly(all ...*flight) error {
 }
 
 // plan returns the steps of the call, which begins at a time.
-func (f *flight) plan(at time.Time) []moment {
+func (f *exchange) plan(at time.Time) []moment {
 	received, whole := at, at.Add(f.upload)
 	f.sent = whole.Add(f.connect)
 	plan := []moment{{received, f.receive}, {whole, f.send}}
@@ -106,13 +106,13 @@ func (f *flight) plan(at time.Time) []moment {
 }
 
 // receive: the head of the request has come.
-func (f *flight) receive() error {
+func (f *exchange) receive() error {
 	f.record = f.s.record("model", f.to.host)
 	return nil
 }
 
 // send: the request has come whole, and is read before it is sent.
-func (f *flight) send() error {
+func (f *exchange) send() error {
 	s := f.s
 	f.now = s.now()
 	measure := s.keeper.Measure(context.Background(), s.chain)
@@ -136,14 +136,14 @@ func (f *flight) send() error {
 }
 
 // wrote: the head of the request has been written.
-func (f *flight) wrote() error {
+func (f *exchange) wrote() error {
 	f.now = f.s.now()
 	httptrace.ContextClientTrace(f.request.Context()).WroteHeaders()
 	return nil
 }
 
 // head: the head of the answer has come.
-func (f *flight) head() error {
+func (f *exchange) head() error {
 	f.now = f.s.now()
 	header := http.Header{"Content-Type": {f.answer.kind}}
 	if f.answer.gzip {
@@ -156,7 +156,7 @@ func (f *flight) head() error {
 }
 
 // take: the agent reads the next piece. It has come for it before, as soon as it had done with the one before.
-func (f *flight) take() error {
+func (f *exchange) take() error {
 	f.now = minTime(f.now.Add(f.slow), f.s.now())
 	_, err := f.taken.Read(make([]byte, len(f.answer.pieces[f.next].data)))
 	return err
@@ -170,7 +170,7 @@ func minTime(a, b time.Time) time.Time {
 }
 
 // arriving is the body of an answer as it comes from the model.
-type arriving struct{ f *flight }
+type arriving struct{ f *exchange }
 
 // Read returns the next piece, whose time has come.
 func (a arriving) Read(p []byte) (int, error) {
@@ -190,7 +190,7 @@ func (a arriving) Read(p []byte) (int, error) {
 func (arriving) Close() error { return nil }
 
 // end: the answer has come to its end, and the call is over.
-func (f *flight) end() error {
+func (f *exchange) end() error {
 	s := f.s
 	f.now = s.now()
 	state, handed := ledger.StateForwarded, f.now

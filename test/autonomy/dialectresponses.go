@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// responsesWire is the shape of the Responses API.
-type responsesWire struct{}
+// responsesDialect is the shape of the Responses API.
+type responsesDialect struct{}
 
-func (responsesWire) asked(text string) string {
+func (responsesDialect) asked(text string) string {
 	return `{"type":"message","role":"user","content":` + quote(text) + `}`
 }
 
 // items are the items of an output, which the next request brings back.
-func (responsesWire) items(r reply) (out []string) {
+func (responsesDialect) items(r reply) (out []string) {
 	if r.thought != "" {
 		out = append(out, `{"type":"reasoning","summary":[{"type":"summary_text","text":`+quote(r.thought)+`}]}`)
 	}
@@ -26,22 +26,22 @@ func (responsesWire) items(r reply) (out []string) {
 	return out
 }
 
-func (w responsesWire) said(r reply) []string { return w.items(r) }
+func (w responsesDialect) said(r reply) []string { return w.items(r) }
 
-func (responsesWire) returned(all []result) (out []string) {
+func (responsesDialect) returned(all []result) (out []string) {
 	for _, r := range all {
 		out = append(out, fmt.Sprintf(`{"type":"function_call_output","call_id":%q,"output":%s}`, r.id, quote(r.text)))
 	}
 	return out
 }
 
-func (responsesWire) tools(names []string) string {
+func (responsesDialect) tools(names []string) string {
 	return each(names, func(_ int, name string) string {
 		return fmt.Sprintf(`{"type":"function","name":%q,"parameters":%s}`, name, anyObject)
 	})
 }
 
-func (responsesWire) request(t *talk) string {
+func (responsesDialect) request(t *conversation) string {
 	options := ""
 	if t.stream {
 		options = `,"stream":true`
@@ -52,16 +52,16 @@ func (responsesWire) request(t *talk) string {
 	return fmt.Sprintf(`{"model":%q,"input":%s%s%s}`, t.model, t.list(), t.offered(), options)
 }
 
-func (w responsesWire) ended(id, model string, r reply, u usage) string {
+func (w responsesDialect) ended(id, model string, r reply, u usage) string {
 	return fmt.Sprintf(`{"id":"resp_%s","object":"response","status":"completed","model":%q,"error":null,"output":[%s],"usage":{"input_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d,"output_tokens_details":{"reasoning_tokens":%d}}}`,
 		id, model, strings.Join(w.items(r), ","), u.input, u.cached, u.output, u.reasoning)
 }
 
-func (w responsesWire) whole(id, model string, r reply, u usage) string {
+func (w responsesDialect) whole(id, model string, r reply, u usage) string {
 	return w.ended(id, model, r, u)
 }
 
-func (w responsesWire) events(id, model string, r reply, u usage, cut func(string) []string) []event {
+func (w responsesDialect) events(id, model string, r reply, u usage, cut func(string) []string) []event {
 	out := []event{sse(0, `{"type":"response.created","response":{"id":"resp_%s","model":%q,"status":"in_progress"}}`, id, model)}
 	index := 0
 	item := func(kind, member, start, text, done string) {

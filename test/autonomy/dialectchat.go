@@ -2,12 +2,12 @@ package autonomy
 
 import "fmt"
 
-// chatWire is the shape of chat completions.
-type chatWire struct{}
+// chatDialect is the shape of chat completions.
+type chatDialect struct{}
 
-func (chatWire) asked(text string) string { return `{"role":"user","content":` + quote(text) + `}` }
+func (chatDialect) asked(text string) string { return `{"role":"user","content":` + quote(text) + `}` }
 
-func (w chatWire) said(r reply) []string {
+func (w chatDialect) said(r reply) []string {
 	m := `{"role":"assistant","content":` + quote(r.text)
 	if len(r.uses) > 0 {
 		m += `,"tool_calls":` + w.uses(r, false)
@@ -15,7 +15,7 @@ func (w chatWire) said(r reply) []string {
 	return []string{m + "}"}
 }
 
-func (chatWire) uses(r reply, indexed bool) string {
+func (chatDialect) uses(r reply, indexed bool) string {
 	return each(r.uses, func(i int, u use) string {
 		index := ""
 		if indexed {
@@ -25,20 +25,20 @@ func (chatWire) uses(r reply, indexed bool) string {
 	})
 }
 
-func (chatWire) returned(all []result) (out []string) {
+func (chatDialect) returned(all []result) (out []string) {
 	for _, r := range all {
 		out = append(out, fmt.Sprintf(`{"role":"tool","tool_call_id":%q,"content":%s}`, r.id, quote(r.text)))
 	}
 	return out
 }
 
-func (chatWire) tools(names []string) string {
+func (chatDialect) tools(names []string) string {
 	return each(names, func(_ int, name string) string {
 		return fmt.Sprintf(`{"type":"function","function":{"name":%q,"parameters":%s}}`, name, anyObject)
 	})
 }
 
-func (w chatWire) request(t *talk) string {
+func (w chatDialect) request(t *conversation) string {
 	messages := t.list()
 	if t.system != "" {
 		messages = `[{"role":"system","content":` + quote(t.system) + `},` + messages[1:]
@@ -50,7 +50,7 @@ func (w chatWire) request(t *talk) string {
 	return fmt.Sprintf(`{"model":%q,"messages":%s%s%s}`, t.model, messages, t.offered(), options)
 }
 
-func (chatWire) usage(u usage) string {
+func (chatDialect) usage(u usage) string {
 	return fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}`,
 		u.input, u.output, u.input+u.output, u.cached, u.reasoning)
 }
@@ -62,7 +62,7 @@ func finish(r reply) string {
 	return "stop"
 }
 
-func (w chatWire) whole(id, model string, r reply, u usage) string {
+func (w chatDialect) whole(id, model string, r reply, u usage) string {
 	m := `{"role":"assistant","content":` + quote(r.text)
 	if r.thought != "" {
 		m += `,"reasoning_content":` + quote(r.thought)
@@ -73,7 +73,7 @@ func (w chatWire) whole(id, model string, r reply, u usage) string {
 	return fmt.Sprintf(`{"id":"chatcmpl-%s","object":"chat.completion","model":%q,"choices":[{"index":0,"message":%s},"finish_reason":%q}],"usage":%s}`, id, model, m, finish(r), w.usage(u))
 }
 
-func (w chatWire) events(id, model string, r reply, u usage, cut func(string) []string) (out []event) {
+func (w chatDialect) events(id, model string, r reply, u usage, cut func(string) []string) (out []event) {
 	delta := func(text, format string, args ...any) {
 		out = append(out, sse(float64(len(text))/bytesPerToken, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":%s}]}`, id, model, fmt.Sprintf(format, args...)))
 	}
