@@ -8,8 +8,6 @@
 //	sidecar.go       the sidecar's own code, which measures a session by a virtual clock; exchange.go one call through it
 //	conversation.go  requests, in the dialects of three APIs; answer.go answers; models.go how fast models answer; tools.go what tools return
 //	text.go          texts of models and of people; words.go their words; random.go chance
-//	score.go         scores sessions; stats.go quartiles and the area under the curve; report.go and plot.go write what came of it
-//	figures.go       what the sessions look like, without a score
 //
-// Everything is drawn from a seed: the same seed gives the same sessions.
+// The command in judge scores the sessions. Everything is drawn from a seed: the same seed gives the same sessions.
 package autonomy

@@ -94,6 +94,16 @@ func TestLengths(t *testing.T) {
 	}
 }
 
+// calls returns the receipts of calls to models.
+func calls(all []interaction.Receipt) (out []interaction.Receipt) {
+	for _, r := range all {
+		if r.Model != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // mean returns the mean of a number over the calls of the sessions of a kind.
 func mean(all []Session, kind string, of func(*interaction.ModelCall) int64) float64 {
 	sum, n := 0.0, 0.0

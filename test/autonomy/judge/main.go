@@ -17,16 +17,16 @@ func main() {
 	n := flag.Int("n", 60, "sessions of each group")
 	seed := flag.Uint64("seed", 1, "what the sessions are drawn from")
 	page := flag.String("page", "test/autonomy/RESULTS.md", "file for the page")
-	plot := flag.String("plot", "test/autonomy/scores.svg", "file for the plot")
+	picture := flag.String("plot", "test/autonomy/scores.svg", "file for the plot")
 	flag.Parse()
 	debug.SetGCPercent(400) // memory is short-lived here, and time matters more
-	if err := judge(*n, *seed, *page, *plot); err != nil {
+	if err := judge(*n, *seed, *page, *picture); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func judge(n int, seed uint64, page, plot string) error {
+func judge(n int, seed uint64, page, picture string) error {
 	if n < 1 {
 		return errors.New("judge: -n has to be at least 1")
 	}
@@ -34,11 +34,11 @@ func judge(n int, seed uint64, page, plot string) error {
 	if err != nil {
 		return err
 	}
-	scored, err := autonomy.Score(sessions, scorer)
+	all, err := score(sessions, scorer)
 	if err != nil {
 		return err
 	}
-	link, err := filepath.Rel(filepath.Dir(page), plot)
+	link, err := filepath.Rel(filepath.Dir(page), picture)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func judge(n int, seed uint64, page, plot string) error {
 	}
 	about := fmt.Sprintf("Scored is %s. %d sessions of each group, %d receipts in all, from the seed %d.", scorerName, n, receipts, seed)
 	var text, drawn bytes.Buffer
-	if err := errors.Join(autonomy.Report(&text, scored, about, filepath.ToSlash(link)), autonomy.Plot(&drawn, scored)); err != nil {
+	if err := errors.Join(report(&text, all, about, filepath.ToSlash(link)), plot(&drawn, all)); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(page, text.Bytes(), 0o644), os.WriteFile(plot, drawn.Bytes(), 0o644))
+	return errors.Join(os.WriteFile(page, text.Bytes(), 0o644), os.WriteFile(picture, drawn.Bytes(), 0o644))
 }

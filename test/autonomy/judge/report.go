@@ -1,10 +1,12 @@
-package autonomy
+package main
 
 import (
 	"fmt"
 	"io"
 	"math"
 	"strings"
+
+	"github.com/actionproof/mediator/test/autonomy"
 )
 
 // bands are where the bands of a score begin: the seed's.
@@ -22,9 +24,9 @@ func newTable(columns ...string) *table {
 
 func (t *table) row(cells ...string) { t.text.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 
-// Report writes how scores are spread over the groups, and how well they tell agents from the others, as Markdown. about says what was scored,
-// and plot is the name of the file that [Plot] was written to.
-func Report(w io.Writer, all []Scored, about, plot string) error {
+// report writes how scores are spread over the groups, and how well they tell agents from the others, as Markdown. about says what was scored,
+// and picture is the name of the file with the plot.
+func report(w io.Writer, all []scored, about, picture string) error {
 	_, err := fmt.Fprintf(w, `# Does the score tell agents from others?
 
 Written by %s. All sessions are synthetic: [README.md](README.md) says what each group is, and what is assumed.
@@ -59,17 +61,8 @@ The same of each part by itself, and its median. A part that is missing in a ses
 
 Of each figure the median over the sessions of a kind of the median of a session; in brackets the ratio of its quartiles, as far as it changes from call to call.
 
-`, "`make autonomy`", about, plot, scores(all), against(all), partAreas(all), partMedians(all), byKind(all), challengeTable(all))
-	if err != nil {
-		return err
-	}
-	var sessions []Session
-	for _, s := range all {
-		if s.Group != Believed {
-			sessions = append(sessions, s.Session)
-		}
-	}
-	return WriteFigures(w, sessions)
+%s`, "`make autonomy`", about, picture, scores(all), against(all), partAreas(all), partMedians(all), byKind(all), challengeTable(all), figureTable(all))
+	return err
 }
 
 // spreadOf writes how many numbers there are, and their median and quartiles.
@@ -101,9 +94,9 @@ func (a area) String() string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", a.at, a.low, a.high)
 }
 
-func scores(all []Scored) string {
+func scores(all []scored) string {
 	t := newTable("group", "sessions", "median", "quartiles", "median of the lower bound", "below 30", "30 to 60", "60 to 80", "80 and more")
-	for _, g := range groupsOf() {
+	for _, g := range groups() {
 		of := values(all, g, "", scoreOf)
 		lower := spreadOf(values(all, g, "", lowerOf))[1]
 		t.row(append(append(append([]string{g}, spreadOf(of)...), lower), bandsOf(of)...)...)
@@ -111,31 +104,31 @@ func scores(all []Scored) string {
 	return t.text.String()
 }
 
-func against(all []Scored) string {
+func against(all []scored) string {
 	t := newTable("group", "score", "lower bound")
-	for _, g := range groupsOf()[1:] {
-		t.row(g, areaUnder(values(all, Steady, "", scoreOf), values(all, g, "", scoreOf)).String(), areaUnder(values(all, Steady, "", lowerOf), values(all, g, "", lowerOf)).String())
+	for _, g := range groups()[1:] {
+		t.row(g, areaUnder(values(all, autonomy.Steady, "", scoreOf), values(all, g, "", scoreOf)).String(), areaUnder(values(all, autonomy.Steady, "", lowerOf), values(all, g, "", lowerOf)).String())
 	}
 	return t.text.String()
 }
 
-func partAreas(all []Scored) string {
+func partAreas(all []scored) string {
 	names := partsOf(all)
 	t := newTable(append([]string{"AUC"}, names...)...)
-	for _, g := range groupsOf()[1:] {
+	for _, g := range groups()[1:] {
 		row := []string{g}
 		for _, name := range names {
-			row = append(row, areaUnder(values(all, Steady, "", partOf(name)), values(all, g, "", partOf(name))).String())
+			row = append(row, areaUnder(values(all, autonomy.Steady, "", partOf(name)), values(all, g, "", partOf(name))).String())
 		}
 		t.row(row...)
 	}
 	return t.text.String()
 }
 
-func partMedians(all []Scored) string {
+func partMedians(all []scored) string {
 	names := partsOf(all)
 	t := newTable(append([]string{"median"}, names...)...)
-	for _, g := range groupsOf() {
+	for _, g := range groups() {
 		row := []string{g}
 		for _, name := range names {
 			row = append(row, short(some(values(all, g, "", partOf(name)), 0.5)))
@@ -145,16 +138,16 @@ func partMedians(all []Scored) string {
 	return t.text.String()
 }
 
-func byKind(all []Scored) string {
+func byKind(all []scored) string {
 	t := newTable("group", "kind", "sessions", "median", "quartiles", "below 30", "30 to 60", "60 to 80", "80 and more", "AUC of steady agents against it")
-	for _, g := range groupsOf() {
-		for _, k := range kinds {
-			if k.group != g && (g != Believed || k.group != Fake) {
+	for _, g := range groups() {
+		for _, k := range kinds() {
+			if k.group != g && (g != believed || k.group != autonomy.Fake) {
 				continue
 			}
 			of, auc := values(all, g, k.name, scoreOf), "–"
-			if g != Steady {
-				auc = areaUnder(values(all, Steady, "", scoreOf), of).String()
+			if g != autonomy.Steady {
+				auc = areaUnder(values(all, autonomy.Steady, "", scoreOf), of).String()
 			}
 			t.row(append(append(append([]string{g, k.name}, spreadOf(of)...), bandsOf(of)...), auc)...)
 		}
@@ -162,9 +155,9 @@ func byKind(all []Scored) string {
 	return t.text.String()
 }
 
-func challengeTable(all []Scored) string {
+func challengeTable(all []scored) string {
 	t := newTable("kind", "issued", "committed", "revealed", "kept")
-	for _, k := range kinds {
+	for _, k := range kinds() {
 		var issued, committed, revealed, kept int
 		for _, s := range all {
 			if s.Group != k.group || s.Kind != k.name {

@@ -1,4 +1,4 @@
-package autonomy
+package main
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"html"
 	"io"
 	"slices"
+
+	"github.com/actionproof/mediator/test/autonomy"
 )
 
 // Measures of the plot, in its units.
@@ -44,42 +46,42 @@ text { fill: #24292f } .grid { stroke: #8c959f } .band { fill: #8c959f; fill-opa
 </style>
 `
 
-// Plot draws the scores of each group, and the areas under the curve, as SVG without a background.
-func Plot(w io.Writer, all []Scored) error {
-	c, groups := &canvas{}, groupsOf()
-	bottom := float64(plotTop + plotRow*len(groups))
+// plot draws the scores of each group, and the areas under the curve, as SVG without a background.
+func plot(w io.Writer, all []scored) error {
+	c, rows := &canvas{}, groups()
+	bottom := float64(plotTop + plotRow*len(rows))
 	fmt.Fprintf(&c.svg, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" width="%d" font-family="sans-serif" font-size="12" role="img">`+"\n", plotTotal, bottom+50, plotTotal)
 	c.svg.WriteString("<title>Scores of each group, and the area under the curve of steady agents against it</title>\n" + plotStyle)
-	score := func(v float64) float64 { return plotLeft + plotWidth*v/100 }
+	along := func(v float64) float64 { return plotLeft + plotWidth*v/100 }
 	area := func(v float64) float64 { return areaLeft + areaWidth*v }
 	ends := append(slices.Clone(bands), 100)
-	c.rect("band", score(ends[1]), plotTop, score(ends[2]), bottom)
-	c.rect("band", score(ends[3]), plotTop, score(ends[4]), bottom)
+	c.rect("band", along(ends[1]), plotTop, along(ends[2]), bottom)
+	c.rect("band", along(ends[3]), plotTop, along(ends[4]), bottom)
 	for _, v := range ends {
-		c.line("grid", score(v), plotTop, score(v), bottom)
-		c.text("middle", score(v), bottom+18, fmt.Sprint(v))
+		c.line("grid", along(v), plotTop, along(v), bottom)
+		c.text("middle", along(v), bottom+18, fmt.Sprint(v))
 	}
 	for _, v := range []float64{0, 0.5, 1} {
 		c.line("grid", area(v), plotTop, area(v), bottom)
 		c.text("middle", area(v), bottom+18, fmt.Sprint(v))
 	}
 	c.text("start", plotLeft, 30, "Each session, the quartiles and the median")
-	c.text("middle", score(50), bottom+38, "score, with its bands")
-	c.text("start", areaLeft, 30, "Steady agents against it")
+	c.text("middle", along(50), bottom+38, "score, with its bands")
+	c.text("start", areaLeft, 30, "autonomy.Steady agents against it")
 	c.text("middle", area(0.5), bottom+38, "AUC, with its 95 % interval")
-	steady := values(all, Steady, "", scoreOf)
-	for i, g := range groups {
+	steady := values(all, autonomy.Steady, "", scoreOf)
+	for i, g := range rows {
 		y, of := plotTop+plotRow*(float64(i)+0.5), values(all, g, "", scoreOf)
 		c.text("end", plotLeft-10, y+4, g)
 		if len(of) == 0 {
 			continue
 		}
 		for j, v := range of { // beside each other, in a fixed order
-			c.dot("dot", score(v), y-14+2.8*float64(j*7%11), 2.5)
+			c.dot("dot", along(v), y-14+2.8*float64(j*7%11), 2.5)
 		}
-		c.rect("box", score(quantile(of, 0.25)), y-halfBox, score(quantile(of, 0.75)), y+halfBox)
-		c.line("middle", score(quantile(of, 0.5)), y-halfBox-2, score(quantile(of, 0.5)), y+halfBox+2)
-		if g != Steady && len(steady) > 0 {
+		c.rect("box", along(quantile(of, 0.25)), y-halfBox, along(quantile(of, 0.75)), y+halfBox)
+		c.line("middle", along(quantile(of, 0.5)), y-halfBox-2, along(quantile(of, 0.5)), y+halfBox+2)
+		if g != autonomy.Steady && len(steady) > 0 {
 			a := areaUnder(steady, of)
 			c.line("interval", area(a.low), y, area(a.high), y)
 			c.dot("area", area(a.at), y, 4)

@@ -1,61 +1,75 @@
-package autonomy
+package main
 
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/autonomy"
 )
 
-// perfect scores agents with 90 and all others with 10, as it is told of each session.
-func perfect(all []Session) Scorer {
-	groups := make(map[string]string)
-	for _, s := range all {
-		groups[s.ID] = s.Group
-	}
-	return func(receipts []interaction.Receipt, _ []Challenge, _ []string) (score, lower float64, parts map[string]float64) {
-		switch groups[receipts[0].Chain.SessionID] {
-		case Steady, Bursts, Odd:
-			return 90, 80, map[string]float64{"known": 1, "constant": 3}
+// sessions are six sessions of each group, which have a receipt each.
+func sessions() (all []autonomy.Session) {
+	for _, g := range autonomy.Groups {
+		names := autonomy.KindsOf(g)
+		for i := range 6 {
+			s := autonomy.Session{Group: g, Kind: names[i%len(names)], ID: fmt.Sprint(g, i)}
+			c := interaction.Receipt{Chain: interaction.ChainLink{SessionID: s.ID, SequenceNumber: 1}, Model: &interaction.ModelCall{}}
+			c.Model.Figures.Turnaround, c.Model.Figures.FirstDelta = interaction.Observed(2500), interaction.NotMeasured
+			s.Receipts = []interaction.Receipt{c}
+			s.Challenges = []autonomy.Challenge{{Nonce: "n", Issued: 1, Committed: 2}}
+			all = append(all, s)
 		}
-		return 10, 0, map[string]float64{"known": 0, "constant": 3}
 	}
+	return all
 }
 
-func constant([]interaction.Receipt, []Challenge, []string) (score, lower float64, parts map[string]float64) {
+// perfect scores agents with 90 and all others with 10.
+func perfect(receipts []interaction.Receipt, _ []autonomy.Challenge, _ []string) (score, lower float64, parts map[string]float64) {
+	for _, agents := range []string{autonomy.Steady, autonomy.Bursts, autonomy.Odd} {
+		if strings.HasPrefix(receipts[0].Chain.SessionID, agents) {
+			return 90, 80, map[string]float64{"known": 1, "constant": 3}
+		}
+	}
+	return 10, 0, map[string]float64{"known": 0, "constant": 3}
+}
+
+func constant([]interaction.Receipt, []autonomy.Challenge, []string) (score, lower float64, parts map[string]float64) {
 	return 50, 40, nil
 }
 
-func report(t *testing.T, by Scorer) (page, plot string, scored []Scored) {
+// written scores the sessions, and returns the page and the plot.
+func written(t *testing.T, by Scorer) (page, picture string, all []scored) {
 	t.Helper()
-	scored, err := Score(sessions(t), by)
+	all, err := score(sessions(), by)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var p, s strings.Builder
-	if err := errors.Join(Report(&p, scored, "A test.", "scores.svg"), Plot(&s, scored)); err != nil {
+	if err := errors.Join(report(&p, all, "A test.", "scores.svg"), plot(&s, all)); err != nil {
 		t.Fatal(err)
 	}
-	return p.String(), s.String(), scored
+	return p.String(), s.String(), all
 }
 
 // TestStubs: a score that knows every group has the area 1 against those that are no agents, and a constant has 0.5 against all.
 func TestStubs(t *testing.T) {
-	_, _, known := report(t, perfect(sessions(t)))
-	_, _, same := report(t, constant)
-	for _, g := range groupsOf()[1:] {
+	_, _, known := written(t, perfect)
+	_, _, same := written(t, constant)
+	for _, g := range groups()[1:] {
 		want := 1.0
-		if g == Bursts || g == Odd {
+		if g == autonomy.Bursts || g == autonomy.Odd {
 			want = 0.5
 		}
-		if a := areaUnder(values(known, Steady, "", scoreOf), values(known, g, "", scoreOf)); a.at != want {
+		if a := areaUnder(values(known, autonomy.Steady, "", scoreOf), values(known, g, "", scoreOf)); a.at != want {
 			t.Errorf("a score that knows has the area %v against %s, want %v", a, g, want)
 		}
-		if a := areaUnder(values(same, Steady, "", scoreOf), values(same, g, "", scoreOf)); a.at != 0.5 || a.low >= 0.5 || a.high <= 0.5 {
+		if a := areaUnder(values(same, autonomy.Steady, "", scoreOf), values(same, g, "", scoreOf)); a.at != 0.5 || a.low >= 0.5 || a.high <= 0.5 {
 			t.Errorf("a constant has the area %v against %s", a, g)
 		}
 	}
@@ -63,22 +77,23 @@ func TestStubs(t *testing.T) {
 
 // TestReport: the page has a row for each group and part, and the plot is SVG with each group's name.
 func TestReport(t *testing.T) {
-	page, plot, _ := report(t, perfect(sessions(t)))
+	page, picture, _ := written(t, perfect)
 	for _, want := range []string{
 		"| steady agents | 6 | 90.0 | 90.0–90.0 | 80.0 | 0 % | 0 % | 0 % | 100 % |", "| people | 6 | 10.0 | 10.0–10.0 | 0.0 | 100 % | 0 % | 0 % | 0 % |",
-		"| people | 1.00 (", "| AUC | constant | known |", "| paced fakes | 0.50 (", "| people | 3 | 0 |", "](scores.svg)", "| fake model endpoints, believed |", "turnaround",
+		"| people | 1.00 (", "| AUC | constant | known |", "| paced fakes | 0.50 (", "| people | 3 | 0 |", "](scores.svg)", "| fake model endpoints, believed |", "turnaround, s",
+		"| types prompts | 2 | 2 | 0 | 0 |", "| 2.5 (–) |",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for _, k := range kinds {
+	for _, k := range kinds() {
 		if !strings.Contains(page, "| "+k.group+" | "+k.name+" |") {
 			t.Errorf("the page lacks the kind %s", k.name)
 		}
 	}
 	texts := make(map[string]bool)
-	for d := xml.NewDecoder(strings.NewReader(plot)); ; {
+	for d := xml.NewDecoder(strings.NewReader(picture)); ; {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			break
@@ -90,7 +105,7 @@ func TestReport(t *testing.T) {
 			texts[string(text)] = true
 		}
 	}
-	for _, g := range groupsOf() {
+	for _, g := range groups() {
 		if !texts[g] {
 			t.Errorf("the plot does not name the group %s", g)
 		}
@@ -101,14 +116,14 @@ func TestReport(t *testing.T) {
 func TestScoreRefuses(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), -1, 100.5, math.Inf(1)} {
 		for _, by := range []Scorer{
-			func([]interaction.Receipt, []Challenge, []string) (float64, float64, map[string]float64) {
+			func([]interaction.Receipt, []autonomy.Challenge, []string) (float64, float64, map[string]float64) {
 				return bad, 0, nil
 			},
-			func([]interaction.Receipt, []Challenge, []string) (float64, float64, map[string]float64) {
+			func([]interaction.Receipt, []autonomy.Challenge, []string) (float64, float64, map[string]float64) {
 				return 0, bad, nil
 			},
 		} {
-			if _, err := Score(sessions(t)[:1], by); err == nil {
+			if _, err := score(sessions()[:1], by); err == nil {
 				t.Errorf("%v passes", bad)
 			}
 		}
@@ -118,7 +133,7 @@ func TestScoreRefuses(t *testing.T) {
 // TestBelieved: the fakes are scored once with the hosts that a verifier believes, and once with theirs besides.
 func TestBelieved(t *testing.T) {
 	seen := make(map[string][]int)
-	_, err := Score(sessions(t), func(receipts []interaction.Receipt, _ []Challenge, believed []string) (float64, float64, map[string]float64) {
+	_, err := score(sessions(), func(receipts []interaction.Receipt, _ []autonomy.Challenge, believed []string) (float64, float64, map[string]float64) {
 		id := receipts[0].Chain.SessionID
 		seen[id] = append(seen[id], len(believed))
 		return 0, 0, nil
@@ -126,9 +141,9 @@ func TestBelieved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range sessions(t) {
-		want := 1 + one(s.Group == Fake)
-		if got := seen[s.ID]; len(got) != want || got[0] != len(BelievedHosts) || want == 2 && got[1] != len(BelievedHosts)+len(FakeHosts) {
+	for _, s := range sessions() {
+		want := 1 + one(s.Group == autonomy.Fake)
+		if got := seen[s.ID]; len(got) != want || got[0] != len(autonomy.BelievedHosts) || want == 2 && got[1] != len(autonomy.BelievedHosts)+len(autonomy.FakeHosts) {
 			t.Errorf("%s (%s) was scored with %v hosts", s.ID, s.Group, got)
 		}
 	}

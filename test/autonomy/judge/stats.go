@@ -1,4 +1,4 @@
-package autonomy
+package main
 
 import (
 	"math"

@@ -1,8 +1,7 @@
-package autonomy
+package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -96,37 +95,33 @@ func last(of func(*interaction.ModelCall) interaction.Figure) func([]interaction
 	}
 }
 
-// WriteFigures writes what the sessions of each kind look like, as Markdown: of each figure the median over the sessions of a session's median
-// and, in brackets, of its quartiles' ratio.
-func WriteFigures(w io.Writer, all []Session) error {
-	head, line := "| kind |", "|---|"
+// figureTable writes what the sessions of each kind look like: of each figure the median over the sessions of a session's median and, in brackets,
+// of its quartiles' ratio.
+func figureTable(all []scored) string {
+	columns := []string{"kind"}
 	for _, f := range append(slices.Clone(totals), figures...) {
-		head, line = head+" "+f.name+" |", line+"---|"
+		columns = append(columns, f.name)
 	}
-	if _, err := fmt.Fprintf(w, "%s\n%s\n", head, line); err != nil {
-		return err
-	}
-	for _, k := range kinds {
-		row := "| " + k.name + " |"
+	t := newTable(columns...)
+	for _, k := range kinds() {
+		row := []string{k.name}
 		for _, f := range totals {
-			row += " " + short(medianOf(all, k, func(s Session) []float64 { return f.of(s.Receipts) })) + " |"
+			row = append(row, short(medianOf(all, k, f.of)))
 		}
 		for _, f := range figures {
-			middle := medianOf(all, k, func(s Session) []float64 { return some(f.of(s.Receipts), 0.5) })
-			spread := medianOf(all, k, func(s Session) []float64 {
-				of := f.of(s.Receipts)
+			middle := medianOf(all, k, func(r []interaction.Receipt) []float64 { return some(f.of(r), 0.5) })
+			spread := medianOf(all, k, func(r []interaction.Receipt) []float64 {
+				of := f.of(r)
 				if len(of) < 4 {
 					return nil
 				}
 				return []float64{quantile(of, 0.75) / max(quantile(of, 0.25), 1e-3)}
 			})
-			row += " " + short(middle) + " (" + short(spread) + ") |"
+			row = append(row, short(middle)+" ("+short(spread)+")")
 		}
-		if _, err := fmt.Fprintln(w, row); err != nil {
-			return err
-		}
+		t.row(row...)
 	}
-	return nil
+	return t.text.String()
 }
 
 // some returns a quantile of numbers, if there are any.
@@ -138,11 +133,11 @@ func some(of []float64, q float64) []float64 {
 }
 
 // medianOf returns the median of a number of the sessions of a kind; none if no session has it.
-func medianOf(all []Session, k kind, of func(Session) []float64) []float64 {
+func medianOf(all []scored, k kind, of func([]interaction.Receipt) []float64) []float64 {
 	var out []float64
 	for _, s := range all {
 		if s.Group == k.group && s.Kind == k.name {
-			out = append(out, of(s)...)
+			out = append(out, of(s.Receipts)...)
 		}
 	}
 	return some(out, 0.5)
