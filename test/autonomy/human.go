@@ -70,6 +70,7 @@ func (p *person) says(text string, answer float64) {
 		return
 	}
 	p.request(p.model, p.conversation, said)
+	p.conversation.summarize(func() string { return p.replies.text(150) })
 }
 
 // typist: writes each prompt after reading the answer. Some clients search before they answer.

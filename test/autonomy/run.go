@@ -65,7 +65,7 @@ func (r *run) request(m *model, t *conversation, said reply) {
 		}
 		switch {
 		case r.chance(0.1):
-			f.unsent = r.chance(0.5) // or nobody knows what became of it
+			f.unsent = r.chance(0.5) // or it is not known what became of it
 		case r.chance(0.15):
 			f.answer = m.answers(r.random, t, len(f.body), said, false)
 			f.answer.cut = true

@@ -12,7 +12,7 @@ import (
 )
 
 // shorter is how many calls the sessions of these tests have at most: it takes time to make them.
-const shorter = 50
+const shorter = 30
 
 // made are sessions of every kind.
 var made = sync.OnceValues(func() ([]Session, error) { return makeAll(6, 7, shorter) })

@@ -1,4 +1,8 @@
 // Command judge scores synthetic sessions, and writes how well the score tells agents from people and scripts: a page, and a plot.
+//
+//	scorer.go   the score that is judged
+//	score.go    scores the sessions; stats.go quartiles and the area under the curve
+//	report.go   the page; plot.go the plot; figures.go what the sessions look like, without a score
 package main
 
 import (

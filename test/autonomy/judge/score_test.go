@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -109,6 +111,27 @@ func TestReport(t *testing.T) {
 		if !texts[g] {
 			t.Errorf("the plot does not name the group %s", g)
 		}
+	}
+}
+
+// TestJudge writes both files, of real sessions.
+func TestJudge(t *testing.T) {
+	page, picture := filepath.Join(t.TempDir(), "page.md"), filepath.Join(t.TempDir(), "plots", "scores.svg")
+	if err := os.Mkdir(filepath.Dir(picture), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := judge(1, 3, page, picture); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(text), "1 sessions of each group") || !strings.Contains(string(text), "plots/scores.svg)") {
+		t.Errorf("the page: %v, %.500s", err, text)
+	}
+	if drawn, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(drawn), "<svg ") {
+		t.Errorf("the plot: %v, %.100s", err, drawn)
+	}
+	if judge(0, 3, page, picture) == nil {
+		t.Error("no session of each group passes")
 	}
 }
 
