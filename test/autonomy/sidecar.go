@@ -181,4 +181,4 @@ func (n nowhere) AddReceiptLater(r ledger.Receipt) error {
 }
 
 // SettleReceipts has nothing to wait for.
-func (nowhere) SettleReceipts(context.Context) error { return nil }
+func (nowhere) SettleReceipts(context.Context, string) error { return nil }
