@@ -46,43 +46,61 @@ type Commitment struct {
 	RevealedAt  int64  `json:"revealed_at,omitempty"`
 }
 
-// Issue gives the session of a caller a challenge. It is durable when it returns.
+// Issue gives the session of a caller a challenge. It is durable when it returns. A challenge that can still be committed to is given again,
+// so a request whose answer was lost can be made again.
 func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 	if err := s.open(ctx, by); err != nil {
 		return Issued{}, err
 	}
-	now := s.o.Now()
-	had, err := s.o.Store.Challenges(ctx, by.Owner, by.Session)
-	if err != nil {
-		return Issued{}, err
+	for range tries {
+		now := s.o.Now()
+		had, err := s.o.Store.Challenges(ctx, by.Owner, by.Session)
+		if err != nil {
+			return Issued{}, err
+		}
+		if n := len(had); n > 0 && had[n-1].Open(now) {
+			if last := had[n-1]; last.Commitment == "" && last.Agent == by.Agent {
+				return issued(last), nil
+			}
+			return Issued{}, refusal.New("vin_challenge_open", "the last challenge of the session is committed to, and not revealed")
+		}
+		if len(had) >= MaxChallenges {
+			return Issued{}, refusal.New("vin_challenge_limit", "the session has had %d challenges", len(had))
+		}
+		c := s.newChallenge(by, int64(len(had))+1, now)
+		err = s.o.Store.Issue(ctx, c)
+		if errors.Is(err, store.ErrMoved) {
+			continue // another replica was faster
+		} else if err != nil {
+			return Issued{}, err
+		}
+		failpoint.Reach("challenge issued")
+		return issued(c), nil
 	}
-	if len(had) >= MaxChallenges {
-		return Issued{}, refusal.New("vin_challenge_limit", "the session has had %d challenges", len(had))
-	}
-	if n := len(had); n > 0 && had[n-1].Open(now) {
-		return Issued{}, errOpen
-	}
-	var random [32 + 32]byte
-	_, _ = crand.Read(random[:]) // crypto/rand.Read never fails; it ends the process instead
-	c := store.Challenge{
-		Nonce: hex.EncodeToString(random[:32]), Owner: by.Owner, Session: by.Session, Agent: by.Agent, Number: int64(len(had)) + 1,
+	return Issued{}, errContended
+}
+
+// newChallenge makes a challenge of a random nonce.
+func (s *Service) newChallenge(by Caller, number int64, now time.Time) store.Challenge {
+	var nonce, seed [32]byte
+	_, _ = crand.Read(nonce[:]) // crypto/rand.Read never fails; it ends the process instead
+	_, _ = crand.Read(seed[:])
+	return store.Challenge{
+		Nonce: hex.EncodeToString(nonce[:]), Owner: by.Owner, Session: by.Session, Agent: by.Agent, Number: number,
 		Issued: now, Expires: now.Add(ChallengeLifetime),
-		Probes: s.bank.draw(s.o.ProbePairs, rand.New(rand.NewChaCha8([32]byte(random[32:]))), evidence.NewID), //nolint:gosec // the seed is a secret of 256 bits
+		Probes: s.bank.draw(s.o.ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // the seed is a secret of 256 bits
 	}
-	if err := s.o.Store.Issue(ctx, c); errors.Is(err, store.ErrMoved) { // another replica was faster
-		return Issued{}, errOpen
-	} else if err != nil {
-		return Issued{}, err
-	}
-	failpoint.Reach("challenge issued")
+}
+
+func issued(c store.Challenge) Issued {
 	answer := Issued{Nonce: c.Nonce, IssuedAt: c.Issued.Unix(), ExpiresAt: c.Expires.Unix(), Probes: []Probe{}}
 	for _, p := range c.Probes {
 		answer.Probes = append(answer.Probes, Probe{p.ID, p.Prompt})
 	}
-	return answer, nil
+	return answer
 }
 
-var errOpen = refusal.New("vin_challenge_open", "the last challenge of the session is neither revealed nor expired")
+var errContended = refusal.New("node_busy", "the challenge is changed by other requests at the same time")
 
 // Commit keeps the hash that the agent commits to. It is durable when it returns, and cannot be changed. The same hash again is fine.
 func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Commitment, error) {
@@ -110,7 +128,7 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 		}
 		failpoint.Reach("committed")
 	}
-	return Commitment{}, refusal.New("node_busy", "the challenge changes all the time")
+	return Commitment{}, errContended
 }
 
 // Reveal keeps the strategy that the agent had committed to, if its hash is the one that was committed to. The same again is fine.
@@ -145,7 +163,7 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 		}
 		failpoint.Reach("revealed")
 	}
-	return Commitment{}, refusal.New("node_busy", "the challenge changes all the time")
+	return Commitment{}, errContended
 }
 
 func commitment(c store.Challenge) Commitment {

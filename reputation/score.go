@@ -16,10 +16,12 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// Scored is the score of a session as it is known now: the claims, and the token that carries them.
+// Scored is the score of a session as it is known now: the claims, and the token that carries them. Challenges are what the node has noted of
+// the session's, so that everybody can compute the score again: once the session is closed, for they tell which probes ask the same.
 type Scored struct {
-	Score json.RawMessage `json:"score"`
-	Token string          `json:"token"`
+	Score      json.RawMessage      `json:"score"`
+	Token      string               `json:"token"`
+	Challenges []autonomy.Challenge `json:"challenges,omitempty"`
 }
 
 // appraised is an answer, and what it was made of.
@@ -117,8 +119,12 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	if err != nil {
 		return Scored{}, err
 	}
+	answer := Scored{Score: claims, Token: token}
+	if r.measured.Closed() {
+		answer.Challenges = challenges
+	}
 	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
-	r.last = &appraised{r.measured.Len(), hash, challenges, now.Add(lifetime / 2), Scored{claims, token}}
+	r.last = &appraised{r.measured.Len(), hash, challenges, now.Add(lifetime / 2), answer}
 	return r.last.answer, nil
 }
 

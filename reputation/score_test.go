@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation"
@@ -246,19 +250,22 @@ func TestBaseline(t *testing.T) {
 
 // TestRun takes samples by itself, and ends with its context.
 func TestRun(t *testing.T) {
-	n := nodetest.New(t, gatetest.New(t), nil)
+	made := make(chan bool, 1)
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) {
+		o.Log = zaptest.NewLogger(t, zaptest.WrapOptions(zap.Hooks(func(line zapcore.Entry) error {
+			if line.Message == "baseline made" {
+				made <- true
+			}
+			return nil
+		})))
+	})
 	s := n.Calls(t, "ses_1", 10)
 	s.Close(t)
 	n.Delivered(t, 12, s.Receipts...)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	for {
-		b, err := n.Store.LastBaseline(t.Context(), s.Owner)
-		if err == nil && b.Samples == 1 {
-			break
-		}
-	}
+	<-made
 	cancel()
 	must(t, <-done)
 }

@@ -17,7 +17,7 @@ var reputationCodes = []Code{
 	{Name: "score_session_unknown", Public: true, Status: http.StatusNotFound, Step: "reputation", Title: "The node has no receipts of the session", Remedy: "Wait until the sidecar has delivered them. Where several owners have a session of this name, add ?owner= with the thumbprint."},
 	{Name: "baseline_unknown", Public: true, Status: http.StatusNotFound, Step: "reputation", Title: "The node has no such baseline", Remedy: "Ask the node that signed the score."},
 	{Name: "scoring_unknown", Public: true, Status: http.StatusNotFound, Step: "reputation", Title: "The node does not score by these formulas", Remedy: "Take them from the release of the node that signed the score."},
-	{Name: "vin_challenge_open", Public: true, Status: http.StatusConflict, Step: "reputation", Title: "The session has an open challenge", Remedy: "Commit to it and reveal the strategy, or wait until it expires uncommitted."},
+	{Name: "vin_challenge_open", Public: true, Status: http.StatusConflict, Step: "reputation", Title: "The session has a challenge that is committed to, and not revealed", Remedy: "Reveal its strategy first."},
 	{Name: "vin_challenge_limit", Public: true, Status: http.StatusForbidden, Step: "reputation", Title: "The session has had as many challenges as it may have", Remedy: "Open another session."},
 	{Name: "vin_challenge_unknown", Public: true, Status: http.StatusNotFound, Step: "reputation", Title: "The session has no such challenge", Remedy: "Use the nonce that was issued to this session."},
 	{Name: "vin_challenge_expired", Public: true, Status: http.StatusForbidden, Step: "reputation", Title: "The challenge has expired", Remedy: "Ask for another one, and commit to it before expires_at."},

@@ -207,6 +207,10 @@ func TestAPI(t *testing.T) {
 		t.Errorf("%+v", committed)
 	}
 	s := n.Calls(t, "ses_1", 9)
+	n.Delivered(t, 10, s.Receipts...)
+	if _, open := c.do("GET", "/v1/sessions/ses_1/score", "", nil); bytes.Contains(open, []byte("probes")) {
+		t.Errorf("which probes ask the same is told while it matters: %s", open)
+	}
 	s.Close(t)
 	var received struct {
 		Sessions []struct {
@@ -221,12 +225,13 @@ func TestAPI(t *testing.T) {
 	must(t, n.Sample(t.Context()))
 
 	var scored struct {
-		Score autonomy.Claims
-		Token string
+		Score      autonomy.Claims
+		Token      string
+		Challenges []autonomy.Challenge
 	}
 	c.ok("GET", "/v1/score/"+evidence.HashToken(s.Receipts[3]), "", nil, &scored)
-	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" {
-		t.Errorf("%+v", scored.Score)
+	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" || len(scored.Challenges) != 1 || len(scored.Challenges[0].Probes) != 5 {
+		t.Errorf("%+v", scored)
 	}
 	var again struct{ Token string }
 	c.ok("GET", "/v1/sessions/ses_1/score?owner="+s.Owner, "", nil, &again)
@@ -286,7 +291,6 @@ func TestRefusals(t *testing.T) {
 	c.ok("POST", issue, once, empty, &issued)
 	c.refused("caller_used", "POST", issue, once, empty)
 	c.refused("query_malformed", "POST", issue, token("ses_1", issue, []byte(`{"a": 1}`)), []byte(`{"a": 1}`))
-	c.refused("vin_challenge_open", "POST", issue, token("ses_1", issue, empty), empty)
 	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
 	for _, row := range []struct {
 		code string
@@ -309,6 +313,7 @@ func TestRefusals(t *testing.T) {
 		}
 		c.refused(row.code, "POST", commit, token("ses_1", commit, body), body)
 	}
+	c.refused("vin_challenge_open", "POST", issue, token("ses_1", issue, empty), empty)
 	s.Close(t)
 	n.Delivered(t, 5, s.Receipts...)
 	body := encode(t, m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw})

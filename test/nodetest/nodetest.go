@@ -12,14 +12,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
-	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -49,24 +47,15 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 	}
-	o := reputation.Options{
-		Store: s, Believed: Believed(t, k), Score: appraiser(t, k), Now: k.Clock.Now, Log: zap.NewNop(),
-	}
+	appraiser, err := score(k.Clock.Now)
+	must(t, err)
+	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: appraiser, Now: k.Clock.Now, Log: zap.NewNop()}
 	for _, edit := range edits {
 		edit(&o)
 	}
 	service, err := reputation.New(o)
 	must(t, err)
 	return &Node{service, k, s}
-}
-
-func appraiser(t testing.TB, k *gatetest.Kit) *signer.Issuer[autonomy.Claims] {
-	t.Helper()
-	key, err := custody.NewMemory("appraiser-key")
-	must(t, err)
-	issuer, err := signer.New(autonomy.Kind, key, signer.Options{Issuer: "appraiser", Audience: "relying-party", Lifetime: 10 * time.Minute, Now: k.Clock.Now})
-	must(t, err)
-	return issuer
 }
 
 // Believed is the kit's owner, by its certificates of now.
