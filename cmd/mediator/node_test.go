@@ -197,6 +197,23 @@ func (n *nodeRig) get(t *testing.T, path string, into any) (status int) {
 	return resp.StatusCode
 }
 
+// wantMetrics demands lines of the metrics.
+func (n *nodeRig) wantMetrics(t *testing.T, lines ...string) {
+	t.Helper()
+	client, base := daemon.Client(config.Endpoint{Unix: n.socket()})
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(base + "/metrics")
+	must(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	must(t, err)
+	for _, line := range lines {
+		if !strings.Contains(string(raw), line+"\n") {
+			t.Errorf("the metrics have no %s", line)
+		}
+	}
+}
+
 // scored returns the score of a receipt's session, whose token is verified with what the team has signed.
 func (n *nodeRig) scored(t *testing.T, receipt string) autonomy.Claims {
 	t.Helper()
@@ -285,6 +302,8 @@ func TestNode(t *testing.T) {
 					t.Errorf("%s at the public address: %d %s", path, status, p.Code)
 				}
 			}
+			n.wantMetrics(t, `mediator_node_requests_total{endpoint="receipts",status="200"} 3`, `mediator_node_requests_total{endpoint="score",status="200"} 1`,
+				`mediator_node_requests_total{endpoint="other",status="404"} 6`, `mediator_node_request_seconds_count{endpoint="receipts"} 3`, `mediator_owner_bundle_refused{owner="us"} 0`)
 			if resp, err := http.Get("http://" + n.public + "/openapi.json"); err == nil && resp.StatusCode == http.StatusOK {
 				t.Error("the public address speaks plain HTTP")
 			}
