@@ -10,6 +10,7 @@
 //	postgres.go  Ledger: its transactions, and how records are written
 //	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
 //	query.go     lists, and one record
+//	keyuse.go    which signing keys posts and receipts rest on
 //	receipt.go   chains of receipts, and the calls of which receipts are to be made
 //	prune.go     what it removes when keys and records have grown old
 //	identity.go  what tells the ledger from another, and from an older copy of itself
@@ -64,7 +65,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 		return nil, ledger.Unavailable("connect", err)
 	}
 	l := &Ledger{pool: pool{db: db}, o: o}
-	err = makeSchema(ctx, db)
+	err = makeSchema(ctx, db, o.Now())
 	if err == nil {
 		err = l.settle(ctx, `instance = $1`, o.Instance)
 	}
@@ -117,7 +118,10 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 		if err := l.insert(ctx, tx, records...); err != nil {
 			return err
 		}
-		return addReceipts(ctx, tx, receipts)
+		if err := addReceipts(ctx, tx, receipts); err != nil {
+			return err
+		}
+		return l.countKeyUses(ctx, tx, outcomes, receipts)
 	})
 }
 
@@ -197,13 +201,16 @@ func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 		if err != nil {
 			return err
 		}
+		var settled []ledger.Record
 		for _, r := range inFlight {
-			err := update(ctx, tx, r.Lost(l.o.Now()))
-			if err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
+			switch err := update(ctx, tx, r.Lost(l.o.Now())); {
+			case err == nil:
+				settled = append(settled, r)
+			case !errors.Is(err, ledger.ErrState): // it has ended meanwhile
 				return fmt.Errorf("post %s: %w", r.ID, err)
 			}
 		}
-		return nil
+		return l.countKeyUses(ctx, tx, settled, nil)
 	})
 }
 

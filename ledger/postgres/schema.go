@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -46,12 +47,12 @@ CREATE INDEX posts_session ON actionproof.posts (session, started, seq);
 // lockID is the advisory lock under which one process at a time makes the schema or prunes: "actionpr" in ASCII.
 const lockID = 0x616374696f6e7072
 
-// makeSchema makes the schema where there is none, and refuses another version of it. A process that comes meanwhile
+// makeSchema makes the schema where there is none, by the time now, and refuses another version of it. A process that comes meanwhile
 // waits.
 //
 // A role that may not create anything can use tables that are there, and one that may not create a schema can be given
 // it. Therefore the schema is asked for first: CREATE SCHEMA IF NOT EXISTS would need the right all the same.
-func makeSchema(ctx context.Context, db *sql.DB) error {
+func makeSchema(ctx context.Context, db *sql.DB, now time.Time) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func makeSchema(ctx context.Context, db *sql.DB) error {
 	if err := ledgerSchema.ensure(ctx, tx); err != nil {
 		return err
 	}
-	return identify(ctx, tx)
+	return identify(ctx, tx, now)
 }
 
 // Schema is what a program expects in a schema of its own in the database.
