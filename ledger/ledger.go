@@ -37,7 +37,7 @@ type Ledger struct {
 	// Prepared once, because every call needs them.
 	insertKey, insertPost, insertArtifacts, updatePost *sql.Stmt
 	insertOpenCall, insertReceipt, deleteOpenCall      *sql.Stmt
-	insertDelivery                                     *sql.Stmt
+	insertDelivery, addKeyUse                          *sql.Stmt
 
 	pruned atomic.Int64 // receipts that were removed before they were handed over
 
@@ -68,12 +68,16 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 
 func (l *Ledger) start(ctx context.Context) (err error) {
 	err = l.db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec(receiptTables)
-		if err == nil {
-			err = prepareDeliveries(tx)
+		for _, tables := range []string{receiptTables, keyUseTables} {
+			if _, err := tx.Exec(tables); err != nil {
+				return Unavailable("make the tables of receipts and of the uses of keys", err)
+			}
 		}
-		if err != nil {
-			return Unavailable("make the tables of receipts", err)
+		if err := prepareDeliveries(tx); err != nil {
+			return Unavailable("make the table of deliveries", err)
+		}
+		if _, err := tx.Exec(insertSince, l.o.Now().UnixMilli()); err != nil {
+			return Unavailable("begin to count the uses of keys", err)
 		}
 		return nil
 	})
@@ -87,7 +91,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 		{&l.insertKey, insertKey}, {&l.insertPost, insertPost},
 		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
 		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
-		{&l.insertDelivery, insertDelivery},
+		{&l.insertDelivery, insertDelivery}, {&l.addKeyUse, addKeyUse},
 	} {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
 			return err
@@ -107,7 +111,7 @@ func (l *Ledger) settle(tx *sql.Tx) error {
 			return err
 		}
 	}
-	return nil
+	return l.countKeyUses(tx, inFlight, nil)
 }
 
 // Close closes the file.
@@ -154,7 +158,10 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []Record, receipts
 				return err
 			}
 		}
-		return l.addReceipts(tx, receipts)
+		if err := l.addReceipts(tx, receipts); err != nil {
+			return err
+		}
+		return l.countKeyUses(tx, outcomes, receipts)
 	})
 }
 

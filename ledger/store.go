@@ -48,6 +48,8 @@ type Store interface {
 	// the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so posts go on
 	// meanwhile; one that is stored then may be in the list or not. A cursor that is not kept is [ErrNotFound].
 	Records(ctx context.Context, q Query) iter.Seq2[Record, error]
+	// KeyUses returns which signing keys the posts that have an outcome, and the receipts, rest on.
+	KeyUses(ctx context.Context) (KeyUses, error)
 	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention, with the chains of receipts
 	// whose last one is older, handed over or not. It never removes a post in flight. The caller decides when; ctx may end it at any point.
 	//

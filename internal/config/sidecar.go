@@ -13,7 +13,7 @@ import (
 type Sidecar struct {
 	File `yaml:"-"`
 
-	// Runtime names this runtime in attestations and receipts. Required.
+	// Runtime names this runtime in attestations and receipts; where receipts are made, in at most 128 bytes. Required.
 	Runtime string `yaml:"runtime"`
 	// Listen is the address of the proxy port, which agents use as HTTP_PROXY and HTTPS_PROXY. Required.
 	Listen string `yaml:"listen"`
