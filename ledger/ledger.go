@@ -37,7 +37,8 @@ type Ledger struct {
 	// Prepared once, because every call needs them.
 	insertKey, insertPost, insertArtifacts, updatePost *sql.Stmt
 	insertOpenCall, insertReceipt, deleteOpenCall      *sql.Stmt
-	insertDelivery, addKeyUse                          *sql.Stmt
+	addKeyUse                                          *sql.Stmt
+	insertDelivery                                     *sql.Stmt
 
 	pruned atomic.Int64 // receipts that were removed before they were handed over
 
@@ -74,7 +75,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 			}
 		}
 		if err := prepareDeliveries(tx); err != nil {
-			return Unavailable("make the table of deliveries", err)
+			return Unavailable("make the tables of deliveries", err)
 		}
 		if _, err := tx.Exec(insertSince, l.o.Now().UnixMilli()); err != nil {
 			return Unavailable("begin to count the uses of keys", err)
@@ -91,7 +92,8 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 		{&l.insertKey, insertKey}, {&l.insertPost, insertPost},
 		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
 		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
-		{&l.insertDelivery, insertDelivery}, {&l.addKeyUse, addKeyUse},
+		{&l.addKeyUse, addKeyUse},
+		{&l.insertDelivery, insertDelivery},
 	} {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
 			return err

@@ -30,7 +30,7 @@ func Resources(c *config.Reputation, o *daemon.Observer) (daemon.Resources, erro
 
 // Observer returns the observer for what the node can see of its deployment.
 func Observer(c *config.Reputation, roles []daemon.Role) *daemon.Observer {
-	secret := append(daemon.CustodySecrets(c.Custody, roles), c.Internal.TokenFile, filepath.Join(c.State, "reputation.db"))
+	secret := append(daemon.CustodySecrets(c.Custody, roles), c.Internal.TokenFile, filepath.Join(c.State, storeFile))
 	public := append(c.Custody.PublicFiles(), c.Path, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	if c.Public != nil {
 		secret, public = append(secret, c.Public.TLSKey), append(public, c.Public.TLSCertificate)

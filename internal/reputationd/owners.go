@@ -16,47 +16,39 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation"
 )
 
-// Owner is what the receipts of an owner, and the tokens of its callers, are verified by. It does not change.
-type Owner struct {
-	ID   string // the thumbprint of its key registry, which receipts name
-	Name string // for the log and metrics
-	// Past judges receipts, each as of its own time, and Live the tokens of callers, now.
-	Past *evidence.PastTrust
-	Live *evidence.Verifier
-	// Receipts and Callers say what is demanded of the two.
-	Receipts, Callers evidence.Expected
-}
-
-// owner is an owner with the files that it was read from.
+// owner is an owner with the files that it was read from. It does not change.
 type owner struct {
-	Owner
-	from  config.Owner
-	stamp string // of the files; see stampOf
+	reputation.Owner
+	from    config.Owner
+	stamp   string // of the files; see stampOf
+	refused bool   // its files have changed since, and are not believed
 }
 
 // owners are the owners in force. Their bundles and histories are read again when they change.
 type owners struct {
-	audience string        // of the tokens of callers
-	skew     time.Duration // the clock difference that is tolerated
-	put      func([]Owner) // puts owners in force
+	audience string                          // of the tokens of callers
+	skew     time.Duration                   // the clock difference that is tolerated
+	believe  func(reputation.Believed) error // puts owners and hosts in force
 	log      *zap.Logger
 
 	mu      sync.Mutex // held while owners are read and put in force
 	inForce []*owner
+	hosts   []string // of models, likewise in force
 }
 
 // ownersPoll is how often the files are looked at. A key version signs two seconds after its certificate is in the bundle.
 const ownersPoll = time.Second
 
-// take puts the owners of a configuration in force, all of them or none.
-func (o *owners) take(list []config.Owner) error {
+// take puts the owners and the hosts of a configuration in force, all of them or none.
+func (o *owners) take(c *config.Reputation) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var next []*owner
-	for _, c := range list {
-		read, err := o.read(c)
+	for _, of := range c.Owners {
+		read, err := o.read(of)
 		if err != nil {
 			return err
 		}
@@ -65,18 +57,20 @@ func (o *owners) take(list []config.Owner) error {
 		}
 		next = append(next, read)
 	}
-	o.set(next)
-	return nil
+	return o.set(next, c.ModelHosts)
 }
 
-// set puts owners in force.
-func (o *owners) set(next []*owner) {
-	list := make([]Owner, len(next))
+// set puts owners and hosts in force, or fails and changes nothing.
+func (o *owners) set(next []*owner, hosts []string) error {
+	b := reputation.Believed{Owners: make([]reputation.Owner, len(next)), Hosts: hosts}
 	for i, n := range next {
-		list[i] = n.Owner
+		b.Owners[i] = n.Owner
 	}
-	o.inForce = next
-	o.put(list)
+	if err := o.believe(b); err != nil {
+		return err
+	}
+	o.inForce, o.hosts = next, hosts
+	return nil
 }
 
 // read reads the files of an owner. It refuses a bundle that undoes what the bundle in force knows, such as the retirement of a key version.
@@ -183,16 +177,16 @@ func (o *owners) follow() {
 		if err != nil {
 			o.log.Error("the new trust bundle of an owner is not taken over", zap.Error(err))
 			kept := *before
-			kept.stamp = stamp
+			kept.stamp, kept.refused = stamp, true
 			next[i] = &kept
 			continue
 		}
 		o.log.Info("trust bundle of an owner taken over", zap.String("owner", before.Name), zap.String("path", before.from.Bundle))
 		next[i], changed = read, true
 	}
-	if changed {
-		o.set(next)
-	} else {
+	if !changed {
 		o.inForce = next
+	} else if err := o.set(next, o.hosts); err != nil {
+		o.log.Error("the new trust bundles of owners are not taken over", zap.Error(err))
 	}
 }

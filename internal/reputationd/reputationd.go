@@ -2,6 +2,7 @@
 //
 //	reputationd.go  the process: its parts, how it begins, reloads and ends
 //	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
+//	metrics.go      which owners' bundles are not taken over
 //	needs.go        what the process uses, and what it observes of its deployment
 package reputationd
 
@@ -10,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,16 +20,22 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
-	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/api"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/signer"
 )
 
 // process is the running node. A reload replaces its owners and the hosts that it believes; everything else stays.
 type process struct {
 	*daemon.Process
 	config  *config.Reputation // as read at the start
-	service daemon.LateHandler
+	store   *store.Store
+	service *reputation.Service
 	owners  *owners
+	// Both answer not_ready until the node is ready.
+	internal, public daemon.LateHandler
 }
 
 // grace is how long a process that ends waits for open requests.
@@ -63,7 +70,8 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 // run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) error {
 	c := p.config
-	if _, err := p.AddRole(ctx, evidence.PurposeAppraiser, c.Keys.Appraiser.SigningKey); err != nil {
+	score, err := daemon.NewIssuer(ctx, p.Process, autonomy.Kind, c.Keys.Appraiser.SigningKey, c.Keys.Appraiser.Audience)
+	if err != nil {
 		return err
 	}
 	o := Observer(c, p.Roles)
@@ -71,7 +79,13 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	p.Observer.Store(o)
-	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), put: func([]Owner) {}, log: p.Log}
+	if err := p.openService(ctx, score); err != nil {
+		return err
+	}
+	defer p.store.Close()
+	if err := p.Metrics.Register(p.owners); err != nil {
+		return err
+	}
 	needs, err := Resources(c, o)
 	if err != nil {
 		return err
@@ -89,8 +103,8 @@ func (p *process) run(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("public in %s: %w", c.Path, err), internal.Close())
 		}
 	}
-	mux := p.Mux(p.service.Ready)
-	mux.Handle("/", &p.service)
+	mux := p.Mux(p.internal.Ready)
+	mux.Handle("/", &p.internal)
 	group.Go(func() error {
 		return daemon.Serve(ctx, internal, daemon.RequireToken(c.Internal, mux), daemon.Limits{}, grace, p.Log)
 	})
@@ -98,6 +112,36 @@ func (p *process) run(ctx context.Context) error {
 	group.Go(func() error { return p.start(ctx, group) })
 	return group.Wait()
 }
+
+// openService opens the store and makes the service. It believes nobody yet.
+func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy.Claims]) (err error) {
+	c := p.config
+	if c.StoreDSN == "" {
+		p.store, err = store.Open(ctx, filepath.Join(c.State, storeFile))
+	} else {
+		p.store, err = store.OpenPostgres(ctx, c.StoreDSN)
+	}
+	if err != nil {
+		return fmt.Errorf("the store of %s: %w", c.Path, err)
+	}
+	p.service, err = reputation.New(reputation.Options{
+		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Now: time.Now, Log: p.Log,
+	})
+	if err != nil {
+		return errors.Join(err, p.store.Close())
+	}
+	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), believe: p.service.Believe, log: p.Log}
+	return nil
+}
+
+const (
+	storeFile = "reputation.db"
+	// forever is longer than anything is kept.
+	forever = 100 * 365 * 24 * time.Hour
+	// trusted is how many requests a second the node takes from one address at its internal endpoint, where the endpoint's token has been
+	// demanded: a sidecar relays the requests of all its agents.
+	trusted = 10_000
+)
 
 // servePublic serves the address that everybody can reach. What operators ask of the process is not served there.
 func (p *process) servePublic(ctx context.Context, group *errgroup.Group) error {
@@ -111,7 +155,7 @@ func (p *process) servePublic(ctx context.Context, group *errgroup.Group) error 
 		return err
 	}
 	group.Go(func() error { certificate.Watch(ctx); return nil })
-	group.Go(func() error { return daemon.Serve(ctx, l, &p.service, daemon.PublicLimits, grace, p.Log) })
+	group.Go(func() error { return daemon.Serve(ctx, l, &p.public, daemon.PublicLimits, grace, p.Log) })
 	return nil
 }
 
@@ -126,13 +170,13 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 		return err
 	}
 	group.Go(func() error { certified.Watch(ctx); return nil })
-	if _, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", func() (struct{}, error) { return struct{}{}, p.owners.take(c.Owners) }); err != nil {
+	if _, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", func() (struct{}, error) { return struct{}{}, p.owners.take(c) }); err != nil {
 		return err
 	}
 	p.Reloader.Start(status(c), p.reload)
-	p.service.Set(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		problem.Write(w, refusal.New("event_unknown", "the node has no such page"))
-	}))
+	group.Go(func() error { return p.service.Run(ctx) })
+	p.internal.Set(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Rate: trusted}))
+	p.public.Set(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log}))
 	p.Log.Info("ready", zap.Int("owners", len(c.Owners)))
 	p.owners.watch(ctx)
 	return nil
@@ -162,7 +206,7 @@ func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if err := o.CheckStart(ctx); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	if err := p.owners.take(next.Owners); err != nil {
+	if err := p.owners.take(next); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	p.Observer.Store(o)

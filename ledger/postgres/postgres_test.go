@@ -102,6 +102,29 @@ func TestPruning(t *testing.T) { ledgertest.RunPruning(t, hourly(t)) }
 // TestReceipts runs the suite of chains of receipts.
 func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly(t)) }
 
+// TestKeyUses runs the suite of what is counted of signing keys.
+func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly(t)) }
+
+// TestKeyUsesOfReplicas: what two instances have counted of a key is told as one.
+func TestKeyUsesOfReplicas(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	one, two := open(t, dsn, "one"), open(t, dsn, "two")
+	for i, l := range []*postgres.Ledger{one, two, one} {
+		r := post(fmt.Sprintf("post_%d", i))
+		r.Started = ledgertest.Now().Add(time.Duration(i) * time.Minute)
+		r.Artifacts = []ledger.Artifact{{Name: "grant", Token: base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"k:v1"}`)) + ".e30.AA"}}
+		ended := r
+		ended.State = ledger.StateForwarded
+		if err := errors.Join(l.Begin(t.Context(), r), l.Finish(t.Context(), ended)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []ledger.KeyUse{{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
+	if got, err := two.KeyUses(t.Context()); err != nil || !slices.Equal(got.Keys, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
 // TestDeliveries runs the suite of handing receipts over.
 func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly(t)) }
 
@@ -128,29 +151,6 @@ func TestDeliveriesOfAnEarlierProgram(t *testing.T) {
 	exec(t, dsn, `DROP TABLE actionproof.deliveries`)
 	if got, err := open(t, dsn, "two").ClaimDeliveries(t.Context(), ledgertest.Now(), ledgertest.Now(), 10); err != nil || len(got) != 1 || got[0].Session != "ses_1" {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-// TestKeyUses runs the suite of what is counted of signing keys.
-func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly(t)) }
-
-// TestKeyUsesOfReplicas: what two instances have counted of a key is told as one.
-func TestKeyUsesOfReplicas(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
-	one, two := open(t, dsn, "one"), open(t, dsn, "two")
-	for i, l := range []*postgres.Ledger{one, two, one} {
-		r := post(fmt.Sprintf("post_%d", i))
-		r.Started = ledgertest.Now().Add(time.Duration(i) * time.Minute)
-		r.Artifacts = []ledger.Artifact{{Name: "grant", Token: base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"k:v1"}`)) + ".e30.AA"}}
-		ended := r
-		ended.State = ledger.StateForwarded
-		if err := errors.Join(l.Begin(t.Context(), r), l.Finish(t.Context(), ended)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := []ledger.KeyUse{{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
-	if got, err := two.KeyUses(t.Context()); err != nil || !slices.Equal(got.Keys, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 
