@@ -10,15 +10,20 @@ import (
 	"testing"
 	"time"
 
+	jose "github.com/go-jose/go-jose/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -137,6 +142,64 @@ func TestOwners(t *testing.T) {
 		} else if code != "" {
 			gatetest.WantCode(t, err, code)
 		}
+	}
+}
+
+// TestPostQuantumOwner: the registry of an owner can have two keys. Then its certificates need both signatures.
+func TestPostQuantumOwner(t *testing.T) {
+	one := newDeployment(t, "one")
+	dir := t.TempDir()
+	write := func(name string, root keyring.RootKey) string {
+		t.Helper()
+		jwk, err := root.JWK()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), jwk, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	root, _, err := keyring.GenerateRoot("registry", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.Registry, one.Bundle = write("registry.jwk", root), filepath.Join(dir, "trust.json")
+	observer := one.Key(t, evidence.PurposeInteraction)
+	certificates := keyring.NewRegistry(root, signer.Options{Issuer: one.Owner.Certificates.Issuers[0], Audience: one.Owner.Certificates.Audiences[0], Lifetime: time.Hour, Now: one.Clock.Now}, one.Bundle)
+	certify := func() {
+		t.Helper()
+		_, err := certificates.Certify(t.Context(), keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
+			Purpose: evidence.PurposeInteraction, Issuer: one.Issuer(evidence.PurposeInteraction), KeyCustody: evidence.CustodyExternalMediator,
+			Keys: []jose.JSONWebKey{custody.JWK(observer)},
+		}}}}, keyring.Declaration{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	certify()
+	n := newNode(t, one)
+	token := one.Session(t, "ses_1").Call(t, nil)
+	open := func() error {
+		v, err := n.inForce[0].Past.At(one.Clock.Now(), time.Now())
+		if err == nil {
+			_, err = evidence.Open(v, interaction.Kind, token, n.inForce[0].Receipts)
+		}
+		return err
+	}
+	if err := open(); err != nil {
+		t.Errorf("a receipt by a key that is certified twice: %v", err)
+	}
+	b, raw, err := config.ReadBundle(one.Bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(b.Certificates[0], "~")
+	if err := os.WriteFile(one.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.take(configured(one)); err == nil || !strings.Contains(err.Error(), "lacks the post-quantum signature") {
+		t.Errorf("a certificate that was signed once: %v", err)
 	}
 }
 
