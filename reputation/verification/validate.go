@@ -90,9 +90,9 @@ func judge(s Session, t Trace, c conditions) Verdict {
 	var v Verdict
 	for _, want := range pointsOf {
 		seen, declared := k.check(want.name)
-		check := Check{Name: want.name, Basis: BasisObserved, Most: want.points, Points: seen * want.points / whole}
+		check := Check{Name: want.name, Basis: BasisObserved, Most: want.points, Points: share(seen, want.points)}
 		if seen < whole && c.mode == ModeSeed {
-			check.Basis, check.Points = BasisDeclared, declared*want.points/whole
+			check.Basis, check.Points = BasisDeclared, share(declared, want.points)
 		}
 		if check.Points < check.Most {
 			v.Violations = append(v.Violations, k.fault(want.name, c.mode))
@@ -120,6 +120,9 @@ func judge(s Session, t Trace, c conditions) Verdict {
 
 // whole is the measure of a check that holds. Required tools can hold in part.
 const whole = 1000
+
+// share returns the points of a check that holds in part, rounded.
+func share(holds, points int64) int64 { return (holds*points + whole/2) / whole }
 
 // known is a trace, and what is known of it.
 type known struct {
