@@ -62,6 +62,7 @@ var layers = []string{
 	"policy",
 	"signer",
 	"reputation/verification/tools",
+	"reputation/verification/xray",
 	"reputation/verification/store",
 	"reputation/verification",
 	"internal/wire",
