@@ -67,7 +67,8 @@ func hashJSON(text string) string {
 	return hexSHA256(canonical)
 }
 
-// hashInput returns the hash of a turn's input: the arguments of its call as JSON. The session's id is left out, and no input is {}.
+// hashInput returns the hash of a turn's input: the arguments of its call as JSON. The session's id and an empty query are left out, and no
+// input is {}.
 func hashInput(text string) string {
 	if trim(text) == "" {
 		text = "{}"
@@ -81,6 +82,9 @@ func hashInput(text string) string {
 		return "no JSON object"
 	}
 	delete(members, "sessionId")
+	if string(members["query"]) == `""` {
+		delete(members, "query")
+	}
 	raw, err := json.Marshal(members)
 	if err != nil {
 		return "no JSON object"

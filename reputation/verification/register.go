@@ -44,9 +44,9 @@ type Registered struct {
 const rejected = 5 * time.Minute
 
 const (
-	maxName        = 128 // bytes
-	maxDescription = 512
-	maxTags        = 8
+	maxName        = 64 // bytes
+	maxDescription = 256
+	maxTags        = 4
 	maxManifest    = 16 << 10
 )
 

@@ -37,8 +37,8 @@ type Store interface {
 	Search(ctx context.Context, query string, limit int) ([]Plugin, error)
 	// Plugin returns a plugin, or ErrNotFound.
 	Plugin(ctx context.Context, did string) (Plugin, error)
-	// Prune removes sessions that were opened before the time, and failures that are older.
-	Prune(ctx context.Context, before time.Time) error
+	// Prune removes sessions that were opened before the first time, and failures from before the second.
+	Prune(ctx context.Context, sessions, failures time.Time) error
 }
 
 // Effects is what the end of a session does besides.

@@ -146,16 +146,16 @@ func (m *Memory) Plugin(_ context.Context, did string) (verification.Plugin, err
 }
 
 // Prune removes what is old: see [verification.Store].
-func (m *Memory) Prune(_ context.Context, before time.Time) error {
+func (m *Memory) Prune(_ context.Context, sessions, failures time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, s := range m.sessions {
-		if time.UnixMilli(s.Opened).Before(before) {
+		if time.UnixMilli(s.Opened).Before(sessions) {
 			delete(m.sessions, id)
 		}
 	}
 	for name, f := range m.failures {
-		if f.Last.Before(before) {
+		if f.Last.Before(failures) {
 			delete(m.failures, name)
 		}
 	}

@@ -232,12 +232,12 @@ func (s *SQLite) Plugin(ctx context.Context, did string) (p verification.Plugin,
 }
 
 // Prune removes what is old: see [verification.Store].
-func (s *SQLite) Prune(ctx context.Context, before time.Time) error {
+func (s *SQLite) Prune(ctx context.Context, sessions, failures time.Time) error {
 	return s.db.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := exec(tx, `DELETE FROM sessions WHERE opened < ?`, before.UnixMilli()); err != nil {
+		if _, err := exec(tx, `DELETE FROM sessions WHERE opened < ?`, sessions.UnixMilli()); err != nil {
 			return err
 		}
-		_, err := exec(tx, `DELETE FROM failures WHERE last < ?`, before.UnixMilli())
+		_, err := exec(tx, `DELETE FROM failures WHERE last < ?`, failures.UnixMilli())
 		return err
 	})
 }

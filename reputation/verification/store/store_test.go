@@ -174,7 +174,11 @@ func TestPrune(t *testing.T) {
 		old, err := s.Session(ctx, "old")
 		must(t, err)
 		must(t, s.Update(ctx, old, verification.Effects{Fail: []string{"f"}, At: noon.Add(-time.Hour)}))
-		must(t, s.Prune(ctx, noon.Add(-time.Minute)))
+		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-2*time.Hour)))
+		if left, err := s.Failures(ctx, "f"); err != nil || len(left) != 1 {
+			t.Errorf("failures went with the sessions: %v, %v", left, err)
+		}
+		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-time.Minute)))
 		_, errOld := s.Session(ctx, "old")
 		_, errNew := s.Session(ctx, "new")
 		left, err := s.Failures(ctx, "f")

@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
 
+	json2 "github.com/go-json-experiment/json"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
@@ -19,6 +24,9 @@ const maxBody = 2 << 20
 
 // Options configures the handler.
 type Options struct {
+	// Hosts are the names under which the endpoint is reached. A request for another name is refused, unless it is for an IP address: a page in a
+	// browser could have led there by a name of its own.
+	Hosts []string
 	// Caller says who calls; required. An error refuses the request with 401.
 	Caller func(*http.Request) (verification.Caller, error)
 	// Version is the program's, which clients are told.
@@ -45,9 +53,13 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	add(server, t, "get_plugin_ui_manifest", "Returns the user-interface manifest of a plugin.", schemaManifest, t.manifest)
 	sdk := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
-		DisableLocalhostProtection: true, // a sidecar relays with the Host mediator.internal; browsers are refused below
+		DisableLocalhostProtection: true, // a sidecar relays with the Host mediator.internal: see Options.Hosts
 	})
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !o.named(r.Host) {
+			http.Error(w, "the endpoint has another name", http.StatusMisdirectedRequest)
+			return
+		}
 		caller, err := o.Caller(r)
 		if err != nil {
 			http.Error(w, "the caller is not known", http.StatusUnauthorized)
@@ -57,6 +69,15 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 		r.Header.Set("Accept", "application/json, text/event-stream") // clients of the original send none, and JSON is what they get
 		sdk.ServeHTTP(w, r)
 	})), nil
+}
+
+// named reports whether host, with its port if it has one, is a name of the endpoint or an address.
+func (o Options) named(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || slices.Contains(o.Hosts, strings.ToLower(host))
 }
 
 type callerKey struct{}
@@ -87,7 +108,7 @@ func add[A any](server *mcp.Server, t tools, name, about, schema string, call fu
 }
 
 func written(v any, isError bool) *mcp.CallToolResult {
-	text, err := json.Marshal(v)
+	text, err := json2.Marshal(v) // encoding/json would write < as \u003c, which is longer
 	if err != nil {
 		panic(err) // results are plain data
 	}

@@ -186,5 +186,6 @@ func (t tools) manifest(ctx context.Context, by verification.Caller, a manifestA
 	return struct {
 		Success  bool            `json:"success"`
 		Manifest json.RawMessage `json:"manifest"`
-	}{true, manifest}, nil
+		Notice   string          `json:"notice"`
+	}{true, manifest, verification.Notice}, nil
 }

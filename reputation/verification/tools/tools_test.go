@@ -58,7 +58,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := tools.NewHandler(service, tools.Options{Caller: func(r *http.Request) (verification.Caller, error) {
+	handler, err := tools.NewHandler(service, tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
 		if r.Header.Get("X-Caller") == "nobody" {
 			return verification.Caller{}, errors.New("nobody")
 		}
@@ -84,7 +84,9 @@ func (n *node) send(message string, headers ...string) (int, []byte) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+		if req.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -342,6 +344,13 @@ func TestRevisions(t *testing.T) {
 	}
 	if status, body := n.send(list, "X-Caller", "nobody"); status != http.StatusUnauthorized {
 		t.Errorf("nobody: %d %s", status, body)
+	}
+	for host, want := range map[string]int{
+		"mediator.internal": 200, "Mediator.internal:80": 200, "[::1]:1": 200, "10.0.0.1": 200, "localhost": 421, "evil.example": 421, "127.0.0.1.evil.example:80": 421,
+	} {
+		if status, body := n.send(list, "Host", host); status != want {
+			t.Errorf("Host %s: %d %s", host, status, body)
+		}
 	}
 	if status, body := n.send(list, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); status != http.StatusForbidden {
 		t.Errorf("a page in a browser: %d %s", status, body)
