@@ -100,10 +100,14 @@ func TestEveryArrow(t *testing.T) {
 // TestFollowUpComesAfterTheBase: after three turns, or after two where the privileged path is likely.
 func TestFollowUpComesAfterTheBase(t *testing.T) {
 	for _, tt := range []struct {
+		status    string
 		resonance int64
 		base      int
-	}{{0, 3}, {799, 3}, {800, 2}} {
-		r := newRig(t, verification.Options{Gates: gates{govern: verification.Answer{Status: verification.GatePassed, Resonance: tt.resonance}}})
+	}{
+		{verification.GatePassed, 0, 3}, {verification.GatePassed, 799, 3}, {verification.GatePassed, 800, 2},
+		{verification.GateFailed, 1000, 3}, {verification.GateUnavailable, 1000, 3}, {verification.GateNotConfigured, 1000, 3},
+	} {
+		r := newRig(t, verification.Options{Gates: gates{govern: verification.Answer{Status: tt.status, Resonance: tt.resonance}}})
 		a := r.agent()
 		for i := range tt.base {
 			if a.session.FollowUp != nil {

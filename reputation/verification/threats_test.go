@@ -525,3 +525,87 @@ func TestWhatGetsThrough(t *testing.T) {
 		t.Errorf("the script did not pass, so the page is wrong: %v, %+v", err, got.Verdict)
 	}
 }
+
+// TestHashesOfOtherTurns: in ModeSeed an agent can submit one content and the hash of another. Then nothing about the turns is observed.
+func TestHashesOfOtherTurns(t *testing.T) {
+	r := newRig(t, verification.Options{Mode: verification.ModeSeed})
+	a := r.agent()
+	previous := verification.ChainSeed
+	for i := 0; a.session.Answered.Step == 0; i++ {
+		told := a.call([]string{verification.ToolSearch, verification.ToolServers}[i%2], "x")
+		if a.session.FollowUp != nil {
+			told = a.answer()
+		}
+		handed := told
+		handed.Timestamp += int64(i) * 2000
+		handed.Hash = handed.HashAfter(previous)
+		told.Hash, previous = handed.Hash, handed.Hash
+		s, err := a.s.Turn(t.Context(), a.by, a.session.ID, told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.session, a.turns, a.canary = s, append(a.turns, handed), canaryOf(told)
+		r.clock.pass(2 * time.Second)
+	}
+	got, err := a.register()
+	if err != nil || got.Token == "" {
+		t.Fatal(err, got.Verdict)
+	}
+	for _, c := range got.Verdict.Checks {
+		if c.Basis != verification.BasisDeclared {
+			t.Errorf("%s is %s", c.Name, c.Basis)
+		}
+	}
+}
+
+// TestALaterAnswerIsObserved: in ModeSeed any 30 characters answer the follow-up, and a later turn can still answer it observed.
+func TestALaterAnswerIsObserved(t *testing.T) {
+	r := newRig(t, verification.Options{Mode: verification.ModeSeed})
+	a := r.agent()
+	for len(a.turns) < 4 {
+		a.mustSubmit(a.call([]string{verification.ToolSearch, verification.ToolServers}[len(a.turns)%2], "x"))
+		r.clock.pass(2 * time.Second)
+	}
+	if a.session.Answered.Step == 0 || a.session.Answered.Observed {
+		t.Errorf("after any turn: %+v", a.session.Answered)
+	}
+	a.mustSubmit(a.answer())
+	if got, err := a.register(); err != nil || got.Token == "" || got.Verdict.Checks[6].Basis != verification.BasisObserved {
+		t.Errorf("%v, %+v", err, got.Verdict)
+	}
+}
+
+// TestSessionsOpenedAhead: sessions that were opened before the failures do not get around the wait.
+func TestSessionsOpenedAhead(t *testing.T) {
+	r := newRig(t, verification.Options{})
+	a := r.agent()
+	var ahead []*agent
+	for range 4 {
+		b := *a
+		b.start()
+		ahead = append(ahead, &b)
+	}
+	for i, b := range ahead {
+		_, err := b.register()
+		if refused := is(err, "verification_backoff"); refused != (i == 3) {
+			t.Errorf("registration %d: %v", i+1, err)
+		}
+	}
+	ahead[3].wantState(verification.Pending)
+}
+
+// TestNonceExpires: the nonce is good for five minutes, although the session goes on for ten.
+func TestNonceExpires(t *testing.T) {
+	r := newRig(t, verification.Options{})
+	a, b := r.agent(), r.agent()
+	a.walk(2 * time.Second)
+	b.walk(2 * time.Second)
+	r.clock.pass(noon.Add(5*time.Minute - time.Millisecond).Sub(r.clock.Now()))
+	if got, err := a.register(); err != nil || got.Token == "" {
+		t.Errorf("just before: %v, %+v", err, got.Verdict)
+	}
+	r.clock.pass(time.Millisecond)
+	if _, err := b.register(); !is(err, "verification_nonce") {
+		t.Errorf("after five minutes: %v", err)
+	}
+}
