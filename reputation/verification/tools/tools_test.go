@@ -3,7 +3,6 @@ package tools_test
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
@@ -148,11 +147,6 @@ func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 		n.Fatal(err)
 	}
 	return a
-}
-
-func sha(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
 }
 
 // original behaves as clients of the original do: it names no session in its searches, hands in excerpts of the results, invents a third
