@@ -78,10 +78,14 @@ type call struct {
 	model *inference.Observer
 	// generated is the call to a model that an agent has asked the mediator for; nil for any other.
 	generated *generate.Call
+	// probe is the id of the probe whose prompt that call is; empty for any other.
+	probe string
 	// receipt is the interaction receipt that is made of the call; nil for a call without one.
 	receipt *receipts.Call
 	// concluded is set once the session's chain of receipts knows what became of the call.
 	concluded bool
+	// going is set from when a call goes out of which no receipt is made.
+	going bool
 	// given are the values of what a tool of an MCP server has returned.
 	given inference.Values
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.

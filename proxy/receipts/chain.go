@@ -31,6 +31,7 @@ type Chain struct {
 	mu      sync.Mutex       // guards all below
 	keeper  *Keeper          // nil until the first call of which a receipt is made
 	open    map[string]*Call // by the id of their record
+	going   int              // calls without a receipt that are not over
 	ended   []*Call          // that have no receipt yet, in the order in which they ended
 	working bool             // a goroutine signs
 	failure error            // why the last attempt failed
@@ -41,6 +42,8 @@ type Chain struct {
 	head   string                    // its hash
 	issued int64                     // its iat
 	totals interaction.SessionTotals // its counts
+
+	challenge challenge
 
 	policy  string // the last PolicyID
 	closing string // why the session has ended; empty while it has not
@@ -101,7 +104,7 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	_ = c.wait(ctx, settled)
 }
 
-// Close says that the session has ended. The chain is closed when its last call has a receipt. Only the first reason counts.
+// Close says that the session has ended. The chain is closed when every call is over and the last has its receipt. Only the first reason counts.
 func (c *Chain) Close(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +122,7 @@ func (c *Chain) work() {
 	case c.working:
 	case c.next() != nil:
 		c.working = c.keeper.start(c)
-	case c.closing != "" && len(c.open) == 0:
+	case c.closing != "" && len(c.open) == 0 && c.going == 0:
 		c.keeper.forget(c)
 	}
 }
@@ -129,7 +132,7 @@ func (c *Chain) next() *Call {
 	switch {
 	case len(c.ended) > 0:
 		return c.ended[0]
-	case c.closing != "" && (c.known || c.number > 0) && !c.closed && len(c.open) == 0:
+	case c.closing != "" && (c.known || c.number > 0) && !c.closed && len(c.open) == 0 && c.going == 0:
 		return c.end()
 	}
 	return nil
@@ -185,6 +188,7 @@ func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	}
 	end := c.end()
 	end.claims.Closing = &interaction.Closing{Reason: interaction.ClosedLost}
+	end.claims.Challenge = nil // nobody will know any more how it stands then
 	session, err := end.row(c.session, c.opened)
 	return []ledger.OpenCall{open, session}, err
 }
