@@ -63,6 +63,7 @@ var layers = []string{
 	"signer",
 	"internal/wire",
 	"internal/problem",
+	"reputation/accrual",
 	"evidence/interaction",
 	"evidence",
 	"internal/strictjson",
