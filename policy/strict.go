@@ -26,6 +26,7 @@ type Strict struct {
 	Grant        evidence.Expected
 	RequestProof evidence.Expected
 	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
+	Autonomy     AutonomyExpected
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
@@ -74,6 +75,12 @@ type SessionExpected struct {
 	EnvironmentHash  string
 }
 
+// AutonomyExpected is what is demanded of a reputation token. Of a manifest that says nothing of reputations it refuses all.
+type AutonomyExpected struct {
+	evidence.Expected
+	ScoringHash string
+}
+
 // Pins refuses a policy file with another hash than the one that the manifest requires, as policy_hash_mismatch.
 func (s *Strict) Pins(policyHash string) error {
 	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
@@ -120,6 +127,9 @@ func (m *Manifest) Strict() (*Strict, error) {
 	s.Decision, s.Grant, s.RequestProof = m.PolicyDecisionPolicy.strict(), m.GrantPolicy.strict(), m.RequestProofPolicy.strict()
 	if p := m.InteractionReceiptPolicy; p != nil {
 		s.Interaction = p.expected(p.MaxReceiptAgeMs, p.KeyCustody)
+	}
+	if p := m.AutonomyPolicy; p != nil {
+		s.Autonomy = AutonomyExpected{Expected: p.expected(p.MaxReputationAgeMs, p.KeyCustody), ScoringHash: p.ScoringHash}
 	}
 	return s, nil
 }

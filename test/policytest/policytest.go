@@ -98,3 +98,14 @@ func Example(t testing.TB) *policy.Manifest {
 	check.Must(t, err)
 	return m
 }
+
+// WithAutonomy makes m a manifest whose policy asks for the reputation of agents, and returns it.
+func WithAutonomy(m *policy.Manifest) *policy.Manifest {
+	m.Version = "1.1"
+	m.AutonomyPolicy = &policy.AutonomyPolicy{
+		Allowed:            policy.Allowed{AllowedIssuers: []string{"mediator-appraiser"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"appraiser-key"}},
+		KeyCustody:         policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
+		MaxReputationAgeMs: 600_000, ScoringHash: evidence.HashBytes([]byte("formulas")),
+	}
+	return m
+}
