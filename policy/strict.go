@@ -153,6 +153,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.RequestProof
 	case evidence.PurposeInteraction:
 		return s.Interaction
+	case evidence.PurposeAppraiser:
+		return s.Autonomy.Expected
 	}
 	return evidence.Expected{}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // Start is when every test takes place: a Saturday.
@@ -101,11 +102,6 @@ func Example(t testing.TB) *policy.Manifest {
 
 // WithAutonomy makes m a manifest whose policy asks for the reputation of agents, and returns it.
 func WithAutonomy(m *policy.Manifest) *policy.Manifest {
-	m.Version = "1.1"
-	m.AutonomyPolicy = &policy.AutonomyPolicy{
-		Allowed:            policy.Allowed{AllowedIssuers: []string{"mediator-appraiser"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"appraiser-key"}},
-		KeyCustody:         policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
-		MaxReputationAgeMs: 600_000, ScoringHash: evidence.HashBytes([]byte("formulas")),
-	}
+	gatetest.Autonomous(m)
 	return m
 }
