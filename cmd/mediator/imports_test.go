@@ -64,6 +64,8 @@ var layers = []string{
 	"internal/wire",
 	"internal/problem",
 	"reputation/accrual",
+	"reputation/autonomy",
+	"reputation/strategy",
 	"evidence/interaction",
 	"evidence",
 	"internal/strictjson",
