@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -25,10 +24,11 @@ type Entry struct {
 type Session struct {
 	ID          string  `json:"session_id"`
 	EventID     string  `json:"event_id"`    // of the verified event that opened it
-	Score       float64 `json:"score"`       // the composite, 0 to 100
-	Coverage    float64 `json:"coverage"`    // the share of the session that was observed, 0 to 1
+	Score       float64 `json:"score"`       // the composite, 0 to 100, by [Round]
+	Coverage    float64 `json:"coverage"`    // the share of the session that was observed, 0 to 1, by [Round]
 	ScoringHash string  `json:"scoringHash"` // of the formulas that the score is by
-	// Interactions are the calls to models at hosts that the appraiser believes, and Hosts those hosts in ascending order: see [Count].
+	// Interactions are the answered calls to models at hosts that the appraiser believes, and Hosts those of these hosts that were called, in
+	// ascending order. An agent may own any other host, and with it everything that comes from there.
 	Interactions int64    `json:"interactions"`
 	Hosts        []string `json:"hosts"`
 }
@@ -51,21 +51,8 @@ const (
 	MaxHosts = 32
 	maxName  = 128  // bytes of a session's id, a dispute's or a host
 	maxEvent = 256  // bytes
-	maxEntry = 8192 // bytes of an entry as text
+	maxEntry = 64 << 10 // bytes of an entry as text
 )
-
-// Count returns the calls that count of those that a session made to model hosts: those to hosts that the appraiser believes, and which hosts
-// these are. An agent may own any other host, and with it everything that comes from there.
-func Count(calls map[string]int64, believed []string) (interactions int64, hosts []string) {
-	hosts = []string{}
-	for _, host := range slices.Sorted(maps.Keys(calls)) {
-		if calls[host] > 0 && slices.Contains(believed, host) {
-			interactions += calls[host]
-			hosts = append(hosts, host)
-		}
-	}
-	return interactions, hosts
-}
 
 // ParseEntry reads the canonical JSON of one entry, which [Entry.Encode] writes, and refuses any other spelling.
 func ParseEntry(raw []byte) (Entry, error) {
@@ -115,10 +102,10 @@ func (s *Session) check() error {
 	case !named(s.ID, maxName) || !named(s.EventID, maxEvent):
 		return errors.New("accrual: a session lacks its id or its event's, or one is too long")
 	case !within(s.Score, 100) || !within(s.Coverage, 1):
-		return fmt.Errorf("accrual: the score or the coverage of the session %s is not within its bounds", s.ID)
+		return fmt.Errorf("accrual: the score or the coverage of the session %s is not within its bounds, or not rounded", s.ID)
 	case !evidence.IsHash(s.ScoringHash):
 		return fmt.Errorf("accrual: the session %s does not say by which formulas it is scored", s.ID)
-	case s.Interactions < 0 || s.Interactions > maxWhole || s.Hosts == nil || len(s.Hosts) > MaxHosts || s.Interactions > 0 != (len(s.Hosts) > 0):
+	case s.Interactions < 0 || s.Interactions > maxWhole || s.Hosts == nil || len(s.Hosts) > MaxHosts || s.Interactions > 0 && len(s.Hosts) == 0:
 		return fmt.Errorf("accrual: the interactions of the session %s and their hosts do not fit together", s.ID)
 	}
 	for i, host := range s.Hosts {
@@ -144,5 +131,5 @@ const maxWhole = 1<<53 - 1
 
 func named(text string, longest int) bool { return text != "" && len(text) <= longest }
 
-// within reports whether f is between 0 and most. Of NaN nothing holds, and -0 is no number that a log has.
-func within(f, most float64) bool { return f >= 0 && f <= most && !math.Signbit(f) }
+// within reports whether f is between 0 and most, and rounded. Of NaN nothing holds, and -0 is no number that a log has.
+func within(f, most float64) bool { return f >= 0 && f <= most && !math.Signbit(f) && f == Round(f) }

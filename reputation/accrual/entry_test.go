@@ -26,7 +26,7 @@ func TestEntriesHaveOneSpelling(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "no object": "[]", "a space": " " + entry, "another order": `{"dispute":{"dispute_id":"d"},"at":1}`, "an unknown member": `{"at":1,"dispute":{"dispute_id":"d"},"x":1}`,
 		"a member twice": `{"at":1,"at":1,"dispute":{"dispute_id":"d"}}`, "another number": `{"at":1.0,"dispute":{"dispute_id":"d"}}`, "an empty outcome": `{"at":1,"dispute":{"dispute_id":"d","outcome":""}}`,
-		"no hosts": strings.Replace(entry, `["a:443"]`, "null", 1), "too long": strings.Repeat(" ", 9000) + entry,
+		"no hosts": strings.Replace(entry, `["a:443"]`, "null", 1), "too long": strings.Repeat(" ", 70_000) + entry,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if e, err := accrual.ParseEntry([]byte(text)); err == nil {
@@ -60,7 +60,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		"calls below 0":          func(e *accrual.Entry) { e.Session.Interactions = -1 },
 		"calls beyond a double":  func(e *accrual.Entry) { e.Session.Interactions = 1 << 53 },
 		"calls to no host":       func(e *accrual.Entry) { e.Session.Hosts = []string{} },
-		"a host without calls":   func(e *accrual.Entry) { e.Session.Interactions = 0 },
+		"a score of many digits": func(e *accrual.Entry) { e.Session.Score = 50.0000001 },
 		"a host twice":           func(e *accrual.Entry) { e.Session.Hosts = []string{"a", "a"} },
 		"hosts in disorder":      func(e *accrual.Entry) { e.Session.Hosts = []string{"b", "a"} },
 		"a host without name":    func(e *accrual.Entry) { e.Session.Hosts = []string{""} },

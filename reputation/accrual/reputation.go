@@ -134,7 +134,7 @@ func (r *Reputation) derive() {
 	for i, s := range r.ScoreHistory {
 		scores[i], coverages[i] = s.Score, s.Coverage
 	}
-	r.CurrentScore, r.Coverage = round(mean(scores)), round(mean(coverages))
+	r.CurrentScore, r.Coverage = Round(mean(scores)), Round(mean(coverages))
 	r.ScoreTrend, r.Lower = trend(scores), lower(scores)
 	r.Provisional = n < Window
 	r.Disputed = r.ChallengesLost > 0 && n < Window
@@ -150,7 +150,7 @@ func trend(scores []float64) string {
 		return TrendStable
 	}
 	cut := len(scores) - recent
-	switch change := round(mean(scores[cut:]) - mean(scores[:cut])); {
+	switch change := Round(mean(scores[cut:]) - mean(scores[:cut])); {
 	case change > steady:
 		return TrendRising
 	case change < -steady:
@@ -177,7 +177,7 @@ func lower(scores []float64) float64 {
 		squares += float64((s - m) * (s - m))
 	}
 	half := float64(student[n-2] * math.Sqrt(squares/float64(n-1)/float64(n)))
-	return round(max(0, m-half))
+	return Round(max(0, m-half))
 }
 
 func mean(values []float64) float64 {
@@ -191,5 +191,5 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// round rounds to six decimals, halves away from zero. A -0 becomes 0.
-func round(f float64) float64 { return math.Round(f*1e6)/1e6 + 0 }
+// Round rounds to six decimals, halves away from zero: the last digits of a score depend on the order of additions. A -0 becomes 0.
+func Round(f float64) float64 { return math.Round(f*1e6)/1e6 + 0 }
