@@ -49,6 +49,11 @@ type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }
 
+// Reputations has the reputation tokens of agents. [reputations.Cache] does. It answers soon, without a token if it has to.
+type Reputations interface {
+	Token(ctx context.Context, subject string, maxAge time.Duration) string
+}
+
 // Record keeps what happened, durably. [ledger.Queue] does.
 type Record interface {
 	Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error
@@ -68,7 +73,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
-// PipelineOptions are what a pipeline works with. Everything but Receipts, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
+// PipelineOptions are what a pipeline works with. Everything but Receipts, Reputations, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
@@ -84,8 +89,10 @@ type PipelineOptions struct {
 	Attest                *signer.Attester
 	Prove                 *signer.Issuer[evidence.RequestProof]
 	// Receipts makes the interaction receipts of sessions; nil makes none.
-	Receipts  *receipts.Keeper
-	Transport http.RoundTripper
+	Receipts *receipts.Keeper
+	// Reputations is asked for each post, if the manifest has a policy for reputations; nil has none.
+	Reputations Reputations
+	Transport   http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error

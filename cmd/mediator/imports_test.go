@@ -42,6 +42,7 @@ var layers = []string{
 	"proxy/own",
 	"proxy/session",
 	"proxy/receipts",
+	"proxy/reputations",
 	"proxy/intercept",
 	"proxy/generate",
 	"proxy/match",

@@ -49,8 +49,8 @@ const (
 // Bounds of an entry.
 const (
 	MaxHosts = 32
-	maxName  = 128  // bytes of a session's id, a dispute's or a host
-	maxEvent = 256  // bytes
+	maxName  = 128      // bytes of a session's id, a dispute's or a host
+	maxEvent = 256      // bytes
 	maxEntry = 64 << 10 // bytes of an entry as text
 )
 
