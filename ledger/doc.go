@@ -14,6 +14,7 @@
 //	store.go     Store: what every ledger does; Key
 //	record.go    Record: what is kept of a call, its states, its JSON
 //	receipt.go   OpenCall and Receipt: the calls of which receipts are to be made, and the chains of receipts
+//	keyuse.go    KeyUse: which signing keys posts and receipts rest on
 //	query.go     which records a list has and in which order, how it is read, and how one is found by the beginning of its id
 //	copy.go      Copy: the copy of a ledger's file, to be read only
 //	error.go     the errors, and their codes

@@ -15,7 +15,7 @@ var (
 	// ErrState means that a post was finished that had not begun, or had been finished already, or that a state was given which
 	// that call does not record.
 	ErrState = errors.New("ledger: the post is not in flight")
-	// ErrForked means that the number of a receipt in its chain is that of another one.
+	// ErrForked is the sentinel of [ForkedError].
 	ErrForked = errors.New("ledger: another receipt has this number in its chain")
 	// ErrClosed means that the ledger is closed.
 	ErrClosed error = &Error{err: errors.New("ledger: closed")}
@@ -72,6 +72,17 @@ func (e *SeveralError) Error() string {
 	}
 	return fmt.Sprintf("%d records have an id that begins with %.80q: %s", len(e.IDs), e.Prefix, strings.Join(e.IDs, ", "))
 }
+
+// ForkedError says of which session a receipt is whose number in the chain is that of another one, so that the chain takes no receipt any more.
+type ForkedError struct{ Session string }
+
+// Error returns the sentence.
+func (e *ForkedError) Error() string {
+	return fmt.Sprintf("ledger: the chain of session %s has another receipt of the same number", e.Session)
+}
+
+// Is reports whether target is ErrForked.
+func (e *ForkedError) Is(target error) bool { return target == ErrForked }
 
 // ConsumedError says which single-use key had been used before.
 type ConsumedError struct{ Key Key }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,6 +37,10 @@ type Ledger struct {
 	// Prepared once, because every call needs them.
 	insertKey, insertPost, insertArtifacts, updatePost *sql.Stmt
 	insertOpenCall, insertReceipt, deleteOpenCall      *sql.Stmt
+	addKeyUse                                          *sql.Stmt
+	insertDelivery                                     *sql.Stmt
+
+	pruned atomic.Int64 // receipts that were removed before they were handed over
 
 	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. It belongs to the writer: only
 	// functions that are passed to db.Write use it.
@@ -64,8 +69,16 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 
 func (l *Ledger) start(ctx context.Context) (err error) {
 	err = l.db.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.Exec(receiptTables); err != nil {
-			return Unavailable("make the tables of receipts", err)
+		for _, tables := range []string{receiptTables, keyUseTables} {
+			if _, err := tx.Exec(tables); err != nil {
+				return Unavailable("make the tables of receipts and of the uses of keys", err)
+			}
+		}
+		if err := prepareDeliveries(tx); err != nil {
+			return Unavailable("make the tables of deliveries", err)
+		}
+		if _, err := tx.Exec(insertSince, l.o.Now().UnixMilli()); err != nil {
+			return Unavailable("begin to count the uses of keys", err)
 		}
 		return nil
 	})
@@ -79,6 +92,8 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 		{&l.insertKey, insertKey}, {&l.insertPost, insertPost},
 		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
 		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
+		{&l.addKeyUse, addKeyUse},
+		{&l.insertDelivery, insertDelivery},
 	} {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
 			return err
@@ -98,7 +113,7 @@ func (l *Ledger) settle(tx *sql.Tx) error {
 			return err
 		}
 	}
-	return nil
+	return l.countKeyUses(tx, inFlight, nil)
 }
 
 // Close closes the file.
@@ -145,7 +160,10 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []Record, receipts
 				return err
 			}
 		}
-		return l.addReceipts(tx, receipts)
+		if err := l.addReceipts(tx, receipts); err != nil {
+			return err
+		}
+		return l.countKeyUses(tx, outcomes, receipts)
 	})
 }
 

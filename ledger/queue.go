@@ -61,7 +61,7 @@ type queued struct {
 // NewQueue makes a queue before a store. lost is told of each record that was taken and could not be stored.
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
-	q.hurry = make(chan struct{}, 1)
+	q.hurry, q.forked = make(chan struct{}, 1), make(map[string]*ForkedError)
 	q.changed = sync.NewCond(&q.mu)
 	ctx, cancel := context.WithCancel(context.Background())
 	q.close = sync.OnceValue(func() error {
@@ -191,7 +191,7 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	var failure error
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	errs, unkept := q.storeWith(ctx, some, receipts)
+	errs, receipts, unkept := q.storeWith(ctx, some, receipts)
 	for i, err := range errs {
 		var away *Error
 		switch {

@@ -30,7 +30,7 @@ func TestQueuedReceipts(t *testing.T) {
 		if n%10 > 0 {
 			continue
 		}
-		if err := q.SettleReceipts(t.Context()); err != nil {
+		if err := q.SettleReceipts(t.Context(), "ses_1"); err != nil {
 			t.Fatal(err)
 		}
 		if last, err := q.LastReceipt(t.Context(), "ses_1"); err != nil || last != receipt(n) {
@@ -91,17 +91,17 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 		time.Sleep(time.Minute)
 		began := time.Now()
 		var away *ledger.Error
-		if err := q.SettleReceipts(t.Context()); !errors.As(err, &away) || time.Since(began) > 0 {
+		if err := q.SettleReceipts(t.Context(), "ses_1"); !errors.As(err, &away) || time.Since(began) > 0 {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		s.mu.Lock()
 		s.back = true
 		s.mu.Unlock()
-		if err := q.SettleReceipts(t.Context()); err != nil || time.Since(began) > 0 {
+		if err := q.SettleReceipts(t.Context(), "ses_1"); err != nil || time.Since(began) > 0 {
 			t.Errorf("the store is back, after %s: %v", time.Since(began), err)
 		}
 		time.Sleep(time.Minute)
-		if err := errors.Join(q.AddReceiptLater(receipt(taken+1)), q.SettleReceipts(t.Context()), q.Close()); err != nil {
+		if err := errors.Join(q.AddReceiptLater(receipt(taken+1)), q.SettleReceipts(t.Context(), "ses_1"), q.Close()); err != nil {
 			t.Error(err)
 		}
 		numbers := make([]int64, 0, taken+1)
@@ -112,4 +112,49 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 			t.Errorf("%d receipts are kept", len(numbers))
 		}
 	})
+}
+
+// TestForkedChain: a chain that has forked takes no receipt any more, and holds up neither records nor the receipts of other sessions.
+func TestForkedChain(t *testing.T) {
+	dir := t.TempDir()
+	store := open(t, dir)
+	kept := receipt(1)
+	kept.Token = "e30.e30.other"
+	if err := store.AddReceipts(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	var lost lost
+	q := ledger.NewQueue(store, lost.add)
+	of := func(session string, n int64) ledger.Receipt {
+		r := receipt(n)
+		r.Session, r.Call = session, session+r.Call
+		return r
+	}
+	record := ledger.Record{ID: "post_record", Flow: "egress", State: ledger.StateForwarded, Started: time.Now()}
+	// The fork stands before and behind the receipts of another session, and between those of a third one.
+	err := errors.Join(q.AddReceiptLater(of("ses_2", 1)), q.AddReceiptLater(receipt(1)), q.AddLater(t.Context(), record), q.AddReceiptLater(of("ses_2", 2)), q.AddReceiptLater(of("ses_3", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forked := new(ledger.ForkedError)
+	if err := q.SettleReceipts(t.Context(), "ses_1"); !errors.As(err, &forked) || forked.Session != "ses_1" {
+		t.Errorf("the forked session settles with %v", err)
+	}
+	if err := q.AddReceiptLater(receipt(2)); !errors.Is(err, ledger.ErrForked) {
+		t.Errorf("the forked session's next receipt: %v", err)
+	}
+	for session, want := range map[string]int{"ses_1": 1, "ses_2": 2, "ses_3": 1} {
+		if err := q.SettleReceipts(t.Context(), session); session != "ses_1" && err != nil {
+			t.Errorf("%s: %v", session, err)
+		}
+		if chain, err := q.Chain(t.Context(), session, 1, 10); err != nil || len(chain) != want {
+			t.Errorf("%s has %d receipts, want %d: %v", session, len(chain), want, err)
+		}
+	}
+	if r, err := q.Get(t.Context(), record.ID); err != nil || r.ID != record.ID {
+		t.Errorf("the record: %v", err)
+	}
+	if err := q.Close(); err != nil || len(lost.ids) > 0 {
+		t.Errorf("%v, lost %v", err, lost.ids)
+	}
 }

@@ -56,7 +56,7 @@ type Receipts interface {
 	// OpenCalls keeps that calls are open, durably, in one transaction. What is open already is left as it is.
 	OpenCalls(ctx context.Context, calls ...OpenCall) error
 	// AddReceipts keeps receipts, and closes their calls, all in one transaction or none. A receipt that is kept already is left as it is, so
-	// a write whose outcome is unknown can be tried again. One that has another token than the kept one of its number is [ErrForked].
+	// a write whose outcome is unknown can be tried again. One that has another token than the kept one of its number is a [*ForkedError].
 	AddReceipts(ctx context.Context, receipts ...Receipt) error
 	// LeftOpen returns the calls that this instance has open, the first first.
 	LeftOpen(ctx context.Context) ([]OpenCall, error)
@@ -96,7 +96,8 @@ const (
 	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified. It looks at the oldest rows, which
 	// are the first: an index would cost each receipt more.
 	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM (SELECT seq, session FROM receipts ORDER BY seq LIMIT ?3) AS r
-		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)`
+		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)
+		RETURNING number > coalesce((SELECT number FROM deliveries AS d WHERE d.session = receipts.session), number)`
 )
 
 // OpenCalls keeps that calls are open: see [Receipts].
@@ -118,7 +119,7 @@ func (l *Ledger) open(tx *sql.Tx, calls []OpenCall) error {
 
 // AddReceipts keeps receipts: see [Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...Receipt) error {
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.addReceipts(tx, receipts) })
+	return l.Write(ctx, nil, nil, receipts...)
 }
 
 func (l *Ledger) addReceipts(tx *sql.Tx, receipts []Receipt) error {
@@ -138,11 +139,14 @@ func (l *Ledger) addReceipt(tx *sql.Tx, r Receipt) error {
 	if isConstraint(err) {
 		var kept string
 		if err = tx.QueryRow(selectToken, r.Session, r.Number).Scan(&kept); err == nil && kept != r.Token {
-			return ErrForked
+			return &ForkedError{r.Session}
 		}
 	}
 	if err == nil {
 		_, err = tx.Stmt(l.deleteOpenCall).Exec(r.Call)
+	}
+	if err == nil && r.Number == 1 {
+		_, err = tx.Stmt(l.insertDelivery).Exec(r.Session)
 	}
 	if err != nil {
 		return Unavailable("write the receipt", err)

@@ -82,6 +82,8 @@ type call struct {
 	receipt *receipts.Call
 	// concluded is set once the session's chain of receipts knows what became of the call.
 	concluded bool
+	// going is set from when a call goes out of which no receipt is made.
+	going bool
 	// given are the values of what a tool of an MCP server has returned.
 	given inference.Values
 	// kept is set once the record waits for a resumed answer: from then on the call is no longer its handler's.

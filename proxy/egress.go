@@ -55,6 +55,10 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	// body at the first byte of the answer, and the transport would take that for a broken request and close the upstream's connection.
 	// HTTP/2 needs no such leave.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
+	if c.receipt == nil {
+		p.o.Receipts.Going(c.session.Chain)
+		c.going = true
+	}
 	c.record.State = ledger.StateForwarding
 	return p.send(c, out, cancel, credential)
 }

@@ -69,6 +69,9 @@ func (p *Pipeline) concludeInteraction(c *call) {
 	} else {
 		c.receipt.EndPost(c.record, handed)
 	}
+	if c.going {
+		p.o.Receipts.Over(c.session.Chain)
+	}
 }
 
 // sentBytes returns the size of the body of a call.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/signer"
-	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // receiptsRig is a choke point that makes receipts. Its key and its ledger can be taken away.
@@ -262,42 +260,6 @@ func TestHandedOver(t *testing.T) {
 	for _, c := range r.chain(t, 2) {
 		if handed := c.Timing.ResponseSent != 0; handed != (c.Model.Model == "whole") {
 			t.Errorf("the answer that was %s was handed over at %d: %s", c.Model.Model, c.Timing.ResponseSent, c.Outcome)
-		}
-	}
-}
-
-// BenchmarkModelCall is what a receipt costs: a call to a model that is observed, with a receipt and without, one after the other and 16 at once.
-func BenchmarkModelCall(b *testing.B) {
-	for _, atOnce := range []int{1, 16} {
-		for _, made := range []string{"without receipt", "with receipt"} {
-			b.Run(fmt.Sprintf("%s, %d at once", made, atOnce), func(b *testing.B) {
-				r := newReceiptsRig(b, answerModels)
-				o := r.pipeline.o
-				if o.Record = (forgetful{}); made == "without receipt" {
-					o.Receipts = nil
-				}
-				o.Load, o.After = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}, r.pipeline
-				next, err := NewPipeline(o)
-				must(b, err)
-				r.handler.Set(next)
-				b.ResetTimer()
-				defer ledgertest.CPU(b)()
-				for n := 0; n < b.N; n += atOnce {
-					var calls sync.WaitGroup
-					for range atOnce {
-						calls.Go(func() {
-							resp, err := r.client.Post(r.base+"/v1/chat/completions", "application/json", strings.NewReader(askModel))
-							if err != nil {
-								b.Error(err)
-								return
-							}
-							_, _ = io.Copy(io.Discard, resp.Body)
-							_ = resp.Body.Close()
-						})
-					}
-					calls.Wait()
-				}
-			})
 		}
 	}
 }

@@ -78,3 +78,20 @@ func TestUnsent(t *testing.T) {
 	must(c.Done(t.Context(), id, runtime))(t)
 	wantCode(t, unsent(last), "event_done")
 }
+
+// TestABudgetThatCannotBeRead is an error, and never a budget of which nothing is spent.
+func TestABudgetThatCannotBeRead(t *testing.T) {
+	for _, broken := range []string{
+		`DROP TABLE spent`,
+		`INSERT INTO spent (event, action, posts) SELECT id, 'create_post', 'many' FROM events`,
+	} {
+		k := newKit(t)
+		id := k.claimed(t)
+		k.sql(t, broken)
+		if b, err := k.Budget(t.Context(), id); err == nil {
+			t.Errorf("%s: %+v", broken, b)
+		} else {
+			wantCode(t, err, "ledger_unavailable")
+		}
+	}
+}

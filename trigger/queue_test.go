@@ -3,6 +3,7 @@ package trigger_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -275,6 +276,26 @@ func TestQueueLeavesFolders(t *testing.T) {
 		synctest.Wait()
 		wantLog(t, logs)
 		s.want("refused", "folder")
+	})
+}
+
+// TestQueueBoundsStrangeFiles: a round moves so many files away that are no messages, and leaves the others to the next.
+func TestQueueBoundsStrangeFiles(t *testing.T) {
+	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+		const most, more = 1024, 3
+		for i := range most + more {
+			s.check(os.Symlink("nowhere", s.path("new", fmt.Sprint("link-", i))))
+		}
+		stop := k.run(t)
+		defer stop()
+		synctest.Wait()
+		for _, want := range []int{more, 0} {
+			if left, err := os.ReadDir(s.path("new", "")); err != nil || len(left) != want {
+				t.Errorf("%d are left, want %d: %v", len(left), want, err)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
 	})
 }
 

@@ -1,8 +1,10 @@
 package trigger_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -56,6 +58,26 @@ func TestSend(t *testing.T) {
 				t.Errorf("%q, want %q: %+v %v", got, tt.want, answer, err)
 			}
 		})
+	}
+	both := must(trigger.NewGitHub("hub", []string{secret}, []string{"push", "issues"}, nil))(t)
+	if answer, err := both.Send(t.Context(), server.Client(), server.URL+"/hooks/hub", "", []byte(`{"n":4}`), k.clock.now()); err != nil || !answer.Ignored {
+		t.Errorf("the first event that suits is push, which is of no interest: %+v, %v", answer, err)
+	}
+	if _, err := hooks.Send(t.Context(), server.Client(), "://", "", []byte(`{}`), k.clock.now()); err == nil {
+		t.Error("a delivery to no URL succeeds")
+	}
+	for name, answer := range map[string]string{"no JSON": "<html>", "too long": strings.Repeat(" ", 64<<10) + "{}"} {
+		strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+		if got, err := hooks.Send(t.Context(), strange.Client(), strange.URL, "", []byte(`{}`), k.clock.now()); err == nil {
+			t.Errorf("an answer that is %s is taken: %+v", name, got)
+		}
+		strange.Close()
+	}
+	called := false
+	idle := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
+	defer idle.Close()
+	if _, err := hub.Send(t.Context(), idle.Client(), idle.URL, "issues", []byte(`[]`), k.clock.now()); err == nil || called {
+		t.Errorf("a body that is no object is delivered: %t, %v", called, err)
 	}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()

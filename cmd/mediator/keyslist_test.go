@@ -1,15 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // listed runs keys list as JSON and returns one line for each version: kid, state, whether it signs, and what else is known of it.
@@ -107,6 +112,70 @@ func TestKeysList(t *testing.T) {
 		t.Errorf("status %d: %s", status, said)
 	}
 	if _, out, _ := invoke(t, "keys", "list", "--from", at); !strings.Contains(out, "SIGNS NOW") || !strings.Contains(out, "grant-key:v1  action_grant  -") {
+		t.Errorf("said %s", out)
+	}
+}
+
+// TestKeysListUse: the record says since when it counts, when each version signed first and last, and behind how many posts it stands.
+func TestKeysListUse(t *testing.T) {
+	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: func() time.Time { return recordsFrom }})
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	token := func(kid string) string {
+		return base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"`+kid+`"}`)) + ".e30.AA"
+	}
+	for i := range 3 {
+		r := ledger.Record{ID: fmt.Sprint("post_", i), Flow: "post", Started: recordsFrom.Add(time.Duration(i) * time.Minute), Artifacts: []ledger.Artifact{{Name: "grant", Token: token("grant-key:v1")}}}
+		must(t, l.Begin(t.Context(), r))
+		r.State = ledger.StateForwarded
+		must(t, l.Finish(t.Context(), r))
+	}
+	must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: recordsFrom, Token: token("receipt-key:v1")}))
+	key := memoryKey(t, "grant-key")
+	must(t, key.Rotate())
+	at := publish(t, "control", role(evidence.PurposeActionGrant, "authz", rotating(key)), role(evidence.PurposeInteraction, "observer", rotating(memoryKey(t, "receipt-key"))))
+	record := serveRecords(t, l)
+	list := func(want int, args ...string) (uses []string, out, said string) {
+		t.Helper()
+		status, out, said := invoke(t, append([]string{"keys", "list", "--json", "--from", at}, args...)...)
+		if status != want {
+			t.Fatalf("status %d, want %d: %s", status, want, said)
+		}
+		var versions []struct {
+			KeyID string           `json:"keyId"`
+			Use   *json.RawMessage `json:"use"`
+		}
+		must(t, json.Unmarshal([]byte(out), &versions))
+		for _, v := range versions {
+			use := "not asked"
+			if v.Use != nil {
+				var compact bytes.Buffer
+				must(t, json.Compact(&compact, *v.Use))
+				use = compact.String()
+			}
+			uses = append(uses, v.KeyID+" "+use)
+		}
+		return uses, out, said
+	}
+	want := []string{
+		`grant-key:v1 {"since":"2026-03-01T00:00:00Z","first":"2026-03-01T00:00:00Z","last":"2026-03-01T00:02:00Z","posts":3}`,
+		`grant-key:v2 {"since":"2026-03-01T00:00:00Z","posts":0}`,
+		`receipt-key:v1 {"since":"2026-03-01T00:00:00Z","first":"2026-03-01T00:00:00Z","last":"2026-03-01T00:00:00Z"}`,
+	}
+	if got, _, _ := list(exitDone, "--record", record); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if got, _, _ := list(exitDone, "--record", record, "--record", record); !strings.HasSuffix(got[0], `"posts":6}`) {
+		t.Errorf("two records: %q", got)
+	}
+	unknown := []string{"grant-key:v1 not asked", "grant-key:v2 not asked", "receipt-key:v1 not asked"}
+	if got, _, _ := list(exitDone); !slices.Equal(got, unknown) {
+		t.Errorf("without a record: %q", got)
+	}
+	if got, _, said := list(exitRefused, "--record", record, "--record", "unix:/nowhere"); !slices.Equal(got, unknown) || !strings.Contains(said, "the record at unix:/nowhere cannot be read") {
+		t.Errorf("one record is away: %q, %s", got, said)
+	}
+	if _, out, _ := invoke(t, "keys", "list", "--from", at, "--record", record); !strings.Contains(out, "2026-03-01T00:02:00Z  3 ") || !strings.Contains(out, "counted since 2026-03-01T00:00:00Z") {
 		t.Errorf("said %s", out)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // modelRule lets the agent call a model, which is observed.
@@ -71,9 +73,18 @@ func (c receiptCrash) name() string {
 // every call that was open has a receipt that says so, and the chain is closed.
 func TestReceiptsCrash(t *testing.T) {
 	t.Parallel()
-	r := newCrashRig(t, buildWithFailpoints(t), "", modelRule)
-	for _, c := range receiptCrashes {
-		t.Run(c.name(), func(t *testing.T) { r.playReceipts(t, c) })
+	binary := buildWithFailpoints(t)
+	for store, dsn := range map[string]func() string{
+		"file":     func() string { return "" },
+		"database": func() string { return pgtest.Start(t).Database(t) },
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			r := newCrashRig(t, binary, dsn(), modelRule)
+			for _, c := range receiptCrashes {
+				t.Run(c.name(), func(t *testing.T) { r.playReceipts(t, c) })
+			}
+		})
 	}
 }
 
@@ -150,11 +161,7 @@ func (r *crashRig) waitForReceipts(t *testing.T, session string, want int) (chai
 	t.Helper()
 	var stored []ledger.Receipt
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		file, err := ledger.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
-		must(t, err)
-		stored, err = file.Chain(t.Context(), session, 1, ledger.MaxChain)
-		must(t, errors.Join(err, file.Close()))
-		if len(stored) >= want {
+		if stored = r.stored(t, session); len(stored) >= want {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -164,6 +171,31 @@ func (r *crashRig) waitForReceipts(t *testing.T, session string, want int) (chai
 	if len(stored) != want {
 		t.Errorf("session %s has %d receipts, want %d", session, len(stored), want)
 	}
+	return r.verified(t, session, stored)
+}
+
+// stored returns the receipts of a session that the ledger has.
+func (r *crashRig) stored(t *testing.T, session string) []ledger.Receipt {
+	t.Helper()
+	var from interface {
+		Chain(ctx context.Context, session string, from int64, limit int) ([]ledger.Receipt, error)
+		io.Closer
+	}
+	var err error
+	if r.dsn == "" {
+		from, err = ledger.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
+	} else {
+		from, err = postgres.Open(t.Context(), r.dsn, postgres.Options{Now: time.Now, Instance: "the test"})
+	}
+	must(t, err)
+	stored, err := from.Chain(t.Context(), session, 1, ledger.MaxChain)
+	must(t, errors.Join(err, from.Close()))
+	return stored
+}
+
+// verified verifies the chain of a session.
+func (r *crashRig) verified(t *testing.T, session string, stored []ledger.Receipt) (chain []interaction.Receipt) {
+	t.Helper()
 	open, before := r.opener(t), ""
 	for i, one := range stored {
 		claims, err := evidence.UnverifiedClaims(interaction.Kind, one.Token)

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -25,7 +26,10 @@ import (
 // replicas are sidecars of one configuration, each in a folder of its own, which share a trigger service, a control plane and a ledger.
 type replicas struct {
 	*crashRig
-	all []*replica
+	all      []*replica
+	manifest *policy.Manifest
+	registry keyring.RootKey
+	auditor  keyring.RootKey
 }
 
 type replica struct {
@@ -38,10 +42,10 @@ const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 `
 
 // newReplicas starts n sidecars. The first one's folder is also that of the trigger service and the control plane.
-func newReplicas(ctx context.Context, t *testing.T, dsn string, n int) *replicas {
+func newReplicas(ctx context.Context, t *testing.T, dsn string, n int, more ...string) *replicas {
 	t.Helper()
 	full.Only(t, "PostgreSQL")
-	c := &replicas{crashRig: prepareCrashRig(t, thisProgram(t), dsn, replicaRules)}
+	c := &replicas{crashRig: prepareCrashRig(t, thisProgram(t), dsn, append(more, replicaRules)...)}
 	config, err := os.ReadFile(filepath.Join(c.Dir, devstack.SidecarFile))
 	if err != nil {
 		t.Fatal(err)
@@ -88,12 +92,12 @@ func (c *replicas) copied(t *testing.T) (dir string) {
 // startReplicas starts all processes, and certifies each sidecar's keys in its own bundle: they have the same names.
 func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	t.Helper()
-	manifest, err := c.all[0].PinHashes()
-	if err != nil {
+	var err, bad error
+	if c.manifest, err = c.all[0].PinHashes(); err != nil {
 		t.Fatal(err)
 	}
-	registry, _, err := keyring.GenerateRoot("registry", false)
-	auditor, _, bad := keyring.GenerateRoot("auditor", false)
+	c.registry, _, err = keyring.GenerateRoot("registry", false)
+	c.auditor, _, bad = keyring.GenerateRoot("auditor", false)
 	err = errors.Join(err, bad, c.all[0].Stack.StartProcess("trigger", devstack.TriggerFile), c.all[0].Stack.StartProcess("control", devstack.ControlFile))
 	for _, r := range c.all {
 		err = errors.Join(err, r.Stack.StartProcess("serve", devstack.SidecarFile))
@@ -101,30 +105,41 @@ func (c *replicas) startReplicas(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := []string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control")}
 	for _, r := range c.all {
-		for _, p := range r.Processes {
-			if err := r.WaitFor(ctx, p, "/healthz"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.Auditor = auditor
-		p, err := keyring.ReadPublished(ctx, append(shared, r.Admin()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.WriteTrust(ctx, manifest, registry, p); err != nil {
+		c.certify(ctx, t, r)
+	}
+	for _, r := range c.all {
+		r.ready(ctx, t)
+	}
+}
+
+// certify certifies the keys of a replica, and of what it shares.
+func (c *replicas) certify(ctx context.Context, t *testing.T, r *replica) {
+	t.Helper()
+	for _, p := range r.Processes {
+		if err := r.WaitFor(ctx, p, "/healthz"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range c.all {
-		for _, p := range r.Processes {
-			if err := r.WaitFor(ctx, p, "/readyz"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.listen = r.port(ctx, t)
+	r.Auditor = c.auditor
+	p, err := keyring.ReadPublished(ctx, []string{"unix:" + c.all[0].Socket("trigger"), "unix:" + c.all[0].Socket("control"), r.Admin()})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if _, err := r.WriteTrust(ctx, c.manifest, c.registry, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready waits until a replica is ready.
+func (r *replica) ready(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, p := range r.Processes {
+		if err := r.WaitFor(ctx, p, "/readyz"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.listen = r.port(ctx, t)
 }
 
 // port reads from the log of a sidecar where its proxy listens.
@@ -147,6 +162,13 @@ func (r *replica) port(ctx context.Context, t *testing.T) string {
 // agent opens a session for a new event at a replica.
 func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Client {
 	t.Helper()
+	agent, _ := c.session(ctx, t, r)
+	return agent
+}
+
+// session is agent, and says which session it is.
+func (c *replicas) session(ctx context.Context, t *testing.T, r *replica) (agent *http.Client, id string) {
+	t.Helper()
 	event, err := c.DeliverRelease(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +178,7 @@ func (c *replicas) agent(ctx context.Context, t *testing.T, r *replica) *http.Cl
 		t.Fatal(err)
 	}
 	s.ProxyURL = strings.Replace(s.ProxyURL, "127.0.0.1:0", r.listen, 1)
-	return c.agentOf(t, s)
+	return c.agentOf(t, s), s.Session
 }
 
 // solvedBy asks a replica for a challenge and solves it.

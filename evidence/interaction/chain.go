@@ -166,7 +166,8 @@ func (c *Chain) Closed() bool { return c.last.Closing != nil }
 // Names holds what the session receipt of a post says of the chain against the chain: the receipt that it names is there, the calls
 // that were open then have no receipt before it and, if the chain is closed, have one after it. The chain may have gone on since.
 func (c *Chain) Names(head evidence.InteractionHead) error {
-	if head.Number > 0 && c.hash(head.Number) != head.HeadHash {
+	none := head.Number == 0 && head.HeadHash == "" // as a session receipt names it
+	if there := head.Number > 0 && head.HeadHash != "" && c.hash(head.Number) == head.HeadHash; !none && !there {
 		return refusal.New("interaction_head_mismatch", "the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number, head.HeadHash, c.First(), c.Len())
 	}
 	for _, id := range head.OpenCalls {

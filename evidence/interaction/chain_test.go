@@ -69,6 +69,9 @@ func TestChain(t *testing.T) {
 	if err := s.Chain(t).Names(evidence.InteractionHead{}); err != nil {
 		t.Error(err)
 	}
+	for _, none := range []evidence.InteractionHead{{Number: -1}, {Number: -1, HeadHash: head.HeadHash}, {HeadHash: head.HeadHash}, {Number: 9}} {
+		wantCode(t, c.Names(none), "interaction_head_mismatch")
+	}
 }
 
 // TestChainsThatAreRefused spoils one thing each of a chain that is valid.

@@ -47,7 +47,9 @@ const (
 	MaxReturned     = 32
 	MaxRelayed      = 4
 	MaxHosted       = 8
-	MaxNamed        = 16  // artifacts that the receipt of a post names
+	MaxNamed        = 16 // artifacts that the receipt of a post names
+	MaxRuntimeID    = maxName
+	MaxAgent        = maxAgentName
 	maxShortName    = 64  // bytes of the name of an API, a tool of a model, an artifact, or a reason
 	maxName         = 128 // bytes of the name of a model, a tool of a server, a host, a rule, a runtime, or an id
 	maxAgentName    = 256 // bytes of the name of an agent or an event

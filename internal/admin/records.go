@@ -128,3 +128,15 @@ func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
 	}
 	wire.Write(w, l, err)
 }
+
+// showKeyUses answers with what the ledger has counted of the versions of signing keys.
+func (s *Server) showKeyUses(w http.ResponseWriter, r *http.Request) {
+	uses, err := s.Ledger.KeyUses(r.Context())
+	wire.Write(w, uses, err)
+}
+
+// KeyUses asks a sidecar what its ledger has counted of the versions of signing keys.
+func KeyUses(ctx context.Context, endpoint string) (uses ledger.KeyUses, err error) {
+	err = Get(ctx, endpoint, "/v1/ledger/keys", &uses)
+	return uses, err
+}

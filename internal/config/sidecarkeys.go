@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+)
 
 // SidecarKeys are the sidecar's roles.
 type SidecarKeys struct {
@@ -16,7 +20,7 @@ type SidecarKeys struct {
 
 // Receipts configures interaction receipts.
 type Receipts struct {
-	// Subject is the agent that they are about: the subject of every action. Required.
+	// Subject is the agent that they are about: the subject of every action, at most 256 bytes. Required.
 	Subject string `yaml:"subject"`
 }
 
@@ -45,6 +49,14 @@ func (c *Sidecar) checkKeys(f *findings) {
 		return
 	}
 	f.required("receipts.subject", c.Receipts.Subject)
+	for _, name := range []struct {
+		key, value string
+		most       int
+	}{{"runtime", c.Runtime, interaction.MaxRuntimeID}, {"receipts.subject", c.Receipts.Subject, interaction.MaxAgent}} {
+		if len(name.value) > name.most {
+			f.Add(name.key, "has %d bytes, and a receipt at most %d", len(name.value), name.most)
+		}
+	}
 	for i, a := range c.Actions {
 		if a.Subject != c.Receipts.Subject && a.Subject != "" && c.Receipts.Subject != "" {
 			f.Add(fmt.Sprintf("actions[%d].subject", i), "%q is another agent than receipts.subject, %q: receipts of a session are about one", a.Subject, c.Receipts.Subject)

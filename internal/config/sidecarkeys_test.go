@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,7 @@ func TestReceipts(t *testing.T) {
 		"a key alone":                {key, "", "", "receipts: is required with keys.interactionReceipt"},
 		"no subject":                 {key, "receipts: {}\n", "", "receipts.subject: is required"},
 		"another subject":            {key, "receipts: {subject: other}\n", "", `actions[0].subject: "agent:worker-1" is another agent than receipts.subject, "other"`},
+		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "", "receipts.subject: has 257 bytes, and a receipt at most 256"},
 		"a lifetime":                 {strings.Replace(key, "}", ", lifetime: 30s}", 1), receipts, "", "keys.interactionReceipt.lifetime: has no meaning"},
 		"another role's key":         {strings.Replace(key, "interaction-receipt-key", "runtime-key", 1), receipts, "", "keys.interactionReceipt.key: runtime-key is the key of keys.runtime too"},
 		"another role's issuer":      {strings.Replace(key, "mediator-observer", "mediator-proof", 1), receipts, "", "keys.interactionReceipt.issuer: mediator-proof is the issuer of keys.requestProof too"},
@@ -39,5 +41,26 @@ func TestReceipts(t *testing.T) {
 				t.Errorf("found %s, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestRuntimeOfReceipts: a name that does not fit into a receipt is refused where receipts are made, and nowhere else.
+func TestRuntimeOfReceipts(t *testing.T) {
+	const made = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\nreceipts: {subject: \"agent:worker-1\"}\n"
+	for _, tt := range []struct {
+		bytes int
+		made  string
+		ok    bool
+	}{{128, made, true}, {129, made, false}, {129, "", true}} {
+		text := strings.Replace(correctSidecar, "actions:\n", tt.made+"actions:\n", 1)
+		text = regexp.MustCompile(`(?m)^runtime: .*$`).ReplaceAllString(text, "runtime: "+strings.Repeat("r", tt.bytes))
+		path := filepath.Join(t.TempDir(), "mediator.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadSidecar(path)
+		if refused := strings.Contains(fmt.Sprint(err), "runtime: has 129 bytes, and a receipt at most 128"); tt.ok == refused || tt.ok != (err == nil) {
+			t.Errorf("%d bytes: %v", tt.bytes, err)
+		}
 	}
 }

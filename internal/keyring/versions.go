@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // States of a key version, by the trust bundle.
@@ -37,8 +38,48 @@ type Version struct {
 	Signs      *bool      `json:"signs,omitempty"` // whether the process signs with it now
 	State      string     `json:"state,omitempty"`
 	Until      *time.Time `json:"certifiedUntil,omitempty"` // the end of its certificate
+	Use        *Use       `json:"use,omitempty"`            // nil if no record was asked
 
 	public ed25519.PublicKey
+}
+
+// Use is what records say of a version: the record's own word.
+type Use struct {
+	Since time.Time  `json:"since"`           // nothing before was counted
+	First *time.Time `json:"first,omitempty"` // nil if there is no signature
+	Last  *time.Time `json:"last,omitempty"`
+	Posts *int64     `json:"posts,omitempty"` // nil for a key that signs nothing of a post
+}
+
+// AddUse adds to versions what records have counted of them, summed up over all the records.
+func AddUse(versions []Version, records []ledger.KeyUses) {
+	for i := range versions {
+		v := &versions[i]
+		use := Use{}
+		if v.Purpose != evidence.PurposeInteraction {
+			use.Posts = new(int64)
+		}
+		for _, r := range records {
+			if r.Since.After(use.Since) { // of what was before, not every record knows
+				use.Since = r.Since
+			}
+			for _, k := range r.Keys {
+				if k.KeyID != v.KeyID {
+					continue
+				}
+				if use.First == nil || k.First.Before(*use.First) {
+					use.First = &k.First
+				}
+				if use.Last == nil || k.Last.After(*use.Last) {
+					use.Last = &k.Last
+				}
+				if use.Posts != nil {
+					*use.Posts += k.Posts
+				}
+			}
+		}
+		v.Use = &use
+	}
 }
 
 // VersionsOf lists the versions that a process at an address publishes. Of what a file says it leaves out which version signs, because

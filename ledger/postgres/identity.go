@@ -33,22 +33,34 @@ ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.e
 
 var _ ledger.Identified = (*Ledger)(nil)
 
-// identify gives a ledger its identity and the tables of receipts, unless it has them, in the transaction that has opened it, and commits. A
-// ledger that an earlier program has made lacks them.
-func identify(ctx context.Context, tx *sql.Tx) error {
-	var made bool
-	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.identity') IS NOT NULL`).Scan(&made); err != nil {
-		return err
-	}
-	if !made {
-		if _, err := tx.ExecContext(ctx, identityTables, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
-			return fmt.Errorf("make the table of its identity: %w", err)
-		}
-		if _, err := tx.ExecContext(ctx, insertIdentity, ledger.NewID()); err != nil {
+// identify gives a ledger its identity, the tables of receipts and those of the uses of keys, unless it has them, in the transaction that has
+// opened it, and commits. A ledger that an earlier program has made lacks them. now is when the uses of keys begin to be counted.
+func identify(ctx context.Context, tx *sql.Tx, now time.Time) error {
+	for _, t := range []struct {
+		first, tables string
+		row           string // what they begin with; nothing if empty
+		arg           any
+	}{
+		{"identity", identityTables, insertIdentity, ledger.NewID()}, {"receipts", receiptTables, "", nil},
+		{"key_uses", keyUseTables, insertSince, now.UnixMilli()},
+	} {
+		var made bool
+		if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.' || $1) IS NOT NULL`, t.first).Scan(&made); err != nil {
 			return err
 		}
+		if made {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, t.tables, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
+			return fmt.Errorf("make the table %s: %w", t.first, err)
+		}
+		if t.row != "" {
+			if _, err := tx.ExecContext(ctx, t.row, t.arg); err != nil {
+				return err
+			}
+		}
 	}
-	if err := prepareReceipts(ctx, tx); err != nil {
+	if err := prepareDeliveries(ctx, tx); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -3,9 +3,11 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -99,6 +101,58 @@ func TestPruning(t *testing.T) { ledgertest.RunPruning(t, hourly(t)) }
 
 // TestReceipts runs the suite of chains of receipts.
 func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly(t)) }
+
+// TestKeyUses runs the suite of what is counted of signing keys.
+func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly(t)) }
+
+// TestKeyUsesOfReplicas: what two instances have counted of a key is told as one.
+func TestKeyUsesOfReplicas(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	one, two := open(t, dsn, "one"), open(t, dsn, "two")
+	for i, l := range []*postgres.Ledger{one, two, one} {
+		r := post(fmt.Sprintf("post_%d", i))
+		r.Started = ledgertest.Now().Add(time.Duration(i) * time.Minute)
+		r.Artifacts = []ledger.Artifact{{Name: "grant", Token: base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"k:v1"}`)) + ".e30.AA"}}
+		ended := r
+		ended.State = ledger.StateForwarded
+		if err := errors.Join(l.Begin(t.Context(), r), l.Finish(t.Context(), ended)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []ledger.KeyUse{{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
+	if got, err := two.KeyUses(t.Context()); err != nil || !slices.Equal(got.Keys, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestDeliveries runs the suite of handing receipts over.
+func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly(t)) }
+
+// TestDeliveriesOfReplicas: what one instance has claimed no other gets.
+func TestDeliveriesOfReplicas(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	instance := 0
+	ledgertest.RunSharedDeliveries(t, func(t *testing.T) ledger.Store {
+		instance++
+		return open(t, dsn, strconv.Itoa(instance))
+	})
+}
+
+// TestDeliveriesOfAnEarlierProgram: receipts of a program that handed none over are handed over.
+func TestDeliveriesOfAnEarlierProgram(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	l := open(t, dsn, "one")
+	for n := int64(1); n <= 2; n++ {
+		r := ledger.Receipt{Session: "ses_1", Number: n, Call: "post_" + strconv.FormatInt(n, 10), Signed: ledgertest.Now(), Token: "e30"}
+		if err := l.AddReceipts(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, dsn, `DROP TABLE actionproof.deliveries`)
+	if got, err := open(t, dsn, "two").ClaimDeliveries(t.Context(), ledgertest.Now(), ledgertest.Now(), 10); err != nil || len(got) != 1 || got[0].Session != "ses_1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
 
 // TestOpenCallsOfReplicas: an instance is told of its own open calls only.
 func TestOpenCallsOfReplicas(t *testing.T) {

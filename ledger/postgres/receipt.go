@@ -3,9 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -35,37 +32,27 @@ SELECT id, $1, session, started, draft FROM unnest($2::text[], $3::text[], $4::b
 ON CONFLICT DO NOTHING`
 	insertReceipts = `
 WITH added AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) AS r (session, number, call, signed, token)),
-     closed AS (DELETE FROM actionproof.open_calls WHERE id IN (SELECT call FROM added))
+     closed AS (DELETE FROM actionproof.open_calls WHERE id IN (SELECT call FROM added)),
+     begun AS (INSERT INTO actionproof.deliveries (session, number, due, refused) SELECT session, 0, 0, '' FROM added WHERE number = 1 ORDER BY session ON CONFLICT DO NOTHING)
 INSERT INTO actionproof.receipts (session, number, call, signed, token) SELECT session, number, call, signed, token FROM added
 ON CONFLICT DO NOTHING`
-	// countReceipts sees what the insert has left, and what another transaction had committed before.
-	countReceipts = `
-SELECT count(*) FROM unnest($1::text[], $2::bigint[], $3::text[]) AS r (session, number, token)
-JOIN actionproof.receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token`
+	// selectForked sees what the insert has left, and what another transaction had committed before.
+	selectForked = `
+SELECT coalesce(min(r.session), '') FROM unnest($1::text[], $2::bigint[], $3::text[]) AS r (session, number, token)
+LEFT JOIN actionproof.receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token WHERE kept.token IS NULL`
 	selectOpen  = `SELECT id, session, started, draft FROM actionproof.open_calls WHERE instance = $1 ORDER BY started, id`
 	selectChain = `SELECT session, number, call, signed, token FROM actionproof.receipts WHERE session = $1 AND number >= $2 ORDER BY number LIMIT $3`
 	selectLast  = `SELECT session, number, call, signed, token FROM actionproof.receipts WHERE session = $1 ORDER BY number DESC LIMIT 1`
 	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified.
 	pruneReceipts = `
-DELETE FROM actionproof.receipts WHERE (session, number) IN (
+WITH gone AS (DELETE FROM actionproof.receipts WHERE (session, number) IN (
 	SELECT session, number FROM actionproof.receipts AS r WHERE signed < $1
 	AND (SELECT signed FROM actionproof.receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < $1 ORDER BY signed LIMIT $2
-)`
+) RETURNING session, number)
+SELECT count(*), count(*) FILTER (WHERE gone.number > d.number) FROM gone LEFT JOIN actionproof.deliveries AS d ON d.session = gone.session`
 	// pruneOpenCalls removes what an instance has left that never came back.
 	pruneOpenCalls = `DELETE FROM actionproof.open_calls WHERE id IN (SELECT id FROM actionproof.open_calls WHERE started < $1 LIMIT $2)`
 )
-
-// prepareReceipts makes the tables of receipts where there are none, in the transaction that has opened the ledger.
-func prepareReceipts(ctx context.Context, tx *sql.Tx) error {
-	var made bool
-	if err := tx.QueryRowContext(ctx, `SELECT to_regclass('actionproof.receipts') IS NOT NULL`).Scan(&made); err != nil || made {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, receiptTables, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
-		return fmt.Errorf("make the tables of receipts: %w", err)
-	}
-	return nil
-}
 
 // OpenCalls keeps that calls are open: see [ledger.Receipts].
 func (l *Ledger) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
@@ -93,7 +80,7 @@ func (l *Ledger) open(ctx context.Context, tx *sql.Tx, calls []ledger.OpenCall) 
 
 // AddReceipts keeps receipts: see [ledger.Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) error {
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return addReceipts(ctx, tx, receipts) })
+	return l.Write(ctx, nil, nil, receipts...)
 }
 
 // addReceipts keeps receipts in two statements, however many there are.
@@ -111,15 +98,15 @@ func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) err
 		signed, tokens = append(signed, r.Signed.UnixMilli()), append(tokens, r.Token)
 	}
 	_, err := tx.ExecContext(ctx, insertReceipts, sessions, numbers, calls, signed, tokens)
-	var kept int
+	var forked string
 	if err == nil {
-		err = tx.QueryRowContext(ctx, countReceipts, sessions, numbers, tokens).Scan(&kept)
+		err = tx.QueryRowContext(ctx, selectForked, sessions, numbers, tokens).Scan(&forked)
 	}
 	switch {
 	case err != nil:
 		return ledger.Unavailable("write the receipt", err)
-	case kept != len(receipts):
-		return ledger.ErrForked
+	case forked != "":
+		return &ledger.ForkedError{Session: forked}
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	}
 	token := call.signed.Token()
 	c.mu.Unlock()
-	return token, c.keeper.o.Ledger.SettleReceipts(ctx)
+	return token, c.keeper.settle(ctx, c)
 }
 
 // waits reports whether a call has no receipt in the chain yet. The caller holds c.mu.

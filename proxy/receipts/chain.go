@@ -31,6 +31,7 @@ type Chain struct {
 	mu      sync.Mutex       // guards all below
 	keeper  *Keeper          // nil until the first call of which a receipt is made
 	open    map[string]*Call // by the id of their record
+	going   int              // calls without a receipt that are not over
 	ended   []*Call          // that have no receipt yet, in the order in which they ended
 	working bool             // a goroutine signs
 	failure error            // why the last attempt failed
@@ -101,7 +102,7 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	_ = c.wait(ctx, settled)
 }
 
-// Close says that the session has ended. The chain is closed when its last call has a receipt. Only the first reason counts.
+// Close says that the session has ended. The chain is closed when every call is over and the last has its receipt. Only the first reason counts.
 func (c *Chain) Close(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +120,7 @@ func (c *Chain) work() {
 	case c.working:
 	case c.next() != nil:
 		c.working = c.keeper.start(c)
-	case c.closing != "" && len(c.open) == 0:
+	case c.closing != "" && len(c.open) == 0 && c.going == 0:
 		c.keeper.forget(c)
 	}
 }
@@ -129,7 +130,7 @@ func (c *Chain) next() *Call {
 	switch {
 	case len(c.ended) > 0:
 		return c.ended[0]
-	case c.closing != "" && (c.known || c.number > 0) && !c.closed && len(c.open) == 0:
+	case c.closing != "" && (c.known || c.number > 0) && !c.closed && len(c.open) == 0 && c.going == 0:
 		return c.end()
 	}
 	return nil

@@ -81,11 +81,11 @@ func (s *switched) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) erro
 	return s.Ledger.OpenCalls(ctx, calls...)
 }
 
-func (s *switched) SettleReceipts(ctx context.Context) error {
+func (s *switched) SettleReceipts(ctx context.Context, session string) error {
 	if _, err := s.failing(); err != nil {
 		return err
 	}
-	return s.Ledger.SettleReceipts(ctx)
+	return s.Ledger.SettleReceipts(ctx, session)
 }
 
 // rig is a keeper with a ledger in a file, and a key in memory.
@@ -287,4 +287,4 @@ type nowhere struct{ receipts.Ledger }
 
 func (nowhere) OpenCalls(context.Context, ...ledger.OpenCall) error { return nil }
 func (nowhere) AddReceiptLater(ledger.Receipt) error                { return nil }
-func (nowhere) SettleReceipts(context.Context) error                { return nil }
+func (nowhere) SettleReceipts(context.Context, string) error        { return nil }

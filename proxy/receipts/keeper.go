@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
 )
@@ -40,7 +41,7 @@ type Ledger interface {
 	LeftOpen(ctx context.Context) ([]ledger.OpenCall, error)
 	LastReceipt(ctx context.Context, session string) (ledger.Receipt, error)
 	AddReceiptLater(r ledger.Receipt) error
-	SettleReceipts(ctx context.Context) error
+	SettleReceipts(ctx context.Context, session string) error
 }
 
 // Options are what a [Keeper] works with. All are required.
@@ -93,7 +94,7 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 // until it succeeds.
 func (k *Keeper) recover(session string, left []ledger.OpenCall) {
 	c := &Chain{session: session, keeper: k, known: true, closing: interaction.ClosedLost, working: true}
-	retrying(k.life, func() error {
+	read := retrying(k.life, func() error {
 		last, err := k.o.Ledger.LastReceipt(k.life, session)
 		switch {
 		case errors.Is(err, ledger.ErrNotFound):
@@ -108,7 +109,7 @@ func (k *Keeper) recover(session string, left []ledger.OpenCall) {
 	}, func(err error) {
 		k.o.Log.Error("the chain of a session that an earlier process has left open cannot be read", zap.String("session", session), zap.Error(err))
 	})
-	if k.life.Err() != nil || c.closed {
+	if !read || c.closed {
 		return
 	}
 	slices.SortStableFunc(left, func(a, b ledger.OpenCall) int { // the end of the session is the last
@@ -136,25 +137,29 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// retrying tries until try succeeds or ctx ends. failed is told of the first failure.
-func retrying(ctx context.Context, try func() error, failed func(error)) {
+// retrying tries until try succeeds or ctx ends, or the chain has forked, and reports whether it has succeeded. failed is told of the first failure.
+func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		err := try()
 		if err == nil || ctx.Err() != nil {
-			return
+			return err == nil
 		}
 		if pause == firstRetry {
 			failed(err)
 		}
+		if errors.Is(err, ledger.ErrForked) {
+			return false
+		}
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-time.After(pause):
 		}
 	}
 }
 
-// sign makes the receipts of a chain, one after the other, until there is none to be made.
+// sign makes the receipts of a chain, one after the other, until there is none to be made. It gives up a chain that has forked: the session makes no
+// post any more, and the next start tries again to close what is open.
 func (k *Keeper) sign(c *Chain) {
 	for {
 		c.mu.Lock()
@@ -176,10 +181,13 @@ func (k *Keeper) sign(c *Chain) {
 			call.result(call)
 			call.result = nil
 		}
-		retrying(k.life, func() error { return k.attempt(c, call) }, func(err error) {
+		made := retrying(k.life, func() error { return k.attempt(c, call) }, func(err error) {
 			k.o.Log.Error("the receipt of a call could not be made: the session makes no posts until it is", zap.String("session", c.session), zap.String("post", call.id), zap.Error(err))
 		})
-		if k.life.Err() != nil && !call.made {
+		if !made {
+			c.mu.Lock()
+			k.forget(c)
+			c.mu.Unlock()
 			return // what is open is closed at the next start
 		}
 	}
@@ -265,7 +273,16 @@ func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead,
 	if err != nil {
 		return nil, err
 	}
-	return h, k.o.Ledger.SettleReceipts(ctx)
+	return h, k.settle(ctx, c)
+}
+
+// settle waits until all receipts of a chain are stored that were handed to the ledger.
+func (k *Keeper) settle(ctx context.Context, c *Chain) error {
+	err := k.o.Ledger.SettleReceipts(ctx, c.session)
+	if errors.Is(err, ledger.ErrForked) {
+		return refusal.New("interaction_unsigned", "no receipt of this session is kept any more").ForOperator("%v", err)
+	}
+	return err
 }
 
 // begin takes a chain into the keeper's care.

@@ -276,6 +276,28 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	m.relayCount++
 }
 
+// Going says that a call of a session goes out of which no receipt is made: the chain is not closed before it is over.
+func (k *Keeper) Going(c *Chain) {
+	if k == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.going++
+}
+
+// Over says that such a call is over, and counted if it went out.
+func (k *Keeper) Over(c *Chain) {
+	if k == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.going--; c.keeper != nil {
+		c.work()
+	}
+}
+
 // Count counts a call that went out, with the bytes of its body, and whether it was read here.
 func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	if k == nil {

@@ -154,3 +154,52 @@ func (c *call) begin(pieces ...string) io.Reader {
 	c.observer.Begin(resp)
 	return resp.Body
 }
+
+// TestForkStopsOneSession: a session whose chain has forked makes no post any more, whatever it does next. Others go on, and nothing waits for it.
+func TestForkStopsOneSession(t *testing.T) {
+	r := newRig(t)
+	forked, other := r.chain("ses_1"), r.chain("ses_2")
+	kept := ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_other", Signed: time.Now(), Token: "e30.e30.other"}
+	must(t, r.store.AddReceipts(t.Context(), kept))
+	open := r.mustAsk(forked, hello)
+	r.mustAsk(forked, hello).answer(t, answer)
+	refused := func() {
+		t.Helper()
+		if _, err := r.keeper.Head(t.Context(), forked); code(err) != "interaction_unsigned" {
+			t.Errorf("the session that has forked stands: %v", err)
+		}
+	}
+	refused()
+	open.answer(t, answer)
+	refused()
+	r.mustAsk(other, hello).answer(t, answer)
+	if h := r.settled(other); h.Number != 1 {
+		t.Errorf("the other session stands at %d", h.Number)
+	}
+	forked.Close(interaction.ClosedEnded)
+	refused()
+	r.stop()
+	if chain, err := r.store.Chain(context.Background(), "ses_1", 1, 10); err == nil && len(chain) > 1 {
+		t.Errorf("the forked chain has %d receipts", len(chain))
+	}
+}
+
+// TestClosingWaitsForEveryCall: the receipt that closes a session counts every call of it, also one of which no receipt is made.
+func TestClosingWaitsForEveryCall(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.keeper.Going(c)
+	r.keeper.Going(c)
+	r.mustAsk(c, hello).answer(t, answer)
+	c.Close(interaction.ClosedEnded)
+	r.settled(c)
+	r.keeper.Over(c) // nothing of it was sent
+	if chain := r.read("ses_1", 1); chain[0].Closing != nil {
+		t.Fatalf("it is closed while a call is open: %+v", chain[0])
+	}
+	r.keeper.Count(c, 7, false)
+	r.keeper.Over(c)
+	if end := r.read("ses_1", 2)[1]; end.Closing == nil || end.Session.Calls != 1 || end.Session.BytesOut != 7 {
+		t.Errorf("the end: %+v", end)
+	}
+}

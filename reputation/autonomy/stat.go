@@ -10,17 +10,48 @@ import (
 // clamp returns x, but at least 0 and at most 1.
 func clamp(x float64) float64 { return max(0, min(1, x)) }
 
-// median returns the median of values, of an even number the mean of the two in the middle; 0 without any. It sorts them.
+// median returns the median of values, of an even number the mean of the two in the middle; 0 without any. It changes their order.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
 		return 0
 	}
-	slices.Sort(values)
+	upper := nth(values, n/2)
 	if n%2 == 1 {
-		return values[n/2]
+		return upper
 	}
-	return (values[n/2-1] + values[n/2]) / 2
+	return (slices.Max(values[:n/2]) + upper) / 2
+}
+
+// nth returns the value that would have index k if values were sorted. It moves no greater one before k, and no lesser one after it (Hoare's
+// selection): sorting all of them takes most of the time of an appraisal.
+func nth(values []float64, k int) float64 {
+	low, high := 0, len(values)-1
+	for low < high {
+		pivot, i, j := values[(low+high)/2], low, high
+		for i <= j {
+			for values[i] < pivot {
+				i++
+			}
+			for values[j] > pivot {
+				j--
+			}
+			if i <= j {
+				values[i], values[j] = values[j], values[i]
+				i++
+				j--
+			}
+		}
+		switch { // those up to j are not above the pivot, those from i on not below
+		case k <= j:
+			high = j
+		case k >= i:
+			low = i
+		default:
+			return values[k]
+		}
+	}
+	return values[k]
 }
 
 // medianMAD returns the median of values, and the median of their distances from it. It changes them.
@@ -34,7 +65,7 @@ func medianMAD(values []float64) (middle, mad float64) {
 
 // equal reports whether all values are equal.
 func equal(values []float64) bool {
-	return len(values) == 0 || slices.Min(values) == slices.Max(values)
+	return !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
 }
 
 // variance returns the sample variance of values, exactly 0 where all are equal: sums of large values are rounded.

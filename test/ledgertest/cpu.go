@@ -12,14 +12,15 @@ import (
 // Elapsed time is the disk's and the neighbours' as well; this is what a call costs.
 func CPU(b *testing.B) (stop func()) {
 	b.Helper()
-	time, bytes := used(b), written(b)
+	time, bytes := Used(b), written(b)
 	return func() {
-		b.ReportMetric(float64((used(b)-time).Nanoseconds())/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64((Used(b)-time).Nanoseconds())/float64(b.N), "cpu-ns/op")
 		b.ReportMetric(float64(written(b)-bytes)/float64(b.N), "written-B/op")
 	}
 }
 
-func used(b *testing.B) time.Duration {
+// Used returns the processor time that this process has used.
+func Used(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, gh, gdb, PostgreSQL, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
+# Installs what the tests need besides Go: curl, git, gh, gdb, shells, PostgreSQL, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,6 +9,7 @@ need=()
 want() { bash -c "$2" >/dev/null 2>&1 || need+=("$1"); }
 want curl            'command -v curl'
 want zsh             'command -v zsh'
+want fish            'command -v fish'
 want openssl         'command -v openssl'
 want git             'command -v git'
 want gh              'command -v gh'

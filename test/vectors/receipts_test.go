@@ -362,6 +362,8 @@ func headFaults(f receiptsFile) []receiptVector {
 	return []receiptVector{
 		head("none", "ok", 0, "", true), head("the second", "ok", 2, hash(2), true), head("the last", "ok", 5, hash(5), true),
 		head("of another chain", "interaction_head_mismatch", 2, otherHash, true), head("of another number", "interaction_head_mismatch", 3, hash(2), true),
+		head("below zero", "interaction_head_mismatch", -1, "", true), head("below zero, of a receipt", "interaction_head_mismatch", -1, hash(1), true),
+		head("none, of a receipt", "interaction_head_mismatch", 0, hash(1), true), head("beyond the chain, without a hash", "interaction_head_mismatch", 9, "", true),
 		head("beyond the chain", "interaction_head_mismatch", 5, hash(5), false), head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
 		head("open, ended before", "interaction_open_call", 2, hash(2), true, "post_1"), head("open, never ended", "interaction_open_call", 2, hash(2), true, "post_9"),
 		head("open, and the chain too", "ok", 2, hash(2), false, "post_9"),

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
 )
 
@@ -32,7 +33,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 	for name, want := range map[string][]byte{
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
-		"receipts.json": d.receiptsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
+		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
@@ -116,6 +117,22 @@ func TestVerdictsAreDocumented(t *testing.T) {
 		known := v.want == "ok" || slices.ContainsFunc(codes, func(c problem.Code) bool { return c.Name == v.want })
 		if !known || !bytes.Contains(page, []byte("`"+v.want+"`")) {
 			t.Errorf("%s: %s asks for %s, which is no code, or not on the page", v.file, v.name, v.want)
+		}
+	}
+}
+
+// TestIndependentVerifierBounds: the verifier in js bounds a chain as the one in Go does.
+func TestIndependentVerifierBounds(t *testing.T) {
+	script := `import { ReceiptChain } from './js/receiptchain.mjs';
+const chain = new ReceiptChain({ owner: 'o' });
+chain.last = { chain: { session_id: 's' }, agent: 'a' };
+chain.hashes.length = Number(process.argv[1]);
+const next = { owner: 'o', agent: 'a', session: {}, chain: { session_id: 's', sequence_number: chain.hashes.length + 2 } };
+try { chain.follows(next, ''); } catch (e) { console.log(e.code); }`
+	for length, want := range map[int]string{interaction.MaxReceipts - 1: "interaction_gap", interaction.MaxReceipts: "interaction_chain_too_long"} {
+		out, err := exec.Command("node", "--input-type=module", "--eval", script, strconv.Itoa(length)).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("after %d receipts: %s, %v, want %s", length, got, err, want)
 		}
 	}
 }

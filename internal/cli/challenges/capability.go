@@ -89,9 +89,12 @@ func Capability() *cobra.Command {
 
 // HashPayload returns the command that prints the content hash of a payload.
 func HashPayload() *cobra.Command {
-	var asJSON bool
+	var canonical bool
 	c := &cobra.Command{
 		Use: "hash-payload [FILE]", Short: "Print the content hash of a payload, from a file or standard input",
+		Long: `Prints the SHA-256 of a payload in lowercase hex: of its bytes, or with --canonical of the RFC 8785 canonical form of a JSON document, which is
+what a post of JSON is bound to. ActionProof's name of --canonical, --json, works too: in every other command --json prints the result as JSON.`,
+		Example: `  printf %s '{"title": "hello"}' | mediator hash-payload --canonical`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return cli.Usagef("%s takes at most one file", c.CommandPath())
@@ -108,7 +111,7 @@ func HashPayload() *cobra.Command {
 				return err
 			}
 			h := evidence.HashBytes(raw)
-			if asJSON {
+			if canonical {
 				if h, err = evidence.HashJSON(raw); err != nil {
 					return err
 				}
@@ -117,7 +120,11 @@ func HashPayload() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "the payload is JSON: hash its RFC 8785 canonical form")
+	c.Flags().BoolVar(&canonical, "canonical", false, "the payload is JSON: hash its RFC 8785 canonical form")
+	c.Flags().BoolVar(&canonical, "json", false, "ActionProof's name of --canonical")
+	if err := c.Flags().MarkHidden("json"); err != nil {
+		panic(err) // it is defined a line above
+	}
 	return c
 }
 

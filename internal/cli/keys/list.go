@@ -3,26 +3,30 @@ package keys
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/ledger"
 )
 
 func keysList() *cobra.Command {
-	var from []string
+	var from, records []string
 	var registry, bundle string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "list --from unix:PATH", Short: "List what is known of each version of each key", Args: cli.NoArgs,
 		Long: `Asks each process which versions of its keys it knows, when they were made, and which of them signs now. With --bundle and --registry it also says,
 by the trust bundle and the history beside it, until when each version is certified, and whether it was retired or revoked, also of versions
-that no process knows any more. A - is what is not known.
-A process that does not answer, or a key that cannot be read, is named on standard error, the rest is listed, and the status is 1.`,
+that no process knows any more. With --record, the endpoint of a sidecar, it says what the sidecar's record has counted: the first and the last
+signature, and how many posts a version stands behind. That is the sidecar's own word. A - is what is not known.
+A process or record that does not answer, or a key that cannot be read, is named on standard error, the rest is listed, and the status is 1.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (registry == "") != (bundle == "") {
 				return cli.Usagef("--bundle and --registry belong together: a bundle is verified before it is told")
@@ -48,6 +52,9 @@ A process that does not answer, or a key that cannot be read, is named on standa
 				}
 				versions = books.Complete(versions)
 			}
+			if err := addUse(c, versions, records); err != nil {
+				refused = err
+			}
 			if err := cli.PrintText(c, asJSON, append([]keyring.Version{}, versions...), func(w io.Writer) error { return printVersions(w, versions) }); err != nil {
 				return err
 			}
@@ -57,20 +64,48 @@ A process that does not answer, or a key that cannot be read, is named on standa
 	fromFlag(c, &from, orFile)
 	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
 	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
+	c.Flags().StringArrayVar(&records, "record", nil, "internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each record")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
+// addUse adds to versions what the records of sidecars have counted of them: nothing, unless all of them answer.
+func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
+	var all []ledger.KeyUses
+	for _, one := range at {
+		uses, err := admin.KeyUses(c.Context(), one)
+		if err != nil {
+			fmt.Fprintf(cli.Plain(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err, daemon.CodeOf(err))
+			return cli.ErrRefused
+		}
+		all = append(all, uses)
+	}
+	if len(all) > 0 {
+		keyring.AddUse(versions, all)
+	}
+	return nil
+}
+
 func printVersions(w io.Writer, versions []keyring.Version) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tROLE\tSTATE\tSIGNS NOW\tCREATED\tCERTIFIED UNTIL\tCUSTODY\tEXPORTABLE\tISSUER\tPROCESS")
+	fmt.Fprintln(t, "KEY\tROLE\tSTATE\tSIGNS NOW\tCREATED\tCERTIFIED UNTIL\tFIRST SIGNATURE\tLAST SIGNATURE\tPOSTS\tCUSTODY\tEXPORTABLE\tISSUER\tPROCESS")
 	for _, v := range versions {
 		signs := ""
 		if v.Signs != nil {
 			signs = map[bool]string{true: "yes", false: "no"}[*v.Signs]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%t\t%s\t%s\n", v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs),
-			timeOrDash(v.Created), timeOrDash(v.Until), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
+		use, posts := v.Use, ""
+		if use == nil {
+			use = &keyring.Use{}
+		}
+		if use.Posts != nil {
+			posts = strconv.FormatInt(*use.Posts, 10)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%t\t%s\t%s\n", v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs),
+			timeOrDash(v.Created), timeOrDash(v.Until), timeOrDash(use.First), timeOrDash(use.Last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
+	}
+	if len(versions) > 0 && versions[0].Use != nil {
+		fmt.Fprintf(t, "\nSignatures and posts were counted since %s.\n", versions[0].Use.Since.Format(time.RFC3339))
 	}
 	return t.Flush()
 }

@@ -21,18 +21,31 @@ type shellEnvironment struct {
 
 // Env returns the command that prints what a shell needs to send its programs through the proxy.
 func Env() *cobra.Command {
-	var path string
+	var path, shell string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "env", Short: "Print the variables that send a shell's programs through the proxy", Args: cli.NoArgs,
 		Example: `  eval "$(mediator env)"
+  mediator env --shell fish | source
   mediator env --dir other --json`,
 		Long: `Prints, for a POSIX shell, bash or zsh, the variables from which the usual programs read the proxy and the CAs that they trust:
 
     eval "$(mediator env)"
 
+and for fish:
+
+    mediator env --shell fish | source
+
 It reads the address and the CA's file from the sidecar's configuration. An agent that mediator run starts has these variables already.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			set, unset, quote := "export %s=%s\n", "unset %s\n", cli.ShellQuote
+			switch shell {
+			case "sh":
+			case "fish":
+				set, unset, quote = "set -gx %s %s\n", "set -e %s\n", cli.FishQuote
+			default:
+				return cli.Usagef("--shell is %q, and takes sh or fish", shell)
+			}
 			side, err := config.LoadSidecar(path)
 			if err != nil {
 				return err
@@ -44,15 +57,16 @@ It reads the address and the CA's file from the sidecar's configuration. An agen
 			names, values := launch.Variables("http://"+cli.LocalAddress(side.Listen), ca)
 			return cli.PrintText(c, asJSON, shellEnvironment{values, launch.Exempting}, func(w io.Writer) error {
 				for _, name := range names {
-					fmt.Fprintf(w, "export %s=%s\n", name, cli.ShellQuote(values[name]))
+					fmt.Fprintf(w, set, name, quote(values[name]))
 				}
 				for _, name := range launch.Exempting {
-					fmt.Fprintf(w, "unset %s\n", name)
+					fmt.Fprintf(w, unset, name)
 				}
 				return nil
 			})
 		},
 	}
+	c.Flags().StringVar(&shell, "shell", "sh", "the shell that reads it: sh for every POSIX shell, bash and zsh, or fish")
 	cli.StackFileFlag(c, &path, devstack.SidecarFile)
 	cli.JSONFlag(c, &asJSON)
 	return c

@@ -4,6 +4,7 @@ import { refuse, refuseIf, tokenHash } from './refusal.mjs';
 import { parse } from './token.mjs';
 
 const TYP = 'interaction-receipt+jwt';
+export const MAX_RECEIPTS = 1 << 17;
 const COUNTS = ['calls', 'calls_observed', 'bytes_out', 'bytes_out_observed'];
 
 export class ReceiptChain {
@@ -34,6 +35,7 @@ export class ReceiptChain {
     refuseIf(session && link.session_id !== session, 'interaction_session');
     refuseIf(agent && c.agent !== agent, 'interaction_agent');
     refuseIf(last?.closing, 'interaction_after_closing');
+    refuseIf(count === MAX_RECEIPTS, 'interaction_chain_too_long');
     refuseIf(link.sequence_number > count + 1, 'interaction_gap');
     if (link.sequence_number <= count) refuse(this.hashes[link.sequence_number - 1] === hash ? 'interaction_order' : 'interaction_fork');
     refuseIf(count > 0 && link.previous_receipt_hash !== this.hashes[count - 1], 'interaction_fork');
@@ -46,7 +48,8 @@ export class ReceiptChain {
 
   /** Holds what a session receipt names against the chain. */
   names({ number, headHash, openCalls = [] }) {
-    refuseIf(number > 0 && this.hashes[number - 1] !== headHash, 'interaction_head_mismatch');
+    const none = number === 0 && !headHash;
+    refuseIf(!none && (!headHash || this.hashes[number - 1] !== headHash), 'interaction_head_mismatch');
     for (const id of openCalls) {
       const ended = this.numbers.get(id);
       refuseIf(ended === undefined ? this.last?.closing : ended <= number, 'interaction_open_call');
