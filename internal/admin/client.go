@@ -99,9 +99,9 @@ type Peer struct {
 const peerTimeout = 3 * time.Second
 
 // Observations returns what the peer observes of its deployment. See [daemon.Observer.Observe].
-func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (looks []observe.Observation, err error) {
-	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &looks)
-	return looks, err
+func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observations []observe.Observation, err error) {
+	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &observations)
+	return observations, err
 }
 
 func (p Peer) ask(ctx context.Context, path string, out any) error {
