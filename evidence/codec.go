@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,7 +17,8 @@ import (
 // maxWhole is the greatest whole number of which a double is no other number as well (RFC 7493 section 2.2). Claims hold none beyond it.
 const maxWhole = 1<<53 - 1
 
-// encode returns the claims that claims points to as RFC 8785 canonical JSON. It refuses what is not UTF-8, and numbers beyond maxWhole.
+// encode returns the claims that claims points to as RFC 8785 canonical JSON. It refuses what is not UTF-8, whole numbers beyond maxWhole, and
+// doubles that have no form of their own: those that are not finite, and the negative zero, which RFC 8785 writes as it writes zero.
 // size is how long the result is likely to be, in bytes.
 func (c *codec) encode(claims any, size int) ([]byte, error) {
 	return c.append(make([]byte, 0, size), reflect.ValueOf(claims).Elem())
@@ -53,7 +55,7 @@ type property struct {
 func newCodec(t reflect.Type) *codec {
 	c := &codec{kind: t.Kind()}
 	switch c.kind {
-	case reflect.String, reflect.Bool, reflect.Int64:
+	case reflect.String, reflect.Bool, reflect.Int64, reflect.Float64:
 	case reflect.Slice, reflect.Pointer:
 		c.element = newCodec(t.Elem())
 	case reflect.Struct:
@@ -81,6 +83,8 @@ func (c *codec) append(b []byte, v reflect.Value) ([]byte, error) {
 		return strconv.AppendBool(b, v.Bool()), nil
 	case reflect.Int64:
 		return appendNumber(b, v.Int())
+	case reflect.Float64:
+		return appendDouble(b, v.Float())
 	case reflect.Struct:
 		return c.appendObject(b, v)
 	}
@@ -143,4 +147,12 @@ func appendNumber(b []byte, n int64) ([]byte, error) {
 		return nil, refusal.New("claims_malformed", "a claim holds a number beyond 2^53 - 1")
 	}
 	return strconv.AppendInt(b, n, 10), nil
+}
+
+// appendDouble appends a double as ECMAScript writes it (RFC 8785 section 3.2.2.3).
+func appendDouble(b []byte, f float64) ([]byte, error) {
+	if math.IsNaN(f) || math.IsInf(f, 0) || f == 0 && math.Signbit(f) {
+		return nil, refusal.New("claims_malformed", "a claim holds a number that is not finite, or the negative zero")
+	}
+	return append(b, jsontext.Float(f).String()...), nil
 }

@@ -36,6 +36,8 @@ func fillWith(text string, v reflect.Value) {
 		v.SetString(text)
 	case reflect.Int64:
 		v.SetInt(1_800_000_000)
+	case reflect.Float64:
+		v.SetFloat(-1.25e-7)
 	case reflect.Bool:
 		v.SetBool(true)
 	default:
@@ -53,7 +55,14 @@ func everyClaims() []any {
 	return []any{
 		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{}, &ActionGrant{},
 		&RequestProof{}, &RevocationList{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{}, &Binding{}, &header{},
+		&measured{},
 	}
+}
+
+// measured are claims that hold doubles, as those of other packages do.
+type measured struct {
+	Mean  float64   `json:"mean"`
+	Parts []float64 `json:"parts"`
 }
 
 // TestEncodeIsCanonical holds encode against encoding/json and an independent RFC 8785 canonicaliser, for every kind, with every member set
@@ -105,6 +114,11 @@ func TestEncodeRefuses(t *testing.T) {
 			t.Errorf("%d: %s, %v", n, got, err)
 		}
 	}
+	for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1)} {
+		if got, err := encode(&measured{Parts: []float64{1, f}}); got != nil || !errors.Is(err, refusal.New("claims_malformed", "")) {
+			t.Errorf("%v: %s, %v", f, got, err)
+		}
+	}
 	for _, text := range []string{"\xff", "\xed\xa0\x80"} {
 		for _, v := range []any{&text, &[]string{"a", text}, &header{Kid: text}, &Capability{Session: &SessionSummary{SessionID: text}}} {
 			if got, err := encode(v); got != nil || !errors.Is(err, refusal.New("claims_malformed", "")) {
@@ -116,7 +130,7 @@ func TestEncodeRefuses(t *testing.T) {
 
 // TestSpellRefuses types that no claim has, rather than to write them as it thinks best.
 func TestSpellRefuses(t *testing.T) {
-	for _, v := range []any{1.5, uint8(1), map[string]string{}, [2]int64{}, struct{ F func() }{}, []any{}} {
+	for _, v := range []any{float32(1.5), uint8(1), map[string]string{}, [2]int64{}, struct{ F func() }{}, []any{}} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -166,6 +180,28 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDoubles writes each double as ECMAScript does, and reads it only in this spelling.
+func TestDoubles(t *testing.T) {
+	for f, want := range map[float64]string{
+		0: "0", 1: "1", -1.5: "-1.5", 0.1: "0.1", 1.0 / 3: "0.3333333333333333", 1e20: "100000000000000000000", 1e21: "1e+21", 1e-6: "0.000001",
+		1e-7: "1e-7", 5e-324: "5e-324", math.MaxFloat64: "1.7976931348623157e+308", 1<<53 + 2: "9007199254740994",
+	} {
+		text := `{"mean":` + want + `,"parts":[` + want + `]}`
+		if got, err := encode(&measured{f, []float64{f}}); err != nil || string(got) != text {
+			t.Errorf("%s, %v; want %s", got, err, text)
+		}
+		var back measured
+		if !newCodec(reflect.TypeFor[measured]()).decode([]byte(text), &back) || back.Mean != f {
+			t.Errorf("%s is read as %v", text, back)
+		}
+	}
+	for _, spelling := range []string{"-0", "1.0", "1e0", "0.10", "1E-7", "1e21", "1e400", "0.33333333333333331", "NaN"} {
+		if newCodec(reflect.TypeFor[measured]()).decode([]byte(`{"mean":`+spelling+`,"parts":[]}`), &measured{}) {
+			t.Errorf("%s is read", spelling)
+		}
+	}
 }
 
 // TestDecode reads what encode has written, whatever stands in its texts.

@@ -15,6 +15,7 @@ const (
 	PurposePolicyDecision     = "policy_decision"
 	PurposeActionGrant        = "action_grant"
 	PurposeInteraction        = "interaction_receipt"
+	PurposeAppraiser          = "appraiser"
 
 	// The two purposes of pinned root keys. No custody certificate gives them.
 	PurposeSignerCertificate     = "signer_certificate"
@@ -51,7 +52,7 @@ func newKind[C any, P interface {
 }
 
 // NewKind makes the kind of an artifact whose claims are another package's: a struct in which [Registered] is embedded, and [KeyClaims] if
-// it says something of its key. Its fields are texts, truth values, whole numbers (int64), and structs, lists and pointers of these. check
+// it says something of its key. Its fields are texts, truth values, numbers (int64, float64), and structs, lists and pointers of these. check
 // refuses claims that no artifact of the kind may have. Their key has to be certified for purpose. NewKind panics for a type of claim that it cannot write.
 func NewKind[C any, P interface {
 	*C

@@ -4,6 +4,7 @@
 //	receipt.go  the claims of a receipt; figures.go what is counted of a call to a model, and how each figure can be known
 //	check.go    the checks on them
 //	commit.go   the commitments in a receipt, and the name of an owner
+//	caller.go   caller tokens, by which the sidecar tells the node which agent makes a request
 //	chain.go    the verification of a chain
 //
 // It reads and verifies. Which calls leave a receipt, and what is counted of them, is the sidecar's work.

@@ -15,6 +15,7 @@
 //	prune.go     what it removes when keys and records have grown old
 //	identity.go  what tells the ledger from another, and from an older copy of itself
 //	schema.go    its tables
+//	db.go        transactions; DB: a schema of its own for other state that replicas share
 //	connect.go   what a DSN may ask for, and how a connection shows that its commits are durable
 package postgres
 
@@ -23,12 +24,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -46,9 +45,8 @@ type Options struct {
 // Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked
 // meanwhile fails, and what is asked afterwards is answered again.
 type Ledger struct {
-	db     *sql.DB
-	o      Options
-	closed atomic.Bool
+	pool
+	o Options
 }
 
 var _ ledger.Store = (*Ledger)(nil)
@@ -62,11 +60,11 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
 		return nil, errors.New("postgres: a clock and the name of this instance are required")
 	}
-	db, err := connect(dsn)
+	db, err := connect(dsn, "")
 	if err != nil {
 		return nil, ledger.Unavailable("connect", err)
 	}
-	l := &Ledger{db: db, o: o}
+	l := &Ledger{pool: pool{db: db}, o: o}
 	err = makeSchema(ctx, db, o.Now())
 	if err == nil {
 		err = l.settle(ctx, `instance = $1`, o.Instance)
@@ -75,12 +73,6 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 		return nil, errors.Join(ledger.Unavailable("open", err), db.Close())
 	}
 	return l, nil
-}
-
-// Close ends the connections.
-func (l *Ledger) Close() error {
-	l.closed.Store(true)
-	return l.db.Close()
 }
 
 // Consume consumes keys: see [ledger.Store].
@@ -131,48 +123,6 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 		}
 		return l.countKeyUses(ctx, tx, outcomes, receipts)
 	})
-}
-
-// operation bounds one transaction, with the wait for a connection; the server gets the same bound for each statement.
-const operation = 10 * time.Second
-
-// write runs do in a transaction and returns nil once it is durable. What it returns else may be shown to an agent.
-func (l *Ledger) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
-	return discreet(l.transact(ctx, do))
-}
-
-// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's
-// going away does not end it: then nobody would know the outcome; the caller's deadline does.
-func (l *Ledger) transact(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
-	if l.closed.Load() {
-		return ledger.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return ledger.Unavailable("begin", err)
-	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), operation)
-	defer cancel()
-	if deadline, ok := ctx.Deadline(); ok {
-		var end context.CancelFunc
-		bounded, end = context.WithDeadline(bounded, deadline)
-		defer end()
-	}
-	// At a stricter level a concurrent use of the same key would be a failure without a name.
-	tx, err := l.db.BeginTx(bounded, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return ledger.Unavailable("begin", err)
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
-	failpoint.Reach("ledger begun")
-	if err := do(bounded, tx); err != nil {
-		return err
-	}
-	failpoint.Reach("ledger written")
-	if err := tx.Commit(); err != nil {
-		return ledger.Unavailable("commit", err)
-	}
-	failpoint.Reach("ledger committed")
-	return nil
 }
 
 const (

@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// version is that of the schema.
-const version = 1
+// versionTable holds the version of a schema.
+const versionTable = `
+CREATE TABLE %[1]s.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
+INSERT INTO %[1]s.schema_version VALUES (1, %[2]d);`
 
-// tables are the schema. Ids are compared byte by byte (COLLATE "C"): this is faster, and a beginning is a range.
-var tables = fmt.Sprintf(`
-CREATE TABLE actionproof.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
-INSERT INTO actionproof.schema_version VALUES (1, %d);
+// ledgerSchema is the ledger's. Ids are compared byte by byte (COLLATE "C"): this is faster, and a beginning is a range.
+var ledgerSchema = Schema{Name: "actionproof", Version: 1, Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
 CREATE TABLE actionproof.consumed (
 	kind    text COLLATE "C" NOT NULL,
 	id      text COLLATE "C" NOT NULL,
@@ -42,7 +42,7 @@ CREATE INDEX posts_forwarding ON actionproof.posts (instance) WHERE state = 'for
 CREATE INDEX posts_started ON actionproof.posts (started, seq);
 CREATE INDEX posts_state ON actionproof.posts (state, started, seq);
 CREATE INDEX posts_session ON actionproof.posts (session, started, seq);
-`, version)
+`}
 
 // lockID is the advisory lock under which one process at a time makes the schema or prunes: "actionpr" in ASCII.
 const lockID = 0x616374696f6e7072
@@ -58,41 +58,53 @@ func makeSchema(ctx context.Context, db *sql.DB, now time.Time) error {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
-	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockID)); err != nil {
+	if err := ledgerSchema.ensure(ctx, tx); err != nil {
 		return err
-	}
-	var schema, made bool
-	err = tx.QueryRowContext(ctx, `
-SELECT to_regnamespace('actionproof') IS NOT NULL, to_regclass('actionproof.schema_version') IS NOT NULL`).Scan(&schema, &made)
-	if err != nil {
-		return err
-	}
-	if made {
-		if err := checkVersion(ctx, tx); err != nil {
-			return err
-		}
-		return identify(ctx, tx, now)
-	}
-	if !schema {
-		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA actionproof`); err != nil {
-			return fmt.Errorf("make the schema actionproof, which takes CREATE on the database: %w", err)
-		}
-	}
-	if _, err := tx.ExecContext(ctx, tables, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
-		return fmt.Errorf("make the tables: %w", err)
 	}
 	return identify(ctx, tx, now)
 }
 
-func checkVersion(ctx context.Context, tx *sql.Tx) error {
-	var found int
-	if err := tx.QueryRowContext(ctx, `SELECT version FROM actionproof.schema_version`).Scan(&found); err != nil {
+// Schema is what a program expects in a schema of its own in the database.
+type Schema struct {
+	Name       string
+	Version    int    // above zero; another one for each other schema
+	Statements string // that make its tables
+	Forgets    string // what a new database would forget; said where a schema is refused, so that it is not replaced lightly
+}
+
+// ensure makes the schema in a transaction, unless it is there, and refuses another version of it.
+func (s Schema) ensure(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockID)); err != nil {
 		return err
 	}
-	if found != version {
-		return fmt.Errorf("the schema actionproof has version %d and this program needs %d: "+
-			"use the program that made it. A new database would forget the records, and which keys are consumed: "+
-			"they could be used again", found, version)
+	var schema, made bool
+	err := tx.QueryRowContext(ctx, `SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.schema_version') IS NOT NULL`, s.Name).Scan(&schema, &made)
+	if err != nil {
+		return err
+	}
+	if made {
+		return s.check(ctx, tx)
+	}
+	if !schema {
+		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA `+s.Name); err != nil {
+			return fmt.Errorf("make the schema %s, which takes CREATE on the database: %w", s.Name, err)
+		}
+	}
+	statements := fmt.Sprintf(versionTable, s.Name, s.Version) + s.Statements
+	if _, err := tx.ExecContext(ctx, statements, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
+		return fmt.Errorf("make the tables: %w", err)
+	}
+	return nil
+}
+
+func (s Schema) check(ctx context.Context, tx *sql.Tx) error {
+	var found int
+	if err := tx.QueryRowContext(ctx, `SELECT version FROM `+s.Name+`.schema_version`).Scan(&found); err != nil {
+		return err
+	}
+	if found != s.Version {
+		return fmt.Errorf("the schema %s has version %d and this program needs %d: use the program that made it. "+
+			"A new database would forget %s", s.Name, found, s.Version, s.Forgets)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 	for name, want := range map[string][]byte{
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
-		"receipts.json": d.receiptsVectors().marshal(),
+		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))

@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// DB is a schema of its own in a PostgreSQL database, for state other than the ledger that several processes share. It is safe for
+// concurrent use, and lives through the loss of the database.
+type DB struct{ pool }
+
+// OpenDB connects to the database that dsn names, makes the schema unless it is there, and refuses what [Open] refuses. Names without a
+// schema are those of s. Errors do not show dsn, and have the code ledger_unavailable.
+func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
+	db, err := connect(dsn, s.Name)
+	if err != nil {
+		return nil, ledger.Unavailable("connect", err)
+	}
+	d := &DB{pool{db: db}}
+	if err := d.write(ctx, s.ensure); err != nil {
+		return nil, errors.Join(ledger.Unavailable("open", err), db.Close())
+	}
+	return d, nil
+}
+
+// Read returns a pool for reading.
+func (d *DB) Read() *sql.DB { return d.db }
+
+// Write runs do in a transaction at the level READ COMMITTED and returns nil once it is durable. If do fails, what it did is undone. After
+// an error of the commit the outcome is unknown: count it as stored.
+func (d *DB) Write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	return d.write(ctx, do)
+}
+
+// pool is a pool of connections, and how transactions run on it.
+type pool struct {
+	db     *sql.DB
+	closed atomic.Bool
+}
+
+// Close ends the connections.
+func (p *pool) Close() error {
+	p.closed.Store(true)
+	return p.db.Close()
+}
+
+// operation bounds one transaction, with the wait for a connection; the server gets the same bound for each statement.
+const operation = 10 * time.Second
+
+// write runs do in a transaction and returns nil once it is durable. What it returns else may be shown to an agent.
+func (p *pool) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	return discreet(p.transact(ctx, do))
+}
+
+// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's
+// going away does not end it: then nobody would know the outcome; the caller's deadline does.
+func (p *pool) transact(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+	if p.closed.Load() {
+		return ledger.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return ledger.Unavailable("begin", err)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), operation)
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		var end context.CancelFunc
+		bounded, end = context.WithDeadline(bounded, deadline)
+		defer end()
+	}
+	// At a stricter level a concurrent use of the same key would be a failure without a name.
+	tx, err := p.db.BeginTx(bounded, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return ledger.Unavailable("begin", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
+	failpoint.Reach("ledger begun")
+	if err := do(bounded, tx); err != nil {
+		return err
+	}
+	failpoint.Reach("ledger written")
+	if err := tx.Commit(); err != nil {
+		return ledger.Unavailable("commit", err)
+	}
+	failpoint.Reach("ledger committed")
+	return nil
+}

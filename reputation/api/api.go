@@ -1,0 +1,323 @@
+// Package api is the HTTP interface of the node. GET /openapi.json describes it; the paths are those of VIN v0.4.
+//
+//	api.go     the endpoints, and how they answer
+//	limits.go  how much strangers may ask
+//	openapi.json the description
+package api
+
+import (
+	_ "embed" // the description
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation"
+)
+
+// Bounds on the bodies of requests, in bytes.
+const (
+	MaxReceipts = 4 << 20
+	MaxRequest  = 64 << 10
+)
+
+//go:embed openapi.json
+var description []byte
+
+// Description returns the OpenAPI document.
+func Description() []byte { return slices.Clone(description) }
+
+// Options configure a handler. Zero values mean the defaults.
+type Options struct {
+	// Now is the clock; required.
+	Now func() time.Time
+	// Log gets the failures of the node itself; required.
+	Log *zap.Logger
+	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
+	// admits users by their ids, are not bounded.
+	Rate int
+}
+
+// DefaultRate is the default of Options.Rate.
+const DefaultRate = 20
+
+// server answers requests.
+type server struct {
+	service *reputation.Service
+	limits  *limits
+	log     *zap.Logger
+}
+
+// endpoint answers one method of one path.
+type endpoint struct {
+	method, path string
+	answer       func(w http.ResponseWriter, r *http.Request) error
+}
+
+// Handler answers the requests of sidecars and of everybody else. Who may reach it is the listener's business: receipts are signed, and
+// callers are named by their sidecars, so nothing rests on the listener.
+func Handler(s *reputation.Service, o Options) http.Handler {
+	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
+	byPath := make(map[string][]endpoint)
+	for _, e := range a.endpoints() {
+		byPath[e.path] = append(byPath[e.path], e)
+	}
+	mux := http.NewServeMux()
+	for path, of := range byPath {
+		mux.Handle(path, a.only(of))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.refuse(w, refusal.New("node_endpoint_unknown", "the node has no endpoint %.100q", r.URL.Path))
+	})
+	return mux
+}
+
+func (a *server) endpoints() []endpoint {
+	return []endpoint{
+		{http.MethodPost, "/v1/receipts", a.receipts},
+		{http.MethodPost, "/v1/challenge/issue", a.issue},
+		{http.MethodPost, "/v1/challenge/commit", a.commit},
+		{http.MethodGet, "/v1/score/{receipt_hash}", a.score},
+		{http.MethodGet, "/v1/sessions/{session}/score", a.sessionScore},
+		{http.MethodGet, "/v1/baselines/{hash}", a.baseline},
+		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
+		{http.MethodGet, "/openapi.json", a.describe},
+	}
+}
+
+// only answers the methods of one path.
+func (a *server) only(of []endpoint) http.Handler {
+	var allow []string
+	for _, e := range of {
+		allow = append(allow, e.method)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		at := slices.Index(allow, method)
+		if at < 0 {
+			w.Header().Set("Allow", strings.Join(allow, ", "))
+			a.refuse(w, refusal.New("node_method", "%s takes %s", of[0].path, strings.Join(allow, ", ")))
+			return
+		}
+		err := a.limits.admit(r)
+		if err == nil {
+			err = of[at].answer(w, r)
+		}
+		if err != nil {
+			a.refuse(w, err)
+		}
+	})
+}
+
+// public makes the document for err that everybody may read: a refusal speaks of the request, a failure of the node's insides.
+func public(err error) problem.Details {
+	d := problem.ForAgent(err, "")
+	if full := problem.DetailsOf(err); d.Status < http.StatusInternalServerError {
+		d.Detail = full.Detail
+	}
+	return d
+}
+
+func (a *server) refuse(w http.ResponseWriter, err error) {
+	d := public(err)
+	if d.Status >= http.StatusInternalServerError {
+		a.log.Error("a request was not answered", zap.String("code", d.Code), zap.Error(err))
+	}
+	d.Write(w)
+}
+
+// write answers with v. A caching of zero is no-store.
+func write(w http.ResponseWriter, v any, cache time.Duration) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, append(body, '\n'), cache)
+}
+
+func writeJSON(w http.ResponseWriter, body []byte, cache time.Duration) error {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if cache > 0 {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable") // it is named by its hash
+	}
+	_, _ = w.Write(body)
+	return nil
+}
+
+const (
+	never   = time.Duration(0)
+	forEver = time.Hour * 24 * 365
+)
+
+// read reads a bounded body.
+func read(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bound))
+	if err != nil {
+		return nil, refusal.New("node_body", "the body is larger than %d bytes, or broke off", bound)
+	}
+	return raw, nil
+}
+
+func parse(raw []byte, v any) error {
+	if err := strictjson.Parse(raw, v); err != nil {
+		return refusal.New("query_malformed", "the request is malformed: %v", err)
+	}
+	return nil
+}
+
+type receiptsAnswer struct {
+	Sessions []sessionAnswer `json:"sessions"`
+}
+
+// sessionAnswer says where the chain of a session stands. Problem is there only if receipts of the session were refused.
+type sessionAnswer struct {
+	Owner      string           `json:"owner"`
+	Session    string           `json:"session"`
+	Next       int64            `json:"next"`
+	Problem    *problem.Details `json:"problem,omitempty"`
+	RetryAfter int              `json:"retry_after,omitempty"` // seconds, if a later try can succeed
+}
+
+func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
+	done, err := a.limits.large()
+	if err != nil {
+		return err
+	}
+	defer done()
+	raw, err := read(w, r, MaxReceipts)
+	if err != nil {
+		return err
+	}
+	var ask struct {
+		Receipts []string `json:"receipts"`
+	}
+	if err := parse(raw, &ask); err != nil {
+		return err
+	}
+	if ask.Receipts == nil {
+		return refusal.New("query_malformed", "the request has no receipts")
+	}
+	received, err := a.service.Receive(r.Context(), ask.Receipts)
+	if err != nil {
+		return err
+	}
+	answer := receiptsAnswer{Sessions: []sessionAnswer{}}
+	for _, one := range received {
+		s := sessionAnswer{Owner: one.Owner, Session: one.Session, Next: one.Next}
+		if one.Err != nil {
+			d := public(one.Err)
+			s.Problem, s.RetryAfter = &d, d.RetryAfter
+		}
+		answer.Sessions = append(answer.Sessions, s)
+	}
+	return write(w, answer, never)
+}
+
+// caller reads the body of a request, and says which agent makes it.
+func (a *server) caller(w http.ResponseWriter, r *http.Request) (reputation.Caller, []byte, error) {
+	raw, err := read(w, r, MaxRequest)
+	if err != nil {
+		return reputation.Caller{}, nil, err
+	}
+	named := r.Header.Values(interaction.CallerHeader)
+	if len(named) > 1 {
+		return reputation.Caller{}, nil, refusal.New("query_malformed", "the request has %d headers %s", len(named), interaction.CallerHeader)
+	}
+	by, err := a.service.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), raw)
+	return by, raw, err
+}
+
+func (a *server) issue(w http.ResponseWriter, r *http.Request) error {
+	by, raw, err := a.caller(w, r)
+	if err != nil {
+		return err
+	}
+	if err := parse(raw, &struct{}{}); err != nil {
+		return err
+	}
+	issued, err := a.service.Issue(r.Context(), by)
+	if err != nil {
+		return err
+	}
+	return write(w, issued, never)
+}
+
+func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
+	by, raw, err := a.caller(w, r)
+	if err != nil {
+		return err
+	}
+	var ask struct {
+		Nonce    string          `json:"challenge_nonce"`
+		Hash     string          `json:"commitment_hash,omitempty"`
+		Salt     string          `json:"salt,omitempty"`
+		Strategy json.RawMessage `json:"strategy,omitempty"`
+	}
+	if err := parse(raw, &ask); err != nil {
+		return err
+	}
+	var answer reputation.Commitment
+	switch {
+	case ask.Hash != "" && ask.Salt == "" && ask.Strategy == nil:
+		answer, err = a.service.Commit(r.Context(), by, ask.Nonce, ask.Hash)
+	case ask.Hash == "" && ask.Strategy != nil:
+		answer, err = a.service.Reveal(r.Context(), by, ask.Nonce, ask.Salt, ask.Strategy)
+	default:
+		err = refusal.New("query_malformed", "the request has neither commitment_hash, to commit, nor salt and strategy, to reveal")
+	}
+	if err != nil {
+		return err
+	}
+	return write(w, answer, never)
+}
+
+func (a *server) score(w http.ResponseWriter, r *http.Request) error {
+	answer, err := a.service.Score(r.Context(), r.PathValue("receipt_hash"))
+	if err != nil {
+		return err
+	}
+	return write(w, answer, never)
+}
+
+func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
+	answer, err := a.service.SessionScore(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	return write(w, answer, never)
+}
+
+func (a *server) baseline(w http.ResponseWriter, r *http.Request) error {
+	document, err := a.service.Baseline(r.Context(), r.PathValue("hash"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, document, forEver)
+}
+
+func (a *server) scoring(w http.ResponseWriter, r *http.Request) error {
+	document, err := a.service.Scoring(r.PathValue("hash"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, document, forEver)
+}
+
+func (a *server) describe(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, description, never)
+}

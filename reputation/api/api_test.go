@@ -1,0 +1,483 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/api"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// described is the OpenAPI document, by which each answer is judged.
+type described struct {
+	Paths map[string]map[string]struct {
+		OperationID string              `json:"operationId"`
+		Security    []map[string][]any  `json:"security"`
+		Responses   map[string]response `json:"responses"`
+		RequestBody *struct {
+			Content map[string]any `json:"content"`
+		} `json:"requestBody"`
+	} `json:"paths"`
+	Components struct {
+		Responses map[string]response `json:"responses"`
+	} `json:"components"`
+
+	compiler *jsonschema.Compiler
+}
+
+type response struct {
+	Ref     string                    `json:"$ref"`
+	Content map[string]map[string]any `json:"content"`
+}
+
+const place = "https://node.test/openapi.json"
+
+func describe(t *testing.T) *described {
+	t.Helper()
+	d := &described{compiler: jsonschema.NewCompiler()}
+	must(t, json.Unmarshal(api.Description(), d))
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.Description()))
+	must(t, err)
+	d.compiler.DefaultDraft(jsonschema.Draft2020) // OpenAPI 3.1 takes its schemas from there
+	must(t, d.compiler.AddResource(place, document))
+	return d
+}
+
+// operation finds the operation for a request.
+func (d *described) operation(method, path string) (at string, ok bool) {
+	for template, methods := range d.Paths {
+		want, got := strings.Split(template, "/"), strings.Split(path, "/")
+		fits := len(want) == len(got)
+		for i := 0; fits && i < len(want); i++ {
+			fits = want[i] == got[i] || strings.HasPrefix(want[i], "{")
+		}
+		if _, has := methods[strings.ToLower(method)]; fits && has {
+			return template, true
+		}
+	}
+	return "", false
+}
+
+func escaped(pointer string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(pointer, "~", "~0"), "/", "~1")
+}
+
+// judge holds an answer against the document. What the document has no operation for is a problem, too.
+func (d *described) judge(t *testing.T, r *http.Request, w *http.Response, body []byte) {
+	t.Helper()
+	pointer, content := "#/components/responses/Problem/content", problem.ContentType
+	if template, ok := d.operation(r.Method, r.URL.Path); ok {
+		status := strconv.Itoa(w.StatusCode)
+		described, ok := d.Paths[template][strings.ToLower(r.Method)].Responses[status]
+		if !ok {
+			t.Errorf("%s %s: the document does not know the answer %s: %s", r.Method, template, status, body)
+			return
+		}
+		if described.Ref == "" {
+			pointer, content = "#/paths/"+escaped(template)+"/"+strings.ToLower(r.Method)+"/responses/"+status+"/content", "application/json"
+		}
+	} else if w.StatusCode != http.StatusNotFound && w.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("%s %s: %d, and the document has no such operation", r.Method, r.URL.Path, w.StatusCode)
+	}
+	if got := w.Header.Get("Content-Type"); got != content {
+		t.Errorf("%s %s: the answer is %s, want %s", r.Method, r.URL.Path, got, content)
+	}
+	schema, err := d.compiler.Compile(place + pointer + "/" + escaped(content) + "/schema")
+	must(t, err)
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	must(t, err)
+	if err := schema.Validate(value); err != nil {
+		t.Errorf("%s %s: %v\n%s", r.Method, r.URL.Path, err, body)
+	}
+}
+
+// caller is a client of a node, each of whose answers is held against the document.
+type caller struct {
+	t        *testing.T
+	node     *nodetest.Node
+	handler  http.Handler
+	document *described
+	from     string // address
+	seen     map[string]bool
+}
+
+func newCaller(t *testing.T, edits ...func(*reputation.Options)) *caller {
+	t.Helper()
+	n := nodetest.New(t, gatetest.New(t), nil, edits...)
+	return &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), describe(t), "@", make(map[string]bool)}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// do makes a request and returns its answer.
+func (c *caller) do(method, path, token string, body []byte) (*http.Response, []byte) {
+	c.t.Helper()
+	r := httptest.NewRequest(method, "http://node"+path, bytes.NewReader(body))
+	r.RemoteAddr = c.from
+	if token != "" {
+		r.Header.Set(interaction.CallerHeader, token)
+	}
+	w := httptest.NewRecorder()
+	c.handler.ServeHTTP(w, r)
+	answer := w.Result()
+	got, err := io.ReadAll(answer.Body)
+	must(c.t, err)
+	if method != http.MethodHead {
+		c.document.judge(c.t, r, answer, got)
+	}
+	return answer, got
+}
+
+// ok makes a request that succeeds, and reads its answer.
+func (c *caller) ok(method, path, token string, body []byte, into any) {
+	c.t.Helper()
+	w, got := c.do(method, path, token, body)
+	if w.StatusCode != http.StatusOK {
+		c.t.Fatalf("%s %s: %d %s", method, path, w.StatusCode, got)
+	}
+	must(c.t, json.Unmarshal(got, into))
+}
+
+// refused makes a request that is refused with a code.
+func (c *caller) refused(code, method, path, token string, body []byte) problem.Details {
+	c.t.Helper()
+	w, got := c.do(method, path, token, body)
+	var d problem.Details
+	must(c.t, json.Unmarshal(got, &d))
+	if d.Code != code || d.Status != w.StatusCode {
+		c.t.Errorf("%s %s: %d %s, want %s", method, path, w.StatusCode, got, code)
+	}
+	c.seen[code] = true
+	return d
+}
+
+func encode(t testing.TB, v any) []byte {
+	t.Helper()
+	body, err := json.Marshal(v)
+	must(t, err)
+	return body
+}
+
+type m = map[string]any
+
+const (
+	issue  = "/v1/challenge/issue"
+	commit = "/v1/challenge/commit"
+)
+
+// TestAPI goes the way of an agent's session: a challenge, calls, the score; and what it names.
+func TestAPI(t *testing.T) {
+	c := newCaller(t)
+	n := c.node
+	var issued reputation.Issued
+	c.ok("POST", issue, n.CallerToken(t, "ses_1", issue, []byte("{}"), nil), []byte("{}"), &issued)
+	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+	var committed reputation.Commitment
+	for _, body := range [][]byte{
+		encode(t, m{"challenge_nonce": issued.Nonce, "commitment_hash": hash}),
+		encode(t, m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}),
+	} {
+		c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &committed)
+	}
+	if !committed.Revealed || committed.Hash != hash {
+		t.Errorf("%+v", committed)
+	}
+	s := n.Calls(t, "ses_1", 9)
+	n.Delivered(t, 10, s.Receipts...)
+	if _, open := c.do("GET", "/v1/sessions/ses_1/score", "", nil); bytes.Contains(open, []byte("probes")) {
+		t.Errorf("which probes ask the same is told while it matters: %s", open)
+	}
+	s.Close(t)
+	var received struct {
+		Sessions []struct {
+			Session string
+			Next    int64
+		}
+	}
+	c.ok("POST", "/v1/receipts", "", encode(t, m{"receipts": s.Receipts}), &received)
+	if len(received.Sessions) != 1 || received.Sessions[0].Next != 11 {
+		t.Errorf("%+v", received)
+	}
+	must(t, n.Sample(t.Context()))
+
+	var scored struct {
+		Score      autonomy.Claims
+		Token      string
+		Challenges []autonomy.Challenge
+	}
+	c.ok("GET", "/v1/score/"+evidence.HashToken(s.Receipts[3]), "", nil, &scored)
+	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" || len(scored.Challenges) != 1 || len(scored.Challenges[0].Probes) != 5 {
+		t.Errorf("%+v", scored)
+	}
+	var again struct{ Token string }
+	c.ok("GET", "/v1/sessions/ses_1/score?owner="+s.Owner, "", nil, &again)
+	c.ok("GET", "/v1/sessions/ses_1/score", "", nil, &again)
+	if again.Token != scored.Token {
+		t.Error("there are two scores of one session")
+	}
+	var baseline autonomy.Baseline
+	c.ok("GET", "/v1/baselines/"+scored.Score.BaselineHash, "", nil, &baseline)
+	if got, err := baseline.Hash(); err != nil || got != scored.Score.BaselineHash {
+		t.Errorf("%s, %v", got, err)
+	}
+	w, formulas := c.do("GET", "/v1/scoring/"+scored.Score.ScoringHash, "", nil)
+	if w.StatusCode != 200 || evidence.HashBytes(formulas) != scored.Score.ScoringHash || !strings.Contains(w.Header.Get("Cache-Control"), "immutable") {
+		t.Errorf("%s", formulas)
+	}
+	w, document := c.do("GET", "/openapi.json", "", nil)
+	if w.StatusCode != 200 || !bytes.Equal(document, api.Description()) {
+		t.Error("the document is not served")
+	}
+	if w, _ := c.do("HEAD", "/openapi.json", "", nil); w.StatusCode != 200 {
+		t.Errorf("HEAD: %d", w.StatusCode)
+	}
+}
+
+// TestRefusals: each refusal is a problem document that the OpenAPI document knows.
+func TestRefusals(t *testing.T) {
+	c := newCaller(t)
+	n := c.node
+	token := func(session, path string, body []byte) string { return n.CallerToken(t, session, path, body, nil) }
+	empty := []byte("{}")
+	s := n.Calls(t, "ses_1", 3)
+	n.Delivered(t, 4, s.Receipts...)
+	unknown := evidence.HashBytes(nil)
+
+	c.refused("node_endpoint_unknown", "GET", "/", "", nil)
+	c.refused("node_endpoint_unknown", "GET", "/v1/reputation/agent:worker-1", "", nil)
+	c.refused("node_endpoint_unknown", "POST", "/v1/dispute", "", empty)
+	c.refused("node_method", "GET", "/v1/receipts", "", nil)
+	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)
+	c.refused("receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
+	c.refused("score_session_unknown", "GET", "/v1/sessions/ses_2/score", "", nil)
+	c.refused("baseline_unknown", "GET", "/v1/baselines/"+unknown, "", nil)
+	c.refused("scoring_unknown", "GET", "/v1/scoring/"+unknown, "", nil)
+	for _, body := range []string{"", "[]", "{}", `{"receipts": null, "more": 1}`, `{"receipts": [], "receipts": []}`, `{"receipts": [1]}`, `{"receipts": []} {}`} {
+		c.refused("query_malformed", "POST", "/v1/receipts", "", []byte(body))
+	}
+	c.refused("query_malformed", "POST", "/v1/receipts", "", encode(t, m{"receipts": slices.Repeat(s.Receipts[:1], 201)}))
+	c.refused("jws_malformed", "POST", "/v1/receipts", "", encode(t, m{"receipts": []string{"x"}}))
+	c.refused("node_body", "POST", "/v1/receipts", "", bytes.Repeat([]byte(" "), api.MaxReceipts+1))
+	c.refused("node_body", "POST", issue, "", bytes.Repeat([]byte(" "), api.MaxRequest+1))
+
+	c.refused("caller_missing", "POST", issue, "", empty)
+	c.refused("caller_request", "POST", issue, token("ses_1", commit, empty), empty)
+	once := token("ses_1", issue, empty)
+	var issued reputation.Issued
+	c.ok("POST", issue, once, empty, &issued)
+	c.refused("caller_used", "POST", issue, once, empty)
+	c.refused("query_malformed", "POST", issue, token("ses_1", issue, []byte(`{"a": 1}`)), []byte(`{"a": 1}`))
+	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+	for _, row := range []struct {
+		code string
+		body m
+	}{
+		{"query_malformed", m{"challenge_nonce": issued.Nonce}},
+		{"query_malformed", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash, "salt": nodetest.Salt, "strategy": raw}},
+		{"query_malformed", m{"challenge_nonce": issued.Nonce, "commitment_hash": "x"}},
+		{"vin_challenge_unknown", m{"challenge_nonce": "x", "commitment_hash": hash}},
+		{"vin_commitment_missing", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}},
+		{"strategy_malformed", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": m{}}},
+		{"", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash}},
+		{"vin_commitment_other", m{"challenge_nonce": issued.Nonce, "commitment_hash": unknown}},
+		{"vin_commitment_mismatch", m{"challenge_nonce": issued.Nonce, "salt": "BBBBBBBBBBBBBBBBBBBBBB"[:21] + "A", "strategy": raw}},
+	} {
+		body := encode(t, row.body)
+		if row.code == "" {
+			c.ok("POST", commit, token("ses_1", commit, body), body, &reputation.Commitment{})
+			continue
+		}
+		c.refused(row.code, "POST", commit, token("ses_1", commit, body), body)
+	}
+	c.refused("vin_challenge_open", "POST", issue, token("ses_1", issue, empty), empty)
+	s.Close(t)
+	n.Delivered(t, 5, s.Receipts...)
+	body := encode(t, m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw})
+	c.refused("vin_session_closed", "POST", commit, token("ses_1", commit, body), body)
+	c.refused("vin_session_closed", "POST", issue, token("ses_1", issue, empty), empty)
+	var late reputation.Issued
+	c.ok("POST", issue, token("ses_3", issue, empty), empty, &late)
+	n.Kit.Clock.Advance(reputation.ChallengeLifetime)
+	body = encode(t, m{"challenge_nonce": late.Nonce, "commitment_hash": hash})
+	c.refused("vin_challenge_expired", "POST", commit, token("ses_3", commit, body), body)
+	for range reputation.MaxChallenges - 1 {
+		c.ok("POST", issue, token("ses_3", issue, empty), empty, &late)
+		n.Kit.Clock.Advance(reputation.ChallengeLifetime)
+	}
+	c.refused("vin_challenge_limit", "POST", issue, token("ses_3", issue, empty), empty)
+
+	// Refusals of the receipts of one session stand in the answer.
+	other := n.Calls(t, "ses_4", 2)
+	w, got := c.do("POST", "/v1/receipts", "", encode(t, m{"receipts": other.Receipts[1:]}))
+	if w.StatusCode != 200 || !strings.Contains(string(got), `"code":"interaction_gap"`) || !strings.Contains(string(got), `"next":1`) {
+		t.Errorf("%s", got)
+	}
+	must(t, n.Store.Fork(t.Context(), store.Receipt{Owner: s.Owner, Session: "ses_1", Number: 1, Token: "other"}, n.Kit.Clock.Now()))
+	c.refused("interaction_fork", "GET", "/v1/sessions/ses_1/score", "", nil)
+
+	c.seen["owner_unknown"], c.seen["owner_full"], c.seen["node_busy"], c.seen["node_rate_limited"] = true, true, true, true // the other tests
+	for _, code := range problem.Codes() {
+		if code.Step == "reputation" && !c.seen[code.Name] {
+			t.Errorf("nothing is refused with %s", code.Name)
+		}
+	}
+}
+
+// TestReceiptsOfOthers: what each session's refusal says of a later try.
+func TestReceiptsOfOthers(t *testing.T) {
+	c := newCaller(t, func(o *reputation.Options) { o.Limits.Sessions, o.Limits.Rate = 1, 1 })
+	n := c.node
+	stranger := gatetest.New(t).Session(t, "ses_1").Call(t, nil)
+	a, b := n.Calls(t, "ses_a", 201), n.Calls(t, "ses_b", 1)
+	for _, row := range []struct {
+		want   string
+		tokens []string
+	}{
+		{`"code":"owner_unknown"`, []string{stranger}},
+		{`"next":151`, a.Receipts[:150]},
+		{`"retry_after":600`, b.Receipts},
+		{`"retry_after":`, a.Receipts[150:]},
+	} {
+		w, got := c.do("POST", "/v1/receipts", "", encode(t, m{"receipts": row.tokens}))
+		if w.StatusCode != 200 || !strings.Contains(string(got), row.want) {
+			t.Errorf("%s, want %s", got, row.want)
+		}
+	}
+}
+
+// TestFailuresSayNothing: a failure of the node itself does not tell of its insides.
+func TestFailuresSayNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret-place.db")
+	kept, err := store.Open(context.Background(), path)
+	must(t, err)
+	n := nodetest.New(t, gatetest.New(t), kept)
+	c := &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), describe(t), "@", make(map[string]bool)}
+	must(t, kept.Close())
+	d := c.refused("ledger_unavailable", "GET", "/v1/sessions/ses_1/score", "", nil)
+	if strings.Contains(d.Detail, "closed") || strings.Contains(d.Detail, "secret") {
+		t.Errorf("%+v", d)
+	}
+	_, got := c.do("POST", "/v1/receipts", "", encode(t, m{"receipts": n.Calls(t, "ses_1", 1).Receipts}))
+	if !strings.Contains(string(got), "ledger_unavailable") || strings.Contains(string(got), "closed") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestRate: an address asks as often as it may; another one, and a unix socket, are no part of it.
+func TestRate(t *testing.T) {
+	c := newCaller(t)
+	ask := func() (int, string) {
+		w, _ := c.do("GET", "/openapi.json", "", nil)
+		return w.StatusCode, w.Header.Get("Retry-After")
+	}
+	for _, from := range []string{"192.0.2.1:7", "[2001:db8::1]:7"} {
+		c.from = from
+		for range 5 * api.DefaultRate {
+			if status, _ := ask(); status != 200 {
+				t.Fatalf("%s: %d", from, status)
+			}
+		}
+		if status, later := ask(); status != http.StatusTooManyRequests || later != "1" {
+			t.Errorf("%s: %d, Retry-After %q", from, status, later)
+		}
+	}
+	for from, want := range map[string]int{"192.0.2.1:8": 429, "[2001:db8::ffff]:7": 429, "[2001:db8:0:1::1]:7": 200, "192.0.2.2:7": 200, "@": 200, "": 200} {
+		c.from = from
+		if status, _ := ask(); status != want {
+			t.Errorf("%s: %d, want %d", from, status, want)
+		}
+	}
+}
+
+// TestLargeAtOnce: only so many deliveries are read at once.
+func TestLargeAtOnce(t *testing.T) {
+	c := newCaller(t)
+	server := httptest.NewServer(c.handler)
+	defer server.Close()
+	var writers []*io.PipeWriter
+	answers := make(chan int, 9)
+	for range 8 {
+		body, w := io.Pipe()
+		writers = append(writers, w)
+		go func() {
+			resp, err := http.Post(server.URL+"/v1/receipts", "application/json", body)
+			if err != nil {
+				answers <- 0
+				return
+			}
+			resp.Body.Close()
+			answers <- resp.StatusCode
+		}()
+		_, err := w.Write([]byte("{"))
+		must(t, err)
+	}
+	for { // until all eight are being read
+		w, _ := c.do("POST", "/v1/receipts", "", []byte(`{"receipts": []}`))
+		if w.StatusCode == http.StatusServiceUnavailable {
+			break
+		}
+	}
+	for _, w := range writers {
+		w.Close()
+		if status := <-answers; status != http.StatusBadRequest {
+			t.Errorf("%d", status)
+		}
+	}
+}
+
+// TestDescription: the document has the endpoints that there are, and each of its schemas can be read.
+func TestDescription(t *testing.T) {
+	d := describe(t)
+	var document struct {
+		OpenAPI    string
+		Components struct{ Schemas map[string]any }
+	}
+	must(t, json.Unmarshal(api.Description(), &document))
+	if !strings.HasPrefix(document.OpenAPI, "3.1") {
+		t.Errorf("it is OpenAPI %s", document.OpenAPI)
+	}
+	for name := range document.Components.Schemas {
+		if _, err := d.compiler.Compile(place + "#/components/schemas/" + name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c := newCaller(t)
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			var got problem.Details
+			r := httptest.NewRequest(strings.ToUpper(method), "http://node"+strings.NewReplacer("{", "", "}", "").Replace(path), nil)
+			w := httptest.NewRecorder()
+			c.handler.ServeHTTP(w, r)
+			if w.Code != 200 {
+				must(t, json.Unmarshal(w.Body.Bytes(), &got))
+			}
+			if got.Code == "node_endpoint_unknown" || got.Code == "node_method" || (got.Code == "caller_missing") != (len(op.Security) > 0) {
+				t.Errorf("%s %s: %s", method, path, got.Code)
+			}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package autonomy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Distribution is the middle of values, and how far they lie from it.
+type Distribution struct {
+	Median float64 `json:"median"`
+	Spread float64 `json:"spread"`
+}
+
+// Sample is what one session adds to a baseline of its owner.
+type Sample struct {
+	Models []ModelSample `json:"models"`
+}
+
+// ModelSample is what a session says of one model.
+type ModelSample struct {
+	Host  string       `json:"host"`
+	Model string       `json:"model"`
+	Speed *SpeedSample `json:"speed,omitempty"`
+	Texts []TextSample `json:"texts,omitempty"`
+}
+
+// SpeedSample is how fast a model answered, in tokens a second.
+type SpeedSample struct {
+	Median float64 `json:"median"`
+	MAD    float64 `json:"mad"`
+}
+
+// TextSample is what was told of a model's text of one class of size, as receipts tell it.
+type TextSample struct {
+	Class       int64   `json:"class"`
+	Entropy     float64 `json:"entropy"`
+	Compression float64 `json:"compression"`
+}
+
+// Baseline is a snapshot of what is usual for the models of one owner. It does not change: whoever computes a score again uses the snapshot
+// that the score names by its hash.
+type Baseline struct {
+	Owner    string          `json:"owner"`
+	Version  string          `json:"version"` // of the formulas
+	Sessions int64           `json:"sessions"`
+	Models   []ModelBaseline `json:"models"`
+}
+
+// ModelBaseline is what is usual for one model.
+type ModelBaseline struct {
+	Host  string         `json:"host"`
+	Model string         `json:"model"`
+	Speed *SpeedBaseline `json:"speed,omitempty"`
+	Texts []TextBaseline `json:"texts,omitempty"`
+}
+
+// SpeedBaseline is how fast a model usually answers, in tokens a second, in N sessions.
+type SpeedBaseline struct {
+	N int64 `json:"n"`
+	Distribution
+}
+
+// TextBaseline is what is usual for a model's text of one class of size, in N sessions.
+type TextBaseline struct {
+	Class       int64        `json:"class"`
+	N           int64        `json:"n"`
+	Entropy     Distribution `json:"entropy"`
+	Compression Distribution `json:"compression"`
+}
+
+// Sample returns what the session says so far. Only one sample of a session, once it is closed, belongs in a baseline.
+func (s *Session) Sample() Sample {
+	out := Sample{Models: make([]ModelSample, len(s.models))}
+	for at, m := range s.models {
+		out.Models[at] = s.sampleOf(at, m)
+	}
+	slices.SortFunc(out.Models, func(a, b ModelSample) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Model, b.Model)) })
+	return out
+}
+
+func (s *Session) sampleOf(at int, m model) ModelSample {
+	out := ModelSample{Host: m.host, Model: m.name}
+	texts := make(map[int64]TextSample)
+	var speeds []float64
+	for i := range s.calls {
+		c := &s.calls[i]
+		if c.model != at {
+			continue
+		}
+		if speed, ok := c.tokenSpeed(); ok {
+			speeds = append(speeds, speed)
+		}
+		if c.sample.bytes > 0 {
+			k := c.sample.class()
+			texts[k] = TextSample{k, c.sample.entropy, c.sample.compression}
+		}
+	}
+	if len(speeds) >= formula.Baseline.MinCalls {
+		middle, mad := medianMAD(speeds)
+		out.Speed = &SpeedSample{middle, mad}
+	}
+	for _, k := range slices.Sorted(maps.Keys(texts)) {
+		out.Texts = append(out.Texts, texts[k])
+	}
+	return out
+}
+
+// NewBaseline makes the snapshot of an owner's samples, one for each session. Their order does not count.
+func NewBaseline(owner string, samples []Sample) Baseline {
+	of := make(map[model][]ModelSample)
+	for _, s := range samples {
+		for _, m := range s.Models {
+			key := model{m.Host, m.Model}
+			of[key] = append(of[key], m)
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(of), compareModels)
+	if most := formula.Baseline.Models; len(keys) > most {
+		slices.SortStableFunc(keys, func(a, b model) int { return len(of[b]) - len(of[a]) })
+		keys = keys[:most]
+		slices.SortFunc(keys, compareModels)
+	}
+	out := Baseline{Owner: owner, Version: formula.Version, Sessions: int64(len(samples)), Models: make([]ModelBaseline, len(keys))}
+	for i, key := range keys {
+		out.Models[i] = baselineOf(key, of[key])
+	}
+	return out
+}
+
+func compareModels(a, b model) int {
+	return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.name, b.name))
+}
+
+func baselineOf(m model, samples []ModelSample) ModelBaseline {
+	out := ModelBaseline{Host: m.host, Model: m.name}
+	var medians, within []float64
+	texts := make(map[int64][]TextSample)
+	for _, s := range samples {
+		if s.Speed != nil {
+			medians, within = append(medians, s.Speed.Median), append(within, s.Speed.MAD)
+		}
+		for _, t := range s.Texts {
+			texts[t.Class] = append(texts[t.Class], t)
+		}
+	}
+	if n := len(medians); n > 0 {
+		middle, between := medianMAD(medians)
+		out.Speed = &SpeedBaseline{int64(n), Distribution{middle, between + median(within)}}
+	}
+	for _, k := range slices.Sorted(maps.Keys(texts)) {
+		var entropy, compression []float64
+		for _, t := range texts[k] {
+			entropy, compression = append(entropy, t.Entropy), append(compression, t.Compression)
+		}
+		out.Texts = append(out.Texts, TextBaseline{k, int64(len(entropy)), distributionOf(entropy), distributionOf(compression)})
+	}
+	return out
+}
+
+func distributionOf(values []float64) Distribution {
+	middle, mad := medianMAD(values)
+	return Distribution{middle, mad}
+}
+
+// Hash names the snapshot: the SHA-256 of its canonical JSON.
+func (b Baseline) Hash() (string, error) { return evidence.HashValue(b) }
+
+// lookup is the baselines of the models of a session, by their index; nil where there is none.
+type lookup struct{ models []*ModelBaseline }
+
+// of finds the baselines of the models of a session.
+func (b *Baseline) of(models []model) lookup {
+	out := lookup{make([]*ModelBaseline, len(models))}
+	if b == nil {
+		return out
+	}
+	for i, m := range models {
+		at := slices.IndexFunc(b.Models, func(of ModelBaseline) bool { return of.Host == m.host && of.Model == m.name })
+		if at >= 0 {
+			out.models[i] = &b.Models[at]
+		}
+	}
+	return out
+}
+
+// text returns what is usual for a sample of a model; nil without a sample, or where too few sessions say.
+func (l lookup) text(model int, s sample) *TextBaseline {
+	b := l.models[model]
+	if b == nil || s.bytes == 0 {
+		return nil
+	}
+	at := slices.IndexFunc(b.Texts, func(t TextBaseline) bool { return t.Class == s.class() })
+	if at < 0 || b.Texts[at].N < formula.Baseline.MinSessions {
+		return nil
+	}
+	return &b.Texts[at]
+}

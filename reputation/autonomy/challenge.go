@@ -1,0 +1,176 @@
+package autonomy
+
+import (
+	"math"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation/strategy"
+)
+
+// Challenge is what a node has noted of one of its challenges. Times are Unix milliseconds by its clock.
+type Challenge struct {
+	Nonce      string             `json:"nonce"`
+	Issued     int64              `json:"issued_ms"`
+	Committed  int64              `json:"committed_ms,omitempty"`
+	Commitment string             `json:"commitment_hash,omitempty"` // empty while the agent has not committed
+	Salt       string             `json:"salt,omitempty"`            // as it was revealed
+	Strategy   *strategy.Strategy `json:"strategy,omitempty"`        // as it was revealed; nil while it was not
+	Probes     [][2]string        `json:"probes,omitempty"`          // pairs of ids of probes with the same question
+}
+
+// seen is what the receipts say of a challenge.
+type seen struct {
+	early       bool // a model was called before the commitment was in the receipts
+	commitments []commitment
+}
+
+// commitment is what the receipts say since the first that names a commitment.
+type commitment struct {
+	hash     string
+	revealed bool
+	trace    strategy.Trace
+}
+
+// Bounds on what is kept of challenges that receipts name. A node issues fewer in a session; others come from a sidecar that makes them up.
+const (
+	maxChallenges  = 64
+	maxCommitments = 4
+)
+
+// addTrace notes what a receipt says of challenges, and its calls in their traces.
+func (s *Session) addTrace(r *interaction.Receipt) {
+	if ref := r.Challenge; ref != nil {
+		at, ok := s.challenges[ref.ChallengeNonce]
+		if !ok && len(s.challenges) < maxChallenges {
+			at = &seen{}
+			s.challenges[ref.ChallengeNonce] = at
+		}
+		if at != nil {
+			at.name(ref, r.Model != nil)
+		}
+	}
+	for _, at := range s.challenges {
+		for i := range at.commitments {
+			follow(&at.commitments[i].trace, r)
+		}
+	}
+}
+
+// name notes that a receipt names the challenge.
+func (s *seen) name(ref *interaction.ChallengeRef, call bool) {
+	if ref.CommitmentHash == "" {
+		s.early = s.early || call
+		return
+	}
+	if c := s.find(ref.CommitmentHash); c != nil {
+		c.revealed = c.revealed || ref.CommitmentRevealed
+	} else if len(s.commitments) < maxCommitments {
+		s.commitments = append(s.commitments, commitment{hash: ref.CommitmentHash, revealed: ref.CommitmentRevealed})
+	}
+}
+
+func (s *seen) find(hash string) *commitment {
+	for i := range s.commitments {
+		if s.commitments[i].hash == hash {
+			return &s.commitments[i]
+		}
+	}
+	return nil
+}
+
+// follow adds what a receipt says to a trace.
+func follow(t *strategy.Trace, r *interaction.Receipt) {
+	if m := r.Model; m != nil {
+		t.Call(m.Host, m.Model)
+		for _, call := range m.ToolCalls {
+			t.Tool(call.Tool)
+		}
+		for _, tool := range m.HostedTools {
+			t.Tool(tool)
+		}
+		made := figureOf(m.Figures.ToolCallsMade)
+		if made.value > float64(len(m.ToolCalls)) || !made.measured() && r.Outcome != interaction.OutcomeFailed || len(m.HostedTools) == interaction.MaxHosted {
+			t.ToolUnknown()
+		}
+	}
+	for _, relayed := range r.Relayed {
+		t.Tool(relayed.Tool)
+		t.Host(relayed.Host)
+	}
+	if r.RelayedCount > int64(len(r.Relayed)) {
+		t.ToolUnknown()
+		t.HostUnknown()
+	}
+}
+
+// judge returns how many predicates of a challenge's strategy held, and whether the challenge is passed.
+func (s *Session) judge(c Challenge) (held float64, passed bool) {
+	at := s.challenges[c.Nonce]
+	if at == nil || c.Commitment == "" || c.Strategy == nil {
+		return 0, false
+	}
+	of := at.find(c.Commitment)
+	if of == nil || !of.revealed {
+		return 0, false
+	}
+	if hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy); err != nil || hash != c.Commitment {
+		return 0, false
+	}
+	n := c.Strategy.Judge(of.trace).Count()
+	return float64(n), n == strategy.Predicates && !at.early && !s.calledBetween(float64(c.Issued), float64(c.Committed))
+}
+
+// calledBetween reports whether a model was called from a time on and before another.
+func (s *Session) calledBetween(from, to float64) bool {
+	for _, at := range s.received {
+		if from <= at && at < to {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome is what became of all challenges of a session.
+type outcome struct {
+	issued, passed  int64
+	committed, held float64 // challenges with a commitment; predicates
+}
+
+func (s *Session) judgeAll(challenges []Challenge) outcome {
+	out := outcome{issued: int64(len(challenges))}
+	for _, c := range challenges {
+		held, passed := s.judge(c)
+		out.held += held
+		if c.Commitment != "" {
+			out.committed++
+		}
+		if passed {
+			out.passed++
+		}
+	}
+	return out
+}
+
+// accuracy is the share of predicates that held.
+func (o outcome) accuracy() float64 {
+	if o.committed == 0 {
+		return 0
+	}
+	return o.held / (formula.Chall.Commitments.Predicates * o.committed)
+}
+
+// measure makes the one part of the signal. The agent names its tools and the model that it asks for.
+func (o outcome) measure() measure {
+	of := &formula.Chall.Commitments
+	value := wilson(float64(o.passed), float64(o.issued), of.Z) * o.accuracy()
+	return measure{n: o.issued, value: value, points: of.Points * value, state: declared}
+}
+
+// wilson returns the lower bound of Wilson's interval of a share.
+func wilson(passed, n, z float64) float64 {
+	if passed == 0 {
+		return 0
+	}
+	p, zz := passed/n, z*z
+	return (p + zz/(2*n) - z*math.Sqrt(p*(1-p)/n+zz/(4*n*n))) / (1 + zz/n)
+}

@@ -1,0 +1,143 @@
+package autonomy
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// MaxLifetime bounds exp - iat of a score. The score of a session can change until the session ends, and its agent's standing after that.
+const MaxLifetime = 10 * time.Minute
+
+const typ = "autonomy-score+jwt"
+
+// Kind is the kind of the tokens that carry a score: their typ, and the purpose that their key has to be certified for.
+var Kind = evidence.NewKind(typ, evidence.PurposeAppraiser, MaxLifetime, check)
+
+// Claims are those of a score of one session (RFC 9334: an attestation result). They name what they were computed from: the receipts up to
+// HeadHash, the formulas, the baseline, the believed hosts. Whoever has these can compute the score again.
+type Claims struct {
+	evidence.Registered
+	evidence.KeyClaims
+
+	Owner        string `json:"owner"`                  // of the receipts; see package interaction
+	Agent        string `json:"agent"`                  // of the receipts
+	Session      string `json:"session_id"`             // of the receipts
+	HeadHash     string `json:"headHash"`               // hash of the last receipt
+	HeadNumber   int64  `json:"headNumber"`             // its number: how many there were
+	Closed       bool   `json:"closed"`                 // the last receipt closes the session
+	Version      string `json:"scoringVersion"`         // of the formulas
+	ScoringHash  string `json:"scoringHash"`            // of the formulas
+	BaselineHash string `json:"baselineHash,omitempty"` // of the baseline; left out where there was none
+
+	Score
+
+	// Probabilistic is always true, and NonHumanIdentityProven always false: a score is a likelihood.
+	Probabilistic          bool `json:"probabilistic"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+}
+
+// NewClaims returns the claims of a score of a session that has taken at least one receipt. baselineHash is that of the baseline, or empty.
+// The signer adds the rest.
+func NewClaims(s *Session, baselineHash string, score Score) Claims {
+	return Claims{
+		Owner: s.owner, Agent: s.agent, Session: s.id, HeadHash: s.head, HeadNumber: s.number, Closed: s.closed,
+		Version: formula.Version, ScoringHash: ScoringHash, BaselineHash: baselineHash, Score: score, Probabilistic: true,
+	}
+}
+
+// Bounds on claims.
+const (
+	maxName = 256 // bytes
+	maxDec  = 1e-6
+)
+
+// malformed refuses a score.
+func malformed(format string, args ...any) error {
+	return refusal.New("claims_malformed", "the "+typ+": "+format, args...)
+}
+
+func check(c *Claims) error {
+	for _, name := range []string{c.Owner, c.Agent, c.Session, c.Version, c.KeyCustody} {
+		if name == "" || len(name) > maxName {
+			return malformed("owner, agent, session_id, scoringVersion or keyCustody is missing, or longer than %d bytes", maxName)
+		}
+	}
+	switch {
+	case !c.Probabilistic || c.NonHumanIdentityProven:
+		return malformed("it claims more than a likelihood, or that no human was involved")
+	case c.HeadNumber < 1 || !evidence.IsHash(c.HeadHash) || !evidence.IsHash(c.ScoringHash) || c.BaselineHash != "" && !evidence.IsHash(c.BaselineHash):
+		return malformed("headHash, scoringHash or baselineHash is not a lowercase hex SHA-256, or headNumber is below 1")
+	case c.N < 0 || c.OtherCalls < 0 || c.N > c.HeadNumber || c.OtherCalls > c.HeadNumber-c.N:
+		return malformed("there are more calls than receipts")
+	case CheckHosts(c.ModelHosts) != nil || !slices.IsSorted(c.ModelHosts):
+		return malformed("modelHosts is no list of hosts in order")
+	}
+	if err := c.Score.check(c.ScoringHash == ScoringHash); err != nil {
+		return err
+	}
+	return c.Coverage.check()
+}
+
+func (c Coverage) check() error {
+	if c.CallsObserved < 0 || c.CallsObserved > c.Calls || c.BytesObserved < 0 || c.BytesObserved > c.Bytes || !within(c.Share, 1) {
+		return malformed("coverage has more that was observed than there was")
+	}
+	return nil
+}
+
+// within reports whether x is a number from 0 to most, but for the last digits.
+func within(x, most float64) bool { return x >= 0 && x <= most+maxDec }
+
+// check refuses a score that contradicts itself. Of other formulas than ours it only asks what holds for all.
+func (s *Score) check(ours bool) error {
+	i := s.Interval
+	switch {
+	case !within(s.Composite, 100) || !within(s.SeedWeighted, 100):
+		return malformed("the score is not from 0 to 100")
+	case !within(i.Lower, s.Composite) || i.Upper < s.Composite-maxDec || !within(i.Upper, 100) || !within(i.Level, 1):
+		return malformed("the interval is not around the score, and from 0 to 100")
+	case s.Band == "" || len(s.Band) > maxName:
+		return malformed("band is missing")
+	}
+	composite, seed := 0.0, 0.0
+	weights, caps := formula.Weights.list(), formula.Caps.list()
+	for at, signal := range s.Signals.list() {
+		if err := signal.check(); err != nil {
+			return err
+		}
+		composite += 100 * weights[at] * signal.Score / caps[at]
+		seed += weights[at] * signal.Score
+	}
+	if ours && (math.Abs(composite-s.Composite) > maxDec || math.Abs(seed-s.SeedWeighted) > maxDec || s.Band != bandOf(s.Composite)) {
+		return malformed("the score is not that of its signals")
+	}
+	return nil
+}
+
+// list returns what all signals have, in their order.
+func (s *Signals) list() [5]*Signal {
+	return [5]*Signal{&s.Timing.Signal, &s.Recursion.Signal, &s.Knowledge.Signal, &s.Entropy.Signal, &s.Challenge.Signal}
+}
+
+func (s *Signal) check() error {
+	sum := 0.0
+	for _, p := range s.Parts {
+		switch {
+		case p.Name == "" || len(p.Name) > maxName || p.N < 0 || !slices.Contains(stateNames[:], p.State):
+			return malformed("a part lacks its name, or its state is %.40q", p.State)
+		case !within(p.Points, p.Of):
+			return malformed("the part %.40q has more points than it can have", p.Name)
+		case p.State == notMeasured.String() && (p.Points != 0 || p.Value != 0):
+			return malformed("the part %.40q was not measured, and has points", p.Name)
+		}
+		sum += p.Points
+	}
+	if !slices.Contains(stateNames[:], s.State) || math.Abs(sum-s.Score) > maxDec {
+		return malformed("a signal does not have the points of its parts")
+	}
+	return nil
+}

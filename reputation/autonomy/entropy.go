@@ -1,0 +1,118 @@
+package autonomy
+
+import "math"
+
+// samples returns the last sample of each model of the session; its bytes are 0 where there is none.
+func (v *view) samples() []sample {
+	last := make([]sample, len(v.s.models))
+	v.each(func(_ int, c *call) {
+		if c.model >= 0 && c.sample.bytes > 0 {
+			last[c.model] = c.sample
+		}
+	})
+	return last
+}
+
+// class returns the class of size of a sample: the entropy of words grows with the text.
+func (s sample) class() int64 {
+	k := int64(0)
+	for size := 2 * formula.Entropy.Text.ClassBytes; size <= s.bytes; size *= 2 {
+		k++
+	}
+	return k
+}
+
+// text is the share of the sampled text whose entropy, and whose compression, is like that of earlier sessions.
+func (v *view) text(samples []sample) (entropy, compression measure) {
+	of := &formula.Entropy
+	all := 0.0
+	for i, s := range samples {
+		b := v.baseline.text(i, s)
+		if b == nil {
+			continue
+		}
+		entropy.n++
+		all += s.bytes
+		if b.Entropy.near(s.entropy, of.WordEntropy.MaxZ) {
+			entropy.value += s.bytes
+		}
+		if b.Compression.near(s.compression, of.Compression.MaxZ) {
+			compression.value += s.bytes
+		}
+	}
+	compression.n = entropy.n
+	if all > 0 {
+		entropy.value /= all
+		compression.value /= all
+	}
+	entropy.points, compression.points = of.WordEntropy.Points*entropy.value, of.Compression.Points*compression.value
+	return entropy, compression
+}
+
+// response returns the entropy of the longest sample, in bits a word.
+func (v *view) response() float64 {
+	longest := sample{}
+	for _, s := range v.samples() {
+		if s.bytes > longest.bytes {
+			longest = s
+		}
+	}
+	return longest.entropy / 1000
+}
+
+// near reports whether x lies within so many deviations.
+func (d Distribution) near(x, maxZ float64) bool {
+	of := &formula.Entropy.Text
+	return math.Abs(x-d.Median) <= maxZ*max(of.Scale*d.Spread, of.Floor*d.Median)
+}
+
+// span returns how long the calls went on, in milliseconds.
+func (v *view) span() float64 {
+	first, last := math.Inf(1), math.Inf(-1)
+	v.each(func(_ int, c *call) {
+		first, last = min(first, c.at), max(last, c.end)
+	})
+	return max(0, last-first)
+}
+
+// endurance is how much and how long the agent worked.
+func (v *view) endurance(span float64) measure {
+	of := &formula.Entropy.Endurance
+	n := float64(v.len())
+	value := min(1, n/of.Calls) * min(1, span/of.Duration)
+	return measure{n: int64(v.len()), value: value, points: of.Points * value}
+}
+
+// fatigue is how much slower the agent became, and whether it rests at the same hours of each day.
+func (v *view) fatigue(span float64) measure {
+	of := &formula.Entropy.Fatigue
+	at, gaps := v.gaps()
+	n := int64(len(gaps))
+	growth := 0.0
+	if n > 0 && at[n-1] > at[0] {
+		rise := slope(at, gaps) * (at[n-1] - at[0])
+		growth = rise / max(1, median(gaps))
+	}
+	slowing := clamp((growth - of.GrowthNone) / (of.GrowthFull - of.GrowthNone))
+	value := min(of.Points, of.Points*slowing+of.Points*v.quiet(span))
+	return measure{n: n, value: value, points: of.Points - value}
+}
+
+// quiet is how clearly the calls of a session of some days leave out the same hours of the day.
+func (v *view) quiet(span float64) float64 {
+	of := &formula.Entropy.Fatigue
+	if span < of.RhythmMinSpan || !v.enough(int64(v.len()), of.RhythmMinCalls) {
+		return 0
+	}
+	const hour, day = 3_600_000, 24
+	var busy [day]bool
+	v.each(func(_ int, c *call) { busy[int64(c.at)/hour%day] = true })
+	longest, run := 0, 0
+	for i := range 2 * day { // twice, for a run that goes on after midnight
+		if run++; busy[i%day] {
+			run = 0
+		}
+		longest = max(longest, min(run, day))
+	}
+	return clamp((float64(longest) - of.QuietNone) / (of.QuietFull - of.QuietNone))
+}

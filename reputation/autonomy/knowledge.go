@@ -1,0 +1,89 @@
+package autonomy
+
+import "slices"
+
+// domains is how many kinds of tools and hosts of tools there were.
+func (v *view) domains() measure {
+	of := &formula.Know.Domains
+	left := make([]bool, len(v.s.domains))
+	hosts, tools := 0.0, 0.0
+	for _, t := range v.s.touches {
+		if t.call >= v.from && t.call < v.to || left[t.domain] {
+			continue
+		}
+		left[t.domain] = true
+		if v.s.domains[t.domain].tool {
+			tools++
+		} else {
+			hosts++
+		}
+	}
+	m := measure{n: int64(v.len()), value: hosts + tools, points: of.Points * min(1, (hosts+tools)/of.Full)}
+	if hosts < of.Full && tools > 0 {
+		m.state = declared
+	}
+	return m
+}
+
+// touched returns the domains, in their order.
+func (s *Session) touched() []string {
+	names := make([]string, len(s.domains))
+	for i, d := range s.domains {
+		names[i] = d.name
+	}
+	return sorted(names)
+}
+
+// sorted returns a sorted copy of names, which is not nil.
+func sorted(names []string) []string {
+	out := append([]string{}, names...)
+	slices.Sort(out)
+	return out
+}
+
+// agreement is how often a model answered the same question in the same way.
+func (s *Session) agreement(challenges []Challenge) (m measure) {
+	of := &formula.Know.Agreement
+	equal := 0.0
+	for _, c := range challenges {
+		for _, pair := range c.Probes {
+			one, ok := s.answers[pair[0]]
+			other, both := s.answers[pair[1]]
+			if !ok || !both {
+				continue
+			}
+			m.n++
+			if one == other {
+				equal++
+			}
+		}
+	}
+	if m.n > 0 {
+		m.value = equal / float64(m.n)
+	}
+	m.points = of.Points * m.value
+	return m
+}
+
+// superhuman is how many stretches of answers were followed by the next request sooner than a person reads them.
+func (v *view) superhuman() (m measure) {
+	of := &formula.Know.Superhuman
+	words, ms := 0.0, 0.0
+	v.each(func(_ int, c *call) {
+		if !c.read.measured() {
+			return
+		}
+		words += c.read.value
+		ms += c.gap.value
+		if words < of.Words {
+			return
+		}
+		m.n++
+		if words*60000 > of.WordsPerMinute*ms {
+			m.value++
+		}
+		words, ms = 0, 0
+	})
+	m.points = of.Points * min(1, m.value/of.Full)
+	return m
+}

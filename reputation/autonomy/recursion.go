@@ -1,0 +1,53 @@
+package autonomy
+
+import "math"
+
+// chain is the longest run of model, tool and model again, joined by ids that a model gave and that came back.
+func (v *view) chain() measure {
+	of := &formula.Recurse.Chain
+	v.x = append(v.x[:0], make([]float64, len(v.s.calls))...) // the length of the run that ends with each call
+	longest := 0.0
+	v.each(func(i int, c *call) {
+		for _, l := range c.links {
+			if l.maker >= v.from && l.maker < v.to {
+				continue
+			}
+			length := v.x[l.maker]
+			if l.fresh {
+				length++
+			}
+			v.x[i] = max(v.x[i], length)
+		}
+		longest = max(longest, v.x[i])
+	})
+	return measure{n: int64(v.len()), value: longest, points: of.Points * min(1, math.Log(1+longest)/math.Log(1+of.Full))}
+}
+
+// selfReferences is how often earlier answers came back, for each call after the first. It returns the number too.
+func (v *view) selfReferences() (m measure, sum float64) {
+	of := &formula.Recurse.SelfReferences
+	v.each(func(_ int, c *call) {
+		if c.references.measured() {
+			m.n++
+			sum += c.references.value
+		}
+	})
+	if turns := v.len(); turns > 1 {
+		m.value = sum / float64(turns-1)
+	}
+	m.points = of.Points * min(1, m.value)
+	return m, sum
+}
+
+// depth is the longest path of values from results into arguments.
+func (v *view) depth() (m measure) {
+	of := &formula.Recurse.Depth
+	v.each(func(_ int, c *call) {
+		if c.depth.measured() {
+			m.n++
+			m.value = max(m.value, c.depth.value)
+		}
+	})
+	m.points = of.Points * min(1, m.value/of.Full)
+	return m
+}

@@ -1,0 +1,156 @@
+package autonomy
+
+import "math"
+
+// Part is one part of a signal.
+type Part struct {
+	Name   string  `json:"name"`
+	Of     float64 `json:"of"` // most points
+	Points float64 `json:"points"`
+	Value  float64 `json:"value"` // what the points are made of
+	N      int64   `json:"n"`     // inputs
+	State  string  `json:"state"` // observed, estimated, declared or not_measured
+}
+
+// Signal is what all signals have: their points, how they are known, and their parts.
+type Signal struct {
+	Score float64 `json:"score"`
+	State string  `json:"state"` // the weakest of those of the parts that were measured
+	Parts []Part  `json:"parts"`
+}
+
+// TimingSignal is the seed's signal of the same name, as the others.
+type TimingSignal struct {
+	Latency  float64 `json:"llm_latency_ms"`
+	Speed    float64 `json:"tokens_per_second"`
+	Variance float64 `json:"latency_variance"`
+	Signal
+}
+
+// RecursionSignal is about chains of reasoning.
+type RecursionSignal struct {
+	ChainLength    float64 `json:"chain_length"`
+	SelfReferences float64 `json:"self_references"`
+	ReasoningDepth float64 `json:"reasoning_depth"`
+	Signal
+}
+
+// KnowledgeSignal is about what was known and read.
+type KnowledgeSignal struct {
+	Domains     []string `json:"domains_touched"`
+	Consistency float64  `json:"consistency_score"`
+	Superhuman  float64  `json:"superhuman_indicators"`
+	Signal
+}
+
+// EntropySignal is about the session as a whole.
+type EntropySignal struct {
+	Duration float64 `json:"session_duration_ms"`
+	Count    int64   `json:"interaction_count"`
+	Response float64 `json:"response_entropy"` // bits a word
+	Fatigue  float64 `json:"fatigue_indicators"`
+	Signal
+}
+
+// ChallengeSignal is about commitments.
+type ChallengeSignal struct {
+	Issued   int64   `json:"challenges_issued"`
+	Passed   int64   `json:"challenges_passed"`
+	Accuracy float64 `json:"commitment_accuracy"`
+	Signal
+}
+
+// Signals are the five signals.
+type Signals struct {
+	Timing    TimingSignal    `json:"timing"`
+	Recursion RecursionSignal `json:"recursion"`
+	Knowledge KnowledgeSignal `json:"knowledge"`
+	Entropy   EntropySignal   `json:"entropy"`
+	Challenge ChallengeSignal `json:"challenge"`
+}
+
+// Interval is an interval for the composite, by leaving out one block of calls after the other.
+type Interval struct {
+	Level    float64   `json:"level"`
+	Lower    float64   `json:"lower"`
+	Upper    float64   `json:"upper"`
+	LeaveOut []float64 `json:"leave_out"` // the composite without each block; empty where there are too few calls
+}
+
+// Coverage is how much of what left the agent was seen.
+type Coverage struct {
+	Calls         int64   `json:"calls"`
+	CallsObserved int64   `json:"calls_observed"`
+	Bytes         int64   `json:"bytes_out"`
+	BytesObserved int64   `json:"bytes_out_observed"`
+	Share         float64 `json:"share"`
+}
+
+// Score is the autonomy score of what is known of a session.
+type Score struct {
+	Composite    float64  `json:"score"`        // 0 to 100
+	SeedWeighted float64  `json:"seedWeighted"` // by the seed's formula, which reaches 20.25
+	Band         string   `json:"band"`
+	N            int64    `json:"n"`          // answered calls
+	OtherCalls   int64    `json:"otherCalls"` // calls to models that are none
+	Interval     Interval `json:"interval"`
+	Coverage     Coverage `json:"coverage"`
+	ModelHosts   []string `json:"modelHosts"` // believed hosts that were called
+	Signals      Signals  `json:"signals"`
+}
+
+// Appraise computes the score of what a session has taken so far, with the challenges that the node gave it and the baseline of its owner,
+// which may be nil. The same input gives the same score. It changes nothing, but is not safe for concurrent use with [Session.Add].
+func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
+	v := &view{s: s, baseline: b.of(s.models)}
+	issued := s.judgeAll(challenges)
+	parts := v.parts(s.agreement(challenges), issued.measure())
+	out := Score{N: int64(len(s.calls)), OtherCalls: s.other, Coverage: s.coverage(), ModelHosts: sorted(s.hosts)}
+	out.Composite, out.SeedWeighted = parts.composite()
+	out.Band = bandOf(out.Composite)
+	out.Interval = v.interval(out.Composite, &parts)
+	out.Signals = v.signals(&parts)
+	out.Signals.Challenge.Issued, out.Signals.Challenge.Passed, out.Signals.Challenge.Accuracy = issued.issued, issued.passed, issued.accuracy()
+	return out
+}
+
+// coverage is what the last receipt says of the whole session.
+func (s *Session) coverage() Coverage {
+	t := s.totals
+	out := Coverage{Calls: t.Calls, CallsObserved: t.CallsObserved, Bytes: t.BytesOut, BytesObserved: t.BytesOutObserved}
+	if t.Calls > 0 {
+		out.Share = float64(t.CallsObserved) / float64(t.Calls)
+		if t.BytesOut > 0 {
+			out.Share = min(out.Share, float64(t.BytesOutObserved)/float64(t.BytesOut))
+		}
+	}
+	return out
+}
+
+// bandOf names the band of a composite. The last digits of a composite depend on the order of additions, and the band does not.
+func bandOf(composite float64) string {
+	rounded := math.Floor(composite*1e9+0.5) / 1e9
+	name := ""
+	for _, b := range formula.Bands {
+		if b.From <= rounded {
+			name = b.Name
+		}
+	}
+	return name
+}
+
+// signals says the parts of each signal, and the seed's fields beside them.
+func (v *view) signals(p *parts) (s Signals) {
+	s.Timing = TimingSignal{Signal: p.signal(0)}
+	s.Recursion = RecursionSignal{Signal: p.signal(1)}
+	s.Knowledge = KnowledgeSignal{Signal: p.signal(2)}
+	s.Entropy = EntropySignal{Signal: p.signal(3)}
+	s.Challenge = ChallengeSignal{Signal: p.signal(4)}
+	s.Timing.Latency, s.Timing.Speed, s.Timing.Variance = v.latency()
+	s.Recursion.ChainLength, s.Recursion.ReasoningDepth = p[chainPart].value, p[depthPart].value
+	_, s.Recursion.SelfReferences = v.selfReferences()
+	s.Knowledge.Domains, s.Knowledge.Consistency, s.Knowledge.Superhuman = v.s.touched(), p[agreementPart].value, p[superhumanPart].value
+	s.Entropy.Duration, s.Entropy.Count, s.Entropy.Fatigue = v.span(), int64(v.len()), p[fatiguePart].value
+	s.Entropy.Response = v.response()
+	return s
+}

@@ -1,0 +1,255 @@
+package autonomy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+)
+
+// Bounds on the model hosts that an appraiser believes.
+const (
+	MaxHosts = 32
+	maxHost  = 127 // bytes; a receipt cuts a longer host, so it cannot be told from another
+)
+
+// CheckHosts refuses a list of model hosts that no appraiser can believe. Hosts stand there with their ports, as receipts write them.
+func CheckHosts(hosts []string) error {
+	if len(hosts) > MaxHosts {
+		return fmt.Errorf("%d model hosts are believed; at most %d can be", len(hosts), MaxHosts)
+	}
+	for _, host := range hosts {
+		if host == "" || len(host) > maxHost {
+			return fmt.Errorf("the model host %.40q is empty or longer than %d bytes", host, maxHost)
+		}
+	}
+	return nil
+}
+
+// state says how a figure is known, the strongest first. The zero state is the strongest, so that a part begins with it.
+type state uint8
+
+const (
+	observed state = iota
+	estimated
+	declared
+	notMeasured
+)
+
+var stateNames = [...]string{interaction.StateObserved, interaction.StateEstimated, interaction.StateDeclared, interaction.StateNotMeasured}
+
+func (s state) String() string { return stateNames[s] }
+
+// figure is a figure of a receipt. A figure of a receipt is a whole number that a double holds.
+type figure struct {
+	value float64
+	state state
+}
+
+func figureOf(f interaction.Figure) figure {
+	at := slices.Index(stateNames[:], f.State)
+	if at < 0 {
+		return figure{state: notMeasured}
+	}
+	return figure{float64(f.Value), state(at)}
+}
+
+func (f figure) measured() bool { return f.state != notMeasured }
+
+// call is what is kept of an answered call.
+type call struct {
+	at, end    float64 // Unix milliseconds: the request received, the answer ended
+	duration   figure
+	tokens     figure // of the output
+	gap        figure // between the end of the answered call before it and its request; docs/autonomy.md says when there is one
+	read       figure // words of the answer before that gap
+	references figure // to earlier answers; not measured where the call is not clean
+	depth      figure // as relayed; not measured where the call is not clean
+	sample     sample
+	model      int // of Session.models; -1 for none
+	links      []link
+}
+
+// link is a result in a request for a call of a tool that an earlier answer has asked for.
+type link struct {
+	maker int  // the answered call
+	fresh bool // the call of the tool was no repetition
+}
+
+// sample is what is known of the text that a model has answered so far. Without a sample, bytes is 0.
+type sample struct{ bytes, entropy, compression float64 }
+
+// toolCall is a call of a tool that an answer has asked for.
+type toolCall struct {
+	maker int
+	fresh bool
+	tool  string
+}
+
+// use is a call of a tool by its tool and its arguments.
+type use struct{ tool, arguments string }
+
+// model is a model at a host, as agents ask for it.
+type model struct{ host, name string }
+
+// touch says that a domain belongs to a call.
+type touch struct{ call, domain int }
+
+// domain is a kind of tool, or a host of tools.
+type domain struct {
+	name string
+	tool bool // named by the agent
+}
+
+// Session is what is measured of the receipts of one session. It keeps a few hundred bytes of each, so that one more receipt is cheap. It
+// is not safe for concurrent use.
+type Session struct {
+	believed []string // model hosts
+
+	owner, agent, id, head string
+	number                 int64
+	closed                 bool
+	totals                 interaction.SessionTotals
+
+	calls      []call
+	hosts      []string // those believed that were called
+	other      int64    // calls to models that are no answered calls
+	strayed    bool     // a model host that is not believed was called
+	follows    bool     // the last call to a model is an answered one
+	lastWords  figure   // of its answer
+	received   []float64
+	models     []model
+	made       map[string]toolCall // by id
+	used       map[use]bool
+	domains    []domain
+	touches    []touch
+	answers    map[string]string // of probes
+	challenges map[string]*seen  // by nonce
+}
+
+// NewSession begins to measure a session. Model hosts that are not in the list are not believed; see [CheckHosts].
+func NewSession(modelHosts []string) *Session {
+	return &Session{
+		believed: slices.Clone(modelHosts), made: make(map[string]toolCall), used: make(map[use]bool), answers: make(map[string]string),
+		challenges: make(map[string]*seen),
+	}
+}
+
+// Add measures the next receipt of the session. The caller has verified it and its place in the chain (package interaction); hash is the
+// receipt's. Add takes everything that it needs and keeps nothing of r.
+func (s *Session) Add(hash string, r *interaction.Receipt) {
+	s.owner, s.agent, s.id, s.head, s.number = r.Owner, r.Agent, r.Chain.SessionID, hash, r.Chain.SequenceNumber
+	s.closed, s.totals = r.Closing != nil, r.Session
+	answered := false
+	if m := r.Model; m != nil {
+		believed := s.believes(m.Host)
+		if answered = believed && (r.Outcome == interaction.OutcomeCompleted || r.Outcome == interaction.OutcomeUnfinished); answered {
+			s.addCall(r)
+		} else {
+			s.other++
+		}
+		if believed && !slices.Contains(s.hosts, m.Host) {
+			s.hosts = append(s.hosts, m.Host)
+		}
+		s.strayed, s.follows = s.strayed || !believed, answered
+		s.received = append(s.received, float64(r.Timing.RequestReceived))
+	}
+	for _, relayed := range r.Relayed {
+		s.touch(domain{name: "host:" + relayed.Host})
+	}
+	if answered {
+		s.addTools(r.Model)
+	}
+	s.addTrace(r)
+}
+
+// Len returns the number of the last receipt that was added.
+func (s *Session) Len() int64 { return s.number }
+
+// Head returns the hash of the last receipt that was added; empty while there is none.
+func (s *Session) Head() string { return s.head }
+
+// Closed reports whether the last receipt that was added closes the session.
+func (s *Session) Closed() bool { return s.closed }
+
+func (s *Session) believes(host string) bool {
+	return len(host) <= maxHost && slices.Contains(s.believed, host)
+}
+
+// addCall measures an answered call.
+func (s *Session) addCall(r *interaction.Receipt) {
+	f, none := &r.Model.Figures, figure{state: notMeasured}
+	c := call{
+		at: float64(r.Timing.RequestReceived), end: float64(max(r.Timing.LLMEnd, r.Timing.RequestReceived)),
+		duration: figureOf(f.Duration), tokens: figureOf(f.OutputTokens), gap: none, read: none, references: none, depth: none,
+		model: s.modelOf(model{r.Model.Host, r.Model.Model}),
+	}
+	if s.follows {
+		if c.gap = figureOf(f.Turnaround); c.gap.measured() {
+			c.read = s.lastWords
+		}
+	}
+	if !s.strayed {
+		c.references, c.depth = figureOf(f.SelfReferences), figureOf(f.DepthRelayed)
+	}
+	if bytes, entropy, compression := figureOf(f.SampleBytes), figureOf(f.WordEntropy), figureOf(f.Compression); bytes.measured() && entropy.measured() && compression.measured() {
+		c.sample = sample{bytes.value, entropy.value, compression.value}
+	}
+	s.lastWords = figureOf(f.OutputWords)
+	s.calls = append(s.calls, c)
+	if p := r.Model.Probe; p != nil && p.Answer != "" {
+		if _, ok := s.answers[p.ID]; !ok {
+			s.answers[p.ID] = p.Answer
+		}
+	}
+}
+
+func (s *Session) modelOf(m model) int {
+	at := slices.Index(s.models, m)
+	if at < 0 && len(s.models) < formula.Session.Models {
+		at = len(s.models)
+		s.models = append(s.models, m)
+	}
+	return at
+}
+
+// addTools joins the results that the last answered call has brought to the calls of tools that earlier ones have asked for, and notes those
+// that it asks for itself.
+func (s *Session) addTools(m *interaction.ModelCall) {
+	at := len(s.calls) - 1
+	for _, id := range m.ReturnedCalls {
+		made, ok := s.made[id]
+		if !ok {
+			continue
+		}
+		s.calls[at].links = append(s.calls[at].links, link{made.maker, made.fresh})
+		if made.tool != "" {
+			s.touch(domain{name: "tool:" + made.tool, tool: true})
+		}
+	}
+	for _, t := range m.ToolCalls {
+		whole := t.Tool != "" && t.Arguments != ""
+		u := use{t.Tool, t.Arguments}
+		if _, ok := s.made[t.ID]; t.ID != "" && !ok {
+			s.made[t.ID] = toolCall{at, whole && !s.used[u], t.Tool}
+		}
+		if whole {
+			s.used[u] = true
+		}
+	}
+}
+
+// touch notes a domain of the last answered call, or of the first if there is none yet.
+func (s *Session) touch(d domain) {
+	at := slices.Index(s.domains, d)
+	if at < 0 {
+		if at = len(s.domains); at == formula.Know.Domains.Most {
+			return
+		}
+		s.domains = append(s.domains, d)
+	}
+	t := touch{max(len(s.calls)-1, 0), at}
+	if len(s.touches) == 0 || s.touches[len(s.touches)-1] != t {
+		s.touches = append(s.touches, t)
+	}
+}

@@ -1,0 +1,108 @@
+package autonomy
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// clamp returns x, but at least 0 and at most 1.
+func clamp(x float64) float64 { return max(0, min(1, x)) }
+
+// median returns the median of values, of an even number the mean of the two in the middle; 0 without any. It changes their order.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	upper := nth(values, n/2)
+	if n%2 == 1 {
+		return upper
+	}
+	return (slices.Max(values[:n/2]) + upper) / 2
+}
+
+// nth returns the value that would have index k if values were sorted. It moves no greater one before k, and no lesser one after it (Hoare's
+// selection): sorting all of them takes most of the time of an appraisal.
+func nth(values []float64, k int) float64 {
+	low, high := 0, len(values)-1
+	for low < high {
+		pivot, i, j := values[(low+high)/2], low, high
+		for i <= j {
+			for values[i] < pivot {
+				i++
+			}
+			for values[j] > pivot {
+				j--
+			}
+			if i <= j {
+				values[i], values[j] = values[j], values[i]
+				i++
+				j--
+			}
+		}
+		switch { // those up to j are not above the pivot, those from i on not below
+		case k <= j:
+			high = j
+		case k >= i:
+			low = i
+		default:
+			return values[k]
+		}
+	}
+	return values[k]
+}
+
+// medianMAD returns the median of values, and the median of their distances from it. It changes them.
+func medianMAD(values []float64) (middle, mad float64) {
+	middle = median(values)
+	for i, v := range values {
+		values[i] = math.Abs(v - middle)
+	}
+	return middle, median(values)
+}
+
+// equal reports whether all values are equal.
+func equal(values []float64) bool {
+	return !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
+}
+
+// variance returns the sample variance of values, exactly 0 where all are equal: sums of large values are rounded.
+func variance(values []float64) float64 {
+	if len(values) < 2 || equal(values) {
+		return 0
+	}
+	return stat.Variance(values, nil)
+}
+
+// variation returns the coefficient of variation of values that are not negative.
+func variation(values []float64) float64 {
+	if equal(values) {
+		return 0
+	}
+	mean, deviation := stat.MeanStdDev(values, nil)
+	return deviation / mean
+}
+
+// determination returns R² of a line through pairs that may only rise.
+func determination(x, y []float64) float64 {
+	if equal(x) || equal(y) {
+		return 0
+	}
+	r := max(0, stat.Correlation(x, y, nil))
+	return min(1, r*r)
+}
+
+// slope returns the median slope between points that lie half of all points apart: Theil's method, with as many pairs as half of the points.
+// Points whose x does not rise make no pair.
+func slope(x, y []float64) float64 {
+	half := (len(x) + 1) / 2
+	slopes := make([]float64, 0, half)
+	for i := range len(x) - half {
+		if run := x[i+half] - x[i]; run > 0 {
+			slopes = append(slopes, (y[i+half]-y[i])/run)
+		}
+	}
+	return median(slopes)
+}

@@ -1,0 +1,109 @@
+package autonomy
+
+import "math"
+
+// hasTokens reports whether a call says how long it took for how many tokens.
+func (c *call) hasTokens() bool {
+	return c.duration.measured() && c.duration.value >= 1 && c.tokens.measured() && c.tokens.value >= 1
+}
+
+// tokenSpeed returns how many tokens a second the answer had, and whether it says.
+func (c *call) tokenSpeed() (float64, bool) {
+	if !c.hasTokens() || c.tokens.value < formula.Timing.Speed.MinTokens {
+		return 0, false
+	}
+	return 1000 * c.tokens.value / c.duration.value, true
+}
+
+// regression is how well the duration of answers follows from their tokens.
+func (v *view) regression() (m measure) {
+	of := &formula.Timing.Regression
+	sum := 0.0
+	for model := range v.s.models {
+		v.x, v.y = v.x[:0], v.y[:0]
+		state := observed
+		v.each(func(_ int, c *call) {
+			if c.model == model && c.hasTokens() {
+				v.x, v.y = append(v.x, c.tokens.value), append(v.y, c.duration.value)
+				state = max(state, c.tokens.state, c.duration.state)
+			}
+		})
+		n := int64(len(v.x))
+		if n == 0 || !v.enough(n, of.MinCalls) {
+			continue
+		}
+		m.n += n
+		m.state = max(m.state, state)
+		sum += float64(n) * determination(v.x, v.y)
+	}
+	if m.n > 0 {
+		m.value = sum / float64(m.n)
+	}
+	m.points = of.Points * m.value
+	return m
+}
+
+// speed is the share of calls whose speed is like that of earlier sessions.
+func (v *view) speed() (m measure) {
+	of := &formula.Timing.Speed
+	inside := 0.0
+	v.each(func(_ int, c *call) {
+		speed, ok := c.tokenSpeed()
+		if !ok || c.model < 0 {
+			return
+		}
+		b := v.baseline.models[c.model]
+		if b == nil || b.Speed == nil || b.Speed.N < formula.Baseline.MinSessions {
+			return
+		}
+		m.n++
+		m.state = max(m.state, c.tokens.state, c.duration.state)
+		if math.Abs(speed-b.Speed.Median) <= max(of.Width*b.Speed.Spread, of.Floor*b.Speed.Median) {
+			inside++
+		}
+	})
+	if m.n > 0 {
+		m.value = inside / float64(m.n)
+	}
+	m.points = of.Points * m.value
+	return m
+}
+
+// gaps puts the gaps, and when they ended, into the scratch.
+func (v *view) gaps() (at, gaps []float64) {
+	v.x, v.y = v.x[:0], v.y[:0]
+	v.each(func(_ int, c *call) {
+		if c.gap.measured() {
+			v.x, v.y = append(v.x, c.at), append(v.y, c.gap.value)
+		}
+	})
+	return v.x, v.y
+}
+
+// regularity is how equal the gaps are.
+func (v *view) regularity() measure {
+	of := &formula.Timing.Regularity
+	_, gaps := v.gaps()
+	value := variation(gaps)
+	return measure{n: int64(len(gaps)), value: value, points: of.Points * clamp((of.None-value)/(of.None-of.Full))}
+}
+
+// latency returns what the signal says beside its points: the median duration of an answer, tokens a second, and the variance of durations.
+func (v *view) latency() (middle, speed, spread float64) {
+	v.x = v.x[:0]
+	tokens, duration := 0.0, 0.0
+	v.each(func(_ int, c *call) {
+		if c.duration.measured() {
+			v.x = append(v.x, c.duration.value)
+		}
+		if c.hasTokens() {
+			tokens += c.tokens.value
+			duration += c.duration.value
+		}
+	})
+	if duration > 0 {
+		speed = 1000 * tokens / duration
+	}
+	spread = variance(v.x)
+	return median(v.x), speed, spread
+}

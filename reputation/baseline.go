@@ -1,0 +1,150 @@
+package reputation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+const (
+	// maxSamples bounds the sessions that a baseline is made of: those of an owner that were closed last.
+	maxSamples = 1000
+	// baselineEvery is how long a baseline is in force at least, unless the samples of its owner have grown by a tenth.
+	baselineEvery = time.Hour
+	// sampleChunk bounds the closed sessions whose samples are taken at once.
+	sampleChunk = 64
+)
+
+// Sample takes the samples of the sessions that were closed since, and makes a baseline of each owner whose samples have grown enough. Each
+// session gives one sample, whatever replica takes it, and the same samples make the same baseline.
+func (s *Service) Sample(ctx context.Context) error {
+	for more := true; more; {
+		closed, err := s.o.Store.Unsampled(ctx, sampleChunk)
+		if err != nil {
+			return err
+		}
+		for _, one := range closed {
+			if err := s.sampleOf(ctx, one); err != nil {
+				return fmt.Errorf("the session %.80q: %w", one.Session, err)
+			}
+		}
+		more = len(closed) == sampleChunk
+	}
+	grown, err := s.o.Store.Grown(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range grown {
+		if err := s.baselineOf(ctx, g); err != nil {
+			return fmt.Errorf("the owner %s: %w", g.Owner, err)
+		}
+	}
+	return nil
+}
+
+// sampleOf takes the sample of a closed session. One that is not believed any more, or says nothing of a model, gives none.
+func (s *Service) sampleOf(ctx context.Context, one store.Session) error {
+	sample := store.Sample{Owner: one.Owner, Session: one.Session, Closed: one.Updated}
+	read, release, err := s.read(ctx, one)
+	var refused *refusal.Refusal
+	switch {
+	case err == nil:
+		defer release()
+		taken := read.measured.Sample()
+		if len(taken.Models) > 0 {
+			text, err := json.Marshal(taken)
+			if err != nil {
+				return err
+			}
+			sample.Text = string(text)
+		}
+	case errors.As(err, &refused) && refused.Code() != errBusy.Code():
+		s.o.Log.Warn("a closed session gives no sample", zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(err))
+	default:
+		return err
+	}
+	failpoint.Reach("sample taken")
+	return s.o.Store.AddSample(ctx, sample)
+}
+
+// baselineOf makes a baseline of an owner, if it is time.
+func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
+	last, err := s.o.Store.LastBaseline(ctx, g.Owner)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	now := s.o.Now()
+	if g.Samples == last.Samples || now.Sub(last.Made) < baselineEvery && 10*g.Samples < 11*last.Samples {
+		return nil
+	}
+	kept, err := s.o.Store.Samples(ctx, g.Owner, maxSamples)
+	if err != nil {
+		return err
+	}
+	samples := make([]autonomy.Sample, len(kept))
+	for i, one := range kept {
+		if err := json.Unmarshal([]byte(one.Text), &samples[i]); err != nil {
+			return fmt.Errorf("the sample of the session %.80q: %w", one.Session, err)
+		}
+	}
+	b := autonomy.NewBaseline(g.Owner, samples)
+	hash, err := b.Hash()
+	if err != nil {
+		return err
+	}
+	document, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	failpoint.Reach("baseline made")
+	err = s.o.Store.AddBaseline(ctx, store.Baseline{Hash: hash, Owner: g.Owner, Number: last.Number + 1, Made: now, Samples: g.Samples, Document: string(document)})
+	if errors.Is(err, store.ErrMoved) {
+		return nil // another replica was faster, or the samples make the same baseline as once before
+	}
+	if err == nil {
+		s.o.Log.Info("baseline made", zap.String("owner", g.Owner), zap.String("hash", hash), zap.Int64("samples", g.Samples))
+	}
+	return err
+}
+
+// inForce returns the baseline of an owner that is in force, and its hash; nil where there is none.
+func (s *Service) inForce(ctx context.Context, owner string) (*autonomy.Baseline, string, error) {
+	kept, err := s.o.Store.LastBaseline(ctx, owner)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	var b autonomy.Baseline
+	if err := json.Unmarshal([]byte(kept.Document), &b); err != nil {
+		return nil, "", fmt.Errorf("the baseline %s: %w", kept.Hash, err)
+	}
+	return &b, kept.Hash, nil
+}
+
+// Baseline returns the snapshot that a score names by its hash, as JSON.
+func (s *Service) Baseline(ctx context.Context, hash string) ([]byte, error) {
+	kept, err := s.o.Store.Baseline(ctx, hash)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, refusal.New("baseline_unknown", "the node has no baseline %.64q", hash)
+	}
+	return []byte(kept.Document), err
+}
+
+// Scoring returns the formulas that a score names by their hash, as JSON.
+func (s *Service) Scoring(hash string) ([]byte, error) {
+	if hash != autonomy.ScoringHash {
+		return nil, refusal.New("scoring_unknown", "the node scores by the formulas %s", autonomy.ScoringHash)
+	}
+	return autonomy.Formulas(), nil
+}

@@ -1,0 +1,49 @@
+package reputation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// Caller is the agent that makes a request, as its sidecar names it.
+type Caller struct {
+	Owner, Agent, Session, EventID string
+}
+
+// Caller verifies a caller token for one request, and uses it up: exactly one request of all replicas gets the caller.
+func (s *Service) Caller(ctx context.Context, token, method, path string, body []byte) (Caller, error) {
+	if token == "" {
+		return Caller{}, refusal.New("caller_missing", "the request has no header %s", interaction.CallerHeader)
+	}
+	c, err := evidence.UnverifiedClaims(interaction.CallerKind, token)
+	if err != nil {
+		return Caller{}, err
+	}
+	owner, err := s.believed.Load().owner(c.Owner)
+	if err != nil {
+		return Caller{}, err
+	}
+	o, err := evidence.Open(owner.Live, interaction.CallerKind, token, owner.Callers)
+	if err != nil {
+		return Caller{}, err
+	}
+	c = o.Claims()
+	if err := c.Calls(method, path, body); err != nil {
+		return Caller{}, err
+	}
+	if err := s.admit(c.Owner, 1); err != nil {
+		return Caller{}, err
+	}
+	// The owner stands before the id: owners do not know each other's.
+	err = s.o.Store.Use(ctx, c.Owner+" "+c.ID, time.Unix(c.Expires, 0))
+	if errors.Is(err, store.ErrUsed) {
+		return Caller{}, refusal.New("caller_used", "the caller token %.80q was used before", c.ID)
+	}
+	return Caller{Owner: c.Owner, Agent: c.Agent, Session: c.Session, EventID: c.EventID}, err
+}

@@ -1,0 +1,205 @@
+package reputation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// TestChallenge: a challenge is issued, committed to and revealed, each step once, and the same again is fine.
+func TestChallenge(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	ctx, by := t.Context(), n.By(t, "ses_1")
+	issued, err := n.Issue(ctx, by)
+	must(t, err)
+	if len(issued.Nonce) != 64 || issued.ExpiresAt-issued.IssuedAt != int64(reputation.ChallengeLifetime/time.Second) {
+		t.Errorf("%+v", issued)
+	}
+	if again, err := n.Issue(ctx, by); err != nil || !reflect.DeepEqual(again, issued) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+	_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
+	wantCode(t, err, "vin_commitment_missing")
+
+	committed, err := n.Commit(ctx, by, issued.Nonce, hash)
+	must(t, err)
+	n.Kit.Clock.Advance(time.Hour)
+	if again, err := n.Commit(ctx, by, issued.Nonce, hash); err != nil || again != committed {
+		t.Errorf("%+v, %v", again, err)
+	}
+	_, err = n.Commit(ctx, by, issued.Nonce, evidence.HashBytes(nil))
+	wantCode(t, err, "vin_commitment_other")
+	_, err = n.Issue(ctx, by)
+	wantCode(t, err, "vin_challenge_open")
+
+	other, _ := nodetest.Plan(t, issued.Nonce, func(s *strategy.Strategy) { s.Model = "other" })
+	_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, other)
+	wantCode(t, err, "vin_commitment_mismatch")
+	_, err = n.Reveal(ctx, by, issued.Nonce, "AAAAAAAAAAAAAAAAAAAAAAAA", raw)
+	wantCode(t, err, "vin_commitment_mismatch")
+	_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, json.RawMessage(`{"tools": []}`))
+	wantCode(t, err, "strategy_malformed")
+	revealed, err := n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
+	must(t, err)
+	if !revealed.Revealed || revealed.RevealedAt != n.Kit.Clock.Now().Unix() || revealed.CommittedAt != committed.CommittedAt || revealed.Hash != hash {
+		t.Errorf("%+v", revealed)
+	}
+	n.Kit.Clock.Advance(time.Hour)
+	if again, err := n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw); err != nil || again != revealed {
+		t.Errorf("%+v, %v", again, err)
+	}
+	next, err := n.Issue(ctx, by)
+	must(t, err)
+	if next.Nonce == issued.Nonce {
+		t.Error("a nonce comes twice")
+	}
+}
+
+// TestChallengesThatAreRefused: to others, too late, or too many.
+func TestChallengesThatAreRefused(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	ctx, by := t.Context(), n.By(t, "ses_1")
+	issued, err := n.Issue(ctx, by)
+	must(t, err)
+	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+	for name, other := range map[string]reputation.Caller{
+		"owner":   {Owner: "other", Agent: by.Agent, Session: by.Session},
+		"agent":   {Owner: by.Owner, Agent: "agent:other", Session: by.Session},
+		"session": {Owner: by.Owner, Agent: by.Agent, Session: "ses_2"},
+	} {
+		_, err := n.Commit(ctx, other, issued.Nonce, hash)
+		wantCode(t, err, "vin_challenge_unknown")
+		_, err = n.Reveal(ctx, other, issued.Nonce, nodetest.Salt, raw)
+		wantCode(t, err, "vin_challenge_unknown")
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	_, err = n.Commit(ctx, by, issued.Nonce, strings.ToUpper(hash))
+	wantCode(t, err, "query_malformed")
+	n.Kit.Clock.Advance(reputation.ChallengeLifetime)
+	_, err = n.Commit(ctx, by, issued.Nonce, hash)
+	wantCode(t, err, "vin_challenge_expired")
+	for range reputation.MaxChallenges - 1 { // one that has expired uncommitted is not open, and counts
+		_, err = n.Issue(ctx, by)
+		must(t, err)
+		n.Kit.Clock.Advance(reputation.ChallengeLifetime)
+	}
+	_, err = n.Issue(ctx, by)
+	wantCode(t, err, "vin_challenge_limit")
+}
+
+// TestChallengeOfAClosedSession: what is closed is not committed to or revealed in.
+func TestChallengeOfAClosedSession(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	ctx := t.Context()
+	for _, upTo := range []string{"issued", "committed", "revealed"} {
+		by := n.By(t, "ses_"+upTo)
+		issued, err := n.Issue(ctx, by)
+		must(t, err)
+		raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+		if upTo != "issued" {
+			_, err = n.Commit(ctx, by, issued.Nonce, hash)
+			must(t, err)
+		}
+		if upTo == "revealed" {
+			_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
+			must(t, err)
+		}
+		s := n.Calls(t, by.Session, 1)
+		s.Close(t)
+		n.Delivered(t, 3, s.Receipts...)
+		_, err = n.Issue(ctx, n.By(t, by.Session))
+		wantCode(t, err, "vin_session_closed")
+		switch upTo {
+		case "issued":
+			_, err = n.Commit(ctx, by, issued.Nonce, hash)
+			wantCode(t, err, "vin_session_closed")
+		case "committed":
+			_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
+			wantCode(t, err, "vin_session_closed")
+		case "revealed": // tried again, since the answer was lost
+			_, err = n.Reveal(ctx, by, issued.Nonce, nodetest.Salt, raw)
+			must(t, err)
+		}
+	}
+}
+
+// TestProbes: pairs of questions, each in two wordings, and nothing that tells which belong together.
+func TestProbes(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	ids := make(map[string]bool)
+	for i := range 20 {
+		session := fmt.Sprintf("ses_%d", i)
+		issued, err := n.Issue(t.Context(), n.By(t, session))
+		must(t, err)
+		if len(issued.Probes) != 2*reputation.DefaultProbePairs {
+			t.Fatalf("%d probes", len(issued.Probes))
+		}
+		kept, err := n.Store.Challenges(t.Context(), n.Kit.Owner(t), session)
+		must(t, err)
+		pairs := make(map[int64][]string)
+		for j, p := range kept[0].Probes {
+			if ids[p.ID] || p.ID != issued.Probes[j].ID || p.Prompt != issued.Probes[j].Prompt || strings.ContainsAny(p.Prompt, "{}") {
+				t.Errorf("%+v", p)
+			}
+			ids[p.ID] = true
+			pairs[p.Pair] = append(pairs[p.Pair], p.Prompt)
+		}
+		for _, of := range pairs {
+			if len(of) != 2 || of[0] == of[1] {
+				t.Errorf("%q", of)
+			}
+		}
+	}
+	none := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.ProbePairs = -1 })
+	issued, err := none.Issue(t.Context(), none.By(t, "ses_1"))
+	if err != nil || issued.Probes == nil || len(issued.Probes) != 0 {
+		t.Errorf("%+v, %v", issued, err)
+	}
+}
+
+// TestCaller: a caller token names the agent for one request, once.
+func TestCaller(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	const path = "/v1/challenge/issue"
+	body := []byte("{}")
+	good := n.CallerToken(t, "ses_1", path, body, nil)
+	for name, row := range map[string]struct {
+		code, token, method, path string
+		body                      []byte
+	}{
+		"none":               {"caller_missing", "", "POST", path, body},
+		"another token":      {"jws_type", n.Calls(t, "ses_1", 1).Receipts[0], "POST", path, body},
+		"another method":     {"caller_request", good, "PUT", path, body},
+		"another path":       {"caller_request", good, "POST", "/v1/challenge/commit", body},
+		"another body":       {"caller_request", good, "POST", path, []byte(`{"a":1}`)},
+		"another signature":  {"signature_invalid", nodetest.Resigned(good, n.CallerToken(t, "ses_2", path, body, nil)), "POST", path, body},
+		"another owner":      {"owner_unknown", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.Owner = strings.Repeat("o", 43) }), "POST", path, body},
+		"of another node":    {"audience_not_allowed", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.Audience = "other" }), "POST", path, body},
+		"one that has ended": {"expired", n.CallerToken(t, "ses_1", path, body, func(c *interaction.Caller) { c.IssuedAt -= 70; c.Expires -= 70 }), "POST", path, body},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := n.Caller(t.Context(), row.token, row.method, row.path, row.body)
+			wantCode(t, err, row.code)
+		})
+	}
+	by, err := n.Caller(t.Context(), good, "POST", path, body)
+	must(t, err)
+	if by != n.By(t, "ses_1") {
+		t.Errorf("%+v", by)
+	}
+	_, err = n.Caller(t.Context(), good, "POST", path, body)
+	wantCode(t, err, "caller_used")
+}

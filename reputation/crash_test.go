@@ -1,0 +1,188 @@
+package reputation_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// victim is a node in a process of its own, which ends at a chosen point and is started again.
+type victim struct {
+	dir, trust, program string
+	process             *exec.Cmd
+	client              *http.Client
+	ended               int
+}
+
+func newVictim(t *testing.T, k *gatetest.Kit) *victim {
+	t.Helper()
+	full.Only(t, "time to build a program")
+	dir := t.TempDir()
+	v := &victim{dir: dir, trust: filepath.Join(dir, "trust.json"), program: filepath.Join(dir, "victim")}
+	out, err := exec.Command("go", "build", "-tags", "failpoint", "-o", v.program, "../test/nodetest/victim").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	raw, err := json.Marshal(nodetest.TrustOf(t, k))
+	must(t, err)
+	must(t, os.WriteFile(v.trust, raw, 0o600))
+	v.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "socket"))
+	}}}
+	v.start(t)
+	t.Cleanup(func() { v.kill() })
+	return v
+}
+
+func (v *victim) start(t *testing.T) {
+	t.Helper()
+	_ = os.Remove(filepath.Join(v.dir, "socket"))
+	v.process = exec.Command(v.program, v.dir, v.trust)
+	v.process.Env = append(os.Environ(), "MEDIATOR_FAILPOINT="+filepath.Join(v.dir, "points"))
+	v.process.Stderr = os.Stderr
+	v.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := v.process.StdoutPipe()
+	must(t, err)
+	must(t, v.process.Start())
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+}
+
+func (v *victim) kill() {
+	_ = v.process.Process.Kill()
+	_ = v.process.Wait()
+}
+
+// ask makes a request that ends at a point on its way, if it reaches it, and then makes it again until it is answered.
+func (v *victim) ask(t *testing.T, point, path string, token func() string, body, into any) {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	must(t, err)
+	points := filepath.Join(v.dir, "points")
+	must(t, os.WriteFile(points, []byte("victim: "+point), 0o600))
+	defer os.Remove(points)
+	for {
+		req, err := http.NewRequest("POST", "http://node"+path, bytes.NewReader(raw))
+		must(t, err)
+		if token != nil {
+			req.Header.Set(interaction.CallerHeader, token())
+		}
+		resp, err := v.client.Do(req)
+		var got []byte
+		if err == nil {
+			got, err = io.ReadAll(resp.Body)
+			resp.Body.Close()
+		}
+		if err != nil { // it has ended
+			_ = v.process.Wait()
+			v.ended++
+			v.start(t)
+			continue
+		}
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s after a crash at %q: %d %s", path, point, resp.StatusCode, got)
+		}
+		if into != nil {
+			must(t, json.Unmarshal(got, into))
+		}
+		return
+	}
+}
+
+// TestCrash ends the node at each point of each request. Whoever asks makes the request again: then nothing is counted twice, and nothing
+// is lost.
+func TestCrash(t *testing.T) {
+	k := gatetest.New(t)
+	n := nodetest.New(t, k, nil) // signs for the agents
+	points := []string{"ledger begun", "ledger written", "ledger committed", "challenge issued", "committed", "revealed", "sample taken", "baseline made"}
+	sessions := make([]*gatetest.Session, len(points))
+	for i := range points {
+		sessions[i] = n.Calls(t, "ses_"+strconv.Itoa(i), 40)
+		sessions[i].Close(t)
+	}
+	k.Clock.Advance(time.Second)
+	v := newVictim(t, k)
+	type m = map[string]any
+	for i, point := range points {
+		s, id := sessions[i], "ses_"+strconv.Itoa(i)
+		call := func(path string, body, into any) {
+			t.Helper()
+			raw, err := json.Marshal(body)
+			must(t, err)
+			v.ask(t, point, path, func() string { return n.CallerToken(t, id, path, raw, nil) }, body, into)
+		}
+		deliver := func(from, to int) {
+			t.Helper()
+			var answer struct {
+				Sessions []struct {
+					Next    int
+					Problem any
+				}
+			}
+			v.ask(t, point, "/v1/receipts", nil, m{"receipts": s.Receipts[from:to]}, &answer)
+			if len(answer.Sessions) != 1 || answer.Sessions[0].Next != to+1 || answer.Sessions[0].Problem != nil {
+				t.Fatalf("%s: %+v", point, answer)
+			}
+		}
+		deliver(0, 20)
+		var issued reputation.Issued
+		call("/v1/challenge/issue", m{}, &issued)
+		raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+		call("/v1/challenge/commit", m{"challenge_nonce": issued.Nonce, "commitment_hash": hash}, nil)
+		call("/v1/challenge/commit", m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}, nil)
+		deliver(20, 41)
+		v.ask(t, point, "/sample", nil, m{}, nil)
+	}
+	v.kill()
+	// Three points are in every write, of which there are seven a session and its baseline; the others in one request each.
+	if v.ended < 3*6+5 {
+		t.Errorf("the node has ended only %d times", v.ended)
+	}
+	kept, err := store.Open(t.Context(), filepath.Join(v.dir, "reputation.db"))
+	must(t, err)
+	defer kept.Close()
+	for i := range points {
+		id := "ses_" + strconv.Itoa(i)
+		receipts, err := kept.Receipts(t.Context(), k.Owner(t), id, 1, store.MaxReceipts)
+		must(t, err)
+		challenges, err := kept.Challenges(t.Context(), k.Owner(t), id)
+		must(t, err)
+		if len(receipts) != 41 || len(challenges) != 1 || challenges[0].Revealed.IsZero() || len(challenges[0].Probes) != 2*reputation.DefaultProbePairs {
+			t.Errorf("%s: %d receipts, %+v", points[i], len(receipts), challenges)
+		}
+	}
+	samples, err := kept.Samples(t.Context(), k.Owner(t), 100)
+	must(t, err)
+	last, err := kept.LastBaseline(t.Context(), k.Owner(t))
+	must(t, err)
+	if len(samples) != len(points) || last.Samples != int64(len(points)) {
+		t.Errorf("%d samples, the last baseline of %d", len(samples), last.Samples)
+	}
+	// What is counted of the owner is what there is: there is room for exactly the rest.
+	owner := k.Owner(t)
+	fits := store.Addition{Owner: owner, Session: "more", MaxSessions: 9, MaxReceipts: 8*41 + 1, At: time.Now(), Receipts: []store.Receipt{{Number: 1, Hash: "h", Request: "r"}}}
+	must(t, kept.Append(t.Context(), fits))
+	fits.Session, fits.Receipts[0].Hash = "too many", "i"
+	if kept.Append(t.Context(), fits) == nil {
+		t.Error("fewer receipts are counted than there are")
+	}
+}

@@ -1,0 +1,26 @@
+package reputation_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/actionproof/mediator/internal/problem"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t testing.TB, err error, code string) {
+	t.Helper()
+	var coded interface{ Code() string }
+	if !errors.As(err, &coded) || coded.Code() != code {
+		t.Fatalf("%v, want %s", err, code)
+	}
+	if !problem.Known(code) {
+		t.Errorf("the code %s is not in the table", code)
+	}
+}

@@ -1,0 +1,209 @@
+package reputation
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// MaxBatch bounds the receipts of one delivery.
+const MaxBatch = 200
+
+// Received says where the chain of a session stands after a delivery.
+type Received struct {
+	Owner, Session string
+	Next           int64 // number of the receipt that is wanted; 0 where that is not known
+	Err            error // why receipts of the session were refused; those before the refused one are not kept either
+}
+
+// delivered are the receipts of one session in a delivery, in their order.
+type delivered struct {
+	owner, session string
+	tokens         []string
+	claims         []interaction.Receipt // what the tokens say; not verified
+}
+
+// Receive takes receipts, of any sessions, each session's in the order of its chain. A receipt that is kept already is fine, so a delivery
+// can be tried again. Each session stands for itself: of one all receipts are kept durably, or none. Receive itself fails only if a
+// token cannot be read at all.
+func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, error) {
+	if len(tokens) > MaxBatch {
+		return nil, refusal.New("query_malformed", "%d receipts in one delivery; at most %d are taken", len(tokens), MaxBatch)
+	}
+	var all []*delivered
+	of := make(map[[2]string]*delivered)
+	for _, token := range tokens {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
+		if err != nil {
+			return nil, err
+		}
+		key := [2]string{c.Owner, c.Chain.SessionID}
+		if of[key] == nil {
+			of[key] = &delivered{owner: c.Owner, session: c.Chain.SessionID}
+			all = append(all, of[key])
+		}
+		of[key].tokens, of[key].claims = append(of[key].tokens, token), append(of[key].claims, c)
+	}
+	answers := make([]Received, 0, len(all))
+	for _, d := range all {
+		next, err := s.receive(ctx, d)
+		if err != nil {
+			s.strangers.Warn("receipts refused", zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("next", next), zap.Error(err))
+		}
+		answers = append(answers, Received{Owner: d.owner, Session: d.session, Next: next, Err: err})
+	}
+	return answers, nil
+}
+
+// tries is how often receipts are added again after another replica was faster.
+const tries = 4
+
+// receive takes the receipts of one session, and returns the number that is wanted.
+func (s *Service) receive(ctx context.Context, d *delivered) (next int64, err error) {
+	owner, err := s.believed.Load().owner(d.owner)
+	if err != nil {
+		return 0, err
+	}
+	for range tries {
+		next, err = s.add(ctx, owner, d)
+		if !errors.Is(err, store.ErrMoved) {
+			return next, err
+		}
+	}
+	return next, refusal.New("node_busy", "other receipts of the session come in at the same time")
+}
+
+// add verifies receipts and adds those that are new. It returns [store.ErrMoved] if the chain has changed meanwhile.
+func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int64, err error) {
+	state, err := s.o.Store.Session(ctx, d.owner, d.session)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		state = store.Session{Next: 1}
+	case err != nil:
+		return 0, err
+	}
+	fresh, err := s.fresh(ctx, owner, state, d)
+	if err != nil || len(fresh.tokens) == 0 {
+		return state.Next, err
+	}
+	if state.Forked {
+		return state.Next, forked(d.session)
+	}
+	if first := fresh.claims[0].Chain.SequenceNumber; first > state.Next {
+		return state.Next, refusal.New("interaction_gap", "receipt %d was delivered, and the node wants receipt %d of the session", first, state.Next)
+	}
+	receipts, err := s.verify(ctx, owner, state, fresh)
+	if err == nil {
+		err = s.admit(d.owner, len(receipts)) // only what is verified counts: a stranger uses nobody's rate up
+	}
+	if err != nil {
+		return state.Next, err
+	}
+	last := fresh.claims[len(fresh.claims)-1]
+	err = s.o.Store.Append(ctx, store.Addition{
+		Owner: d.owner, Session: d.session, Agent: last.Agent, Receipts: receipts, Closing: last.Closing != nil, At: s.o.Now(),
+		MaxSessions: s.o.Limits.Sessions, MaxReceipts: s.o.Limits.Receipts,
+	})
+	switch {
+	case errors.Is(err, store.ErrDuplicate):
+		return state.Next, refusal.New("interaction_duplicate", "a call of the session has a receipt before these")
+	case errors.Is(err, store.ErrFull):
+		return state.Next, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node", s.o.Limits.Sessions, s.o.Limits.Receipts)
+	case err != nil:
+		return state.Next, err
+	}
+	return last.Chain.SequenceNumber + 1, nil
+}
+
+// fresh returns the receipts that are not kept yet. One that contradicts a kept one is refused and, if its signature is right, remembered.
+func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, d *delivered) (delivered, error) {
+	known := 0
+	for known < len(d.claims) && d.claims[known].Chain.SequenceNumber < state.Next {
+		known++
+	}
+	rest := delivered{owner: d.owner, session: d.session, tokens: d.tokens[known:], claims: d.claims[known:]}
+	if known == 0 {
+		return rest, nil
+	}
+	kept, err := s.o.Store.Receipts(ctx, d.owner, d.session, d.claims[0].Chain.SequenceNumber, MaxBatch)
+	if err != nil {
+		return rest, err
+	}
+	hashes := make(map[int64]string, len(kept))
+	for _, r := range kept {
+		hashes[r.Number] = r.Hash
+	}
+	for i, token := range d.tokens[:known] {
+		number := d.claims[i].Chain.SequenceNumber
+		hash, looked := hashes[number]
+		if !looked {
+			return rest, refusal.New("interaction_order", "receipt %d does not stand in the order of the numbers", number)
+		}
+		if hash == evidence.HashToken(token) {
+			continue
+		}
+		if _, err := s.past(owner)(token, d.claims[i]); err != nil {
+			return rest, err // anybody could have written it
+		}
+		if err := s.o.Store.Fork(ctx, store.Receipt{Owner: d.owner, Session: d.session, Number: number, Token: token}, s.o.Now()); err != nil {
+			return rest, err
+		}
+		s.strangers.Error("an owner has signed two chains for one session", zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("number", number))
+		return rest, refusal.New("interaction_fork", "the node has another receipt %d of the session", number)
+	}
+	return rest, nil
+}
+
+func forked(session string) error {
+	return refusal.New("interaction_fork", "there are two chains for the session %.80q, of which neither counts", session)
+}
+
+// past opens receipts of an owner as of the time of their signature.
+func (s *Service) past(owner *Owner) interaction.Opener {
+	return interaction.Past(owner.Past, owner.Receipts, s.o.Now())
+}
+
+// verify verifies receipts that go on with a chain: each signature, all claims, and its place after the last one that is kept.
+func (s *Service) verify(ctx context.Context, owner *Owner, state store.Session, d delivered) ([]store.Receipt, error) {
+	chain, err := s.chain(ctx, owner, d.owner, d.session, state.Next)
+	if err != nil {
+		return nil, err
+	}
+	receipts := make([]store.Receipt, 0, len(d.tokens))
+	for _, token := range d.tokens {
+		o, err := chain.Add(token)
+		if err != nil {
+			return nil, err
+		}
+		if chain.Len() > interaction.MaxReceipts {
+			return nil, refusal.New("interaction_chain_too_long", "a chain has at most %d receipts", interaction.MaxReceipts)
+		}
+		c := o.Claims()
+		receipts = append(receipts, store.Receipt{Number: c.Chain.SequenceNumber, Hash: o.Hash(), Request: c.RequestID, Token: token})
+	}
+	return receipts, nil
+}
+
+// chain begins the verification of receipts from the number next on. It rests on the last receipt before that, which is kept.
+func (s *Service) chain(ctx context.Context, owner *Owner, id, session string, next int64) (*interaction.Chain, error) {
+	expected := interaction.Expected{Owner: id, Session: session}
+	if next == 1 {
+		return interaction.NewChain(s.past(owner), expected), nil
+	}
+	last, err := s.o.Store.Receipts(ctx, id, session, next-1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(last) != 1 {
+		return nil, store.ErrMoved // it was removed meanwhile
+	}
+	chain := interaction.NewTail(s.past(owner), expected)
+	_, err = chain.Add(last[0].Token)
+	return chain, err
+}

@@ -1,0 +1,176 @@
+package reputation
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/reputation/strategy"
+)
+
+// Scored is the score of a session as it is known now: the claims, and the token that carries them. Challenges are what the node has noted of
+// the session's, so that everybody can compute the score again: once the session is closed, for they tell which probes ask the same.
+type Scored struct {
+	Score      json.RawMessage      `json:"score"`
+	Token      string               `json:"token"`
+	Challenges []autonomy.Challenge `json:"challenges,omitempty"`
+}
+
+// appraised is an answer, and what it was made of.
+type appraised struct {
+	number     int64 // of the last receipt
+	baseline   string
+	challenges []autonomy.Challenge
+	until      time.Time // when it is made anew though nothing has changed
+	answer     Scored
+}
+
+// maxAppraisal bounds how long one request waits for a session to be read. What was read until then is kept for the next one.
+const maxAppraisal = 10 * time.Second
+
+// Score returns the score of the session that a receipt belongs to.
+func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
+	r, err := s.o.Store.Receipt(ctx, receiptHash)
+	if errors.Is(err, store.ErrNotFound) {
+		return Scored{}, refusal.New("receipt_unknown", "the node has no receipt %.64q", receiptHash)
+	}
+	if err != nil {
+		return Scored{}, err
+	}
+	return s.SessionScore(ctx, r.Owner, r.Session)
+}
+
+// SessionScore returns the score of a session. owner may be empty if only one owner has a session of this name.
+func (s *Service) SessionScore(ctx context.Context, owner, session string) (Scored, error) {
+	state, err := s.find(ctx, owner, session)
+	if errors.Is(err, store.ErrNotFound) {
+		return Scored{}, refusal.New("score_session_unknown", "the node has no receipts of the session %.80q, or of several owners' sessions of this name", session)
+	}
+	if err != nil {
+		return Scored{}, err
+	}
+	if state.Forked {
+		return Scored{}, forked(session)
+	}
+	r, release, err := s.read(ctx, state)
+	if err != nil {
+		return Scored{}, err
+	}
+	defer release()
+	return s.appraise(ctx, r)
+}
+
+func (s *Service) find(ctx context.Context, owner, session string) (store.Session, error) {
+	if owner != "" {
+		return s.o.Store.Session(ctx, owner, session)
+	}
+	all, err := s.o.Store.Sessions(ctx, session, 2)
+	switch {
+	case err != nil:
+		return store.Session{}, err
+	case len(all) != 1:
+		return store.Session{}, store.ErrNotFound
+	}
+	return all[0], nil
+}
+
+// read reads a session up to its last receipt, for its caller alone until release is called.
+func (s *Service) read(ctx context.Context, state store.Session) (r *reading, release func(), err error) {
+	bounded, cancel := context.WithTimeout(ctx, maxAppraisal)
+	defer cancel()
+	r, release, err = s.sessions.take(bounded, sessionKey{state.Owner, state.Session})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.catchUp(bounded, r); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return r, release, nil
+}
+
+// appraise signs the score of what was read of a session, or returns the last answer where it would say the same.
+func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
+	challenges, err := s.challenges(ctx, r.key)
+	if err != nil {
+		return Scored{}, err
+	}
+	baseline, hash, err := s.inForce(ctx, r.key.owner)
+	if err != nil {
+		return Scored{}, err
+	}
+	now := s.o.Now()
+	if last := r.last; last != nil && last.number == r.measured.Len() && last.baseline == hash && now.Before(last.until) && reflect.DeepEqual(last.challenges, challenges) {
+		return last.answer, nil
+	}
+	token, signed, err := s.o.Score.Sign(ctx, autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline)))
+	if err != nil {
+		return Scored{}, err
+	}
+	claims, err := payload(token)
+	if err != nil {
+		return Scored{}, err
+	}
+	answer := Scored{Score: claims, Token: token}
+	if r.measured.Closed() {
+		answer.Challenges = challenges
+	}
+	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
+	r.last = &appraised{r.measured.Len(), hash, challenges, now.Add(lifetime / 2), answer}
+	return r.last.answer, nil
+}
+
+// payload returns the claims of a token as they are signed.
+func payload(token string) (json.RawMessage, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil, errors.New("reputation: the signer made no JWS")
+	}
+	return base64.RawURLEncoding.DecodeString(parts[1])
+}
+
+// challenges returns what the node knows of the challenges of a session, as they are appraised.
+func (s *Service) challenges(ctx context.Context, key sessionKey) ([]autonomy.Challenge, error) {
+	kept, err := s.o.Store.Challenges(ctx, key.owner, key.session)
+	if err != nil {
+		return nil, err
+	}
+	var all []autonomy.Challenge
+	for _, c := range kept {
+		one := autonomy.Challenge{Nonce: c.Nonce, Issued: c.Issued.UnixMilli(), Commitment: c.Commitment, Salt: c.Salt, Probes: pairs(c.Probes)}
+		if !c.Committed.IsZero() {
+			one.Committed = c.Committed.UnixMilli()
+		}
+		if c.Strategy != "" {
+			revealed, err := strategy.Parse([]byte(c.Strategy))
+			if err != nil {
+				return nil, fmt.Errorf("the strategy of the challenge %s: %w", c.Nonce, err)
+			}
+			one.Strategy = &revealed
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// pairs returns the ids of the probes that ask the same.
+func pairs(probes []store.Probe) [][2]string {
+	first := make(map[int64]string)
+	var all [][2]string
+	for _, p := range probes {
+		if other, ok := first[p.Pair]; ok {
+			all = append(all, [2]string{other, p.ID})
+			continue
+		}
+		first[p.Pair] = p.ID
+	}
+	return all
+}

@@ -1,0 +1,309 @@
+package reputation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// TestScore: the score of a session is what package autonomy makes of its receipts, and says how far it goes.
+func TestScore(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	ctx := t.Context()
+	_, err := n.Score(ctx, evidence.HashBytes(nil))
+	wantCode(t, err, "receipt_unknown")
+	_, err = n.SessionScore(ctx, "", "ses_1")
+	wantCode(t, err, "score_session_unknown")
+
+	s := n.Calls(t, "ses_1", 12)
+	n.Delivered(t, 13, s.Receipts...)
+	open := n.Scored(t, "ses_1")
+	if open.Closed || open.HeadNumber != 12 || open.HeadHash != evidence.HashToken(s.Receipts[11]) || open.N != 12 || open.Owner != s.Owner || open.BaselineHash != "" {
+		t.Errorf("%+v", open)
+	}
+	s.Close(t)
+	n.Delivered(t, 14, s.Receipts...)
+	answer, err := n.Score(ctx, evidence.HashToken(s.Receipts[4]))
+	must(t, err)
+	closed := n.Scored(t, "ses_1")
+	if !closed.Closed || closed.HeadNumber != 13 {
+		t.Errorf("%+v", closed)
+	}
+	again := autonomy.NewSession([]string{nodetest.Host})
+	for _, token := range s.Receipts {
+		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
+		must(t, err)
+		again.Add(evidence.HashToken(token), &c)
+	}
+	want, err := json.Marshal(autonomy.Appraise(again, nil, nil))
+	must(t, err)
+	if got, err := json.Marshal(closed.Score); err != nil || string(got) != string(want) {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	var shown autonomy.Claims
+	must(t, json.Unmarshal(answer.Score, &shown))
+	if shown.HeadNumber != 13 || shown.Composite != closed.Composite || shown.ID == "" {
+		t.Errorf("%s", answer.Score)
+	}
+}
+
+// TestScoreIsKept: a score that would say the same is not signed again, until half of its time is over.
+func TestScoreIsKept(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	s := n.Calls(t, "ses_1", 2)
+	n.Delivered(t, 3, s.Receipts...)
+	first := n.Scored(t, "ses_1").ID
+	n.Kit.Clock.Advance(4 * time.Minute)
+	if n.Scored(t, "ses_1").ID != first {
+		t.Error("it is signed again")
+	}
+	n.Kit.Clock.Advance(time.Minute)
+	second := n.Scored(t, "ses_1").ID
+	if second == first {
+		t.Error("it is not signed again")
+	}
+	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
+	must(t, err)
+	third := n.Scored(t, "ses_1")
+	if third.ID == second || third.Signals.Challenge.Issued != 1 {
+		t.Error("a challenge does not count")
+	}
+	s.Call(t, nil)
+	n.Delivered(t, 4, s.Receipts...)
+	if n.Scored(t, "ses_1").ID == third.ID {
+		t.Error("a receipt does not count")
+	}
+	hosts := nodetest.Believed(t, n.Kit)
+	hosts.Hosts = nil
+	must(t, n.Believe(hosts))
+	if got := n.Scored(t, "ses_1"); got.N != 0 {
+		t.Errorf("a host that is not believed any more counts: %+v", got)
+	}
+	n.Kit.Revoke(t, evidence.Revocation{Kind: "key", ID: n.Kit.Key(t, evidence.PurposeInteraction).KeyID()})
+	must(t, n.Believe(nodetest.Believed(t, n.Kit)))
+	_, err = n.SessionScore(t.Context(), "", "ses_1")
+	wantCode(t, err, "key_revoked")
+}
+
+// TestScoredChallenge: a challenge that the agent kept is passed, and one that the trace breaks is not.
+func TestScoredChallenge(t *testing.T) {
+	for name, row := range map[string]struct {
+		spoil  func(*interaction.Receipt)
+		passed int64
+	}{
+		"kept":   {func(*interaction.Receipt) {}, 1},
+		"broken": {func(c *interaction.Receipt) { c.Model.Model = "other" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := nodetest.New(t, gatetest.New(t), nil)
+			by := n.By(t, "ses_1")
+			issued, err := n.Issue(t.Context(), by)
+			must(t, err)
+			raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+			n.Kit.Clock.Advance(time.Second)
+			_, err = n.Commit(t.Context(), by, issued.Nonce, hash)
+			must(t, err)
+			n.Kit.Clock.Advance(time.Second)
+			s := n.Kit.Session(t, "ses_1")
+			ref := interaction.ChallengeRef{ChallengeNonce: issued.Nonce, CommitmentHash: hash}
+			for range 3 {
+				s.Call(t, func(c *interaction.Receipt) {
+					c.ActionType, c.Challenge = interaction.ActionChallengeResponse, &ref
+					row.spoil(c)
+				})
+			}
+			_, err = n.Reveal(t.Context(), by, issued.Nonce, nodetest.Salt, raw)
+			must(t, err)
+			s.Call(t, func(c *interaction.Receipt) {
+				revealed := ref
+				revealed.CommitmentRevealed = true
+				c.Challenge = &revealed
+			})
+			n.Delivered(t, 5, s.Receipts...)
+			if got := n.Scored(t, "ses_1").Signals.Challenge; got.Issued != 1 || got.Passed != row.passed {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// TestSessionsOfOneName: of several owners' sessions of one name the owner has to be said.
+func TestSessionsOfOneName(t *testing.T) {
+	a, b := gatetest.New(t), gatetest.New(t)
+	n := nodetest.New(t, a, nil)
+	b.Observe(t)
+	both := nodetest.Believed(t, a)
+	both.Owners = append(both.Owners, nodetest.Believed(t, b).Owners...)
+	must(t, n.Believe(both))
+	for _, k := range []*gatetest.Kit{a, b} {
+		s := k.Session(t, "ses_1")
+		s.Call(t, nil)
+		n.Delivered(t, 2, s.Receipts...)
+	}
+	_, err := n.SessionScore(t.Context(), "", "ses_1")
+	wantCode(t, err, "score_session_unknown")
+	answer, err := n.SessionScore(t.Context(), b.Owner(t), "ses_1")
+	must(t, err)
+	c, err := evidence.UnverifiedClaims(autonomy.Kind, answer.Token)
+	if err != nil || c.Owner != b.Owner(t) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	twice := nodetest.Believed(t, a)
+	twice.Owners = append(twice.Owners, twice.Owners[0])
+	if n.Believe(twice) == nil {
+		t.Error("one owner is taken twice")
+	}
+}
+
+// TestManySessions: sessions that were dropped from memory are read again, and say the same.
+func TestManySessions(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Limits.Cached = 10 })
+	want := make(map[string]float64)
+	for range 2 {
+		for i := range 6 {
+			id := fmt.Sprintf("ses_%d", i)
+			if _, ok := want[id]; !ok {
+				s := n.Calls(t, id, 4+i)
+				n.Delivered(t, int64(5+i), s.Receipts...)
+				want[id] = n.Scored(t, id).Composite
+			}
+			if got := n.Scored(t, id).Composite; got != want[id] {
+				t.Errorf("%s: %v, want %v", id, got, want[id])
+			}
+		}
+	}
+}
+
+// TestBaseline: closed sessions give one sample each, and the same samples make the same baseline, on whatever node.
+func TestBaseline(t *testing.T) {
+	k := gatetest.New(t)
+	n, m := nodetest.New(t, k, nil), nodetest.New(t, k, nil)
+	var tokens [][]string
+	for i := range 12 {
+		s := n.Calls(t, fmt.Sprintf("ses_%d", i), 10)
+		if i < 11 {
+			s.Close(t)
+		}
+		tokens = append(tokens, s.Receipts)
+	}
+	for _, one := range []*nodetest.Node{n, m} {
+		for _, of := range tokens {
+			if r := one.Deliver(t, of...); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		must(t, one.Sample(t.Context()))
+	}
+	hash := n.Scored(t, "ses_11").BaselineHash
+	if hash == "" || m.Scored(t, "ses_11").BaselineHash != hash {
+		t.Fatalf("the baselines %q and %q", hash, m.Scored(t, "ses_11").BaselineHash)
+	}
+	document, err := n.Baseline(t.Context(), hash)
+	must(t, err)
+	var b autonomy.Baseline
+	must(t, json.Unmarshal(document, &b))
+	if got, err := b.Hash(); err != nil || got != hash || b.Sessions != 11 || b.Owner != k.Owner(t) {
+		t.Errorf("%s, %v", document, err)
+	}
+	_, err = n.Baseline(t.Context(), evidence.HashBytes(nil))
+	wantCode(t, err, "baseline_unknown")
+	formulas, err := n.Scoring(autonomy.ScoringHash)
+	must(t, err)
+	if evidence.HashBytes(formulas) != autonomy.ScoringHash {
+		t.Error("the formulas have another hash")
+	}
+	_, err = n.Scoring(hash)
+	wantCode(t, err, "scoring_unknown")
+
+	// One session more is less than a tenth: it waits for an hour.
+	s := n.Calls(t, "ses_12", 10)
+	s.Close(t)
+	n.Delivered(t, 12, s.Receipts...)
+	must(t, n.Sample(t.Context()))
+	if n.Scored(t, "ses_11").BaselineHash != hash {
+		t.Error("a baseline is made too soon")
+	}
+	n.Kit.Clock.Advance(time.Hour)
+	must(t, n.Sample(t.Context()))
+	if n.Scored(t, "ses_11").BaselineHash == hash {
+		t.Error("no baseline is made after an hour")
+	}
+	if document, err := n.Baseline(t.Context(), hash); err != nil || len(document) == 0 {
+		t.Errorf("the earlier baseline is gone: %v", err)
+	}
+}
+
+// TestRun takes samples by itself, and ends with its context.
+func TestRun(t *testing.T) {
+	made := make(chan bool, 1)
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) {
+		o.Log = zaptest.NewLogger(t, zaptest.WrapOptions(zap.Hooks(func(line zapcore.Entry) error {
+			if line.Message == "baseline made" {
+				made <- true
+			}
+			return nil
+		})))
+	})
+	s := n.Calls(t, "ses_1", 10)
+	s.Close(t)
+	n.Delivered(t, 12, s.Receipts...)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	<-made
+	cancel()
+	must(t, <-done)
+}
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := reputation.New(reputation.Options{}); err == nil {
+		t.Error("nothing is needed")
+	}
+}
+
+// BenchmarkScore appraises a chain of 1,000 receipts that nobody has read before, and one more receipt of it.
+func BenchmarkScore(b *testing.B) {
+	k := gatetest.New(b)
+	s := k.Session(b, "ses_1")
+	for range 1000 {
+		s.Call(b, nil)
+	}
+	kept, err := store.Open(context.Background(), filepath.Join(b.TempDir(), "reputation.db"))
+	must(b, err)
+	defer kept.Close()
+	n := nodetest.New(b, k, kept)
+	for from := 0; from < 1000; from += 200 {
+		n.Delivered(b, int64(from+201), s.Receipts[from:from+200]...)
+	}
+	b.Run("whole", func(b *testing.B) {
+		for b.Loop() {
+			nodetest.New(b, k, kept).Scored(b, "ses_1")
+		}
+	})
+	b.Run("one more", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			s.Call(b, nil)
+			if r := n.Deliver(b, s.Receipts[len(s.Receipts)-1]); r.Err != nil {
+				b.Fatal(r.Err)
+			}
+			b.StartTimer()
+			n.Scored(b, "ses_1")
+		}
+	})
+}

@@ -1,0 +1,217 @@
+// Package reputation is the node: it takes the interaction receipts of sidecars, issues challenges to their agents, and appraises what
+// the receipts show. In the words of RFC 9334, sidecars give evidence, and the node attestation results; what follows from them is the
+// business of a policy.
+//
+// # Where things are
+//
+//	service.go   Service: what it is given, whom it believes, and what it does by itself
+//	receive.go   receipts come in
+//	caller.go    which agent makes a request
+//	challenge.go challenges: issued, committed to, revealed
+//	probes.go    the questions that come with a challenge
+//	score.go     the score of a session
+//	sessions.go  the sessions that were read last
+//	baseline.go  samples and baselines
+package reputation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Defaults of [Limits] and [Options].
+const (
+	DefaultSessions   = 100_000
+	DefaultReceipts   = 2_000_000
+	DefaultRate       = 200
+	DefaultCached     = 200_000
+	DefaultProbePairs = 5
+	DefaultRetention  = 90 * 24 * time.Hour
+)
+
+// Limits bound what one owner can make the node do and keep. Zero values mean the defaults.
+type Limits struct {
+	Sessions int64 // that are kept of one owner
+	Receipts int64 // that are kept of one owner
+	Rate     int   // receipts that one owner can deliver in a second, on the average; ten times as many at once
+	Cached   int   // receipts, of all sessions that are kept in memory
+}
+
+// Options configure a [Service]. Everything without a default is required.
+type Options struct {
+	// Store keeps the state. The service does not close it.
+	Store *store.Store
+	// Believed is whom the service believes at first. See [Service.Believe].
+	Believed Believed
+	// Score signs the scores, as the appraiser.
+	Score *signer.Issuer[autonomy.Claims]
+	// ProbePairs is how many pairs of probes come with a challenge: zero means DefaultProbePairs, a negative number none.
+	ProbePairs int
+	// Retention is how long a session is kept after its last receipt; zero means DefaultRetention.
+	Retention time.Duration
+	Limits    Limits
+	// Now is the clock.
+	Now func() time.Time
+	// Log gets what was refused, and what the service does by itself.
+	Log *zap.Logger
+}
+
+// Believed is whom a service believes. It is replaced as a whole, when a configuration or a trust bundle has changed.
+type Believed struct {
+	Owners []Owner
+	// Hosts are the hosts of models, with their ports, whose answers count. Calls to others count for nothing but coverage: their owner
+	// could have written the answers himself.
+	Hosts []string
+}
+
+// Owner is one whose sidecars deliver receipts.
+type Owner struct {
+	// ID is the thumbprint of the owner's key registry, as receipts have it: see [interaction.Owner].
+	ID string
+	// Name is for the log alone.
+	Name string
+	// Past judges receipts as of the time of their signature, so that a sidecar can be away while its keys rotate.
+	Past *evidence.PastTrust
+	// Live judges caller tokens, by the certificates of this moment.
+	Live *evidence.Verifier
+	// Receipts is what receipts have to be, and Callers what caller tokens have to be: the audience of these is the node's.
+	Receipts, Callers evidence.Expected
+}
+
+// believed is a [Believed] in use.
+type believed struct {
+	owners     map[string]*Owner
+	hosts      []string
+	generation uint64 // another one for each
+}
+
+// Service is the node. It is safe for concurrent use.
+type Service struct {
+	o         Options
+	strangers *zap.Logger // for lines that others can cause
+	bank      bank
+	believed  atomic.Pointer[believed]
+	sessions  *sessions
+	reads     chan struct{} // one value for each session that is being read: reading verifies, which takes a processor
+
+	mu    sync.Mutex               // guards rates
+	rates map[string]*rate.Limiter // by owner; only of those that were believed
+}
+
+// New makes a service.
+func New(o Options) (*Service, error) {
+	if o.Store == nil || o.Score == nil || o.Now == nil || o.Log == nil {
+		return nil, errors.New("reputation: the service lacks its store, its signer, its clock or its log")
+	}
+	o.Limits.Sessions, o.Limits.Receipts = cmp.Or(o.Limits.Sessions, DefaultSessions), cmp.Or(o.Limits.Receipts, DefaultReceipts)
+	o.Limits.Rate, o.Limits.Cached = cmp.Or(o.Limits.Rate, DefaultRate), cmp.Or(o.Limits.Cached, DefaultCached)
+	o.ProbePairs, o.Retention = max(0, cmp.Or(o.ProbePairs, DefaultProbePairs)), cmp.Or(o.Retention, DefaultRetention)
+	if o.Limits.Sessions < 0 || o.Limits.Receipts < 0 || o.Limits.Rate < 0 || o.Limits.Cached < 0 || o.Retention < 0 {
+		return nil, errors.New("reputation: a limit is negative")
+	}
+	bank, err := readBank()
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), reads: make(chan struct{}, maxReads), rates: make(map[string]*rate.Limiter)}
+	return s, s.Believe(o.Believed)
+}
+
+// Believe replaces whom the service believes, for every request that starts afterwards. After an error nothing has changed.
+func (s *Service) Believe(b Believed) error {
+	next := &believed{owners: make(map[string]*Owner, len(b.Owners)), hosts: b.Hosts, generation: 1}
+	for _, o := range b.Owners {
+		switch {
+		case o.ID == "" || o.Past == nil || o.Live == nil:
+			return errors.New("reputation: an owner lacks its id or its trust")
+		case next.owners[o.ID] != nil:
+			return errors.New("reputation: an owner is named twice")
+		}
+		next.owners[o.ID] = &o
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := s.believed.Load(); last != nil {
+		next.generation = last.generation + 1
+	}
+	maps.DeleteFunc(s.rates, func(id string, _ *rate.Limiter) bool { return next.owners[id] == nil })
+	s.believed.Store(next)
+	return nil
+}
+
+// owner returns an owner that is believed, or owner_unknown.
+func (b *believed) owner(id string) (*Owner, error) {
+	if o := b.owners[id]; o != nil {
+		return o, nil
+	}
+	return nil, refusal.New("owner_unknown", "the node knows no owner %.43q", id)
+}
+
+// admit takes n receipts or requests of an owner from its rate.
+func (s *Service) admit(owner string, n int) error {
+	s.mu.Lock()
+	l := s.rates[owner]
+	if l == nil {
+		l = rate.NewLimiter(rate.Limit(s.o.Limits.Rate), max(10*s.o.Limits.Rate, MaxBatch))
+		s.rates[owner] = l
+	}
+	s.mu.Unlock()
+	now := s.o.Now()
+	r := l.ReserveN(now, n)
+	wait := r.DelayFrom(now)
+	if wait == 0 {
+		return nil
+	}
+	r.CancelAt(now)
+	return refusal.Later{
+		Refusal: refusal.New("node_rate_limited", "the owner delivers more than %d receipts a second", s.o.Limits.Rate),
+		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
+	}
+}
+
+// maxReads bounds the sessions that are read at once.
+const maxReads = 2
+
+const (
+	sampleEvery = time.Minute
+	pruneEvery  = time.Hour
+	// keptTokens is how long a used caller token is kept after it has expired, in case the clock falls.
+	keptTokens = 24 * time.Hour
+)
+
+// Run takes the samples of closed sessions, makes baselines and removes what is old, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	var pruned time.Time
+	work := func() {
+		if err := s.Sample(ctx); err != nil && ctx.Err() == nil {
+			s.o.Log.Error("the baselines were not made", zap.Error(err))
+		}
+		if now := s.o.Now(); now.Sub(pruned) >= pruneEvery {
+			if err := s.o.Store.Prune(ctx, now.Add(-s.o.Retention), now.Add(-keptTokens)); err != nil && ctx.Err() == nil {
+				s.o.Log.Error("what is old was not removed", zap.Error(err))
+			}
+			pruned = now
+		}
+	}
+	work()
+	for range every.Tick(ctx, sampleEvery) {
+		work()
+	}
+	return nil
+}

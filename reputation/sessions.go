@@ -1,0 +1,136 @@
+package reputation
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// sessions keeps what was measured of the sessions that were read last, so that of each only the receipts that have come since are read.
+type sessions struct {
+	bound int // receipts, of all sessions together
+
+	mu     sync.Mutex // guards all below
+	total  int        // receipts
+	byKey  map[sessionKey]*list.Element
+	recent *list.List // of *reading, most recently used first
+}
+
+type sessionKey struct{ owner, session string }
+
+// reading is what was measured of one session.
+type reading struct {
+	key  sessionKey
+	held chan struct{} // holds one value while somebody uses what follows; a channel, so that waiting can end
+	// generation is that of whom the service believed when reading began. Receipts that were believed then need not be now.
+	generation uint64
+	measured   *autonomy.Session
+	last       *appraised // the last answer; nil while there is none
+
+	weight int // receipts that count in the total; guarded by sessions.mu
+}
+
+func newSessions(bound int) *sessions {
+	return &sessions{bound: bound, byKey: make(map[sessionKey]*list.Element), recent: list.New()}
+}
+
+// take returns the reading of a session for its caller alone, until release is called.
+func (s *sessions) take(ctx context.Context, key sessionKey) (r *reading, release func(), err error) {
+	s.mu.Lock()
+	e, ok := s.byKey[key]
+	if ok {
+		s.recent.MoveToFront(e)
+	} else {
+		e = s.recent.PushFront(&reading{key: key, held: make(chan struct{}, 1)})
+		s.byKey[key] = e
+		s.grow(e.Value.(*reading), 1)
+	}
+	s.mu.Unlock()
+	r = e.Value.(*reading)
+	select {
+	case r.held <- struct{}{}:
+		return r, func() { <-r.held }, nil
+	case <-ctx.Done():
+		return nil, nil, errBusy
+	}
+}
+
+var errBusy = refusal.New("node_busy", "the session is being read")
+
+// grow notes how many receipts a reading holds, and drops what was not used for longest where that is too much. Who still uses what is
+// dropped goes on with it.
+func (s *sessions) grow(r *reading, weight int) {
+	if s.byKey[r.key] == nil || s.byKey[r.key].Value.(*reading) != r {
+		return // it was dropped
+	}
+	s.total, r.weight = s.total+weight-r.weight, weight
+	for s.total > s.bound && s.recent.Len() > 1 {
+		oldest := s.recent.Remove(s.recent.Back()).(*reading)
+		delete(s.byKey, oldest.key)
+		s.total -= oldest.weight
+	}
+}
+
+// held notes the weight of a reading.
+func (s *sessions) weigh(r *reading, weight int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grow(r, weight)
+}
+
+// catchUp reads and verifies the receipts of a session that have come since it was read last. What was read stays read if ctx ends meanwhile.
+func (s *Service) catchUp(ctx context.Context, r *reading) error {
+	b := s.believed.Load()
+	owner, err := b.owner(r.key.owner)
+	if err != nil {
+		return err
+	}
+	if r.generation != b.generation {
+		r.generation, r.measured, r.last = b.generation, autonomy.NewSession(b.hosts), nil
+	}
+	select {
+	case s.reads <- struct{}{}:
+		defer func() { <-s.reads }()
+	case <-ctx.Done():
+		return errBusy
+	}
+	for more := true; more; {
+		if ctx.Err() != nil {
+			return errBusy
+		}
+		if more, err = s.readOn(ctx, owner, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readOn reads a bounded number of receipts.
+func (s *Service) readOn(ctx context.Context, owner *Owner, r *reading) (more bool, err error) {
+	next := r.measured.Len() + 1
+	receipts, err := s.o.Store.Receipts(ctx, r.key.owner, r.key.session, next, store.MaxReceipts)
+	if err != nil || len(receipts) == 0 {
+		return false, err
+	}
+	chain, err := s.chain(ctx, owner, r.key.owner, r.key.session, next)
+	if errors.Is(err, store.ErrMoved) {
+		return false, errBusy
+	} else if err != nil {
+		return false, err
+	}
+	for _, one := range receipts {
+		o, err := chain.Add(one.Token)
+		if err != nil {
+			return false, err
+		}
+		c := o.Claims()
+		r.measured.Add(o.Hash(), &c)
+	}
+	s.sessions.weigh(r, int(r.measured.Len())+1)
+	return len(receipts) == store.MaxReceipts, nil
+}

@@ -1,0 +1,102 @@
+package store
+
+import "strings"
+
+const (
+	version = 1
+	forgets = "the receipts of all owners, and what agents have committed to"
+)
+
+// tables are those in SQLite. Times are Unix milliseconds, and 0 means never.
+const tables = `
+CREATE TABLE owners (
+	owner    TEXT PRIMARY KEY,
+	sessions BIGINT NOT NULL, -- how many it has, so that they need not be counted
+	receipts BIGINT NOT NULL
+);
+CREATE TABLE sessions (
+	owner   TEXT NOT NULL,
+	session TEXT NOT NULL,
+	agent   TEXT NOT NULL,
+	next    BIGINT NOT NULL, -- number of the receipt that is wanted
+	head    TEXT NOT NULL,   -- hash of the last receipt
+	began   BIGINT NOT NULL, -- when the first receipt came
+	updated BIGINT NOT NULL, -- when the last receipt came
+	closed  BIGINT NOT NULL, -- when the last receipt came, if it closes the chain
+	forked  BIGINT NOT NULL, -- 1 if there are two chains
+	sampled BIGINT NOT NULL, -- 1 once it has given its sample, or was found to have none
+	PRIMARY KEY (owner, session)
+);
+CREATE INDEX sessions_session ON sessions (session);
+CREATE INDEX sessions_updated ON sessions (updated);
+CREATE INDEX sessions_unsampled ON sessions (closed) WHERE closed > 0 AND sampled = 0;
+CREATE TABLE receipts (
+	owner   TEXT NOT NULL,
+	session TEXT NOT NULL,
+	number  BIGINT NOT NULL,
+	hash    TEXT NOT NULL UNIQUE,
+	request TEXT NOT NULL, -- request_id: a call has one receipt
+	token   TEXT NOT NULL,
+	PRIMARY KEY (owner, session, number),
+	UNIQUE (owner, session, request)
+);
+CREATE TABLE forks ( -- the first contradiction of a session
+	owner   TEXT NOT NULL,
+	session TEXT NOT NULL,
+	number  BIGINT NOT NULL,
+	token   TEXT NOT NULL, -- a receipt with this number, which is another one than that in receipts
+	seen    BIGINT NOT NULL,
+	PRIMARY KEY (owner, session)
+);
+CREATE TABLE challenges (
+	nonce      TEXT PRIMARY KEY,
+	owner      TEXT NOT NULL,
+	session    TEXT NOT NULL,
+	agent      TEXT NOT NULL,
+	number     BIGINT NOT NULL, -- in its session, from 1: two replicas cannot issue the same one
+	issued     BIGINT NOT NULL,
+	expires    BIGINT NOT NULL, -- until when it can be committed to
+	commitment TEXT NOT NULL,
+	committed  BIGINT NOT NULL,
+	revealed   BIGINT NOT NULL,
+	salt       TEXT NOT NULL,
+	strategy   TEXT NOT NULL,   -- canonical JSON
+	UNIQUE (owner, session, number)
+);
+CREATE INDEX challenges_issued ON challenges (issued);
+CREATE TABLE probes (
+	id     TEXT PRIMARY KEY,
+	nonce  TEXT NOT NULL,   -- of the challenge that they were issued with
+	place  BIGINT NOT NULL, -- in the answer
+	pair   BIGINT NOT NULL, -- two probes of one pair ask the same
+	prompt TEXT NOT NULL
+);
+CREATE INDEX probes_nonce ON probes (nonce);
+CREATE TABLE used ( -- caller tokens
+	id      TEXT PRIMARY KEY,
+	expires BIGINT NOT NULL
+);
+CREATE INDEX used_expires ON used (expires);
+CREATE TABLE samples (
+	owner   TEXT NOT NULL,
+	session TEXT NOT NULL,
+	closed  BIGINT NOT NULL,
+	sample  TEXT NOT NULL, -- JSON
+	PRIMARY KEY (owner, session)
+);
+CREATE INDEX samples_closed ON samples (owner, closed, session);
+CREATE TABLE baselines ( -- snapshots; they are never removed, since scores name them
+	hash    TEXT PRIMARY KEY,
+	owner   TEXT NOT NULL,
+	number  BIGINT NOT NULL, -- of the owner's, from 1: two replicas cannot make the same one
+	made    BIGINT NOT NULL,
+	samples BIGINT NOT NULL, -- how many the owner had
+	document TEXT NOT NULL,  -- JSON
+	UNIQUE (owner, number)
+);
+`
+
+// postgresTables are the same in PostgreSQL. Texts are compared byte by byte, as SQLite does.
+var postgresTables = strings.NewReplacer(
+	" TEXT", ` text COLLATE "C"`, "CREATE TABLE ", "CREATE TABLE actionproof_reputation.", " ON ", " ON actionproof_reputation.",
+).Replace(tables)

@@ -1,0 +1,360 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+)
+
+var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// each runs a test on a store in SQLite, and on one in PostgreSQL that two replicas have opened. Of SQLite both are the same.
+func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		s := opened(t)(store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db")))
+		test(t, s, s)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		dsn := pgtest.Start(t).Database(t)
+		test(t, opened(t)(store.OpenPostgres(t.Context(), dsn)), opened(t)(store.OpenPostgres(t.Context(), dsn)))
+	})
+}
+
+func opened(t *testing.T) func(*store.Store, error) *store.Store {
+	return func(s *store.Store, err error) *store.Store {
+		t.Helper()
+		must(t, err)
+		t.Cleanup(func() { must(t, s.Close()) })
+		return s
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("%v, want %v", err, want)
+	}
+}
+
+// addition is receipts of a session, from a number to another.
+func addition(session string, from, to int64) store.Addition {
+	a := store.Addition{Owner: "o", Session: session, Agent: "agent:a", At: start, MaxSessions: 100, MaxReceipts: 1000}
+	for n := from; n <= to; n++ {
+		a.Receipts = append(a.Receipts, store.Receipt{
+			Number: n, Hash: fmt.Sprintf("hash of %s %d", session, n), Request: fmt.Sprintf("post_%d", n), Token: fmt.Sprintf("token of %s %d", session, n),
+		})
+	}
+	return a
+}
+
+func TestReceipts(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		_, err := one.Session(ctx, "o", "s")
+		wantErr(t, err, store.ErrNotFound)
+		must(t, one.Append(ctx, addition("s", 1, 250)))
+		wantErr(t, two.Append(ctx, addition("s", 1, 1)), store.ErrMoved)
+		wantErr(t, two.Append(ctx, addition("s", 250, 251)), store.ErrMoved)
+		wantErr(t, two.Append(ctx, addition("s", 252, 252)), store.ErrMoved)
+		again := addition("s", 251, 252)
+		again.Receipts[1].Request = "post_7"
+		wantErr(t, two.Append(ctx, again), store.ErrDuplicate)
+		last := addition("s", 251, 251)
+		last.Closing = true
+		must(t, two.Append(ctx, last))
+
+		state, err := one.Session(ctx, "o", "s")
+		must(t, err)
+		if state.Next != 252 || state.Head != "hash of s 251" || !state.Closed || state.Forked || state.Agent != "agent:a" || !state.Updated.Equal(start) {
+			t.Errorf("%+v", state)
+		}
+		got, err := two.Receipts(ctx, "o", "s", 200, store.MaxReceipts)
+		must(t, err)
+		if len(got) != 52 || got[0].Number != 200 || got[51].Token != "token of s 251" {
+			t.Errorf("%d receipts", len(got))
+		}
+		r, err := two.Receipt(ctx, "hash of s 7")
+		must(t, err)
+		if r.Session != "s" || r.Number != 7 || r.Owner != "o" {
+			t.Errorf("%+v", r)
+		}
+		_, err = two.Receipt(ctx, "other")
+		wantErr(t, err, store.ErrNotFound)
+		must(t, one.Append(ctx, func() store.Addition {
+			a := addition("s", 1, 1)
+			a.Owner, a.Receipts[0].Hash = "p", "hash of p"
+			return a
+		}()))
+		of, err := one.Sessions(ctx, "s", 10)
+		must(t, err)
+		if len(of) != 2 || of[0].Owner != "o" || of[1].Owner != "p" {
+			t.Errorf("%+v", of)
+		}
+	})
+}
+
+func TestFork(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		_, err := one.Forked(ctx, "o", "s")
+		wantErr(t, err, store.ErrNotFound)
+		wantErr(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s", Number: 1, Token: "other"}, start), store.ErrNotFound)
+		must(t, one.Append(ctx, addition("s", 1, 2)))
+		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s", Number: 1, Token: "other"}, start))
+		must(t, two.Fork(ctx, store.Receipt{Owner: "o", Session: "s", Number: 2, Token: "second"}, start))
+		r, err := two.Forked(ctx, "o", "s")
+		must(t, err)
+		if r.Token != "other" || r.Number != 1 {
+			t.Errorf("%+v", r)
+		}
+		wantErr(t, two.Append(ctx, addition("s", 3, 3)), store.ErrMoved)
+	})
+}
+
+// TestBounds: an owner has no more sessions and receipts than it may have, and what is refused leaves nothing.
+func TestBounds(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		bounded := func(session string, from, to int64) store.Addition {
+			a := addition(session, from, to)
+			a.MaxSessions, a.MaxReceipts = 2, 5
+			return a
+		}
+		must(t, one.Append(ctx, bounded("a", 1, 2)))
+		must(t, two.Append(ctx, bounded("b", 1, 2)))
+		wantErr(t, one.Append(ctx, bounded("c", 1, 1)), store.ErrFull)
+		wantErr(t, two.Append(ctx, bounded("b", 3, 4)), store.ErrFull)
+		must(t, one.Append(ctx, bounded("b", 3, 3)))
+		if _, err := one.Session(ctx, "o", "c"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("a session that was refused is there: %v", err)
+		}
+		must(t, one.Prune(ctx, start.Add(time.Second), start))
+		must(t, two.Append(ctx, bounded("c", 1, 5)))
+	})
+}
+
+// TestAtOnce: of many that add the same receipts to a session at once, one does.
+func TestAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		for from := int64(1); from < 40; from += 10 {
+			var added atomic.Int32
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					err := []*store.Store{one, two}[i%2].Append(ctx, addition("s", from, from+9))
+					if err == nil {
+						added.Add(1)
+					} else if !errors.Is(err, store.ErrMoved) {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if added.Load() != 1 {
+				t.Fatalf("added %d times", added.Load())
+			}
+		}
+		got, err := one.Receipts(ctx, "o", "s", 1, store.MaxReceipts)
+		must(t, err)
+		if len(got) != 40 {
+			t.Errorf("%d receipts", len(got))
+		}
+	})
+}
+
+func TestChallenges(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		c := store.Challenge{
+			Nonce: "n1", Owner: "o", Session: "s", Agent: "agent:a", Number: 1, Issued: start, Expires: start.Add(time.Minute),
+			Probes: []store.Probe{{ID: "p2", Pair: 0, Prompt: "?"}, {ID: "p1", Pair: 0, Prompt: "??"}},
+		}
+		must(t, one.Issue(ctx, c))
+		other := c
+		other.Nonce, other.Probes = "n2", nil
+		wantErr(t, two.Issue(ctx, other), store.ErrMoved)
+		other.Number = 2
+		must(t, two.Issue(ctx, other))
+		wantErr(t, one.Reveal(ctx, "n1", "salt", "{}", start), store.ErrMoved)
+		must(t, one.Commit(ctx, "n1", "h", start.Add(time.Second)))
+		wantErr(t, two.Commit(ctx, "n1", "h", start), store.ErrMoved)
+		wantErr(t, two.Commit(ctx, "none", "h", start), store.ErrMoved)
+		must(t, two.Reveal(ctx, "n1", "salt", "{}", start.Add(2*time.Second)))
+		wantErr(t, one.Reveal(ctx, "n1", "salt", "{}", start), store.ErrMoved)
+
+		all, err := one.Challenges(ctx, "o", "s")
+		must(t, err)
+		c.Commitment, c.Committed, c.Revealed, c.Salt, c.Strategy = "h", start.Add(time.Second), start.Add(2*time.Second), "salt", "{}"
+		if len(all) != 2 || fmt.Sprint(all[0]) != fmt.Sprint(c) || fmt.Sprint(all[1]) != fmt.Sprint(other) {
+			t.Errorf("%+v", all)
+		}
+		got, err := two.Challenge(ctx, "n2")
+		must(t, err)
+		if fmt.Sprint(got) != fmt.Sprint(other) {
+			t.Errorf("%+v", got)
+		}
+		_, err = two.Challenge(ctx, "none")
+		wantErr(t, err, store.ErrNotFound)
+		for _, row := range []struct {
+			c    store.Challenge
+			open bool
+		}{
+			{store.Challenge{Expires: start.Add(1)}, true}, {store.Challenge{Expires: start}, false},
+			{store.Challenge{Commitment: "h"}, true}, {store.Challenge{Commitment: "h", Revealed: start}, false},
+		} {
+			if row.c.Open(start) != row.open {
+				t.Errorf("%+v", row)
+			}
+		}
+	})
+}
+
+// TestUse: a token is used once, by whatever replica, until it is forgotten.
+func TestUse(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		var used atomic.Int32
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				err := []*store.Store{one, two}[i%2].Use(ctx, "jti", start)
+				if err == nil {
+					used.Add(1)
+				} else if !errors.Is(err, store.ErrUsed) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if used.Load() != 1 {
+			t.Fatalf("used %d times", used.Load())
+		}
+		must(t, one.Prune(ctx, start, start))
+		wantErr(t, two.Use(ctx, "jti", start), store.ErrUsed)
+		must(t, one.Prune(ctx, start, start.Add(time.Second)))
+		must(t, two.Use(ctx, "jti", start))
+	})
+}
+
+func TestBaselines(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		for i, session := range []string{"a", "b", "c", "open"} {
+			a := addition(session, 1, 1)
+			a.Closing, a.At = session != "open", start.Add(time.Duration(i)*time.Second)
+			must(t, one.Append(ctx, a))
+		}
+		left, err := two.Unsampled(ctx, 10)
+		must(t, err)
+		if len(left) != 3 || left[0].Session != "a" {
+			t.Fatalf("%+v", left)
+		}
+		for _, s := range left {
+			sample := store.Sample{Owner: s.Owner, Session: s.Session, Closed: s.Updated, Text: `"` + s.Session + `"`}
+			if s.Session == "b" {
+				sample.Text = "" // it gives none
+			}
+			must(t, one.AddSample(ctx, sample))
+			sample.Text = "another"
+			must(t, two.AddSample(ctx, sample))
+		}
+		if left, err := two.Unsampled(ctx, 10); err != nil || len(left) != 0 {
+			t.Errorf("%+v, %v", left, err)
+		}
+		samples, err := two.Samples(ctx, "o", 10)
+		must(t, err)
+		if len(samples) != 2 || samples[0].Text != `"a"` || samples[1].Text != `"c"` || !samples[1].Closed.Equal(start.Add(2*time.Second)) {
+			t.Errorf("%+v", samples)
+		}
+		if newest, err := one.Samples(ctx, "o", 1); err != nil || len(newest) != 1 || newest[0].Session != "c" {
+			t.Errorf("%+v, %v", newest, err)
+		}
+		grown, err := one.Grown(ctx)
+		must(t, err)
+		if !slices.Equal(grown, []store.Grown{{Owner: "o", Samples: 2}}) {
+			t.Errorf("%+v", grown)
+		}
+		_, err = one.LastBaseline(ctx, "o")
+		wantErr(t, err, store.ErrNotFound)
+		first := store.Baseline{Hash: "h1", Owner: "o", Number: 1, Made: start, Samples: 2, Document: "{}"}
+		must(t, one.AddBaseline(ctx, first))
+		wantErr(t, two.AddBaseline(ctx, store.Baseline{Hash: "h2", Owner: "o", Number: 1, Made: start}), store.ErrMoved)
+		must(t, two.AddBaseline(ctx, store.Baseline{Hash: "h2", Owner: "o", Number: 2, Made: start}))
+		if last, err := one.LastBaseline(ctx, "o"); err != nil || last.Hash != "h2" {
+			t.Errorf("%+v, %v", last, err)
+		}
+		if b, err := two.Baseline(ctx, "h1"); err != nil || b != first {
+			t.Errorf("%+v, %v", b, err)
+		}
+		_, err = two.Baseline(ctx, "h3")
+		wantErr(t, err, store.ErrNotFound)
+	})
+}
+
+// TestPrune removes whole sessions that are old, with all that belongs to them, and nothing else.
+func TestPrune(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		for i := range 40 {
+			a := addition(fmt.Sprintf("s%02d", i), 1, 3)
+			a.At = start.Add(time.Duration(i) * time.Second)
+			must(t, one.Append(ctx, a))
+			must(t, one.Issue(ctx, store.Challenge{
+				Nonce: "n" + a.Session, Owner: "o", Session: a.Session, Number: 1, Issued: start, Expires: start, Probes: []store.Probe{{ID: "p" + a.Session}},
+			}))
+		}
+		must(t, one.Issue(ctx, store.Challenge{Nonce: "lone", Owner: "o", Session: "lone", Number: 1, Issued: start, Expires: start}))
+		must(t, one.Issue(ctx, store.Challenge{Nonce: "new", Owner: "o", Session: "new", Number: 1, Issued: start.Add(time.Hour), Expires: start}))
+		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s00", Number: 1, Token: "other"}, start))
+		must(t, two.Prune(ctx, start.Add(35*time.Second), start))
+		for i := range 40 {
+			session := fmt.Sprintf("s%02d", i)
+			_, err := one.Session(ctx, "o", session)
+			receipts, err2 := one.Receipts(ctx, "o", session, 1, 10)
+			challenges, err3 := one.Challenges(ctx, "o", session)
+			must(t, errors.Join(err2, err3))
+			if kept := err == nil; kept != (i >= 35) || kept != (len(receipts) == 3) || kept != (len(challenges) == 1) {
+				t.Errorf("%s: %v, %d receipts, %d challenges", session, err, len(receipts), len(challenges))
+			}
+		}
+		_, err := one.Forked(ctx, "o", "s00")
+		wantErr(t, err, store.ErrNotFound)
+		_, err = one.Challenge(ctx, "lone")
+		wantErr(t, err, store.ErrNotFound)
+		_, err = one.Challenge(ctx, "new")
+		must(t, err)
+	})
+}
+
+// TestClosed: a store that is closed, or a database that is away, says so with a code.
+func TestClosed(t *testing.T) {
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"))
+	must(t, err)
+	must(t, s.Close())
+	_, lookErr := s.Session(context.Background(), "o", "s")
+	for _, err := range []error{s.Append(context.Background(), addition("s", 1, 1)), lookErr} {
+		var unavailable *ledger.Error
+		if !errors.As(err, &unavailable) {
+			t.Errorf("%v", err)
+		}
+	}
+}

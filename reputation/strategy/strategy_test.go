@@ -1,0 +1,190 @@
+package strategy_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/strategy"
+)
+
+const host = "api.models.example:443"
+
+var salt = base64.RawURLEncoding.EncodeToString(make([]byte, 16))
+
+func plan() strategy.Strategy {
+	return strategy.Strategy{Tools: []string{"fetch", "search"}, Hosts: []string{host, "mcp.example:443"}, Model: "m", Calls: strategy.Calls{Min: 2, Max: 3}}
+}
+
+// names returns n names in order.
+func names(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("name-%03d", i)
+	}
+	return out
+}
+
+func TestParse(t *testing.T) {
+	long := strings.Repeat("x", strategy.MaxName)
+	for name, test := range map[string]struct {
+		edit func(*strategy.Strategy)
+		ok   bool
+	}{
+		"whole": {func(*strategy.Strategy) {}, true}, "nothing but a model": {func(s *strategy.Strategy) { s.Tools, s.Hosts = []string{}, []string{} }, true},
+		"64 tools": {func(s *strategy.Strategy) { s.Tools = names(64) }, true}, "65 tools": {func(s *strategy.Strategy) { s.Tools = names(65) }, false},
+		"65 hosts": {func(s *strategy.Strategy) { s.Hosts = names(65) }, false}, "a long name": {func(s *strategy.Strategy) { s.Tools = []string{long} }, true},
+		"a longer name": {func(s *strategy.Strategy) { s.Tools = []string{long + "x"} }, false}, "an empty name": {func(s *strategy.Strategy) { s.Hosts = []string{""} }, false},
+		"another order": {func(s *strategy.Strategy) { s.Tools = []string{"b", "a"} }, false}, "a name twice": {func(s *strategy.Strategy) { s.Tools = []string{"a", "a"} }, false},
+		"no list of tools": {func(s *strategy.Strategy) { s.Tools = nil }, false}, "no list of hosts": {func(s *strategy.Strategy) { s.Hosts = nil }, false},
+		"no model": {func(s *strategy.Strategy) { s.Model = "" }, false}, "a long model": {func(s *strategy.Strategy) { s.Model = long }, true},
+		"a longer model": {func(s *strategy.Strategy) { s.Model = long + "x" }, false}, "no call": {func(s *strategy.Strategy) { s.Calls.Min = 0 }, false},
+		"one number of calls": {func(s *strategy.Strategy) { s.Calls = strategy.Calls{Min: 1, Max: 1} }, true},
+		"less than more":      {func(s *strategy.Strategy) { s.Calls = strategy.Calls{Min: 3, Max: 2} }, false},
+		"as many calls":       {func(s *strategy.Strategy) { s.Calls.Max = strategy.MaxCalls }, true},
+		"too many calls":      {func(s *strategy.Strategy) { s.Calls.Max = strategy.MaxCalls + 1 }, false},
+	} {
+		s := plan()
+		test.edit(&s)
+		raw, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := strategy.Parse(raw)
+		if test.ok && (err != nil || !reflect.DeepEqual(got, s)) || !test.ok && !errors.Is(err, refusal.New("strategy_malformed", "")) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"nothing": ``, "a list": `[]`, "null": `null`, "another member": `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[],"more":1}`,
+		"another member of calls": `{"calls":{"max":1,"min":1,"mean":1},"hosts":[],"model":"m","tools":[]}`, "two": `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}{}`,
+		"too large": strings.Repeat(" ", strategy.MaxSize) + `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}`,
+	} {
+		if _, err := strategy.Parse([]byte(text)); !errors.Is(err, refusal.New("strategy_malformed", "")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestCommitment(t *testing.T) {
+	raw, err := json.Marshal(plan())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := evidence.HashJSON([]byte(`{"strategy":` + string(raw) + `,"salt":"` + salt + `","nonce":"n"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := strategy.Commitment("n", salt, plan()); err != nil || got != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+	of := func(n int) string { return base64.RawURLEncoding.EncodeToString(make([]byte, n)) }
+	for name, test := range map[string]struct {
+		nonce, salt string
+		ok          bool
+	}{
+		"as long as can be": {strings.Repeat("n", 128), of(64), true}, "no nonce": {"", salt, false}, "a long nonce": {strings.Repeat("n", 129), salt, false},
+		"a short salt": {"n", of(15), false}, "a long salt": {"n", of(65), false}, "no salt": {"n", "", false}, "padding": {"n", salt + "==", false}, "stray bits": {"n", salt[:21] + "B", false},
+	} {
+		if _, err := strategy.Commitment(test.nonce, test.salt, plan()); test.ok != (err == nil) || !test.ok && !errors.Is(err, refusal.New("strategy_malformed", "")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := strategy.Commitment("n", salt, strategy.Strategy{}); err == nil {
+		t.Error("there is a commitment to no strategy")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	two := func(t *strategy.Trace) { t.Call(host, "m"); t.Call(host, "m") }
+	for name, test := range map[string]struct {
+		seen func(*strategy.Trace)
+		want strategy.Held
+	}{
+		"nothing":              {func(*strategy.Trace) {}, strategy.Held{}},
+		"tools and no call":    {func(t *strategy.Trace) { t.Tool("search") }, strategy.Held{}},
+		"as it says":           {func(t *strategy.Trace) { two(t); t.Tool("search"); t.Tool("search"); t.Host("mcp.example:443") }, strategy.Held{Tools: true, Hosts: true, Model: true, Calls: true}},
+		"one call":             {func(t *strategy.Trace) { t.Call(host, "m") }, strategy.Held{Tools: true, Hosts: true, Model: true}},
+		"three calls":          {func(t *strategy.Trace) { two(t); t.Call(host, "m") }, strategy.Held{Tools: true, Hosts: true, Model: true, Calls: true}},
+		"four calls":           {func(t *strategy.Trace) { two(t); two(t) }, strategy.Held{Tools: true, Hosts: true, Model: true}},
+		"another tool":         {func(t *strategy.Trace) { two(t); t.Tool("post") }, strategy.Held{Hosts: true, Model: true, Calls: true}},
+		"a tool without name":  {func(t *strategy.Trace) { two(t); t.Tool("") }, strategy.Held{Hosts: true, Model: true, Calls: true}},
+		"a tool not known":     {func(t *strategy.Trace) { two(t); t.ToolUnknown() }, strategy.Held{Hosts: true, Model: true, Calls: true}},
+		"another host":         {func(t *strategy.Trace) { two(t); t.Host("x") }, strategy.Held{Tools: true, Model: true, Calls: true}},
+		"a host not known":     {func(t *strategy.Trace) { two(t); t.HostUnknown() }, strategy.Held{Tools: true, Model: true, Calls: true}},
+		"a call elsewhere":     {func(t *strategy.Trace) { two(t); t.Call("x", "m") }, strategy.Held{Tools: true, Model: true, Calls: true}},
+		"another model":        {func(t *strategy.Trace) { two(t); t.Call(host, "n") }, strategy.Held{Tools: true, Hosts: true, Calls: true}},
+		"a model without name": {func(t *strategy.Trace) { two(t); t.Call(host, "") }, strategy.Held{Tools: true, Hosts: true, Calls: true}},
+	} {
+		var trace strategy.Trace
+		test.seen(&trace)
+		if got := plan().Judge(trace); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+	if n := (strategy.Held{Tools: true, Calls: true}).Count(); n != 2 {
+		t.Errorf("%d hold", n)
+	}
+	if n := (strategy.Held{Tools: true, Hosts: true, Model: true, Calls: true}).Count(); n != strategy.Predicates {
+		t.Errorf("%d hold", n)
+	}
+}
+
+// TestTraceIsBounded: a strategy that names as many tools as it can holds for them, in any order, and for no more.
+func TestTraceIsBounded(t *testing.T) {
+	s := plan()
+	s.Tools = names(strategy.MaxNames)
+	var trace strategy.Trace
+	trace.Call(host, "m")
+	trace.Call(host, "m")
+	for i := range s.Tools {
+		trace.Tool(s.Tools[(i*37)%len(s.Tools)])
+		trace.Tool(s.Tools[i])
+	}
+	if !s.Judge(trace).Tools {
+		t.Error("it does not hold for its own tools")
+	}
+	trace.Tool("name-999")
+	if s.Judge(trace).Tools {
+		t.Error("it holds for a tool more")
+	}
+}
+
+// FuzzParse: a strategy that is read is written and read the same, has a commitment, and another one another.
+func FuzzParse(f *testing.F) {
+	raw, err := json.Marshal(plan())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte(`{"calls":{"max":1,"min":1},"hosts":[],"model":"\u00e9","tools":["a","b"]}`))
+	f.Add([]byte(`{"calls":{"max":1,"min":1},"hosts":null,"model":"m","tools":[]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		s, err := strategy.Parse(raw)
+		if err != nil {
+			return
+		}
+		one, err := strategy.Commitment("n", salt, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := strategy.Parse(text)
+		if err != nil || !reflect.DeepEqual(s, back) {
+			t.Errorf("%s is read as %+v, %v", text, back, err)
+		}
+		back.Calls.Max++
+		if other, err := strategy.Commitment("n", salt, back); err == nil && other == one {
+			t.Error("two strategies have one commitment")
+		}
+	})
+}

@@ -1,0 +1,169 @@
+// Package nodetest makes nodes for tests, and what sidecars and agents send to them.
+package nodetest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+const (
+	// Host is the host of models that the node believes.
+	Host = "api.openai.com:443"
+	// Audience is the node's, in caller tokens.
+	Audience = "node"
+	// Salt is that of [Plan].
+	Salt = "AAAAAAAAAAAAAAAAAAAAAA"
+)
+
+// Node is a service, with one owner, whose receipts its kit makes.
+type Node struct {
+	*reputation.Service
+	Kit   *gatetest.Kit
+	Store *store.Store
+}
+
+// New makes a node on a store; on one in SQLite if it is nil.
+func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputation.Options)) *Node {
+	t.Helper()
+	k.Observe(t)
+	if s == nil {
+		var err error
+		s, err = store.Open(context.Background(), filepath.Join(t.TempDir(), "reputation.db"))
+		must(t, err)
+		t.Cleanup(func() { s.Close() })
+	}
+	appraiser, err := score(k.Clock.Now)
+	must(t, err)
+	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: appraiser, Now: k.Clock.Now, Log: zap.NewNop()}
+	for _, edit := range edits {
+		edit(&o)
+	}
+	service, err := reputation.New(o)
+	must(t, err)
+	return &Node{service, k, s}
+}
+
+// Believed is the kit's owner, by its certificates of now.
+func Believed(t testing.TB, k *gatetest.Kit, earlier ...string) reputation.Believed {
+	t.Helper()
+	callers := k.Strict.Interaction
+	callers.Audiences = []string{Audience}
+	return reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
+		ID: k.Owner(t), Name: "us", Past: k.Past(t, earlier...), Live: k.Verifier, Receipts: k.Strict.Interaction, Callers: callers,
+	}}}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Deliver delivers receipts of one session, and returns what the node says of it.
+func (n *Node) Deliver(t testing.TB, tokens ...string) reputation.Received {
+	t.Helper()
+	all, err := n.Receive(context.Background(), tokens)
+	must(t, err)
+	if len(all) != 1 {
+		t.Fatalf("%d sessions", len(all))
+	}
+	return all[0]
+}
+
+// Delivered delivers receipts that the node takes.
+func (n *Node) Delivered(t testing.TB, next int64, tokens ...string) {
+	t.Helper()
+	if r := n.Deliver(t, tokens...); r.Err != nil || r.Next != next {
+		t.Fatalf("next %d, %v; want %d", r.Next, r.Err, next)
+	}
+}
+
+// Calls makes a session with receipts for n calls.
+func (n *Node) Calls(t testing.TB, id string, calls int) *gatetest.Session {
+	t.Helper()
+	s := n.Kit.Session(t, id)
+	for range calls {
+		s.Call(t, nil)
+	}
+	return s
+}
+
+// Count is how many receipts of a session are kept.
+func (n *Node) Count(t testing.TB, session string) int {
+	t.Helper()
+	all, err := n.Store.Receipts(context.Background(), n.Kit.Owner(t), session, 1, store.MaxReceipts)
+	must(t, err)
+	for i, r := range all {
+		if r.Number != int64(i)+1 {
+			t.Fatalf("receipt %d has the number %d", i+1, r.Number)
+		}
+	}
+	return len(all)
+}
+
+// Resigned has the signature of another token.
+func Resigned(token, other string) string {
+	return token[:strings.LastIndexByte(token, '.')] + other[strings.LastIndexByte(other, '.'):]
+}
+
+// CallerToken signs a caller token, after edit.
+func (n *Node) CallerToken(t testing.TB, session, path string, body []byte, edit func(*interaction.Caller)) string {
+	t.Helper()
+	k := n.Kit
+	c := interaction.Caller{
+		Registered: evidence.NewRegistered(k.Issuer(evidence.PurposeInteraction), Audience, k.Clock.Now(), time.Minute),
+		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+		Agent:      "agent:worker-1", Owner: k.Owner(t), Session: session, EventID: "evt_1", Method: http.MethodPost, Path: path, BodyHash: evidence.HashBytes(body),
+	}
+	if edit != nil {
+		edit(&c)
+	}
+	token, err := evidence.Sign(context.Background(), k.Key(t, evidence.PurposeInteraction), interaction.CallerKind, c)
+	must(t, err)
+	return token
+}
+
+// By is the agent in a session.
+func (n *Node) By(t testing.TB, session string) reputation.Caller {
+	return reputation.Caller{Owner: n.Kit.Owner(t), Agent: "agent:worker-1", Session: session, EventID: "evt_1"}
+}
+
+// Plan is a strategy that the calls of [gatetest.Session.Call] fit, and its commitment.
+func Plan(t testing.TB, nonce string, edit func(*strategy.Strategy)) (raw json.RawMessage, hash string) {
+	t.Helper()
+	s := strategy.Strategy{Tools: []string{"search"}, Hosts: []string{Host}, Model: "gpt-5", Calls: strategy.Calls{Min: 1, Max: 100}}
+	if edit != nil {
+		edit(&s)
+	}
+	raw, err := json.Marshal(s)
+	must(t, err)
+	hash, err = strategy.Commitment(nonce, Salt, s)
+	must(t, err)
+	return raw, hash
+}
+
+// Scored returns the claims of the score of a session.
+func (n *Node) Scored(t testing.TB, session string) autonomy.Claims {
+	t.Helper()
+	answer, err := n.SessionScore(context.Background(), "", session)
+	must(t, err)
+	c, err := evidence.UnverifiedClaims(autonomy.Kind, answer.Token)
+	must(t, err)
+	return c
+}

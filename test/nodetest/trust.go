@@ -1,0 +1,78 @@
+package nodetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// Trust is what a node in another process needs to believe a kit. It is public.
+type Trust struct {
+	Owner  string
+	Roots  []evidence.Root
+	Bundle evidence.Bundle
+	Now    time.Time // the process's clock stands still
+}
+
+// TrustOf returns what a node needs to believe a kit at the time that the kit's clock shows.
+func TrustOf(t testing.TB, k *gatetest.Kit) Trust {
+	t.Helper()
+	k.Observe(t)
+	of := Trust{Owner: k.Owner(t), Now: k.Clock.Now()}
+	for _, purpose := range []string{evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate} {
+		key := k.Key(t, purpose)
+		of.Roots = append(of.Roots, evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: purpose})
+	}
+	of.Bundle.Certificates = []string{k.Certificates[evidence.PurposeInteraction]}
+	return of
+}
+
+// Options are those of a node that believes the owner, but for its store and its log. Its key lives as long as its process.
+func (of Trust) Options() (o reputation.Options, err error) {
+	manifest, err := policy.ParseManifest(configs.Manifest())
+	if err != nil {
+		return o, err
+	}
+	strict, err := manifest.Strict()
+	if err != nil {
+		return o, err
+	}
+	past, err := evidence.NewPastTrust(of.Roots, of.Bundle, evidence.History{}, strict.Signers)
+	if err != nil {
+		return o, err
+	}
+	trust, err := evidence.NewTrust(of.Roots, of.Bundle, strict.Signers)
+	if err != nil {
+		return o, err
+	}
+	o.Now = func() time.Time { return of.Now }
+	live, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: o.Now})
+	if err != nil {
+		return o, err
+	}
+	callers := strict.Interaction
+	callers.Audiences = []string{Audience}
+	o.Believed = reputation.Believed{Hosts: []string{Host}, Owners: []reputation.Owner{{
+		ID: of.Owner, Name: "us", Past: past, Live: live, Receipts: strict.Interaction, Callers: callers,
+	}}}
+	o.Score, err = score(o.Now)
+	return o, err
+}
+
+// score makes an appraiser with a key of its own.
+func score(now func() time.Time) (*signer.Issuer[autonomy.Claims], error) {
+	key, err := custody.NewMemory("appraiser-key")
+	if err != nil {
+		return nil, fmt.Errorf("nodetest: %w", err)
+	}
+	return signer.New(autonomy.Kind, key, signer.Options{Issuer: "appraiser", Audience: "relying-party", Lifetime: 10 * time.Minute, Now: now})
+}
