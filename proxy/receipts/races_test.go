@@ -203,3 +203,26 @@ func TestClosingWaitsForEveryCall(t *testing.T) {
 		t.Errorf("the end: %+v", end)
 	}
 }
+
+// full is a ledger that takes no receipt.
+type full struct{ receipts.Ledger }
+
+func (full) AddReceiptLater(ledger.Receipt) error {
+	return ledger.Unavailable("keep another receipt", errors.New("as many as may be are waiting to be stored"))
+}
+
+// TestEndsWithAFullLedger: the process ends although a receipt that is signed can be handed to nobody. The next start makes one for its call.
+func TestEndsWithAFullLedger(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.fault.Ledger = full{r.fault.Ledger}
+	r.mustAsk(c, hello).answer(t, answer)
+	if _, err := r.keeper.Head(t.Context(), c); code(err) != "interaction_unsigned" {
+		t.Fatal(err)
+	}
+	r.crash()
+	r.start()
+	if chain := r.read("ses_1", 2); chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing == nil {
+		t.Errorf("the next start has made %+v", chain)
+	}
+}
