@@ -13,6 +13,8 @@ var (
 	devTrigger []byte
 	//go:embed dev/control.yaml
 	devControl []byte
+	//go:embed dev/reputation.yaml
+	devReputation []byte
 	//go:embed manifest.yaml
 	manifest []byte
 	//go:embed policy.yaml
@@ -23,7 +25,7 @@ var (
 
 // Dev are the files of a development deployment, by name. The manifest and the policy are the examples themselves.
 var Dev = map[string][]byte{
-	"mediator.yaml": devServe, "trigger.yaml": devTrigger, "control.yaml": devControl,
+	"mediator.yaml": devServe, "trigger.yaml": devTrigger, "control.yaml": devControl, "reputation.yaml": devReputation,
 	"manifest.yaml": manifest, "policy.yaml": policy,
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,6 +38,9 @@ type Ledger struct {
 	insertKey, insertPost, insertArtifacts, updatePost *sql.Stmt
 	insertOpenCall, insertReceipt, deleteOpenCall      *sql.Stmt
 	addKeyUse                                          *sql.Stmt
+	insertDelivery                                     *sql.Stmt
+
+	pruned atomic.Int64 // receipts that were removed before they were handed over
 
 	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. It belongs to the writer: only
 	// functions that are passed to db.Write use it.
@@ -70,6 +74,9 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 				return Unavailable("make the tables of receipts and of the uses of keys", err)
 			}
 		}
+		if err := prepareDeliveries(tx); err != nil {
+			return Unavailable("make the tables of deliveries", err)
+		}
 		if _, err := tx.Exec(insertSince, l.o.Now().UnixMilli()); err != nil {
 			return Unavailable("begin to count the uses of keys", err)
 		}
@@ -86,6 +93,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
 		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
 		{&l.addKeyUse, addKeyUse},
+		{&l.insertDelivery, insertDelivery},
 	} {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
 			return err

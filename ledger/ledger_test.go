@@ -83,6 +83,9 @@ func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly) }
 // TestKeyUses runs the suite of what is counted of signing keys.
 func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly) }
 
+// TestDeliveries runs the suite of handing receipts over.
+func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly) }
+
 // TestKilled kills a process between Begin and Finish.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()

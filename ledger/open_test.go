@@ -67,6 +67,25 @@ func another(t *testing.T, path string) { statements(t, path, "PRAGMA user_versi
 
 func foreign(t *testing.T, path string) { statements(t, path, "CREATE TABLE theirs (n INTEGER)") }
 
+// TestDeliveriesOfAnEarlierProgram: receipts of a program that handed none over are handed over.
+func TestDeliveriesOfAnEarlierProgram(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	for n := int64(1); n <= 2; n++ {
+		if err := l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: n, Call: fmt.Sprint("post_", n), Signed: ledgertest.Now(), Token: "e30"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	statements(t, filepath.Join(dir, "ledger.db"), "DROP TABLE deliveries")
+	got, err := open(t, dir).ClaimDeliveries(t.Context(), ledgertest.Now(), ledgertest.Now(), 10)
+	if err != nil || len(got) != 1 || got[0].Session != "ses_1" || got[0].Number != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // statements makes a database with any program.
 func statements(t *testing.T, path, query string) {
 	t.Helper()

@@ -35,9 +35,15 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	if err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest) }); err != nil {
 		return err
 	}
-	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
-		return affected(tx.Exec(pruneReceipts, oldest, pruneChunk, pruneWindow))
+	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
+		n, unsent, err := removeReceipts(tx, oldest)
+		l.pruned.Add(unsent)
+		return n, err
 	})
+	if err != nil {
+		return err
+	}
+	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return affected(tx.Exec(pruneDeliveries, pruneChunk)) })
 }
 
 // removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the mark.

@@ -96,7 +96,8 @@ const (
 	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified. It looks at the oldest rows, which
 	// are the first: an index would cost each receipt more.
 	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM (SELECT seq, session FROM receipts ORDER BY seq LIMIT ?3) AS r
-		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)`
+		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)
+		RETURNING number > coalesce((SELECT number FROM deliveries AS d WHERE d.session = receipts.session), number)`
 )
 
 // OpenCalls keeps that calls are open: see [Receipts].
@@ -143,6 +144,9 @@ func (l *Ledger) addReceipt(tx *sql.Tx, r Receipt) error {
 	}
 	if err == nil {
 		_, err = tx.Stmt(l.deleteOpenCall).Exec(r.Call)
+	}
+	if err == nil && r.Number == 1 {
+		_, err = tx.Stmt(l.insertDelivery).Exec(r.Session)
 	}
 	if err != nil {
 		return Unavailable("write the receipt", err)

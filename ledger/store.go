@@ -26,6 +26,7 @@ func (k Key) Check() error {
 // Store is what every ledger does. It is safe for concurrent use.
 type Store interface {
 	Receipts
+	Deliveries
 	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that
 	// survives a crash. Every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
 	Consume(ctx context.Context, keys ...Key) error
@@ -50,7 +51,7 @@ type Store interface {
 	// KeyUses returns which signing keys the posts that have an outcome, and the receipts, rest on.
 	KeyUses(ctx context.Context) (KeyUses, error)
 	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention, with the chains of receipts
-	// whose last one is older. It never removes a post in flight. The caller decides when; ctx may end it at any point.
+	// whose last one is older, handed over or not. It never removes a post in flight. The caller decides when; ctx may end it at any point.
 	//
 	// A key that has been removed is not free again. If the clock was wrong, and an artifact is live once more, Consume
 	// refuses every key that expires no later than one that was removed.

@@ -25,12 +25,12 @@ func asNobody(t *testing.T, args ...string) string {
 // TestAgentCannotReachTheMediator starts an agent as mediator run does for root, and lets it reach for what is not its own.
 func TestAgentCannotReachTheMediator(t *testing.T) {
 	r := newClientsRig(t)
-	for _, path := range []string{r.Stack.Socket("serve"), r.Stack.Socket("trigger"), r.Stack.Socket("control")} {
+	for _, path := range []string{r.Stack.Socket("serve"), r.Stack.Socket("trigger"), r.Stack.Socket("control"), r.Stack.Socket("reputation")} {
 		if out := asNobody(t, need(t, "curl"), "-sS", "--unix-socket", path, "http://x/healthz"); out != "" {
 			t.Errorf("the agent reaches %s: %s", path, out)
 		}
 	}
-	for _, name := range []string{"secrets/api-token", "secrets/webhook", "state/ledger.db", "mediator.yaml", "serve.log"} {
+	for _, name := range []string{"secrets/api-token", "secrets/webhook", "state/ledger.db", "reputation", "mediator.yaml", "serve.log"} {
 		if out := asNobody(t, "/bin/cat", filepath.Join(r.Dir, name)); out != "" {
 			t.Errorf("the agent reads %s", name)
 		}

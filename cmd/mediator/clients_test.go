@@ -59,6 +59,13 @@ type rig struct {
 func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, rules string), change ...func(file string) string) *rig {
 	t.Helper()
 	r := prepareRig(t, hosts, api, change...)
+	r.start(t)
+	return r
+}
+
+// start starts the processes whose files are there.
+func (r *rig) start(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var err error
@@ -66,7 +73,6 @@ func newRig(t *testing.T, hosts []string, api func(*rig) (handler http.Handler, 
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Stack.Stop)
-	return r
 }
 
 // prepareRig makes a deployment's folder and its upstream, and starts none of the processes.

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/reputationd"
 	"github.com/actionproof/mediator/internal/sidecar"
 	"github.com/actionproof/mediator/internal/triggerd"
 )
@@ -87,7 +88,7 @@ func TestConfined(t *testing.T) {
 		}
 	}
 	_, text, _ := r.doctor(t)
-	for _, name := range []string{"serve", "trigger", "control"} {
+	for _, name := range []string{"serve", "trigger", "control", "reputation"} {
 		if !strings.Contains(text, "confinement of mediator "+name+"\n") {
 			t.Errorf("doctor says nothing of %s", name)
 		}
@@ -103,8 +104,8 @@ func TestConfined(t *testing.T) {
 	default:
 		inForce = 5
 	}
-	if got := strings.Count(text, "\nin force "); got != 3*inForce {
-		t.Errorf("%d layers are in force, want %d:\n%s", got, 3*inForce, text)
+	if got := strings.Count(text, "\nin force "); got != 4*inForce {
+		t.Errorf("%d layers are in force, want %d:\n%s", got, 4*inForce, text)
 	}
 }
 
@@ -174,6 +175,10 @@ func TestNeeds(t *testing.T) {
 	must(t, err)
 	c, err := config.LoadControl(filepath.Join(dir, "control.yaml"))
 	must(t, err)
+	n, err := config.LoadReputation(filepath.Join(dir, "reputation.yaml"))
+	must(t, err)
+	ofNode, err := reputationd.Resources(n, reputationd.Observer(n, nil))
+	must(t, err)
 	ofTrigger := triggerd.Resources(trig, triggerd.Observer(trig, nil))
 	low := ofTrigger
 	low.Bind = []string{":443"}
@@ -187,6 +192,7 @@ func TestNeeds(t *testing.T) {
 		{"trigger", ofTrigger, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [8182] connect [] keep []"},
 		{"trigger on a port of root's", low, trig.Confine, "read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
 		{"control", controld.Resources(c, controld.Observer(c, nil)), c.Confine, "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"reputation", ofNode, n.Confine, "read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
 	} {
 		l, err := tt.needs.Limits(tt.config)
 		must(t, err)

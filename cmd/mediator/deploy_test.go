@@ -110,7 +110,7 @@ func TestQueries(t *testing.T) {
 	if o := v.openAgent(t).post(); o.code != "" {
 		t.Fatalf("%+v", o)
 	}
-	for _, name := range []string{"trigger", "control", "serve"} {
+	for name, keys := range map[string]int{"trigger": 2, "control": 2, "serve": 4, "reputation": 1} {
 		client, base := daemon.Client(config.Endpoint{Unix: v.Stack.Socket(name)})
 		defer client.CloseIdleConnections()
 		resp, err := client.Get(base + "/metrics")
@@ -121,8 +121,8 @@ func TestQueries(t *testing.T) {
 		}
 		values := exported.scrape(t, resp.Body)
 		for metric, want := range map[string]int{
-			"mediator_vault_reachable": 2, "mediator_signing_version": 2, "mediator_signing_version_created_seconds": 2, "mediator_key_versions": 2,
-			"mediator_vault_token_until_seconds": 2, "mediator_vault_certificate_until_seconds": 1,
+			"mediator_vault_reachable": keys, "mediator_signing_version": keys, "mediator_signing_version_created_seconds": keys, "mediator_key_versions": keys,
+			"mediator_vault_token_until_seconds": keys, "mediator_vault_certificate_until_seconds": 1,
 		} {
 			if got := values[metric]; len(got) < want || slices.Contains(got, "0") {
 				t.Errorf("%s exports %s: %v", name, metric, got)

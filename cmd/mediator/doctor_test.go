@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/reputationd"
 	"github.com/actionproof/mediator/internal/sidecar"
 	"github.com/actionproof/mediator/internal/triggerd"
 	"github.com/actionproof/mediator/ledger"
@@ -104,7 +107,21 @@ func TestDoctor(t *testing.T) {
 			}
 		})
 	}
-	control := r.Stack.Processes[1]
+	node := r.process("reputation")
+	must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
+	<-node.Done
+	if status, text, controls := r.doctor(t); status != exitRefused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator reputation sees is not known") {
+		t.Errorf("without the node: status %d\n%s", status, text)
+	}
+	if post() != "posted" {
+		t.Error("no post goes out while the node is away")
+	}
+	must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
+	must(t, r.Stack.WaitFor(t.Context(), r.process("reputation"), "/readyz")) // with a new key, which the registry certifies
+	if status, text, _ := r.doctor(t); status != 0 {
+		t.Errorf("the node is there again: status %d\n%s", status, text)
+	}
+	control := r.process("control")
 	must(t, control.Cmd.Process.Signal(syscall.SIGTERM))
 	<-control.Done
 	if status, text, controls := r.doctor(t); status != exitRefused || len(controls[policy.ObservedFalse]) > 0 || !strings.Contains(text, "mediator: what mediator control sees is not known") {
@@ -112,9 +129,38 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// process returns the process of a name that was started last.
+func (r *rig) process(name string) *devstack.Process {
+	for _, p := range slices.Backward(r.Stack.Processes) {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// TestWithoutNode: a deployment that has no node needs none, and nothing is said of one.
+func TestWithoutNode(t *testing.T) {
+	r := prepareRig(t, []string{demo.PlainHost}, func(r *rig) (http.Handler, string) { return r.github(t), clientRules }, func(file string) string {
+		return strings.Replace(file, "\nreputation: ", "\n# reputation: ", 1)
+	})
+	must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
+	r.start(t)
+	if p := r.process("reputation"); p != nil {
+		t.Error("a node runs")
+	}
+	status, text, controls := r.doctor(t)
+	if status != 0 || len(controls[policy.ObservedFalse]) > 0 || strings.Contains(text, "reputation") || strings.Contains(text, "appraiser") {
+		t.Errorf("status %d\n%s", status, text)
+	}
+	if o := r.openAgent(t).post(); o.code != "" {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestAProcessDoesNotStart while the agent could reach it.
 func TestAProcessDoesNotStart(t *testing.T) {
-	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: triggerd.Run, devstack.ControlFile: controld.Run} {
+	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run, devstack.TriggerFile: triggerd.Run, devstack.ControlFile: controld.Run, devstack.ReputationFile: reputationd.Run} {
 		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
 			t.Run(name+" for "+user, func(t *testing.T) {
 				d := &demo.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2"}

@@ -30,6 +30,7 @@ var layers = []string{
 	"internal/sidecar",
 	"internal/triggerd",
 	"internal/controld",
+	"internal/reputationd",
 	"internal/keyring",
 	"internal/vaultaudit",
 	"internal/admin",

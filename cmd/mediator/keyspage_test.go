@@ -51,7 +51,7 @@ func readPage(t *testing.T, path string) []section {
 }
 
 // TestKeysPage runs docs/operations/keys.md as it is written, from an empty Vault to the audit, with a shell, Vault's own command line and
-// the three processes. Only where Vault and the processes are is put in.
+// the processes. Only where Vault and the processes are is put in.
 func TestKeysPage(t *testing.T) {
 	v := vaulttest.New(t)
 	v.Kubernetes(t)
@@ -75,8 +75,9 @@ func TestKeysPage(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(r.Dir, "vault-ca.pem"), ca, 0o600))
 	must(t, os.WriteFile(filepath.Join(r.Dir, "admin-token"), []byte(v.Token), 0o600))
-	// Posts break off in the drills of this page, so that the audit at its end is of the time before; TestVaultAudit compares posts.
-	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address, "/run/mediator/", filepath.Join(r.Dir, "run")+"/", "/var/log/vault/", r.Dir+"/")
+	run := filepath.Join(r.Dir, "run") + "/"
+	// The page's deployment has no node, and this one has: it is one --from more. Posts break off in the drills of this page, so that the audit at its end is of the time before; TestVaultAudit compares posts.
+	here := strings.NewReplacer("--since 24h", "--since 24h --until 1h", "https://vault.example:8200", v.Address, "--from unix:/run/mediator/control.sock", "--from unix:"+run+"control.sock --from unix:"+run+"reputation.sock", "/run/mediator/", run, "/var/log/vault/", r.Dir+"/")
 
 	start := func(command string) (*exec.Cmd, *strings.Builder) {
 		t.Helper()
@@ -88,7 +89,7 @@ func TestKeysPage(t *testing.T) {
 		must(t, cmd.Start())
 		return cmd, &out
 	}
-	run := func(command string) string {
+	sh := func(command string) string {
 		t.Helper()
 		cmd, out := start(command)
 		if err := cmd.Wait(); err != nil {
@@ -99,7 +100,7 @@ func TestKeysPage(t *testing.T) {
 	// startProcesses is what docs/operations/running.md says, with the page's custody in each configuration.
 	startProcesses := func() {
 		t.Helper()
-		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile} {
+		for _, name := range []string{devstack.SidecarFile, devstack.TriggerFile, devstack.ControlFile, devstack.ReputationFile} {
 			path := filepath.Join(r.Dir, name)
 			raw, err := os.ReadFile(path)
 			must(t, err)
@@ -108,11 +109,11 @@ func TestKeysPage(t *testing.T) {
 		s := devstack.New(r.Dir)
 		_, err := s.PinHashes()
 		must(t, err)
-		run(`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
+		sh(`mediator keys root --name registry --out keys --post-quantum && mediator keys root --name auditor --out keys --post-quantum && cp keys/registry.jwk keys/auditor.jwk .
 			mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk --audience posting-api --bundle trust.json`)
 		r.Stack = s
 		t.Cleanup(s.Stop)
-		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"serve", devstack.SidecarFile}} {
+		for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile}, {"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
 			must(t, s.StartProcess(p.name, p.config))
 		}
 		for _, p := range s.Processes {
@@ -150,7 +151,7 @@ func TestKeysPage(t *testing.T) {
 				certified = true
 				continue
 			}
-			out := run(command)
+			out := sh(command)
 			t.Logf("%s: %s%s", s.title, command, out)
 			said += out
 		}

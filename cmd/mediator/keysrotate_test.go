@@ -186,7 +186,7 @@ func TestVaultRotateAll(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	args := []string{"keys", "rotate", "--all", "--retire-after", "1s"}
-	for _, at := range []string{"trigger", "control", "serve"} {
+	for _, at := range []string{"trigger", "control", "reputation", "serve"} {
 		args = append(args, "--from", "unix:"+v.Stack.Socket(at))
 	}
 	out := v.asOwner(t, args...)

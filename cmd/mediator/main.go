@@ -90,7 +90,7 @@ func rootCommand() *cobra.Command {
 	}{
 		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
 		{"Read what happened:", []*cobra.Command{records.Posts(), records.Events(), records.Explain(), chain.Evidence(), records.Ledger()}},
-		{"Run the processes:", []*cobra.Command{serveCommand(), triggerCommand(), controlCommand(), operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard()}},
+		{"Run the processes:", []*cobra.Command{serveCommand(), triggerCommand(), controlCommand(), reputationCommand(), operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard()}},
 		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
 		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},
 	} {

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/reputationd"
 	"github.com/actionproof/mediator/internal/sidecar"
 	"github.com/actionproof/mediator/internal/triggerd"
 )
@@ -30,7 +31,8 @@ func TestEachFileIsLookedAt(t *testing.T) {
   vault: {address: "https://127.0.0.1:1", ca: vault-ca.pem, keys: [k], auth: {tokenFile: "auth/{role}.token"}}`,
 			"admin: {unix: run/serve.sock}", "admin: {unix: run/serve.sock, uids: [7]}",
 			"internal: {unix: run/trigger.sock}", "internal: {unix: run/trigger.sock, uids: [7]}",
-			"internal: {unix: run/control.sock}", "internal: {unix: run/control.sock, uids: [7]}").Replace(string(raw)))
+			"internal: {unix: run/control.sock}", "internal: {unix: run/control.sock, uids: [7]}",
+			"internal: {unix: run/reputation.sock}", "internal: {unix: run/reputation.sock, uids: [7]}").Replace(string(raw)))
 	}
 	must(t, devstack.Prepare(d.Dir, content))
 	must(t, files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(demo.Token)))
@@ -42,6 +44,8 @@ func TestEachFileIsLookedAt(t *testing.T) {
 	must(t, err)
 	g, err := config.LoadTrigger(filepath.Join(d.Dir, devstack.TriggerFile))
 	must(t, err)
+	n, err := config.LoadReputation(filepath.Join(d.Dir, devstack.ReputationFile))
+	must(t, err)
 	everywhere := []string{"PROGRAM", "auditor.jwk", "auth/action_grant.token (secret)", "registry.jwk", "trust.json", "vault-ca.pem"}
 	for _, tt := range []struct {
 		name string
@@ -50,6 +54,7 @@ func TestEachFileIsLookedAt(t *testing.T) {
 	}{
 		{"serve", sidecar.Observer(s, roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
 		{"control", controld.Observer(c, roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
+		{"reputation", reputationd.Observer(n, roles), []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
 		{"trigger", triggerd.Observer(g, roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

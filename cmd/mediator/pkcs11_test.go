@@ -41,7 +41,7 @@ func softToken(t *testing.T, keys ...string) string {
 
 // TestPKCS11 makes a post with every key in a PKCS #11 token.
 func TestPKCS11(t *testing.T) {
-	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key")
+	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key", "appraiser-key")
 	store := filepath.Dir(os.Getenv("SOFTHSM2_CONF"))
 	r := newClientsRig(t, func(file string) string {
 		return strings.Replace(file, "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)

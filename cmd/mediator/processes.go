@@ -6,6 +6,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/controld"
 	"github.com/actionproof/mediator/internal/isolate"
+	"github.com/actionproof/mediator/internal/reputationd"
 	"github.com/actionproof/mediator/internal/sidecar"
 	"github.com/actionproof/mediator/internal/triggerd"
 )
@@ -37,6 +38,16 @@ func controlCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return controld.Run(c.Context(), path, c.ErrOrStderr()) },
 	}
 	cli.ConfigFlag(c, &path, "control.yaml")
+	return c
+}
+
+func reputationCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "reputation --config FILE", Short: "Run the node: receipts in, autonomy scores out", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return reputationd.Run(c.Context(), path, c.ErrOrStderr()) },
+	}
+	cli.ConfigFlag(c, &path, "reputation.yaml")
 	return c
 }
 

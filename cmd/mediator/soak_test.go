@@ -106,6 +106,7 @@ func (s *soak) comesToRest(t *testing.T, before sample) {
 	s.stopUpstream()
 	s.kill(t, "control")
 	s.kill(t, "trigger")
+	s.kill(t, "reputation")
 	defer func() {
 		if t.Failed() {
 			t.Logf("%s It holds:\n%s\nIt does:\n%s", s.atRest, s.descriptors("serve"), s.stacks("serve"))

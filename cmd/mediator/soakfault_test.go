@@ -27,7 +27,7 @@ type breakage struct {
 
 func breakages() []breakage {
 	var all []breakage
-	for _, name := range []string{"control", "trigger"} {
+	for _, name := range []string{"control", "trigger", "reputation"} {
 		all = append(all,
 			breakage{name + " killed", true, func(ctx context.Context, t *testing.T, s *soak, last time.Duration) {
 				s.kill(t, name)

@@ -41,7 +41,7 @@ timeouts: {forward: 5s, responseHeader: 5s}
 limits: {breaker: {pause: 1s}}
 `
 
-var soakProcesses = []string{"serve", "trigger", "control"}
+var soakProcesses = []string{"serve", "trigger", "control", "reputation"}
 
 // soak is a deployment of real processes in front of an upstream that keeps a log, with all that TestSoak counts.
 type soak struct {
@@ -91,12 +91,6 @@ func newAccounted(t *testing.T, rules string) *soak {
 	return s
 }
 
-// process returns a running process. The caller holds s.processes.
-func (s *soak) process(name string) *devstack.Process {
-	i := slices.IndexFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
-	return s.Stack.Processes[i]
-}
-
 // signal sends a signal to a process.
 func (s *soak) signal(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
@@ -123,7 +117,7 @@ func (s *soak) restart(t *testing.T, name string) {
 	defer s.processes.Unlock()
 	s.quiet(t, name) // its log begins anew
 	s.Stack.Processes = slices.DeleteFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
-	if err := s.Stack.StartProcess(name, map[string]string{"trigger": devstack.TriggerFile, "control": devstack.ControlFile}[name]); err != nil {
+	if err := s.Stack.StartProcess(name, name+".yaml"); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 	if err := s.Stack.WaitFor(t.Context(), s.process(name), "/readyz"); err != nil {

@@ -76,9 +76,9 @@ func TestVaultRoles(t *testing.T) {
 	purposes := map[string]string{
 		"origin": evidence.PurposeTriggerOriginProof, "receipt": evidence.PurposeTriggerReceipt, "decision": evidence.PurposePolicyDecision, "grant": evidence.PurposeActionGrant,
 		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession, "requestProof": evidence.PurposeRequestProof,
-		"interactionReceipt": evidence.PurposeInteraction,
+		"interactionReceipt": evidence.PurposeInteraction, "appraiser": evidence.PurposeAppraiser,
 	}
-	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml"}
+	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml", "reputation": "reputation.yaml"}
 	named := make(map[string]string) // "process purpose key"
 	for process, file := range files {
 		raw, err := os.ReadFile("../../configs/" + file)

@@ -84,8 +84,8 @@ func TestDoctorAsksVault(t *testing.T) {
 		if slices.Contains([]string{"runtime_attestation", "trigger_receipt", "policy_decision", "action_grant"}, r.Purpose) && !strings.Contains(text, apart) {
 			t.Errorf("doctor does not say %q", apart)
 		}
-		// No control is about the reach of these two; what is against them is against their certificates.
-		if !slices.Contains([]string{"action_grant", "interaction_receipt"}, r.Purpose) && !strings.Contains(text, held) {
+		// No control is about the reach of these; what is against them is against their certificates.
+		if !slices.Contains([]string{"action_grant", "interaction_receipt", "appraiser"}, r.Purpose) && !strings.Contains(text, held) {
 			t.Errorf("doctor does not say %q", held)
 		}
 	}

@@ -38,9 +38,11 @@ func (v *vaultRig) options() bootstrap.Options {
 	return bootstrap.Options{Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
 }
 
-// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts are no part of one.
+// rolesOfPosts are the roles whose artifacts stand in the record of every post. Interaction receipts and scores are no part of one.
 func rolesOfPosts() []bootstrap.Role {
-	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool { return r.Purpose == evidence.PurposeInteraction })
+	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool {
+		return r.Purpose == evidence.PurposeInteraction || r.Purpose == evidence.PurposeAppraiser
+	})
 }
 
 // apply makes what is not there, and sets again what the roles' tokens are like.
@@ -75,7 +77,7 @@ func (v *vaultRig) config(file string) string {
 		v.proxy.Address, v.vault.CAFile, strings.Join(keys, ", "), v.auth), 1)
 }
 
-// newVaultRig starts the three processes on keys in Vault; change may alter each file of their configuration.
+// newVaultRig starts the processes on keys in Vault; change may alter each file of their configuration.
 func newVaultRig(t *testing.T, change ...func(file string) string) *vaultRig {
 	t.Helper()
 	full.Only(t, "a Vault server")
@@ -100,7 +102,7 @@ func (v *vaultRig) loseSecretIDs(t *testing.T, roles ...bootstrap.Role) {
 // redeliver gives each role a new secret id, and lets new tokens last as long as at first.
 func (v *vaultRig) redeliver(t *testing.T) {
 	t.Helper()
-	for _, process := range []string{"trigger", "control", "serve"} {
+	for _, process := range []string{"trigger", "control", "reputation", "serve"} {
 		plan, err := bootstrap.Deliver(v.options(), process)
 		must(t, err)
 		v.carryOut(t, plan)

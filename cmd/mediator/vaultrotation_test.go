@@ -112,7 +112,7 @@ func TestVaultRotation(t *testing.T) {
 	}
 
 	// The certificates and the JWKS have followed by themselves.
-	for _, at := range []string{"trigger", "control", "serve"} {
+	for _, at := range []string{"trigger", "control", "reputation", "serve"} {
 		_, out, _ := invoke(t, "keys", "jwks", "--from", "unix:"+v.Stack.Socket(at))
 		for key, n := range newest {
 			if kid := fmt.Sprintf(`"%s:v%d"`, key, n+1); strings.Contains(out, `"`+key+`:v1"`) && !strings.Contains(out, kid) {

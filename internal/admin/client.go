@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
@@ -93,6 +94,9 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 type Peer struct {
 	Name string
 	At   config.Endpoint
+	// Purpose is the one purpose of which the peer's observations count. Empty, all of them do. A process on which no post rests has no say in
+	// what the others hold.
+	Purpose string
 }
 
 // peerTimeout bounds a request to a peer.
@@ -101,6 +105,9 @@ const peerTimeout = 3 * time.Second
 // Observations returns what the peer observes of its deployment. See [daemon.Observer.Observe].
 func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observations []observe.Observation, err error) {
 	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &observations)
+	if p.Purpose != "" {
+		observations = slices.DeleteFunc(observations, func(l observe.Observation) bool { return l.Purpose != p.Purpose })
+	}
 	return observations, err
 }
 

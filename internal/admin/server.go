@@ -52,7 +52,7 @@ type Server struct {
 	Proxy      string // address of the proxy port
 	CAFile     string
 	Agent      *uint32 // the agent's user; nil if the configuration names none
-	Peers      []Peer  // the trigger service and the control plane
+	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
 	Ready      atomic.Bool
 
 	deployment atomic.Pointer[Deployment]      // nil until the first snapshot is in force

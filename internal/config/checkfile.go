@@ -16,6 +16,7 @@ var fileKinds = []struct {
 	{"sidecar (mediator serve)", "runtime:", checkSidecarFile},
 	{"trigger service (mediator trigger)", "sources:", func(path string) ([]Warning, error) { _, err := LoadTrigger(path); return nil, err }},
 	{"control plane (mediator control)", "policy:", func(path string) ([]Warning, error) { _, err := LoadControl(path); return nil, err }},
+	{"node (mediator reputation)", "owners:", func(path string) ([]Warning, error) { _, err := LoadReputation(path); return nil, err }},
 	{"root key", "purpose:", func(path string) ([]Warning, error) { _, err := LoadRootKey(path); return nil, err }},
 	{"policy file", "rules:", func(path string) ([]Warning, error) { _, err := ReadRules(path); return nil, err }},
 	{"deployment manifest", "deploymentId:", func(path string) ([]Warning, error) { _, _, err := ReadAuditedManifest(path); return nil, err }},

@@ -58,10 +58,11 @@ func LoadSidecar(path string) (*Sidecar, error) {
 	c.Admin.check("admin", f)
 	c.Trigger.checkRemote("trigger", f)
 	c.Control.checkRemote("control", f)
+	c.checkNode(f)
 	if admin, trigger, control := c.Admin.where(), c.Trigger.where(), c.Control.where(); trigger != "" && (admin == trigger || trigger == control) || control != "" && admin == control {
 		f.Add("admin, trigger, control", "two of them are one endpoint")
 	}
-	c.LedgerDSN = c.Ledger.dsn(f)
+	c.LedgerDSN = c.Ledger.Postgres.dsn("ledger.postgres.dsnFile", f)
 	if c.Gate.SecretFile != "" {
 		if c.GateSecret, err = files.ReadSecret(c.Gate.SecretFile, MinGateSecret); err != nil {
 			f.Add("gate.secretFile", "%v", err)
@@ -130,17 +131,16 @@ func (c *Sidecar) Credentials() map[string]*Credential {
 	return all
 }
 
-// dsn reads and checks the connection string of the ledger's database. It is empty if the ledger is a file.
-func (c Ledger) dsn(f *findings) string {
-	const key = "ledger.postgres.dsnFile"
+// dsn reads and checks the connection string of a database. It is empty if there is none. key is the key of the file.
+func (c *Postgres) dsn(key string, f *findings) string {
 	switch {
-	case c.Postgres == nil:
+	case c == nil:
 		return ""
-	case c.Postgres.DSNFile == "":
+	case c.DSNFile == "":
 		f.Add(key, "is required")
 		return ""
 	}
-	dsn, err := files.ReadSecret(c.Postgres.DSNFile, 1)
+	dsn, err := files.ReadSecret(c.DSNFile, 1)
 	if err == nil {
 		err = postgres.Check(dsn)
 	}

@@ -1,6 +1,6 @@
 // Package config holds the configuration of the processes: its types, how it is read and checked, and its reference.
 //
-//	sidecar.go, trigger.go, control.go   the three configuration files; config.go has the parts that they share
+//	sidecar.go, trigger.go, control.go, reputation.go   the four configuration files; config.go has the parts that they share
 //	load.go      reads a file strictly, and makes its paths absolute
 //	check*.go    check a file and report every finding at once
 //	setup.go     the files beside it: manifest, policy, trust bundle, pinned root keys
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// This file has the parts that the configuration files share; the files themselves are in sidecar.go, trigger.go and
-// control.go. Each file is decoded strictly: an unknown key, a duplicate key, a key without a value or a second
+// This file has the parts that the configuration files share; the files themselves are in sidecar.go, trigger.go,
+// control.go and reputation.go. Each file is decoded strictly: an unknown key, a duplicate key, a key without a value or a second
 // document is an error with its line. A file never holds a secret, only the path of the file with the secret. Relative
 // paths start at the configuration file's own folder. The comments of the fields are the configuration reference
 // (docs/configuration.md). A reload takes over the keys with the tag reload; all other keys are bound to the process.
@@ -47,6 +47,13 @@ type Endpoint struct {
 	Token string `yaml:"-" of:"tokenFile"`
 }
 
+// Postgres names a database.
+type Postgres struct {
+	// DSNFile holds the connection URL or keyword/value string, with its password, as libpq takes them. A server on another machine
+	// needs sslmode=verify-full. What it leaves out comes from libpq's variables, such as PGHOST. Required.
+	DSNFile string `yaml:"dsnFile" is:"path"`
+}
+
 // Custody says where the signing keys are.
 type Custody struct {
 	// Type is memory (keys that are made at each start, live in the process's memory alone and are never written out), vault (keys in
@@ -60,7 +67,7 @@ type Custody struct {
 
 // Vault says where Vault is and how this process logs in. Each signing role has a Vault role of its own. In a name or
 // path of auth, {role} stands for the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session,
-// request_proof, interaction_receipt, policy_decision, action_grant, or api_credential for a credential.
+// request_proof, interaction_receipt, policy_decision, action_grant, appraiser, or api_credential for a credential.
 type Vault struct {
 	// Address is https://host:port. Required.
 	Address string `yaml:"address"`

@@ -49,6 +49,8 @@ sources:
 // TestMistakes makes one mistake after the other in a correct file, and wants exactly this sentence after the file's name.
 func TestMistakes(t *testing.T) {
 	const sidecar, trigger = correctSidecar, correctTrigger
+	withReceipts := strings.NewReplacer("state: state\n", "state: state\nreputation: {unix: run/node.sock, audience: node}\nreceipts: {subject: agent:worker-1}\n",
+		"keys:\n", "keys:\n  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n").Replace(sidecar)
 	for _, m := range []struct{ file, old, new, want string }{
 		// What is no YAML, or not one document.
 		{sidecar, sidecar, "", "the file is empty"},
@@ -92,6 +94,12 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "uids: [1000]", "uids: [2000]", "line 3, column 37: admin.uids: 2000 is agent.uid: the agent is what the socket is kept from"},
 		{sidecar, "{unix: run/trigger.sock}", "{unix: run/control.sock}", "line 1, column 1: admin, trigger, control: two of them are one endpoint"},
 		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs either unix or tcp"},
+		{sidecar, "state: state\n", "state: state\nreputation: {unix: run/node.sock, audience: node}\n", "line 7, column 13: reputation: needs receipts and keys.interactionReceipt: the node appraises receipts"},
+		{withReceipts, "reputation: {unix: run/node.sock, audience: node}", "reputation: {unix: run/node.sock}", "line 7, column 13: reputation.audience: is required"},
+		{withReceipts, "unix: run/node.sock", "unix: run/control.sock", "line 7, column 13: reputation: is the endpoint of control too"},
+		{withReceipts, "unix: run/node.sock, ", "", "line 7, column 13: reputation: needs either unix or tcp"},
+		{withReceipts, "unix: run/node.sock", "unix: run/node.sock, uids: [1]", "line 7, column 41: reputation.uids: has no meaning here: name this process's user in the configuration of the one that answers"},
+		{withReceipts, "Landlock", "", ""}, // the correct file
 		{sidecar, "lifetime: 30s", "lifetime: 1h", "line 15, column 68: keys.requestProof.lifetime: 1h0m0s is not between 1s and 10m0s"},
 		{sidecar, "key: proof-key", "key: session-key", "line 15, column 23: keys.requestProof.key: session-key is the key of keys.session too"},
 		{sidecar, "custody: {type: memory}", "custody: {type: memory}\nca: {permit: [later.example, \"*\"]}", `line 11, column 30: ca.permit[1]: "*" is neither a host name, such as example.com, nor an IP address`},
@@ -113,10 +121,10 @@ func TestMistakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if m.file == sidecar {
-			_, err = LoadSidecar(path)
-		} else {
+		if m.file == trigger {
 			_, err = LoadTrigger(path)
+		} else {
+			_, err = LoadSidecar(path)
 		}
 		got := ""
 		if err != nil {

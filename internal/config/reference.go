@@ -12,7 +12,7 @@ import (
 
 // sources are the files that declare the configuration. The comments of their fields are the reference.
 //
-//go:embed config.go sidecar.go generate.go sidecarkeys.go trigger.go control.go
+//go:embed config.go sidecar.go generate.go sidecarkeys.go node.go trigger.go control.go reputation.go
 var sources embed.FS
 
 // optionDoc is one key of a configuration type with its comment.
@@ -82,6 +82,7 @@ var FileKinds = []FileKind{
 	{"serve", "The sidecar: `mediator serve`", reflect.TypeFor[Sidecar]()},
 	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[Trigger]()},
 	{"control", "The control plane: `mediator control`", reflect.TypeFor[Control]()},
+	{"reputation", "The node: `mediator reputation`", reflect.TypeFor[Reputation]()},
 	{"root", "A root key in Vault or in a token: `--registry-key`, `--auditor-key`", reflect.TypeFor[RootKey]()},
 }
 
@@ -124,7 +125,7 @@ func Schema(name string) (map[string]any, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("%q is none of serve, trigger, control, root", name)
+	return nil, fmt.Errorf("%q is none of serve, trigger, control, reputation, root", name)
 }
 
 func schema(t reflect.Type, options map[string][]optionDoc) map[string]any {

@@ -43,7 +43,7 @@ func writeReference(w io.Writer) error {
 
 Made from the configuration types by `+"`make docs`"+`; do not edit it by hand. The files are YAML, read strictly: an unknown key, a key
 twice, a key without a value or a second document is an error with its line. `+"`mediator config check FILE`"+` reads a file as the process would;
-`+"`mediator config schema serve|trigger|control|root`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
+`+"`mediator config schema serve|trigger|control|reputation|root`"+` prints a JSON Schema for editors. Relative paths are taken from the file's own folder.
 Durations are written like 15s. What is *reloadable* can change while the process runs ([operations/reload.md](operations/reload.md)); all
 else needs a restart. Complete examples are in [configs](../configs).
 `)

@@ -39,6 +39,9 @@ type Sidecar struct {
 	// Receipts has the sidecar sign a receipt for each call to a model that a rule observes, and for each post, in one chain for each session.
 	// It goes together with keys.interactionReceipt, and a rule with observe needs it. Default: no receipts are made.
 	Receipts *Receipts `yaml:"receipts"`
+	// Reputation is where the node answers that appraises the receipts of agents. The sidecar hands them over to it, and relays what agents
+	// ask of it: challenges and scores. It needs Receipts. Default: there is no node.
+	Reputation *Node `yaml:"reputation"`
 	// Audience is the aud of what the sidecar signs: the APIs that verify it. Required.
 	Audience string `yaml:"audience"`
 	// Trust pins the two root keys and names the trust bundle.
@@ -118,13 +121,6 @@ type Guard struct {
 type Ledger struct {
 	// Postgres keeps it in a PostgreSQL database, which several sidecars can share.
 	Postgres *Postgres `yaml:"postgres"`
-}
-
-// Postgres names a database.
-type Postgres struct {
-	// DSNFile holds the connection URL or keyword/value string, with its password, as libpq takes them. A server on another machine
-	// needs sslmode=verify-full. What it leaves out comes from libpq's variables, such as PGHOST. Required.
-	DSNFile string `yaml:"dsnFile" is:"path"`
 }
 
 // CA configures the interception CA.

@@ -8,7 +8,7 @@ type Trigger struct {
 
 	// Listen is the address on which webhooks arrive. Empty: none do.
 	Listen string `yaml:"listen"`
-	// TLSCertificate and TLSKey are PEM files; with them webhooks arrive over HTTPS. Default: plain HTTP behind a terminating proxy.
+	// TLSCertificate and TLSKey are PEM files; with them webhooks arrive over HTTPS. Both are read again when they change. Default: plain HTTP behind a terminating proxy.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
 	// TLSKey is the key of TLSCertificate.
 	TLSKey string `yaml:"tlsKey" is:"path"`

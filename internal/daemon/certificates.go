@@ -43,7 +43,7 @@ type followedBundle struct {
 func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
 	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, log: p.Log}
 	p.certificates.Store(f)
-	_, err := waitFor(ctx, p, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
+	_, err := WaitFor(ctx, p, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
 		return struct{}{}, f.read(ctx)
 	})
 	return f, err

@@ -1,9 +1,10 @@
-// Package daemon holds what the sidecar, the trigger service and the control plane have in common as processes.
+// Package daemon holds what the sidecar, the trigger service, the control plane and the node have in common as processes.
 //
 //	process.go       the parts of each process
 //	start.go         whether it can listen where its configuration says
 //	endpoint.go      where other processes reach it, and which users it admits
 //	listener.go      how many connections strangers may hold
+//	tls.go           the TLS certificate of a listener, and how a new one is taken over
 //	roles.go         its signing roles, and what the key registry reads of them
 //	certificates.go  which versions of its keys sign
 //	trust.go         which keys and certificates it trusts, by the trust bundle
@@ -41,7 +42,7 @@ type Process struct {
 	Roots    []evidence.Root          // nil until WaitForRoots
 	Observer atomic.Pointer[Observer] // of the configuration in force
 	Confined *confine.Confined        // nil until Confine
-	// Trust follows the bundle for what this process verifies. The trigger service verifies nothing, and adds nothing to it.
+	// Trust follows the bundle for what this process verifies. The trigger service and the node verify nothing by it, and add nothing.
 	Trust TrustFollowers
 
 	certificates atomic.Pointer[CertificateFollower] // nil until WaitForCertificates

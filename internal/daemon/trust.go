@@ -28,8 +28,8 @@ func (p *Process) notReady() error {
 	return errStarting
 }
 
-// waitFor is [await.For]. While the process waits, /readyz says for what, and why it has not come.
-func waitFor[T any](ctx context.Context, p *Process, what string, try func() (T, error)) (T, error) {
+// WaitFor is [await.For]. While the process waits, /readyz says for what, and why it has not come.
+func WaitFor[T any](ctx context.Context, p *Process, what string, try func() (T, error)) (T, error) {
 	defer p.waiting.Store(nil)
 	return await.For(ctx, p.Log, what, func() (T, error) {
 		v, err := try()
@@ -43,7 +43,7 @@ func waitFor[T any](ctx context.Context, p *Process, what string, try func() (T,
 
 // WaitForRoots waits for the pinned root keys. mediator dev makes them once the processes run.
 func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) {
-	p.Roots, err = waitFor(ctx, p, "the pinned root keys", func() ([]evidence.Root, error) {
+	p.Roots, err = WaitFor(ctx, p, "the pinned root keys", func() ([]evidence.Root, error) {
 		return config.ReadRoots(c.Registry, c.Auditor)
 	})
 	return err
@@ -83,7 +83,7 @@ const trustPoll = 250 * time.Millisecond
 // WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or lacks
 // the certificate of the deployment.
 func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
-	return waitFor(ctx, p, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
+	return WaitFor(ctx, p, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
 		return p.ReadTrust(c, strict)
 	})
 }
@@ -215,7 +215,7 @@ func (w *TrustFollowers) Watch(ctx context.Context) {
 // WaitForManifest waits until the manifest exists and reads it.
 func (p *Process) WaitForManifest(ctx context.Context, path string) (*policy.Manifest, *policy.Strict, error) {
 	var strict *policy.Strict
-	m, err := waitFor(ctx, p, "the manifest", func() (m *policy.Manifest, err error) {
+	m, err := WaitFor(ctx, p, "the manifest", func() (m *policy.Manifest, err error) {
 		m, strict, err = config.ReadAuditedManifest(path)
 		return m, err
 	})

@@ -270,8 +270,9 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 		devstack.SidecarFile: []byte(serve),
 		devstack.TriggerFile: append(edit(dev[devstack.TriggerFile], "127.0.0.1:8182", d.Hooks, "sources:", "maxAge: "+MaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",
 			"  - name: hourly\n    schedule: {cron: \"0 * * * *\"}\n", ""), agent...),
-		devstack.ControlFile:  append(slices.Clone(dev[devstack.ControlFile]), agent...),
-		devstack.PolicyFile:   dev[devstack.PolicyFile],
-		devstack.ManifestFile: edit(dev[devstack.ManifestFile], "allowedSources: [", "allowedSources: [tick, "),
+		devstack.ControlFile:    append(slices.Clone(dev[devstack.ControlFile]), agent...),
+		devstack.ReputationFile: append(slices.Clone(dev[devstack.ReputationFile]), agent...),
+		devstack.PolicyFile:     dev[devstack.PolicyFile],
+		devstack.ManifestFile:   edit(dev[devstack.ManifestFile], "allowedSources: [", "allowedSources: [tick, "),
 	}
 }

@@ -160,7 +160,7 @@ func (d *Deployment) Stop() {
 // Logs returns the logs of the processes, to explain an unexpected result.
 func (d *Deployment) Logs() string {
 	var all strings.Builder
-	for _, name := range []string{"trigger", "control", "serve"} {
+	for _, name := range []string{"trigger", "control", "reputation", "serve"} {
 		if raw, err := os.ReadFile(filepath.Join(d.Dir, name+".log")); err == nil {
 			fmt.Fprintf(&all, "-- %s.log\n%s", name, raw)
 		}

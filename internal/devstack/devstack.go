@@ -1,16 +1,18 @@
-// Package devstack runs the embedded default, mediator dev: the three processes of a deployment on one machine,
-// supervised, with keys that exist only in their memories.
+// Package devstack runs the embedded default, mediator dev: the processes of a deployment on one machine, supervised, with
+// keys that exist only in their memories.
 package devstack
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,7 +30,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Stack is the three processes and their supervisor. The supervisor plays the security team: it makes the two root
+// Stack is the processes and their supervisor. The supervisor plays the security team: it makes the two root
 // keys, certifies the published keys, and forgets the root keys when it ends. What it declares is true of a development
 // machine and proves nothing elsewhere.
 type Stack struct {
@@ -52,7 +54,7 @@ func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
 // startTimeout bounds the start of a stack.
 const startTimeout = 20 * time.Second
 
-// Start starts the three processes on the configuration files in dir and returns when all are ready. If Start fails, it
+// Start starts the processes whose configuration files are in dir and returns when all are ready: the node need not be among them. If Start fails, it
 // ends the processes that it has started.
 func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	s := New(dir)
@@ -73,8 +75,12 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range []struct{ name, file string }{{"trigger", TriggerFile}, {"control", ControlFile}, {"serve", SidecarFile}} {
-		if err := s.StartProcess(p.name, p.file); err != nil {
+	for _, name := range startOrder {
+		file := configurations[name]
+		if _, err := os.Stat(filepath.Join(dir, file)); name == node && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := s.StartProcess(name, file); err != nil {
 			return nil, err
 		}
 	}
@@ -88,6 +94,15 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	}
 	return s, nil
 }
+
+// node is the one process that a stack can be without.
+const node = "reputation"
+
+// configurations are the processes' files, and startOrder is the order in which they start: Stop ends them the other way round.
+var (
+	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile, "serve": SidecarFile}
+	startOrder     = []string{"trigger", "control", node, "serve"}
+)
 
 var hashPatterns = map[string]*regexp.Regexp{
 	"policy":      regexp.MustCompile(`(requiredPolicyHash: *)"?[0-9a-f]{64}"?`),
@@ -242,12 +257,20 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 		return daemon.ConfigStatus{}, err
 	}
 	var now daemon.ConfigStatus
-	for _, name := range []string{"control", "trigger", "serve"} {
+	for _, name := range []string{"control", "trigger", node, "serve"} {
+		if !s.runs(name) {
+			continue
+		}
 		if err := admin.Call(ctx, "unix:"+s.Socket(name), http.MethodPost, "/v1/reload", struct{}{}, &now); err != nil {
 			return daemon.ConfigStatus{}, fmt.Errorf("mediator %s: %w", name, err)
 		}
 	}
 	return now, nil
+}
+
+// runs reports whether the stack has a process.
+func (s *Stack) runs(name string) bool {
+	return slices.ContainsFunc(s.Processes, func(p *Process) bool { return p.Name == name })
 }
 
 // watch makes the registry follow the processes' keys until the stack stops.

@@ -22,6 +22,8 @@ const (
 	SidecarFile  = "mediator.yaml"
 	TriggerFile  = "trigger.yaml"
 	ControlFile  = "control.yaml"
+	// ReputationFile is that of the node. A stack without it has no node.
+	ReputationFile = "reputation.yaml"
 
 	// EarlierFolder has a folder for each earlier start, with the public files of its roots.
 	EarlierFolder = "earlier"
@@ -35,7 +37,7 @@ func Prepare(dir string, content map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
-	for _, sub := range []string{"run", "state", "secrets", "events"} {
+	for _, sub := range []string{"run", "state", "secrets", "events", "reputation"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// deployment compares the manifest with what this sidecar and the two other processes observe, again and again.
+// deployment compares the manifest with what this sidecar and the other processes observe, again and again.
 type deployment struct {
 	own      *daemon.Observer
 	more     func() []observe.Observation                // observations that need the trust bundle

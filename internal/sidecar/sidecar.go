@@ -2,7 +2,7 @@
 //
 //	sidecar.go     the process: its parts, how it begins and how it ends
 //	snapshot.go    everything that calls are judged by under one configuration, and how a reload replaces it
-//	deployment.go  compares the manifest with what the three processes observe
+//	deployment.go  compares the manifest with what the processes observe
 //	guardwatch.go  checks that the kernel's rules of mediator guard are in force
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
@@ -217,6 +217,9 @@ func (p *process) connect() {
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers, Watch: p.watch,
 		Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID,
 		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
+	}
+	if n := c.Reputation; n != nil {
+		p.admin.Peers = append(p.admin.Peers, admin.Peer{Name: "reputation", At: n.Endpoint, Purpose: evidence.PurposeAppraiser})
 	}
 }
 

@@ -3,7 +3,6 @@ package triggerd
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -73,13 +72,13 @@ func (p *process) run(ctx context.Context) error {
 	var ready atomic.Bool
 	mux := p.Mux(ready.Load)
 	mux.Handle("/", trigger.NewServer(p.service))
+	group, ctx := errgroup.WithContext(ctx)
 	var webhooks net.Listener
 	if c.Listen != "" {
-		if webhooks, err = listenWebhooks(c); err != nil {
+		if webhooks, err = p.listenWebhooks(ctx, group); err != nil {
 			return errors.Join(fmt.Errorf("webhooks: %w", err), internal.Close())
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return daemon.Serve(ctx, internal, daemon.RequireToken(c.Internal, mux), daemon.Limits{}, grace, p.Log)
 	})
@@ -206,15 +205,19 @@ func Observer(c *config.Trigger, roles []daemon.Role) *daemon.Observer {
 	}
 }
 
-func listenWebhooks(c *config.Trigger) (net.Listener, error) {
-	l, err := net.Listen("tcp", c.Listen)
-	if err != nil || c.TLSCertificate == "" {
-		return l, err
+// listenWebhooks opens the address for webhooks. If they arrive over HTTPS, group follows the certificate until ctx ends.
+func (p *process) listenWebhooks(ctx context.Context, group *errgroup.Group) (net.Listener, error) {
+	c := p.config
+	if c.TLSCertificate == "" {
+		return net.Listen("tcp", c.Listen)
 	}
-	cert, err := tls.LoadX509KeyPair(c.TLSCertificate, c.TLSKey)
+	certificate, err := daemon.OpenServerCertificate(c.TLSCertificate, c.TLSKey, p.Log)
 	if err != nil {
-		l.Close()
 		return nil, err
 	}
-	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}), nil
+	l, err := certificate.Listen(c.Listen)
+	if err == nil {
+		group.Go(func() error { certificate.Watch(ctx); return nil })
+	}
+	return l, err
 }

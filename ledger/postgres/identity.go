@@ -60,6 +60,9 @@ func identify(ctx context.Context, tx *sql.Tx, now time.Time) error {
 			}
 		}
 	}
+	if err := prepareDeliveries(ctx, tx); err != nil {
+		return err
+	}
 	return tx.Commit()
 }
 

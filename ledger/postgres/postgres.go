@@ -12,6 +12,7 @@
 //	query.go     lists, and one record
 //	keyuse.go    which signing keys posts and receipts rest on
 //	receipt.go   chains of receipts, and the calls of which receipts are to be made
+//	delivery.go  how far receipts have been handed over
 //	prune.go     what it removes when keys and records have grown old
 //	identity.go  what tells the ledger from another, and from an older copy of itself
 //	schema.go    its tables
@@ -24,6 +25,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,7 +48,8 @@ type Options struct {
 // meanwhile fails, and what is asked afterwards is answered again.
 type Ledger struct {
 	pool
-	o Options
+	o      Options
+	pruned atomic.Int64 // receipts that were removed before they were handed over
 }
 
 var _ ledger.Store = (*Ledger)(nil)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +122,35 @@ func TestKeyUsesOfReplicas(t *testing.T) {
 	want := []ledger.KeyUse{{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
 	if got, err := two.KeyUses(t.Context()); err != nil || !slices.Equal(got.Keys, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestDeliveries runs the suite of handing receipts over.
+func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly(t)) }
+
+// TestDeliveriesOfReplicas: what one instance has claimed no other gets.
+func TestDeliveriesOfReplicas(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	instance := 0
+	ledgertest.RunSharedDeliveries(t, func(t *testing.T) ledger.Store {
+		instance++
+		return open(t, dsn, strconv.Itoa(instance))
+	})
+}
+
+// TestDeliveriesOfAnEarlierProgram: receipts of a program that handed none over are handed over.
+func TestDeliveriesOfAnEarlierProgram(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	l := open(t, dsn, "one")
+	for n := int64(1); n <= 2; n++ {
+		r := ledger.Receipt{Session: "ses_1", Number: n, Call: "post_" + strconv.FormatInt(n, 10), Signed: ledgertest.Now(), Token: "e30"}
+		if err := l.AddReceipts(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, dsn, `DROP TABLE actionproof.deliveries`)
+	if got, err := open(t, dsn, "two").ClaimDeliveries(t.Context(), ledgertest.Now(), ledgertest.Now(), 10); err != nil || len(got) != 1 || got[0].Session != "ses_1" {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

@@ -32,7 +32,8 @@ DELETE FROM actionproof.posts WHERE seq IN (
 // time does; the others have nothing to do meanwhile. A post that has been in flight for over a day becomes indeterminate, whichever
 // instance's it is.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
-	if err := l.inChunks(ctx, forgetKeys, now.Add(-ledger.KeyMargin).Unix()); err != nil {
+	before := now.Add(-ledger.KeyMargin).Unix()
+	if err := l.inChunks(ctx, plainly(forgetKeys, before, pruneChunk)); err != nil {
 		return err
 	}
 	if err := l.settle(ctx, `started < $1`, now.Add(-abandoned).UnixMilli()); err != nil {
@@ -42,16 +43,35 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
-	for _, remove := range []string{prunePosts, pruneReceipts, pruneOpenCalls} {
-		if err := l.inChunks(ctx, remove, oldest); err != nil {
+	for _, remove := range []func(context.Context, *sql.Tx) (int64, error){
+		plainly(prunePosts, oldest, pruneChunk), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk), plainly(pruneDeliveries, pruneChunk),
+	} {
+		if err := l.inChunks(ctx, remove); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// inChunks removes what is before a time in one transaction after another until nothing more is found.
-func (l *Ledger) inChunks(ctx context.Context, remove string, before int64) error {
+// plainly returns what removes the rows that one statement removes.
+func plainly(statement string, args ...any) func(context.Context, *sql.Tx) (int64, error) {
+	return func(ctx context.Context, tx *sql.Tx) (int64, error) {
+		return affected(tx.ExecContext(ctx, statement, args...))
+	}
+}
+
+// removeReceipts returns what removes receipts whose chains have ended before a time, and counts those that were never handed over.
+func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (int64, error) {
+	return func(ctx context.Context, tx *sql.Tx) (n int64, err error) {
+		var unsent int64
+		err = tx.QueryRowContext(ctx, pruneReceipts, oldest, pruneChunk).Scan(&n, &unsent)
+		l.pruned.Add(unsent)
+		return n, err
+	}
+}
+
+// inChunks runs remove in one transaction after another until it finds nothing more.
+func (l *Ledger) inChunks(ctx context.Context, remove func(context.Context, *sql.Tx) (int64, error)) error {
 	for {
 		var n int64
 		err := l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -61,7 +81,7 @@ func (l *Ledger) inChunks(ctx context.Context, remove string, before int64) erro
 				_, err = tx.ExecContext(ctx, keepMark)
 			}
 			if err == nil && mine {
-				n, err = affected(tx.ExecContext(ctx, remove, before, pruneChunk))
+				n, err = remove(ctx, tx)
 			}
 			if err != nil {
 				return ledger.Unavailable("prune", err)

@@ -32,7 +32,8 @@ SELECT id, $1, session, started, draft FROM unnest($2::text[], $3::text[], $4::b
 ON CONFLICT DO NOTHING`
 	insertReceipts = `
 WITH added AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) AS r (session, number, call, signed, token)),
-     closed AS (DELETE FROM actionproof.open_calls WHERE id IN (SELECT call FROM added))
+     closed AS (DELETE FROM actionproof.open_calls WHERE id IN (SELECT call FROM added)),
+     begun AS (INSERT INTO actionproof.deliveries (session, number, due, refused) SELECT session, 0, 0, '' FROM added WHERE number = 1 ORDER BY session ON CONFLICT DO NOTHING)
 INSERT INTO actionproof.receipts (session, number, call, signed, token) SELECT session, number, call, signed, token FROM added
 ON CONFLICT DO NOTHING`
 	// selectForked sees what the insert has left, and what another transaction had committed before.
@@ -44,10 +45,11 @@ LEFT JOIN actionproof.receipts AS kept ON kept.session = r.session AND kept.numb
 	selectLast  = `SELECT session, number, call, signed, token FROM actionproof.receipts WHERE session = $1 ORDER BY number DESC LIMIT 1`
 	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified.
 	pruneReceipts = `
-DELETE FROM actionproof.receipts WHERE (session, number) IN (
+WITH gone AS (DELETE FROM actionproof.receipts WHERE (session, number) IN (
 	SELECT session, number FROM actionproof.receipts AS r WHERE signed < $1
 	AND (SELECT signed FROM actionproof.receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < $1 ORDER BY signed LIMIT $2
-)`
+) RETURNING session, number)
+SELECT count(*), count(*) FILTER (WHERE gone.number > d.number) FROM gone LEFT JOIN actionproof.deliveries AS d ON d.session = gone.session`
 	// pruneOpenCalls removes what an instance has left that never came back.
 	pruneOpenCalls = `DELETE FROM actionproof.open_calls WHERE id IN (SELECT id FROM actionproof.open_calls WHERE started < $1 LIMIT $2)`
 )

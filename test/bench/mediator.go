@@ -59,7 +59,7 @@ func actions(n int) string {
 	return w.String()
 }
 
-// deploy starts the three processes as mediator dev has them, and opens the sessions, each for an event that pays for every post of the run.
+// deploy starts the processes as mediator dev has them, and opens the sessions, each for an event that pays for every post of the run.
 func (b *stand) deploy(ctx context.Context, d deployment) (target, error) {
 	listen, err := freeport.Address()
 	if err != nil {
@@ -90,7 +90,7 @@ func (b *stand) deploy(ctx context.Context, d deployment) (target, error) {
 		}
 	}
 	t.pids = children(cmd.Process.Pid)
-	for _, process := range []string{"serve", "trigger", "control"} {
+	for _, process := range []string{"serve", "trigger", "control", "reputation"} {
 		t.heaps = append(t.heaps, heap{"unix", filepath.Join(dir, "run", process+".sock")})
 	}
 	for _, pid := range t.pids {
@@ -101,7 +101,7 @@ func (b *stand) deploy(ctx context.Context, d deployment) (target, error) {
 	return b.ahead(t), nil
 }
 
-// configure writes the configuration files.
+// configure writes the configuration files. The sidecar hands no receipts to the node: posts alone are measured.
 func (b *stand) configure(dir, listen, hooks string, d deployment) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (b *stand) configure(dir, listen, hooks string, d deployment) error {
 	}
 	for file, raw := range configs.Dev {
 		text := strings.NewReplacer("127.0.0.1:8181", listen, "127.0.0.1:8182", hooks, "{type: memory}", d.custody, "dir: ca, ", "",
-			"sources:\n", "maxAge: 24h\nbudget: 1000000000\nsources:\n").Replace(string(raw))
+			"sources:\n", "maxAge: 24h\nbudget: 1000000000\nsources:\n", "\nreputation: ", "\n# reputation: ").Replace(string(raw))
 		if before, _, ok := strings.Cut(text, "session: {standing"); ok {
 			text = before + d.more + strings.ReplaceAll(actions(max(d.rules, 1))+rules, "HOST", b.upstream)
 		}
@@ -206,7 +206,7 @@ func (b *stand) startVault() (string, error) {
 		return "", fmt.Errorf("vault bootstrap: %w: %s", err, out)
 	}
 	return fmt.Sprintf(`{type: vault, vault: {address: "%s", ca: "%s", keys: [runtime-key, session-key, request-proof-key, interaction-receipt-key, origin-proof-key, trigger-receipt-key,
-    policy-decision-key, action-grant-key], auth: {appRole: {role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
+    policy-decision-key, action-grant-key, appraiser-key], auth: {appRole: {role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
 		v.Address, v.CAFile, secrets), nil
 }
 

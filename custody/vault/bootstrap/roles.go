@@ -12,7 +12,7 @@ import (
 
 // Role is one signing role of a deployment.
 type Role struct {
-	Process string // trigger, control or serve; registry or auditor for a root
+	Process string // trigger, control, serve or reputation; registry or auditor for a root
 	Purpose string // what its key is certified for
 	Key     string // the key's name in the Transit engine
 }
@@ -27,6 +27,7 @@ var Roles = []Role{
 	{"serve", "agent_session", "session-key"},
 	{"serve", "request_proof", "request-proof-key"},
 	{"serve", "interaction_receipt", "interaction-receipt-key"},
+	{"reputation", "appraiser", "appraiser-key"},
 }
 
 // Roots are the security team's roles, whose keys are kept in Vault only where they are not kept offline.

@@ -17,11 +17,11 @@ func Doctor() *cobra.Command {
 	var at string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "doctor", Short: "Hold the manifest's controls against what the three processes see", Args: cli.NoArgs,
-		Long: `Has the sidecar, the trigger service and the control plane look at their deployment, and lists each of the manifest's 44 controls as
+		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
+		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
-show it, or it could not be looked at), with what was seen. Beside the controls it lists what the three processes see of their own confinement.
-The exit status is 1 if any is observed false (posts are refused then), and if any of the three processes does not answer: what it sees is not known then.`,
+show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement.
+The exit status is 1 if any is observed false (posts are refused then), and if any of the processes does not answer: what it sees is not known then.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`

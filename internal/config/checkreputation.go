@@ -1,0 +1,83 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+// LoadReputation reads and checks the configuration of a node.
+func LoadReputation(path string) (*Reputation, error) {
+	c := new(Reputation)
+	f, err := load(path, c, &c.File)
+	if err != nil {
+		return nil, err
+	}
+	f.required("state", c.State, "audience", c.Audience, "keys.appraiser.audience", c.Keys.Appraiser.Audience)
+	c.Trust.check(f)
+	c.Custody.check(f)
+	c.Confine.check(f)
+	c.Agent.check(f, "internal", c.Internal.UIDs)
+	c.Log.check(f)
+	checkKeys(f, namedKey{"keys.appraiser", c.Keys.Appraiser.SigningKey})
+	c.Internal.check("internal", f)
+	if c.Public != nil {
+		c.Public.check(f)
+	}
+	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
+	c.checkOwners(f)
+	for i, host := range c.BelievedHosts {
+		target, err := upstream.ParseOrigin("https", host)
+		if err != nil {
+			f.Add(fmt.Sprintf("believedHosts[%d]", i), "%q is neither a host, such as api.example.com, nor a host and a port", host)
+			continue
+		}
+		c.ModelHosts = append(c.ModelHosts, target.Address())
+	}
+	return c, f.err()
+}
+
+// check adds the mistakes in a public address to f. Whether the certificate is good, its listener says.
+func (p *Public) check(f *findings) {
+	f.required("public.listen", p.Listen, "public.tlsCertificate", p.TLSCertificate, "public.tlsKey", p.TLSKey)
+	if p.Listen != "" {
+		checkAddress("public.listen", p.Listen, f)
+	}
+}
+
+// checkOwners adds the mistakes in the owners to f. Their files are read where they are used, since they change while the node runs.
+func (c *Reputation) checkOwners(f *findings) {
+	if len(c.Owners) == 0 {
+		f.Add("owners", "is required: a node takes the receipts of those owners alone that it knows")
+	}
+	if len(c.Owners) > maxOwners {
+		f.Add("owners", "there are %d; at most %d are taken", len(c.Owners), maxOwners)
+	}
+	for i, o := range c.Owners {
+		key := fmt.Sprintf("owners[%d]", i)
+		f.required(key+".name", o.Name, key+".registry", o.Registry, key+".bundle", o.Bundle)
+		for _, list := range [...]struct {
+			name string
+			is   []string
+		}{
+			{"certificates.issuers", o.Certificates.Issuers}, {"certificates.audiences", o.Certificates.Audiences},
+			{"receipts.issuers", o.Receipts.Issuers}, {"receipts.audiences", o.Receipts.Audiences}, {"receipts.keys", o.Receipts.Keys},
+		} {
+			if len(list.is) == 0 || slices.Contains(list.is, "") {
+				f.Add(key+"."+list.name, "is required: what is left open is not believed")
+			}
+		}
+		for _, other := range c.Owners[:i] {
+			if o.Name != "" && o.Name == other.Name {
+				f.Add(key+".name", "%q is the name of another owner", o.Name)
+			}
+			if o.Registry != "" && o.Registry == other.Registry {
+				f.Add(key+".registry", "is the registry of %s too", other.Name)
+			}
+		}
+	}
+}
+
+// maxOwners bounds the owners of a node.
+const maxOwners = 256

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const correctReputation = `internal: {unix: run/reputation.sock}
+public: {listen: "127.0.0.1:8443", tlsCertificate: tls.crt, tlsKey: tls.key}
+state: state
+custody: {type: memory}
+agent: {uid: 2000}
+keys:
+  appraiser: {key: appraiser-key, issuer: mediator-appraiser, audience: posting-api}
+audience: mediator-reputation
+trust: {registry: registry.jwk, auditor: auditor.jwk, bundle: trust.json}
+owners:
+  - name: one
+    registry: one.jwk
+    bundle: one.json
+    certificates: {issuers: [key-registry], audiences: [posting-api]}
+    receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}
+believedHosts: [api.openai.com]
+`
+
+// writeReputation writes the correct file with some texts replaced.
+func writeReputation(t *testing.T, oldnew ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "reputation.yaml")
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(oldnew...).Replace(correctReputation)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestReputationMistakes makes one mistake after the other in a node's configuration, and wants exactly this sentence.
+func TestReputationMistakes(t *testing.T) {
+	const second = "  - {name: NAME, registry: FILE, bundle: b.json, certificates: {issuers: [r], audiences: [a]}, receipts: {issuers: [o], audiences: [a], keys: [k]}}\nbelievedHosts"
+	for name, m := range map[string]struct{ old, new, want string }{
+		"none":                     {"absent", "", ""},
+		"no public address":        {"public: {listen: \"127.0.0.1:8443\", tlsCertificate: tls.crt, tlsKey: tls.key}\n", "", ""},
+		"no hosts":                 {"believedHosts: [api.openai.com]\n", "", ""},
+		"no state":                 {"state: state\n", "", "line 1, column 1: state: is required"},
+		"no audience":              {"audience: mediator-reputation\n", "", "line 1, column 1: audience: is required"},
+		"no audience of scores":    {", audience: posting-api}\naudience", "}\naudience", "line 7, column 14: keys.appraiser.audience: is required"},
+		"no key":                   {"key: appraiser-key, ", "", "line 7, column 14: keys.appraiser.key: is required"},
+		"no endpoint":              {"{unix: run/reputation.sock}", "{}", "line 1, column 11: internal: needs either unix or tcp"},
+		"the agent at the socket":  {"reputation.sock}", "reputation.sock, uids: [2000]}", "line 1, column 45: internal.uids: 2000 is agent.uid: the agent is what the socket is kept from"},
+		"public, over plain HTTP":  {", tlsCertificate: tls.crt, tlsKey: tls.key", "", "line 2, column 9: public.tlsCertificate: is required\nline 2, column 9: public.tlsKey: is required"},
+		"public nowhere":           {"listen: \"127.0.0.1:8443\"", "listen: \"8443\"", `line 2, column 18: public.listen: "8443" is not a host and a port, as 127.0.0.1:8181 is`},
+		"a database without a DSN": {"state: state\n", "state: state\nstore: {postgres: {}}\n", "line 4, column 19: store.postgres.dsnFile: is required"},
+		"no owner":                 {correctReputation[strings.Index(correctReputation, "owners:"):strings.Index(correctReputation, "believedHosts")], "", "line 1, column 1: owners: is required: a node takes the receipts of those owners alone that it knows"},
+		"an owner without a name":  {"name: one\n    ", "", "line 11, column 5: owners[0].name: is required"},
+		"no registry":              {"registry: one.jwk", "registry: \"\"", "line 12, column 15: owners[0].registry: is required"},
+		"any issuer":               {"issuers: [mediator-observer]", "issuers: []", "line 15, column 25: owners[0].receipts.issuers: is required: what is left open is not believed"},
+		"any key":                  {", keys: [interaction-receipt-key]", "", "line 15, column 15: owners[0].receipts.keys: is required: what is left open is not believed"},
+		"an empty audience":        {"issuers: [key-registry], audiences: [posting-api]", "issuers: [key-registry], audiences: [\"\"]", "line 14, column 56: owners[0].certificates.audiences: is required: what is left open is not believed"},
+		"two of one name":          {"believedHosts", strings.NewReplacer("NAME", "one", "FILE", "two.jwk").Replace(second), `line 16, column 12: owners[1].name: "one" is the name of another owner`},
+		"two of one registry":      {"believedHosts", strings.NewReplacer("NAME", "two", "FILE", "one.jwk").Replace(second), "line 16, column 27: owners[1].registry: is the registry of one too"},
+		"a URL for a host":         {"[api.openai.com]", "[\"https://api.openai.com\"]", `line 16, column 17: believedHosts[0]: "https://api.openai.com" is neither a host, such as api.example.com, nor a host and a port`},
+		"an unknown key":           {"audience: mediator-reputation", "audiense: mediator-reputation", "line 8, column 1: audiense: is not known; did you mean audience?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, got := writeReputation(t, m.old, m.new), ""
+			if _, err := LoadReputation(path); err != nil {
+				got = strings.ReplaceAll(err.Error(), path+": ", "")
+			}
+			if got != m.want {
+				t.Errorf("got  %s\nwant %s", got, m.want)
+			}
+		})
+	}
+}
+
+// TestReputation: hosts are as receipts name them, paths start at the file's folder, and a reload takes owners and hosts alone.
+func TestReputation(t *testing.T) {
+	path := writeReputation(t, "[api.openai.com]", "[API.OpenAI.com, \"models.example:8443\", \"[::1]\"]")
+	c, err := LoadReputation(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"api.openai.com:443", "models.example:8443", "[::1]:443"}; !slices.Equal(c.ModelHosts, want) {
+		t.Errorf("the hosts are %q, want %q", c.ModelHosts, want)
+	}
+	if want := filepath.Join(filepath.Dir(path), "one.json"); c.Owners[0].Bundle != want {
+		t.Errorf("the bundle is %s, want %s", c.Owners[0].Bundle, want)
+	}
+	next := *c
+	next.Owners, next.BelievedHosts, next.ModelHosts = nil, nil, nil
+	if got := ChangedBoundKeys(*c, next); len(got) != 0 {
+		t.Errorf("a restart takes over %v", got)
+	}
+	next.StoreDSN, next.Audience, next.Public = "x", "x", nil
+	if got := ChangedBoundKeys(*c, next); !reflect.DeepEqual(got, []string{"public", "audience", "store.postgres.dsnFile"}) {
+		t.Errorf("a restart takes over %v", got)
+	}
+}
+
+// TestManyOwners: the owners of a node are bounded.
+func TestManyOwners(t *testing.T) {
+	owners := strings.Builder{}
+	for i := range maxOwners {
+		n := strings.Repeat("x", i+1)
+		owners.WriteString(strings.NewReplacer("NAME", n, "FILE", n).Replace("  - {name: NAME, registry: FILE, bundle: b.json, certificates: {issuers: [r], audiences: [a]}, receipts: {issuers: [o], audiences: [a], keys: [k]}}\n"))
+	}
+	if _, err := LoadReputation(writeReputation(t, "believedHosts", owners.String()+"believedHosts")); err == nil || !strings.Contains(err.Error(), "there are 257; at most 256 are taken") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/files"
+)
+
+// ServerCertificate is the TLS certificate of a listener, from two PEM files that are read again when they change. So whoever renews the
+// certificate has nothing to restart.
+type ServerCertificate struct {
+	certificate, key string // paths
+	log              *zap.Logger
+	raw              [2]string // contents that were read last; of Watch
+	inForce          atomic.Pointer[tls.Certificate]
+}
+
+// OpenServerCertificate reads a certificate, which may come with others that lead to a CA, and its key.
+func OpenServerCertificate(certificate, key string, log *zap.Logger) (*ServerCertificate, error) {
+	s := &ServerCertificate{certificate: certificate, key: key, log: log}
+	var err error
+	if s.raw, err = s.read(); err != nil {
+		return nil, err
+	}
+	return s, s.put()
+}
+
+// read returns the contents of both files.
+func (s *ServerCertificate) read() (raw [2]string, err error) {
+	for i, path := range [...]string{s.certificate, s.key} {
+		content, err := files.Read(path)
+		if err != nil {
+			return raw, err
+		}
+		raw[i] = string(content)
+	}
+	return raw, nil
+}
+
+// put puts what was read last in force.
+func (s *ServerCertificate) put() error {
+	c, err := tls.X509KeyPair([]byte(s.raw[0]), []byte(s.raw[1]))
+	if err == nil {
+		s.inForce.Store(&c)
+	}
+	return err
+}
+
+// Watch reads the files again and again until ctx ends. While one of them cannot be read, or the two do not belong together, as in the middle
+// of a renewal, the certificate before stays in force; that is logged once.
+func (s *ServerCertificate) Watch(ctx context.Context) {
+	said := ""
+	for range every.Tick(ctx, trustPoll) {
+		switch err := s.follow(); {
+		case err == nil:
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			s.log.Error("the TLS certificate before stays in force", zap.String("path", s.certificate), zap.Error(err))
+		}
+	}
+}
+
+// follow takes over files that have changed.
+func (s *ServerCertificate) follow() error {
+	raw, err := s.read()
+	if err != nil || raw == s.raw {
+		return err
+	}
+	s.raw = raw
+	if err := s.put(); err != nil {
+		return err
+	}
+	s.log.Info("TLS certificate taken over", zap.String("path", s.certificate))
+	return nil
+}
+
+// Listen opens a TCP address on which only TLS is spoken, with the certificate in force.
+func (s *ServerCertificate) Listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(l, &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.inForce.Load(), nil }, MinVersion: tls.VersionTLS12,
+	}), nil
+}

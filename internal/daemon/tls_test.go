@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// newPair returns a certificate with a serial number and its key, both as PEM.
+func newPair(t *testing.T, serial int64) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"node.example"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+// TestServerCertificate renews the certificate of a listener while it serves.
+func TestServerCertificate(t *testing.T) {
+	dir := t.TempDir()
+	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	write := func(path string, content []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, firstKey := newPair(t, 1)
+	second, secondKey := newPair(t, 2)
+	write(certificate, first)
+	core, log := observer.New(zapcore.InfoLevel)
+	if _, err := OpenServerCertificate(certificate, key, zap.NewNop()); err == nil {
+		t.Error("a listener opens without its key")
+	}
+	write(key, secondKey)
+	if _, err := OpenServerCertificate(certificate, key, zap.NewNop()); err == nil {
+		t.Error("a listener opens with the key of another certificate")
+	}
+	write(key, firstKey)
+	s, err := OpenServerCertificate(certificate, key, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Second, zap.NewNop()) }()
+	go s.Watch(ctx)
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	serial := func() int64 {
+		t.Helper()
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // only its serial number is looked at
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	said := func(message string) func() bool {
+		return func() bool { return log.FilterMessage(message).Len() > 0 }
+	}
+	eventually := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("waited for %s in vain", what)
+			}
+		}
+	}
+	if n := serial(); n != 1 {
+		t.Errorf("the first certificate has the number %d", n)
+	}
+	write(certificate, second) // in the middle of a renewal
+	eventually("the log", said("the TLS certificate before stays in force"))
+	if n := serial(); n != 1 {
+		t.Errorf("the certificate before is not kept: it has the number %d", n)
+	}
+	write(key, secondKey)
+	eventually("the new certificate", func() bool { return serial() == 2 })
+	if !said("TLS certificate taken over")() {
+		t.Error("the log does not say that the certificate was taken over")
+	}
+	if _, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // on purpose
+		t.Error("TLS 1.1 is spoken")
+	}
+}

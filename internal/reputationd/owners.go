@@ -1,0 +1,192 @@
+package reputationd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation"
+)
+
+// owner is an owner with the files that it was read from. It does not change.
+type owner struct {
+	reputation.Owner
+	from    config.Owner
+	stamp   string // of the files; see stampOf
+	refused bool   // its files have changed since, and are not believed
+}
+
+// owners are the owners in force. Their bundles and histories are read again when they change.
+type owners struct {
+	audience string                          // of the tokens of callers
+	skew     time.Duration                   // the clock difference that is tolerated
+	believe  func(reputation.Believed) error // puts owners and hosts in force
+	log      *zap.Logger
+
+	mu      sync.Mutex // held while owners are read and put in force
+	inForce []*owner
+	hosts   []string // of models, likewise in force
+}
+
+// ownersPoll is how often the files are looked at. A key version signs two seconds after its certificate is in the bundle.
+const ownersPoll = time.Second
+
+// take puts the owners and the hosts of a configuration in force, all of them or none.
+func (o *owners) take(c *config.Reputation) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var next []*owner
+	for _, of := range c.Owners {
+		read, err := o.read(of)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(next, func(other *owner) bool { return other.ID == read.ID }); i >= 0 {
+			return refusal.New("trust_malformed", "the owners %s and %s have the same key registry", next[i].Name, read.Name)
+		}
+		next = append(next, read)
+	}
+	return o.set(next, c.ModelHosts)
+}
+
+// set puts owners and hosts in force, or fails and changes nothing.
+func (o *owners) set(next []*owner, hosts []string) error {
+	b := reputation.Believed{Owners: make([]reputation.Owner, len(next)), Hosts: hosts}
+	for i, n := range next {
+		b.Owners[i] = n.Owner
+	}
+	if err := o.believe(b); err != nil {
+		return err
+	}
+	o.inForce, o.hosts = next, hosts
+	return nil
+}
+
+// read reads the files of an owner. It refuses a bundle that undoes what the bundle in force knows, such as the retirement of a key version.
+func (o *owners) read(c config.Owner) (*owner, error) {
+	read, err := o.open(c)
+	if err != nil {
+		return nil, fmt.Errorf("the owner %s: %w", c.Name, err)
+	}
+	for _, before := range o.inForce {
+		if before.ID != read.ID {
+			continue
+		}
+		if err := read.Live.Trust().Succeeds(before.Live.Trust()); err != nil {
+			return nil, fmt.Errorf("the owner %s: %s: %w", c.Name, c.Bundle, err)
+		}
+	}
+	return read, nil
+}
+
+// open reads the files of an owner, and verifies everything in them.
+func (o *owners) open(c config.Owner) (*owner, error) {
+	read := &owner{from: c, stamp: stampOf(c)}
+	raw, err := files.Read(c.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("its registry: %w", err)
+	}
+	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
+	if err != nil {
+		return nil, fmt.Errorf("its registry %s: %w", c.Registry, err)
+	}
+	b, _, err := config.ReadBundle(c.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	h, err := config.ReadHistory(c.Bundle)
+	if err != nil {
+		return nil, err
+	}
+	roots, certificates := []evidence.Root{root}, certificatePolicy(c, root)
+	live, err := evidence.NewTrust(roots, b, certificates)
+	if err != nil {
+		return nil, fmt.Errorf("trust bundle %s: %w", c.Bundle, err)
+	}
+	read.ID, read.Name = interaction.Owner(root.Public), c.Name
+	if read.Past, err = evidence.NewPastTrust(roots, b, h, certificates); err != nil {
+		return nil, fmt.Errorf("trust bundle %s and its history: %w", c.Bundle, err)
+	}
+	if read.Live, err = evidence.NewVerifier(live, evidence.VerifierOptions{Now: time.Now, Skew: o.skew}); err != nil {
+		return nil, err
+	}
+	read.Receipts = evidence.Expected{
+		Issuers: c.Receipts.Issuers, Audiences: c.Receipts.Audiences, KeyIDs: c.Receipts.Keys, MaxAge: interaction.Lifetime, Custody: custodies, RequireNonExportable: true,
+	}
+	read.Callers = read.Receipts
+	read.Callers.Audiences, read.Callers.MaxAge = []string{o.audience}, interaction.CallerLifetime
+	return read, nil
+}
+
+// custodies are the custody classes that a strict manifest may allow. A node demands of keys what a strict manifest does.
+var custodies = []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}
+
+// certificatePolicy says which custody certificates of an owner are believed.
+func certificatePolicy(c config.Owner, root evidence.Root) evidence.SignerPolicy {
+	p := evidence.SignerPolicy{DenyAgentAccessible: true, DenyUserAccessible: true}
+	p.Expected = evidence.Expected{
+		Issuers: c.Certificates.Issuers, Audiences: c.Certificates.Audiences, KeyIDs: []string{root.KeyID}, MaxAge: evidence.SignerCertificateKind.MaxLifetime,
+		Custody: custodies, RequireNonExportable: true, RequirePostQuantum: root.PostQuantum != nil,
+	}
+	return p
+}
+
+// stampOf tells two states of an owner's bundle and history apart, without reading them: a history has up to eight megabytes.
+func stampOf(c config.Owner) (stamp string) {
+	for _, path := range []string{c.Bundle, config.HistoryFile(c.Bundle)} {
+		var is unix.Stat_t
+		if unix.Stat(path, &is) == nil { // a file that is not there has no stamp
+			stamp += fmt.Sprintln(is.Ino, is.Size, is.Mtim)
+		}
+	}
+	return stamp
+}
+
+// watch takes over bundles that have changed, until ctx ends. If one is not believed, the one before stays in force, and watch logs an error, once.
+func (o *owners) watch(ctx context.Context) {
+	for range every.Tick(ctx, ownersPoll) {
+		o.follow()
+	}
+}
+
+// follow takes over the bundles that have changed.
+func (o *owners) follow() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	next, changed := slices.Clone(o.inForce), false
+	for i, before := range next {
+		stamp := stampOf(before.from)
+		if stamp == before.stamp {
+			continue
+		}
+		read, err := o.read(before.from)
+		if err == nil && read.ID != before.ID {
+			err = refusal.New("restart_required", "the owner %s: another key registry is taken over by a reload alone", before.Name)
+		}
+		if err != nil {
+			o.log.Error("the new trust bundle of an owner is not taken over", zap.Error(err))
+			kept := *before
+			kept.stamp, kept.refused = stamp, true
+			next[i] = &kept
+			continue
+		}
+		o.log.Info("trust bundle of an owner taken over", zap.String("owner", before.Name), zap.String("path", before.from.Bundle))
+		next[i], changed = read, true
+	}
+	if !changed {
+		o.inForce = next
+	} else if err := o.set(next, o.hosts); err != nil {
+		o.log.Error("the new trust bundles of owners are not taken over", zap.Error(err))
+	}
+}

@@ -1,0 +1,260 @@
+package reputationd
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// deployment is an owner with its files.
+type deployment struct {
+	*gatetest.Kit
+	config.Owner
+}
+
+func newDeployment(t *testing.T, name string) deployment {
+	t.Helper()
+	k := gatetest.NewAt(t, time.Now().Add(-time.Hour).Truncate(time.Second))
+	k.Observe(t)
+	files, allowed, signers := k.Files(t, t.TempDir()), k.Manifest.InteractionReceiptPolicy, k.Manifest.SignerCertificatePolicy
+	d := deployment{k, config.Owner{
+		Name: name, Registry: files.Registry, Bundle: files.Bundle,
+		Certificates: config.BelievedCertificates{Issuers: signers.AllowedIssuers, Audiences: signers.AllowedAudiences},
+		Receipts:     config.BelievedReceipts{Issuers: allowed.AllowedIssuers, Audiences: allowed.AllowedAudiences, Keys: allowed.AllowedKeyIDs},
+	}}
+	d.publish(t)
+	return d
+}
+
+// publish writes the bundle as it is now.
+func (d deployment) publish(t *testing.T) {
+	t.Helper()
+	d.WriteBundle(t, d.Bundle, d.Certificates(t))
+}
+
+// Certificates returns the certificate of the observer's key.
+func (d deployment) Certificates(*testing.T) string {
+	return d.Kit.Certificates[evidence.PurposeInteraction]
+}
+
+// node keeps owners, and what was put in force.
+type node struct {
+	*owners
+	inForce []reputation.Owner
+	puts    int
+	log     *observer.ObservedLogs
+}
+
+func newNode(t *testing.T, of ...deployment) *node {
+	t.Helper()
+	core, log := observer.New(zapcore.InfoLevel)
+	n := &node{log: log}
+	n.owners = &owners{audience: "node", believe: func(b reputation.Believed) error { n.inForce, n.puts = b.Owners, n.puts+1; return nil }, log: zap.New(core)}
+	if err := n.take(configured(of...)); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func configured(of ...deployment) *config.Reputation {
+	c := &config.Reputation{}
+	for _, d := range of {
+		c.Owners = append(c.Owners, d.Owner)
+	}
+	return c
+}
+
+// believes opens a receipt that the deployment's sidecar signs now.
+func (n *node) believes(t *testing.T, d deployment, of int) error {
+	t.Helper()
+	s, o := d.Session(t, "ses_1"), n.inForce[of]
+	token := s.Call(t, nil)
+	_, err := interaction.NewChain(interaction.Past(o.Past, o.Receipts, time.Now()), interaction.Expected{Owner: o.ID}).Add(token)
+	return err
+}
+
+// TestOwners: receipts are judged by what their owner's configuration and files say, and tokens of callers have to be meant for this node.
+func TestOwners(t *testing.T) {
+	one, two := newDeployment(t, "one"), newDeployment(t, "two")
+	n := newNode(t, one, two)
+	for i, d := range []deployment{one, two} {
+		if n.inForce[i].ID != d.Kit.Owner(t) || n.inForce[i].Name != d.Owner.Name {
+			t.Errorf("the owner is %+v", n.inForce[i])
+		}
+		if err := n.believes(t, d, i); err != nil {
+			t.Errorf("a receipt of %s: %v", d.Owner.Name, err)
+		}
+	}
+	if err := n.believes(t, one, 1); err == nil {
+		t.Error("a receipt of one owner is believed to be another's")
+	}
+	for name, narrow := range map[string]func(*config.Owner){
+		"issuer_not_allowed":   func(o *config.Owner) { o.Receipts.Issuers = []string{"other"} },
+		"audience_not_allowed": func(o *config.Owner) { o.Receipts.Audiences = []string{"other"} },
+		"key_not_allowed":      func(o *config.Owner) { o.Receipts.Keys = []string{"other"} },
+	} {
+		d := one
+		narrow(&d.Owner)
+		gatetest.WantCode(t, newNode(t, d).believes(t, d, 0), name)
+	}
+	for _, narrow := range []func(*config.Owner){
+		func(o *config.Owner) { o.Certificates.Issuers = []string{"other"} }, func(o *config.Owner) { o.Certificates.Audiences = []string{"other"} },
+	} {
+		d := one
+		narrow(&d.Owner)
+		if err := newNode(t, d).believes(t, d, 0); err == nil {
+			t.Error("a certificate is believed that was meant for others")
+		}
+	}
+	for audience, code := range map[string]string{"node": "", "another node": "audience_not_allowed"} {
+		now := time.Now().Unix()
+		token, err := evidence.Sign(t.Context(), one.Key(t, evidence.PurposeInteraction), interaction.CallerKind, interaction.Caller{
+			Registered: evidence.Registered{Audience: audience, Expires: now + 60, IssuedAt: now, Issuer: one.Issuer(evidence.PurposeInteraction), ID: "jti"},
+			KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+			Agent:      "agent:worker-1", Owner: n.inForce[0].ID, Session: "ses_1", EventID: "evt_1", Method: "POST", Path: "/v1/challenge/issue", BodyHash: evidence.HashBytes(nil),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = evidence.Open(n.inForce[0].Live, interaction.CallerKind, token, n.inForce[0].Callers); code == "" && err != nil {
+			t.Error(err)
+		} else if code != "" {
+			gatetest.WantCode(t, err, code)
+		}
+	}
+}
+
+// TestOwnersThatAreRefused: nothing is put in force of a configuration in which one owner cannot be believed.
+func TestOwnersThatAreRefused(t *testing.T) {
+	one, two := newDeployment(t, "one"), newDeployment(t, "two")
+	for name, tt := range map[string]struct {
+		change func(o *config.Owner)
+		want   string
+	}{
+		"no bundle":                    {func(o *config.Owner) { o.Bundle += ".absent" }, "no such file or directory"},
+		"no registry":                  {func(o *config.Owner) { o.Registry += ".absent" }, "no such file or directory"},
+		"a registry that is no key":    {func(o *config.Owner) { o.Registry = o.Bundle }, "its registry"},
+		"the registry of another":      {func(o *config.Owner) { o.Registry, o.Bundle = one.Registry, one.Bundle }, "the owners one and two have the same key registry"},
+		"the bundle of another":        {func(o *config.Owner) { o.Bundle = one.Bundle }, "is wrong"},
+		"a bundle that is none":        {func(o *config.Owner) { o.Bundle = o.Registry }, "malformed"},
+		"a history of another's roots": {func(o *config.Owner) { o.Bundle = withHistory(t, two, one.Certificates(t)) }, "is wrong"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, one)
+			changed := two
+			tt.change(&changed.Owner)
+			err := n.take(configured(one, changed))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || n.puts != 1 {
+				t.Errorf("%v, and %d times owners were put in force; want %q", err, n.puts, tt.want)
+			}
+			if strings.HasPrefix(tt.want, "no such file") && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the node does not wait for the file: %v", err)
+			}
+		})
+	}
+}
+
+// withHistory writes the bundle of a deployment beside a history with one certificate, and returns its path.
+func withHistory(t *testing.T, d deployment, certificate string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trust.json")
+	d.WriteBundle(t, path, d.Certificates(t))
+	raw, err := json.Marshal(evidence.History{Certificates: []string{certificate}})
+	if err == nil {
+		err = os.WriteFile(config.HistoryFile(path), raw, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// refusedOwners returns the owners whose bundles the metric says are not taken over.
+func refusedOwners(t *testing.T, n *node) (names string) {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(n.owners)
+	families, err := r.Gather()
+	if err != nil || len(families) != 1 || len(families[0].Metric) != 2 {
+		t.Fatalf("%v, %v", families, err)
+	}
+	for _, m := range families[0].Metric {
+		if m.Gauge.GetValue() == 1 {
+			names += m.Label[0].GetValue()
+		}
+	}
+	return names
+}
+
+// TestFollow: a bundle that has changed is taken over without a reload, unless it is not believed or undoes what is known.
+func TestFollow(t *testing.T) {
+	one, two := newDeployment(t, "one"), newDeployment(t, "two")
+	n := newNode(t, one, two)
+	n.follow()
+	if n.puts != 1 {
+		t.Error("nothing has changed, and owners are put in force")
+	}
+	one.Rotate(t, evidence.PurposeInteraction)
+	if err := n.believes(t, one, 0); err == nil {
+		t.Error("a receipt by a version is believed that nobody has certified")
+	}
+	earlier := one.Certificates(t)
+	one.Kit.Certificates[evidence.PurposeInteraction] = one.Vouch(t, one.Key(t, evidence.PurposeInteraction), evidence.PurposeInteraction, one.Issuer(evidence.PurposeInteraction))
+	one.Revoke(t)
+	one.publish(t)
+	n.follow()
+	if err := n.believes(t, one, 0); n.puts != 2 || err != nil {
+		t.Errorf("after the new version was certified: %v, %d", err, n.puts)
+	}
+	wantKept := func(t *testing.T, said string) {
+		t.Helper()
+		n.log.TakeAll()
+		n.follow()
+		n.follow()
+		if lines := n.log.TakeAll(); len(lines) != 1 || !strings.Contains(lines[0].ContextMap()["error"].(string), said) {
+			t.Errorf("the log has %v, want one line with %q", lines, said)
+		}
+		if got := refusedOwners(t, n); got != "one" {
+			t.Errorf("the metric has %q as refused", got)
+		}
+		if err := n.believes(t, one, 0); n.puts != 2 || err != nil {
+			t.Errorf("the owner before is not kept: %v, %d", err, n.puts)
+		}
+	}
+	list := one.Revocations
+	one.Revocations = ""
+	one.publish(t)
+	wantKept(t, "has no revocation list, or an older one")
+	one.Revocations = list
+	one.WriteBundle(t, one.Bundle, earlier)
+	wantKept(t, "which was retired")
+	if err := os.WriteFile(one.Bundle, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantKept(t, "malformed")
+	if err := os.Remove(one.Bundle); err != nil {
+		t.Fatal(err)
+	}
+	wantKept(t, "no such file")
+	one.publish(t)
+	n.follow()
+	if n.puts != 3 || refusedOwners(t, n) != "" {
+		t.Error("the bundle that is there again is not taken over")
+	}
+}
