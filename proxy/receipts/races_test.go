@@ -35,6 +35,7 @@ func TestNamedCallsGetReceipts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	r.mustAsk(c, hello).answer(t, answer)
+	r.settled(c) // nothing asks the ledger while it is exchanged
 	s := &slow{Ledger: r.fault.Ledger, asked: make(chan struct{}), result: make(chan error)}
 	r.fault.Ledger = s
 	for _, result := range []error{ledger.Unavailable("write", errors.New("the disk is full")), nil} {
