@@ -18,7 +18,7 @@ const maxForked = 4096
 type receiptQueue struct {
 	receipts []Receipt               // that wait to be stored
 	forked   map[string]*ForkedError // by session
-	stored   int                     // how many were stored so far
+	left     int                     // how many receipts are stored
 
 	hurry         chan struct{} // has the next attempt begin at once
 	began, failed int           // the last attempt that began, and the last that failed, by number
@@ -138,7 +138,7 @@ func (q *Queue) take(receipts []Receipt, unkept error, last bool) int {
 	}
 	q.receipts = slices.Delete(q.receipts, 0, len(receipts))
 	if unkept == nil {
-		q.stored += len(receipts)
+		q.left += len(receipts)
 	}
 	return len(receipts)
 }
