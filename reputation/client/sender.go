@@ -20,10 +20,11 @@ const (
 	// maxBatch and maxBatchBytes bound the receipts of one request.
 	maxBatch      = 200
 	maxBatchBytes = 1 << 20
-	// maxClaimed is how many sessions are claimed at once.
-	maxClaimed = 8
+	// maxClaimed is how many sessions are claimed at once, for one pass, which begins no request after maxPass.
+	maxClaimed = 64
+	maxPass    = time.Minute
 	// lease is how long a claimed session belongs to this process: longer than a pass takes.
-	lease = maxClaimed*requestTimeout + 10*time.Second
+	lease = maxPass + requestTimeout + 20*time.Second
 	// lookPeriod is how often the sender looks whether this process has stored receipts, and restPeriod how often it looks for what other
 	// processes have left.
 	lookPeriod, restPeriod = 500 * time.Millisecond, 30 * time.Second
@@ -140,7 +141,7 @@ func (s *Sender) pass(ctx context.Context) (int, error) {
 	for i := range claimed {
 		d := &claimed[i]
 		d.Due = s.now() // where nothing comes of it, it is given back
-		if err == nil && ctx.Err() == nil {
+		if err == nil && ctx.Err() == nil && d.Due.Sub(now) < maxPass {
 			err = s.handOver(ctx, d)
 		}
 	}
