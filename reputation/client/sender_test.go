@@ -110,7 +110,7 @@ func (l lossy) SettleDeliveries(ctx context.Context, all ...ledger.Delivery) err
 // begin begins in a bubble: nothing in it waits for real time.
 func begin(t *testing.T, fail func() error) *stand {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now, Retention: 24 * time.Hour})
+	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now, Retention: 2 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestRefusedSession(t *testing.T) {
 				t.Errorf("the node was asked %d times, want 3", s.node.calls)
 			}
 		})
-		time.Sleep(3 * time.Hour)
+		time.Sleep(90 * time.Minute)
 		if n := s.lines("refuses the receipts of a session"); n != 1 {
 			t.Errorf("it was said %d times", n)
 		}
@@ -346,7 +346,7 @@ func TestPrunedBeforeDelivery(t *testing.T) {
 		s := begin(t, nil)
 		s.node.do(func() { s.node.away = errors.New("nobody there") })
 		s.add("ses_1", 7)
-		time.Sleep(25 * time.Hour)
+		time.Sleep(3 * time.Hour)
 		if err := s.queue.Prune(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
