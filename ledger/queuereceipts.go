@@ -18,7 +18,7 @@ const maxForked = 4096
 type receiptQueue struct {
 	receipts []Receipt               // that wait to be stored
 	forked   map[string]*ForkedError // by session
-	left     int                     // how many receipts are stored
+	stored   int                     // how many were stored so far
 
 	hurry         chan struct{} // has the next attempt begin at once
 	began, failed int           // the last attempt that began, and the last that failed, by number
@@ -82,7 +82,7 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 func (q *Queue) Stored() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.left
+	return q.stored
 }
 
 // storeWith stores records and receipts together. If the transaction fails, the receipts get one of their own: a record that cannot be stored
@@ -137,7 +137,7 @@ func (q *Queue) take(receipts []Receipt, unkept error, last bool) int {
 	}
 	q.receipts = slices.Delete(q.receipts, 0, len(receipts))
 	if unkept == nil {
-		q.left += len(receipts)
+		q.stored += len(receipts)
 	}
 	return len(receipts)
 }
