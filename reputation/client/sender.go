@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -84,6 +85,9 @@ func (s *Sender) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case later(err) > 0:
+			wait(ctx, later(err))
+			continue
 		case err != nil:
 			s.failed(err)
 			pause = min(max(2*pause, firstPause), lastPause)
@@ -117,6 +121,15 @@ func (s *Sender) failed(err error) {
 	if s.away.Swap(&why) == nil {
 		s.log.Warn("receipts cannot be handed over to the node now: they stay in the ledger until they can", zap.Error(err))
 	}
+}
+
+// later returns how long a node wants to be left alone that has had too many requests; 0 for any other error.
+func later(err error) time.Duration {
+	var said *problem.Error
+	if !errors.As(err, &said) || said.Details.Status != http.StatusTooManyRequests {
+		return 0
+	}
+	return min(max(time.Second, time.Duration(said.RetryAfter())*time.Second), lastPause)
 }
 
 // wait waits, and reports whether ctx has not ended meanwhile.

@@ -326,6 +326,29 @@ func TestBusyNode(t *testing.T) {
 	}
 }
 
+// TestTooManyRequests: a node that has had too many requests is left alone for as long as it says, and is not away.
+func TestTooManyRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, nil)
+		s.node.do(func() {
+			s.node.away = &problem.Error{Details: problem.Details{Code: "node_rate_limited", Status: 429, RetryAfter: 20}}
+		})
+		s.add("ses_1", 3)
+		time.Sleep(15 * time.Second)
+		if got := s.wantStatus(3, 0); got.Away != "" || len(s.log.All()) != 0 {
+			t.Errorf("%+v, %v", got, s.log.All())
+		}
+		s.node.do(func() {
+			if s.node.calls != 1 {
+				t.Errorf("the node was asked %d times", s.node.calls)
+			}
+			s.node.away = nil
+		})
+		time.Sleep(10 * time.Second)
+		s.node.wantAll(t, "ses_1", 3)
+	})
+}
+
 // TestNodeWasPutBack: a node that has lost receipts gets them again.
 func TestNodeWasPutBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
