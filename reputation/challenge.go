@@ -74,6 +74,7 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 		} else if err != nil {
 			return Issued{}, err
 		}
+		s.metrics.challenges.WithLabelValues("issued").Inc()
 		failpoint.Reach("challenge issued")
 		return issued(c), nil
 	}
@@ -123,10 +124,9 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
 		}
-		if err := s.o.Store.Commit(ctx, nonce, hash, s.o.Now()); err != nil && !errors.Is(err, store.ErrMoved) {
+		if err := s.changed("committed", s.o.Store.Commit(ctx, nonce, hash, s.o.Now())); err != nil {
 			return Commitment{}, err
 		}
-		failpoint.Reach("committed")
 	}
 	return Commitment{}, errContended
 }
@@ -158,12 +158,23 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
 		}
-		if err := s.o.Store.Reveal(ctx, nonce, salt, string(raw), s.o.Now()); err != nil && !errors.Is(err, store.ErrMoved) {
+		if err := s.changed("revealed", s.o.Store.Reveal(ctx, nonce, salt, string(raw), s.o.Now())); err != nil {
 			return Commitment{}, err
 		}
-		failpoint.Reach("revealed")
 	}
 	return Commitment{}, errContended
+}
+
+// changed notes that a challenge was changed. That somebody else has changed it before is no error: the next look tells how.
+func (s *Service) changed(step string, err error) error {
+	if errors.Is(err, store.ErrMoved) {
+		return nil
+	}
+	if err == nil {
+		s.metrics.challenges.WithLabelValues(step).Inc()
+		failpoint.Reach(step)
+	}
+	return err
 }
 
 func commitment(c store.Challenge) Commitment {

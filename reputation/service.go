@@ -12,6 +12,7 @@
 //	score.go     the score of a session
 //	sessions.go  the sessions that were read last
 //	baseline.go  samples and baselines
+//	metrics.go   what it counts
 package reputation
 
 import (
@@ -23,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
@@ -70,6 +72,8 @@ type Options struct {
 	Now func() time.Time
 	// Log gets what was refused, and what the service does by itself.
 	Log *zap.Logger
+	// Metrics gets what the service counts; it may be nil.
+	Metrics prometheus.Registerer
 }
 
 // Believed is whom a service believes. It is replaced as a whole, when a configuration or a trust bundle has changed.
@@ -108,6 +112,7 @@ type Service struct {
 	bank      bank
 	believed  atomic.Pointer[believed]
 	sessions  *sessions
+	metrics   *metrics
 	reads     chan struct{} // one value for each session that is being read: reading verifies, which takes a processor
 
 	mu    sync.Mutex               // guards rates
@@ -130,6 +135,9 @@ func New(o Options) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), reads: make(chan struct{}, maxReads), rates: make(map[string]*rate.Limiter)}
+	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
+		return nil, err
+	}
 	return s, s.Believe(o.Believed)
 }
 
