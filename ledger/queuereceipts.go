@@ -18,6 +18,7 @@ const maxForked = 4096
 type receiptQueue struct {
 	receipts []Receipt               // that wait to be stored
 	forked   map[string]*ForkedError // by session
+	stored   int                     // how many were stored so far
 
 	hurry         chan struct{} // has the next attempt begin at once
 	began, failed int           // the last attempt that began, and the last that failed, by number
@@ -44,20 +45,21 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	return nil
 }
 
-// SettleReceipts waits until every receipt of a session is stored that was taken before, or until an attempt has failed that began after that.
-// If the store has failed, the attempt begins at once: nobody is refused because of a store that has come back. If the session's chain has
-// forked, it returns a [*ForkedError].
+// SettleReceipts waits until every receipt of a session is stored that was taken before, or until an attempt has failed that began after that;
+// of all sessions if session is empty. If the store has failed, the attempt begins at once: nobody is refused because of a store that has come
+// back. If the session's chain has forked, it returns a [*ForkedError].
 func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	upTo, began := int64(0), q.began
+	awaited := func(r Receipt) bool { return session == "" || r.Session == session }
 	for _, r := range q.receipts {
-		if r.Session == session {
-			upTo = r.Number
+		if awaited(r) {
+			upTo = max(upTo, r.Number)
 		}
 	}
 	stored := func() bool {
-		return !slices.ContainsFunc(q.receipts, func(r Receipt) bool { return r.Session == session && r.Number <= upTo })
+		return !slices.ContainsFunc(q.receipts, func(r Receipt) bool { return awaited(r) && r.Number <= upTo })
 	}
 	if !stored() && q.failure != nil {
 		select {
@@ -75,6 +77,13 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 		return q.failure
 	}
 	return nil
+}
+
+// Stored returns how many receipts the queue has stored.
+func (q *Queue) Stored() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stored
 }
 
 // storeWith stores records and receipts together. If the transaction fails, the receipts get one of their own: a record that cannot be stored
@@ -128,5 +137,8 @@ func (q *Queue) take(receipts []Receipt, unkept error, last bool) int {
 		return 0
 	}
 	q.receipts = slices.Delete(q.receipts, 0, len(receipts))
+	if unkept == nil {
+		q.stored += len(receipts)
+	}
 	return len(receipts)
 }

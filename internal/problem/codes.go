@@ -41,7 +41,7 @@ func (c Code) Text() string {
 }
 
 // table holds every code by name.
-var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes, receiptCodes, autonomyCodes, reputationCodes)
+var table = collect(generalCodes, evidenceCodes, challengeCodes, triggerCodes, policyCodes, gateCodes, proxyCodes, receiptCodes, autonomyCodes, reputationCodes, nodeCodes)
 
 func collect(lists ...[]Code) map[string]Code {
 	t := make(map[string]Code)
