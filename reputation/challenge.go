@@ -68,10 +68,13 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 			return Issued{}, refusal.New("vin_challenge_limit", "the session has had %d challenges", len(had))
 		}
 		c := s.newChallenge(by, int64(len(had))+1, now)
-		err = s.o.Store.Issue(ctx, c)
-		if errors.Is(err, store.ErrMoved) {
+		err = s.o.Store.Issue(ctx, c, s.o.Limits.Challenges)
+		switch {
+		case errors.Is(err, store.ErrMoved):
 			continue // another replica was faster
-		} else if err != nil {
+		case errors.Is(err, store.ErrFull):
+			return Issued{}, refusal.New("owner_full", "the owner has %d challenges at the node", s.o.Limits.Challenges)
+		case err != nil:
 			return Issued{}, err
 		}
 		s.metrics.challenges.WithLabelValues("issued").Inc()

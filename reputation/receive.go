@@ -101,7 +101,7 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	}
 	receipts, err := s.verify(ctx, owner, state, fresh)
 	if err == nil {
-		err = s.admit(d.owner, len(receipts)) // only what is verified counts: a stranger uses nobody's rate up
+		err = s.admit(s.ratesOf(d.owner).receipts, len(receipts), "receipts") // only what is verified counts: a stranger uses nobody's rate up
 	}
 	if err != nil {
 		return state.Next, 0, err
