@@ -109,12 +109,14 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	}
 	now := s.o.Now()
 	if last := r.last; last != nil && last.number == r.measured.Len() && last.baseline == hash && now.Before(last.until) && reflect.DeepEqual(last.challenges, challenges) {
+		s.metrics.scores.WithLabelValues("same").Inc()
 		return last.answer, nil
 	}
 	token, signed, err := s.o.Score.Sign(ctx, autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline)))
 	if err != nil {
 		return Scored{}, err
 	}
+	s.metrics.scores.WithLabelValues("signed").Inc()
 	claims, err := payload(token)
 	if err != nil {
 		return Scored{}, err
