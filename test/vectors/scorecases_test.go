@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
 const (
@@ -85,6 +86,8 @@ func timingCases() []*scored {
 
 		newScored("speed: no baseline").calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: a baseline for another model").with(usually(speedOf("model-2", 10, 50, 2))).calls(8, speed(50)).nothing("speed", 0),
+		newScored("speed: a baseline for another host").with(usually(autonomy.ModelBaseline{Host: ownHost, Model: "model-1", Speed: &autonomy.SpeedBaseline{N: 10, Distribution: dist(50, 2)}})).
+			calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: a baseline of 9 sessions").with(usually(speedOf("model-1", 9, 50, 2))).calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: a baseline without a speed").with(usually(textOf("model-1", 0, 10, dist(7000, 100), dist(400, 5)))).calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: 7 calls").with(fiftyASecond).calls(7, speed(50)).nothing("speed", 7),
