@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -68,7 +69,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
-// PipelineOptions are what a pipeline works with. Everything but Receipts, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
+// PipelineOptions are what a pipeline works with. Everything but Receipts, Node, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
@@ -84,7 +85,9 @@ type PipelineOptions struct {
 	Attest                *signer.Attester
 	Prove                 *signer.Issuer[evidence.RequestProof]
 	// Receipts makes the interaction receipts of sessions; nil makes none.
-	Receipts  *receipts.Keeper
+	Receipts *receipts.Keeper
+	// Node relays what agents ask of the node that appraises receipts; nil refuses.
+	Node      *node.Relay
 	Transport http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.

@@ -34,6 +34,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(),
+		"verifications.json": d.verificationsVectors().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
