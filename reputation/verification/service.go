@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -144,9 +145,13 @@ func (s *Service) change(ctx context.Context, by Caller, id string, do func(*Ses
 
 // session returns an open session of the caller. One whose time is over is stored as expired.
 func (s *Service) session(ctx context.Context, by Caller, id string) (Session, time.Time, error) {
+	unknown := refusal.New("verification_unknown", "there is no such verification of this caller")
+	if !isHex(id, idBytes) { // no store gets a text that no id can be
+		return Session{}, time.Time{}, unknown
+	}
 	session, err := s.store.Session(ctx, id)
 	if errors.Is(err, ErrNotFound) || err == nil && !session.Caller.same(by) {
-		return Session{}, time.Time{}, refusal.New("verification_unknown", "there is no such verification of this caller")
+		return Session{}, time.Time{}, unknown
 	}
 	if err != nil {
 		return Session{}, time.Time{}, err
@@ -175,6 +180,9 @@ const (
 func (s *Service) Search(ctx context.Context, by Caller, id, query string) (json.RawMessage, error) {
 	if len(query) > maxName {
 		return nil, refusal.New("verification_too_large", "the query has %d bytes; at most %d are taken", len(query), maxName)
+	}
+	if strings.ContainsRune(query, 0) {
+		return nil, refusal.New("verification_arguments", "the query has a character that no plugin can have")
 	}
 	now, err := s.enter(ctx, by, nil)
 	if err != nil {
@@ -250,9 +258,13 @@ func (s *Service) Manifest(ctx context.Context, by Caller, did string) (json.Raw
 	if _, err := s.enter(ctx, by, nil); err != nil {
 		return nil, err
 	}
+	unknown := refusal.New("plugin_unknown", "no plugin is registered under this DID")
+	if digits, ok := strings.CutPrefix(did, didPrefix); !ok || !isHex(digits, didBytes) {
+		return nil, unknown
+	}
 	plugin, err := s.store.Plugin(ctx, did)
 	if errors.Is(err, ErrNotFound) {
-		return nil, refusal.New("plugin_unknown", "no plugin is registered under this DID")
+		return nil, unknown
 	}
 	if err != nil {
 		return nil, err
