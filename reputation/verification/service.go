@@ -102,16 +102,20 @@ func (s *Service) enter(ctx context.Context, by Caller, also func(*rates) *rate.
 
 // backoff refuses a subject or a key that has failed too often. A new session or another key does not change what the subject has failed.
 func (s *Service) backoff(ctx context.Context, now time.Time, by Caller, key Key) error {
+	wait, err := s.wait(ctx, now, by, key)
+	if err == nil && wait > 0 {
+		err = later(refusal.New("verification_backoff", "too many verifications have failed in a row"), wait)
+	}
+	return err
+}
+
+// wait returns how long the failures of a subject and a key bar them yet.
+func (s *Service) wait(ctx context.Context, now time.Time, by Caller, key Key) (wait time.Duration, err error) {
 	failures, err := s.store.Failures(ctx, nameOfSubject(by.Subject), nameOfKey(key))
-	if err != nil {
-		return err
-	}
 	for _, f := range failures {
-		if wait := f.until().Sub(now); wait > 0 {
-			return later(refusal.New("verification_backoff", "%d verifications have failed in a row", f.Count), wait)
-		}
+		wait = max(wait, f.until().Sub(now))
 	}
-	return nil
+	return wait, err
 }
 
 // Turn takes the next turn of a verification (original: submit_challenge_turn).
