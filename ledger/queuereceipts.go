@@ -45,21 +45,20 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	return nil
 }
 
-// SettleReceipts waits until every receipt of a session is stored that was taken before, or until an attempt has failed that began after that;
-// of all sessions if session is empty. If the store has failed, the attempt begins at once: nobody is refused because of a store that has come
-// back. If the session's chain has forked, it returns a [*ForkedError].
+// SettleReceipts waits until every receipt of a session is stored that was taken before, or until an attempt has failed that began after that.
+// If the store has failed, the attempt begins at once: nobody is refused because of a store that has come back. If the session's chain has
+// forked, it returns a [*ForkedError].
 func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	upTo, began := int64(0), q.began
-	awaited := func(r Receipt) bool { return session == "" || r.Session == session }
 	for _, r := range q.receipts {
-		if awaited(r) {
-			upTo = max(upTo, r.Number)
+		if r.Session == session {
+			upTo = r.Number
 		}
 	}
 	stored := func() bool {
-		return !slices.ContainsFunc(q.receipts, func(r Receipt) bool { return awaited(r) && r.Number <= upTo })
+		return !slices.ContainsFunc(q.receipts, func(r Receipt) bool { return r.Session == session && r.Number <= upTo })
 	}
 	if !stored() && q.failure != nil {
 		select {

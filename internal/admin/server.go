@@ -103,8 +103,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)
-	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
 	mux.HandleFunc("GET /v1/delivery", s.delivery)
+	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
 	return mux
 }
 

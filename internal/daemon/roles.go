@@ -67,7 +67,7 @@ func NewIssuer[C any](ctx context.Context, p *Process, kind evidence.Kind[C], k 
 	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
 }
 
-// AddRole opens the key of a role and adds the role to the process.
+// AddRole opens the key of a role and adds the role to the process, for a role that signs more than one kind.
 func (p *Process) AddRole(ctx context.Context, purpose string, k config.SigningKey) (*signer.Rotation, error) {
 	held, err := p.Keys.Key(ctx, purpose, k.Key)
 	if err != nil {

@@ -41,7 +41,7 @@ func (p *process) closeReceipts() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeReceiptsTimeout)
 	defer cancel()
 	p.receipts.Close(ctx)
-	if p.sender != nil && p.record.SettleReceipts(ctx, "") == nil {
+	if p.sender != nil {
 		p.sender.Drain(ctx)
 	}
 }

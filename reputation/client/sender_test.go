@@ -147,16 +147,13 @@ func (s *stand) add(session string, count int) {
 		if err := s.queue.AddReceiptLater(r); err != nil {
 			s.t.Fatal(err)
 		}
-		if n%1000 == 0 {
-			s.settle()
-		}
 	}
-	s.settle()
+	s.settle(session)
 }
 
-func (s *stand) settle() {
+func (s *stand) settle(session string) {
 	s.t.Helper()
-	if err := s.queue.SettleReceipts(s.t.Context(), ""); err != nil {
+	if err := s.queue.SettleReceipts(s.t.Context(), session); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -169,7 +166,7 @@ func (s *stand) end(session string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.settle()
+	s.settle(session)
 }
 
 // wantStatus wants what the ledger has not handed over.

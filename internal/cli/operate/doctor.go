@@ -22,8 +22,8 @@ func Doctor() *cobra.Command {
 		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
 		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
-show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement.
-Where a node appraises the sidecar's receipts, it says how far they have come on their way there.
+show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, and how far
+receipts have come on their way to the node.
 The exit status is 1 if any control is observed false (posts are refused then), if any of the processes does not answer (what it sees is not known
 then), and if the node refuses receipts.`,
 		RunE: func(c *cobra.Command, _ []string) error {
