@@ -44,7 +44,7 @@ type Service struct {
 	signer Signer
 	o      Options
 	limits *limits
-	tasks  atomic.Uint64 // given out
+	tasks  atomic.Int64 // given out
 }
 
 // New makes a service.
@@ -64,7 +64,7 @@ func New(store Store, signer Signer, o Options) (*Service, error) {
 		o.Gates = noGates{}
 	}
 	s := &Service{store: store, signer: signer, o: o, limits: newLimits()}
-	s.tasks.Store(uint64(draw(int64(len(o.Tasks)))))
+	s.tasks.Store(draw(int64(len(o.Tasks))))
 	return s, nil
 }
 
@@ -82,7 +82,7 @@ func (s *Service) Challenge(ctx context.Context, by Caller, pem string) (Session
 	if err := s.backoff(ctx, now, by, key); err != nil {
 		return Session{}, err
 	}
-	task := s.o.Tasks[s.tasks.Add(1)%uint64(len(s.o.Tasks))]
+	task := s.o.Tasks[s.tasks.Add(1)%int64(len(s.o.Tasks))]
 	session := newSession(key, by, task, now)
 	session.Early = privileged(s.o.Gates.Govern(ctx, Question{DID: key.DID(), Prompt: task.Prompt}))
 	return session, s.store.Open(ctx, session, openPerSubject, openInAll)
