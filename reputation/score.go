@@ -40,7 +40,7 @@ const maxAppraisal = 10 * time.Second
 func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
 	r, err := s.o.Store.Receipt(ctx, receiptHash)
 	if errors.Is(err, store.ErrNotFound) {
-		return Scored{}, refusal.New("receipt_unknown", "the node has no receipt %.64q", receiptHash)
+		return Scored{}, refusal.New("score_receipt_unknown", "the node has no receipt %.64q", receiptHash)
 	}
 	if err != nil {
 		return Scored{}, err

@@ -27,7 +27,7 @@ func TestScore(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx := t.Context()
 	_, err := n.Score(ctx, evidence.HashBytes(nil))
-	wantCode(t, err, "receipt_unknown")
+	wantCode(t, err, "score_receipt_unknown")
 	_, err = n.SessionScore(ctx, "", "ses_1")
 	wantCode(t, err, "score_session_unknown")
 

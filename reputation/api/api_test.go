@@ -272,7 +272,7 @@ func TestRefusals(t *testing.T) {
 	c.refused("node_endpoint_unknown", "POST", "/v1/dispute", "", empty)
 	c.refused("node_method", "GET", "/v1/receipts", "", nil)
 	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)
-	c.refused("receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
+	c.refused("score_receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
 	c.refused("score_session_unknown", "GET", "/v1/sessions/ses_2/score", "", nil)
 	c.refused("baseline_unknown", "GET", "/v1/baselines/"+unknown, "", nil)
 	c.refused("scoring_unknown", "GET", "/v1/scoring/"+unknown, "", nil)
