@@ -34,7 +34,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(),
-		"verifications.json": d.verificationsVectors().marshal(),
+		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
@@ -85,6 +85,10 @@ func all(t *testing.T) []judged {
 	receipts := read[receiptsFile](t, "receipts.json")
 	for _, v := range receipts.Vectors {
 		out = append(out, judged{"receipts.json", v.Name, v.Verdict, receipts.verify(v)})
+	}
+	reputations := read[reputationsFile](t, "reputations.json")
+	for _, v := range reputations.Vectors {
+		out = append(out, judged{"reputations.json", v.Name, v.Verdict, reputations.verify(v)})
 	}
 	return out
 }
