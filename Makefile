@@ -7,7 +7,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-compare bench-go release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate soak bench bench-growth bench-postgres bench-compare bench-go autonomy release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -67,6 +67,9 @@ bench-compare: ## the benchmarks beside the hot paths against the last release t
 
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
+
+autonomy: ## judge the autonomy score by synthetic sessions: test/autonomy/RESULTS.md
+	$(GO) run ./test/autonomy/judge $(FLAGS)
 
 release: ## static binaries, their bills of materials and checksums: dist/
 	@./test/scripts/release.sh

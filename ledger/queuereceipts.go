@@ -18,6 +18,7 @@ const maxForked = 4096
 type receiptQueue struct {
 	receipts []Receipt               // that wait to be stored
 	forked   map[string]*ForkedError // by session
+	stored   int                     // how many were stored so far
 
 	hurry         chan struct{} // has the next attempt begin at once
 	began, failed int           // the last attempt that began, and the last that failed, by number
@@ -77,6 +78,13 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	return nil
 }
 
+// Stored returns how many receipts the queue has stored.
+func (q *Queue) Stored() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stored
+}
+
 // storeWith stores records and receipts together. If the transaction fails, the receipts get one of their own: a record that cannot be stored
 // does not hold them up. It returns the error of each record, the receipts without those of chains that have forked, and why those are not stored.
 // ctx has a deadline.
@@ -128,5 +136,8 @@ func (q *Queue) take(receipts []Receipt, unkept error, last bool) int {
 		return 0
 	}
 	q.receipts = slices.Delete(q.receipts, 0, len(receipts))
+	if unkept == nil {
+		q.stored += len(receipts)
+	}
 	return len(receipts)
 }

@@ -78,6 +78,8 @@ type call struct {
 	model *inference.Observer
 	// generated is the call to a model that an agent has asked the mediator for; nil for any other.
 	generated *generate.Call
+	// probe is the id of the probe whose prompt that call is; empty for any other.
+	probe string
 	// receipt is the interaction receipt that is made of the call; nil for a call without one.
 	receipt *receipts.Call
 	// concluded is set once the session's chain of receipts knows what became of the call.

@@ -31,6 +31,13 @@ func (p *Pipeline) generate(c *call) (done func(), err error) {
 	if err != nil {
 		return cancel, err
 	}
+	if asked.Probe != "" {
+		prompt, err := c.session.Chain.Probe(asked.Probe)
+		if err != nil {
+			return cancel, err
+		}
+		asked.Put(prompt)
+	}
 	model, err := p.o.Rules.models.Find(asked.Model)
 	if err != nil {
 		return cancel, err
@@ -40,8 +47,12 @@ func (p *Pipeline) generate(c *call) (done func(), err error) {
 		return cancel, err
 	}
 	budget := p.bodies.Answers()
+	c.probe = asked.Probe
 	c.generated = &generate.Call{
 		Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: budget.Take, Receipt: func() (string, error) { return p.modelReceipt(c) },
+	}
+	if c.probe != "" {
+		c.generated.Said = func(text string) { c.receipt.Answered(text) }
 	}
 	c.r = request
 	c.route(model.Target)

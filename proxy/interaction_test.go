@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/receipts"
@@ -30,6 +31,7 @@ type receiptsRig struct {
 	*postRig
 	ledger *faultyLedger
 	key    *faultyKey
+	node   *fakeNode
 }
 
 type faultyLedger struct {
@@ -72,8 +74,9 @@ func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 	must(t, err)
 	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
 		m := match.Match{Scheme: actions[0].Match.Scheme, Host: actions[0].Match.Host, Port: actions[0].Match.Port, Path: "/v1/chat/completions", Methods: []string{"POST"}}
-		o.Rules, err = NewRules(actions, []Egress{{Name: "model", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}}})
+		o.Rules, err = NewRules(actions, []Egress{{Name: "model", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}, Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 100}}})
 		must(t, err)
+		o.Node = r.relay(t)
 		o.Strict.ManifestHash, o.Receipts = evidence.HashBytes([]byte("manifest")), keeper
 	})
 	t.Cleanup(func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -32,6 +33,9 @@ func documentOf(s *session.Session) eventDocument {
 func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 	c.record.Flow = flowInternal
 	w, r := c.w, c.r
+	if r.URL.RawQuery == "" && node.Serves(r.Method, r.URL.EscapedPath()) {
+		return p.askNode(c, route)
+	}
 	var (
 		body any
 		err  error
@@ -51,7 +55,7 @@ func (p *Pipeline) serveInternal(c *call, route intercept.Route) error {
 		_, err = w.Write(p.o.CAPEM)
 		return err
 	default:
-		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules and /v1/ca.pem, and POST /v1/generate", InternalHost, r.Method, r.URL.Path)
+		err = refusal.New("internal_unknown", "%s has no %.32s %.100q; it offers GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem and /v1/score/{receipt_hash}, and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit", InternalHost, r.Method, r.URL.Path)
 	}
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -73,7 +74,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
-// PipelineOptions are what a pipeline works with. Everything but Receipts, Reputations, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
+// PipelineOptions are what a pipeline works with. Everything but Receipts, Reputations, Node, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
@@ -92,7 +93,9 @@ type PipelineOptions struct {
 	Receipts *receipts.Keeper
 	// Reputations is asked for each post, if the manifest has a policy for reputations; nil has none.
 	Reputations Reputations
-	Transport   http.RoundTripper
+	// Node relays what agents ask of the node that appraises receipts; nil refuses.
+	Node      *node.Relay
+	Transport http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error

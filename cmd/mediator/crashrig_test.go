@@ -148,7 +148,7 @@ func (r *crashRig) start(t *testing.T) {
 	t.Helper()
 	lines := r.launch(t)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready") {
-		t.Fatalf("the deployment does not start: %s %v", lines.Text(), r.supervisor.Wait())
+		t.Fatalf("the deployment does not start: %s %v %s", lines.Text(), r.supervisor.Wait(), r.said)
 	}
 	go func() {
 		for lines.Scan() {

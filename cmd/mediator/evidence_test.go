@@ -14,10 +14,13 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
 )
 
 // writeEvidence writes what mediator evidence verify reads: a manifest, the trust behind it, and the records of three posts, one of
@@ -35,7 +38,8 @@ func writeEvidence(t *testing.T) string {
 	}
 	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}
 	k.Observe(t)
-	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction) {
+	k.Appraiser(t)
+	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction, evidence.PurposeAppraiser) {
 		bundle.Certificates = append(bundle.Certificates, k.Certificates[purpose])
 	}
 	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
@@ -57,7 +61,55 @@ func writeEvidence(t *testing.T) string {
 	}
 	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
 	writeReceipts(t, k, dir)
+	writeScores(t, k, dir)
 	return dir
+}
+
+// writeScores writes the receipts of two sessions and their scores, as a node gives them to mediator score show --json: of one that is closed,
+// with a challenge and a baseline, and of one that is open.
+func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
+	t.Helper()
+	n := nodetest.New(t, k, nil)
+	for i := range 2 {
+		id := fmt.Sprint("ses_before_", i)
+		s := n.Calls(t, id, 10)
+		s.Close(t)
+		n.Delivered(t, 12, s.Receipts...)
+	}
+	must(t, n.Sample(t.Context()))
+	for _, id := range []string{"ses_closed", "ses_open"} {
+		issued, err := n.Issue(t.Context(), n.By(t, id))
+		must(t, err)
+		raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+		_, err = n.Commit(t.Context(), n.By(t, id), issued.Nonce, hash)
+		must(t, err)
+		ref := interaction.ChallengeRef{ChallengeNonce: issued.Nonce, CommitmentHash: hash}
+		s := k.Session(t, id)
+		for call := range 12 {
+			s.Call(t, func(c *interaction.Receipt) {
+				ref.CommitmentRevealed = call == 11
+				named := ref
+				c.Challenge, c.ActionType = &named, interaction.ActionChallengeResponse
+			})
+		}
+		_, err = n.Reveal(t.Context(), n.By(t, id), issued.Nonce, nodetest.Salt, raw)
+		must(t, err)
+		if id == "ses_closed" {
+			s.Close(t)
+		}
+		n.Delivered(t, int64(len(s.Receipts))+1, s.Receipts...)
+		answer, err := n.SessionScore(t.Context(), "", id)
+		must(t, err)
+		score := archive.Score{Score: answer.Score, Token: answer.Token, Challenges: answer.Challenges}
+		baseline, err := n.Baseline(t.Context(), n.Scored(t, id).BaselineHash)
+		must(t, err)
+		must(t, json.Unmarshal(baseline, &score.Baseline))
+		text, err := json.MarshalIndent(score, "", "  ")
+		must(t, err)
+		for name, text := range map[string]string{".json": string(text), ".jwt": answer.Token + "\n", ".txt": strings.Join(s.Receipts, "\n") + "\n"} {
+			must(t, os.WriteFile(filepath.Join(dir, id+name), []byte(text), 0o600))
+		}
+	}
 }
 
 // writeReceipts writes the interaction receipts of a session, and the record of a post that names them.

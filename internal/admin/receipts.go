@@ -35,6 +35,17 @@ func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, out, err)
 }
 
+// delivery answers with how far receipts have come on their way to the node: null where there is no node.
+func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
+	sender := s.sender.Load()
+	if sender == nil {
+		wire.Write(w, nil, nil)
+		return
+	}
+	status, err := sender.Status(r.Context())
+	wire.Write(w, status, err)
+}
+
 // parsePage reads which receipts are asked for from the query of a request. A name that it does not know is refused.
 func parsePage(v url.Values) (from, limit int64, err error) {
 	from, limit = 1, ledger.MaxChain

@@ -28,6 +28,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/reputation/client"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -57,11 +58,15 @@ type Server struct {
 
 	deployment atomic.Pointer[Deployment]      // nil until the first snapshot is in force
 	proxy      atomic.Pointer[intercept.Proxy] // nil until the proxy port is open
+	sender     atomic.Pointer[client.Sender]   // nil where no receipts are handed over
 	listeners  listeners
 }
 
 // SetProxy sets the proxy that serves the listeners of sessions.
 func (s *Server) SetProxy(p *intercept.Proxy) { s.proxy.Store(p) }
+
+// SetSender sets what hands receipts over to the node.
+func (s *Server) SetSender(d *client.Sender) { s.sender.Store(d) }
 
 // SetDeployment sets the deployment that the API reports. The sidecar calls it for each new configuration.
 func (s *Server) SetDeployment(d Deployment) { s.deployment.Store(&d) }
@@ -98,6 +103,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)
+	mux.HandleFunc("GET /v1/delivery", s.delivery)
 	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
 	return mux
 }

@@ -194,8 +194,9 @@ type JudgedReceipts struct {
 	Closed bool   // the last closes the session; otherwise receipts may be missing at the end
 }
 
-// JudgeReceipts verifies the receipts of one session: all from number 1 on, or a single one of whatever number. An error of tokens ends it.
-func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time) (j JudgedReceipts, err error) {
+// JudgeReceipts verifies the receipts of one session: all from number 1 on, or a single one of whatever number. An error of tokens ends it. Of a
+// chain it calls each, unless that is nil, with each receipt in turn.
+func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time, each func(hash string, r *interaction.Receipt)) (j JudgedReceipts, err error) {
 	var chain *interaction.Chain
 	var t *Trust
 	for token, err := range tokens {
@@ -223,6 +224,9 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time) (
 			return j, err
 		}
 		j = JudgedReceipts{Last: o.Claims(), Head: o.Hash(), Chain: true, Closed: chain.Closed()}
+		if each != nil {
+			each(j.Head, &j.Last)
+		}
 	}
 	if t == nil {
 		return j, refusal.New("evidence_malformed", "there is no receipt")

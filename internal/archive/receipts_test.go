@@ -207,7 +207,7 @@ func TestJudgeReceipts(t *testing.T) {
 		"no token":               {[]string{"eyJ"}, "jws_malformed", false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now())
+			j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now(), nil)
 			if (err == nil) != (tt.code == "") || err != nil && codeOf(err) != tt.code {
 				t.Fatalf("%v, want %q", err, tt.code)
 			}

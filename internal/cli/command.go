@@ -1,7 +1,7 @@
 // Package cli is what all commands of the mediator share: how a command is put together, the flags that several commands have, and how
 // a result is printed. The commands themselves are in the packages below it, one for each group:
 //
-//	records     what is on record: posts, events, ledger
+//	records     what is on record: posts, events, scores, ledger
 //	chain       chains of evidence: evidence
 //	keys        the security team's work: keys, deployment, ca, vault
 //	challenges  what a gate issues and verifies: challenge, capability, hash-payload

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
 // LoadReputation reads and checks the configuration of a node.
@@ -34,6 +35,9 @@ func LoadReputation(path string) (*Reputation, error) {
 			continue
 		}
 		c.ModelHosts = append(c.ModelHosts, target.Address())
+	}
+	if err := autonomy.CheckHosts(c.ModelHosts); err != nil {
+		f.Add("believedHosts", "%v", err)
 	}
 	return c, f.err()
 }

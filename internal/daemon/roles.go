@@ -60,13 +60,22 @@ type UnreadKey struct {
 
 // NewIssuer opens the key of a role, makes its signer, and adds the role to the process.
 func NewIssuer[C any](ctx context.Context, p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C], error) {
-	held, err := p.Keys.Key(ctx, kind.Purpose, k.Key)
+	key, err := p.AddRole(ctx, kind.Purpose, k)
+	if err != nil {
+		return nil, err
+	}
+	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
+}
+
+// AddRole opens the key of a role and adds the role to the process, for a role that signs more than one kind.
+func (p *Process) AddRole(ctx context.Context, purpose string, k config.SigningKey) (*signer.Rotation, error) {
+	held, err := p.Keys.Key(ctx, purpose, k.Key)
 	if err != nil {
 		return nil, err
 	}
 	key := signer.NewRotation(held, certificateSettle, time.Now)
-	p.Roles = append(p.Roles, Role{Purpose: kind.Purpose, Issuer: k.Issuer, Key: key})
-	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
+	p.Roles = append(p.Roles, Role{Purpose: purpose, Issuer: k.Issuer, Key: key})
+	return key, nil
 }
 
 // documents describes each role. A key that cannot be read does not hide the others.

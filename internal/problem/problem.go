@@ -2,6 +2,7 @@
 package problem
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -147,8 +148,16 @@ func (e *Error) Error() string { return e.Details.Detail }
 // Public returns the service's sentence. The mediator's processes add nothing for operators to a public code.
 func (e *Error) Public() string { return e.Details.Detail }
 
+// RetryAfter returns the number of seconds that the service asked to wait, or else that of the table.
+func (e *Error) RetryAfter() int {
+	return cmp.Or(e.Details.RetryAfter, table[e.Details.Code].RetryAfter)
+}
+
 // maxDocument bounds how much is read of a problem document, in bytes.
 const maxDocument = 64 << 10
+
+// maxRetryAfter bounds the seconds that another service can have a caller wait.
+const maxRetryAfter = 24 * 60 * 60
 
 // Read makes an error of a response that is not a success. The error is an [*Error] if the response is a problem
 // document with a code.
@@ -160,6 +169,9 @@ func Read(resp *http.Response) error {
 	var d Details
 	if json.Unmarshal(raw, &d) != nil || d.Code == "" {
 		return fmt.Errorf("the answer was %s, without a problem document", resp.Status)
+	}
+	if wait, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && wait > 0 && wait <= maxRetryAfter {
+		d.RetryAfter = wait
 	}
 	return &Error{Details: d}
 }

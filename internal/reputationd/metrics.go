@@ -1,6 +1,14 @@
 package reputationd
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 var ownerRefused = prometheus.NewDesc("mediator_owner_bundle_refused", "1 if the trust bundle of an owner has changed and is not taken over; else 0.", []string{"owner"}, nil)
 
@@ -19,3 +27,63 @@ func (o *owners) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(ownerRefused, prometheus.GaugeValue, refused, is.Name)
 	}
 }
+
+// requests counts and times the requests to the API.
+type requests struct {
+	answered *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newRequests(r prometheus.Registerer) (*requests, error) {
+	m := &requests{
+		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediator_node_requests_total", Help: "Requests to the node by endpoint and status."}, []string{"endpoint", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mediator_node_request_seconds", Help: "How long the node took to answer, by endpoint.", Buckets: prometheus.ExponentialBuckets(.001, 4, 8),
+		}, []string{"endpoint"}),
+	}
+	for _, c := range []prometheus.Collector{m.answered, m.seconds} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	for _, endpoint := range append(slices.Clone(endpoints), others) {
+		m.answered.WithLabelValues(endpoint, "200")
+		m.seconds.WithLabelValues(endpoint)
+	}
+	return m, nil
+}
+
+// endpoints are the first parts of the API's paths below /v1/, and others stands for every other path: strangers choose no label.
+var endpoints = []string{"receipts", "challenge", "score", "sessions", "baselines", "scoring"}
+
+const others = "other"
+
+// count passes requests to next.
+func (m *requests) count(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(answer, r)
+		rest, _ := strings.CutPrefix(r.URL.Path, "/v1/")
+		endpoint, _, _ := strings.Cut(rest, "/")
+		if !slices.Contains(endpoints, endpoint) {
+			endpoint = others
+		}
+		m.answered.WithLabelValues(endpoint, strconv.Itoa(answer.status)).Inc()
+		m.seconds.WithLabelValues(endpoint).Observe(time.Since(began).Seconds())
+	})
+}
+
+// statusWriter keeps the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

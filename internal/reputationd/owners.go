@@ -122,22 +122,19 @@ func (o *owners) open(c config.Owner) (*owner, error) {
 		return nil, err
 	}
 	read.Receipts = evidence.Expected{
-		Issuers: c.Receipts.Issuers, Audiences: c.Receipts.Audiences, KeyIDs: c.Receipts.Keys, MaxAge: interaction.Lifetime, Custody: custodies, RequireNonExportable: true,
+		Issuers: c.Receipts.Issuers, Audiences: c.Receipts.Audiences, KeyIDs: c.Receipts.Keys, MaxAge: interaction.Lifetime,
 	}
 	read.Callers = read.Receipts
 	read.Callers.Audiences, read.Callers.MaxAge = []string{o.audience}, interaction.CallerLifetime
 	return read, nil
 }
 
-// custodies are the custody classes that a strict manifest may allow. A node demands of keys what a strict manifest does.
-var custodies = []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}
-
-// certificatePolicy says which custody certificates of an owner are believed.
+// certificatePolicy says which custody certificates of an owner are believed. A node demands of keys what a strict manifest does.
 func certificatePolicy(c config.Owner, root evidence.Root) evidence.SignerPolicy {
 	p := evidence.SignerPolicy{DenyAgentAccessible: true, DenyUserAccessible: true}
 	p.Expected = evidence.Expected{
 		Issuers: c.Certificates.Issuers, Audiences: c.Certificates.Audiences, KeyIDs: []string{root.KeyID}, MaxAge: evidence.SignerCertificateKind.MaxLifetime,
-		Custody: custodies, RequireNonExportable: true, RequirePostQuantum: root.PostQuantum != nil,
+		Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true,
 	}
 	return p
 }

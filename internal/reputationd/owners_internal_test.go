@@ -10,15 +10,20 @@ import (
 	"testing"
 	"time"
 
+	jose "github.com/go-jose/go-jose/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -140,6 +145,131 @@ func TestOwners(t *testing.T) {
 	}
 }
 
+// certified is a deployment whose registry is its own, and certifies the observer's key as it is told to.
+type certified struct {
+	deployment
+	root keyring.RootKey
+}
+
+func newCertified(t *testing.T, postQuantum bool) certified {
+	t.Helper()
+	d, dir := newDeployment(t, "one"), t.TempDir()
+	root, _, err := keyring.GenerateRoot("registry", postQuantum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwk, err := root.JWK()
+	d.Registry, d.Bundle = filepath.Join(dir, "registry.jwk"), filepath.Join(dir, "trust.json")
+	if err == nil {
+		err = os.WriteFile(d.Registry, jwk, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certified{d, root}
+}
+
+// certify certifies the observer's key with these properties.
+func (c certified) certify(t *testing.T, key evidence.KeyClaims, say keyring.Declaration) {
+	t.Helper()
+	is := c.Owner.Certificates
+	registry := keyring.NewRegistry(c.root, signer.Options{Issuer: is.Issuers[0], Audience: is.Audiences[0], Lifetime: time.Hour, Now: c.Clock.Now}, c.Bundle)
+	_, err := registry.Certify(t.Context(), keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
+		Purpose: evidence.PurposeInteraction, Issuer: c.Issuer(evidence.PurposeInteraction), KeyCustody: key.KeyCustody, KeyExportable: key.KeyExportable,
+		Keys: []jose.JSONWebKey{custody.JWK(c.Key(t, evidence.PurposeInteraction))},
+	}}}}, say)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// believes opens a receipt that says this of its key.
+func (c certified) believes(t *testing.T, n *node, key evidence.KeyClaims) error {
+	t.Helper()
+	receipt, err := evidence.UnverifiedClaims(interaction.Kind, c.Session(t, "ses_1").Call(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt.KeyClaims = key
+	token, err := evidence.Sign(t.Context(), c.Key(t, evidence.PurposeInteraction), interaction.Kind, receipt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := n.inForce[0].Past.At(c.Clock.Now(), time.Now())
+	if err == nil {
+		_, err = evidence.Open(v, interaction.Kind, token, n.inForce[0].Receipts)
+	}
+	return err
+}
+
+// TestKeysOfOwners: of the observer's key a node demands what a strict manifest does.
+func TestKeysOfOwners(t *testing.T) {
+	for name, tt := range map[string]struct {
+		custody    string
+		exportable bool
+		say        keyring.Declaration
+		code       string
+	}{
+		"in another process's hands": {evidence.CustodyExternalMediator, false, keyring.Declaration{}, ""},
+		"in hardware":                {evidence.CustodyHardwareBacked, false, keyring.Declaration{}, ""},
+		"in the agent's process":     {"agent_process", false, keyring.Declaration{}, "key_custody"},
+		"that can be exported":       {evidence.CustodyExternalMediator, true, keyring.Declaration{}, "key_exportable"},
+		"that the agent can reach":   {evidence.CustodyExternalMediator, false, keyring.Declaration{AccessibleToAgent: true}, "key_agent_accessible"},
+		"that users can reach":       {evidence.CustodyExternalMediator, false, keyring.Declaration{AccessibleToUsers: true}, "key_user_accessible"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, key := newCertified(t, false), evidence.KeyClaims{KeyCustody: tt.custody, KeyExportable: tt.exportable}
+			c.certify(t, key, tt.say)
+			if err := c.believes(t, newNode(t, c.deployment), key); tt.code != "" {
+				gatetest.WantCode(t, err, tt.code)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPostQuantumOwner: the registry of an owner can have two keys. Then its certificates need both signatures.
+func TestPostQuantumOwner(t *testing.T) {
+	c, key := newCertified(t, true), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator}
+	c.certify(t, key, keyring.Declaration{})
+	n := newNode(t, c.deployment)
+	if err := c.believes(t, n, key); err != nil {
+		t.Errorf("a receipt by a key that is certified twice: %v", err)
+	}
+	b, raw, err := config.ReadBundle(c.Bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(b.Certificates[0], "~")
+	if err := os.WriteFile(c.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.take(configured(c.deployment)); err == nil || !strings.Contains(err.Error(), "lacks the post-quantum signature") {
+		t.Errorf("a certificate that was signed once: %v", err)
+	}
+}
+
+// TestNothingHalf: what the service does not take, or a clock difference that is too large, leaves the owners as they were.
+func TestNothingHalf(t *testing.T) {
+	one, two := newDeployment(t, "one"), newDeployment(t, "two")
+	n := newNode(t, one)
+	n.skew = time.Hour
+	if err := n.take(configured(one, two)); err == nil {
+		t.Error("an hour's difference of clocks is tolerated")
+	}
+	n.skew, n.believe = 0, func(reputation.Believed) error { return errors.New("not believed") }
+	if err := n.take(configured(one, two)); err == nil || err.Error() != "not believed" || len(n.owners.inForce) != 1 {
+		t.Errorf("%v, and %d owners are in force", err, len(n.owners.inForce))
+	}
+	one.Revoke(t)
+	one.publish(t)
+	n.follow()
+	if got := n.log.FilterMessage("the new trust bundles of owners are not taken over").Len(); got != 1 {
+		t.Errorf("the log says %d times that a bundle is not taken over", got)
+	}
+}
+
 // TestOwnersThatAreRefused: nothing is put in force of a configuration in which one owner cannot be believed.
 func TestOwnersThatAreRefused(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
@@ -233,9 +363,14 @@ func TestFollow(t *testing.T) {
 		if got := refusedOwners(t, n); got != "one" {
 			t.Errorf("the metric has %q as refused", got)
 		}
-		if err := n.believes(t, one, 0); n.puts != 2 || err != nil {
+		if err := n.believes(t, one, 0); n.puts != 3 || err != nil {
 			t.Errorf("the owner before is not kept: %v, %d", err, n.puts)
 		}
+	}
+	two.publish(t) // which has no revocation list, and needs none because another owner has one
+	n.follow()
+	if n.puts != 3 {
+		t.Error("the bundle of another owner is not taken over")
 	}
 	list := one.Revocations
 	one.Revocations = ""
@@ -253,8 +388,15 @@ func TestFollow(t *testing.T) {
 	}
 	wantKept(t, "no such file")
 	one.publish(t)
+	if err := os.WriteFile(config.HistoryFile(one.Bundle), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantKept(t, "the history is malformed")
+	if err := os.Remove(config.HistoryFile(one.Bundle)); err != nil {
+		t.Fatal(err)
+	}
 	n.follow()
-	if n.puts != 3 || refusedOwners(t, n) != "" {
+	if n.puts != 4 || refusedOwners(t, n) != "" {
 		t.Error("the bundle that is there again is not taken over")
 	}
 }

@@ -2,7 +2,7 @@
 //
 //	reputationd.go  the process: its parts, how it begins, reloads and ends
 //	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
-//	metrics.go      which owners' bundles are not taken over
+//	metrics.go      requests that it answered, and owners whose bundles are not taken over
 //	needs.go        what the process uses, and what it observes of its deployment
 package reputationd
 
@@ -34,6 +34,7 @@ type process struct {
 	store   *store.Store
 	service *reputation.Service
 	owners  *owners
+	metrics *requests
 	// Both answer not_ready until the node is ready.
 	internal, public daemon.LateHandler
 }
@@ -84,6 +85,9 @@ func (p *process) run(ctx context.Context) error {
 	}
 	defer p.store.Close()
 	if err := p.Metrics.Register(p.owners); err != nil {
+		return err
+	}
+	if p.metrics, err = newRequests(p.Metrics); err != nil {
 		return err
 	}
 	needs, err := Resources(c, o)
@@ -175,8 +179,8 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 	}
 	p.Reloader.Start(status(c), p.reload)
 	group.Go(func() error { return p.service.Run(ctx) })
-	p.internal.Set(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Rate: trusted}))
-	p.public.Set(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log}))
+	p.internal.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Rate: trusted})))
+	p.public.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log})))
 	p.Log.Info("ready", zap.Int("owners", len(c.Owners)))
 	p.owners.watch(ctx)
 	return nil

@@ -46,6 +46,9 @@ func Resources(c *config.Sidecar, o *daemon.Observer) (daemon.Resources, error) 
 			n.Connect = append(n.Connect, a.API.Challenge, a.API.Verify)
 		}
 	}
+	if c.Reputation != nil {
+		n.Connect = append(n.Connect, c.Reputation.TCP)
+	}
 	if c.LedgerDSN != "" {
 		ports, err := postgres.Ports(c.LedgerDSN)
 		if err != nil {
@@ -85,6 +88,11 @@ func Observer(c *config.Sidecar, roles []daemon.Role) *daemon.Observer {
 	if c.Ledger.Postgres != nil {
 		secret = append(secret, c.Ledger.Postgres.DSNFile)
 	}
+	var node config.Endpoint
+	if c.Reputation != nil {
+		node = c.Reputation.Endpoint
+		secret = append(secret, node.TokenFile)
+	}
 	for _, r := range c.Credentials() {
 		secret = append(secret, r.File) // empty for a credential in Vault
 	}
@@ -93,7 +101,7 @@ func Observer(c *config.Sidecar, roles []daemon.Role) *daemon.Observer {
 	}
 	slices.Sort(secret)
 	secret = append(slices.Compact(secret), daemon.CustodySecrets(c.Custody, roles)...)
-	public := append(c.Custody.PublicFiles(), c.Path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Trigger.Unix, c.Control.Unix)
+	public := append(c.Custody.PublicFiles(), c.Path, c.Manifest, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle, c.Trigger.Unix, c.Control.Unix, node.Unix)
 	for _, u := range c.Upstreams {
 		public = append(public, u.CA)
 	}

@@ -17,19 +17,23 @@ func (p *process) openReceipts(ctx context.Context) (err error) {
 	if p.interaction == nil {
 		return nil
 	}
-	var owner string
-	for _, r := range p.Roots {
-		if r.Purpose == evidence.PurposeSignerCertificate {
-			owner = interaction.Owner(r.Public)
-		}
-	}
 	p.receipts, err = receipts.New(ctx, receipts.Options{
-		Issuer: p.interaction, Ledger: p.record, Owner: owner, Agent: p.config.Receipts.Subject, Runtime: p.config.Runtime, Now: time.Now, Log: p.Log,
+		Issuer: p.interaction, Ledger: p.record, Owner: p.owner(), Agent: p.config.Receipts.Subject, Runtime: p.config.Runtime, Now: time.Now, Log: p.Log,
 	})
 	return err
 }
 
-// closeReceipts closes the chains of the sessions that are open. The proxy serves no call any more.
+// owner returns how receipts name the owner of this sidecar. The pinned root keys are known by then.
+func (p *process) owner() string {
+	for _, r := range p.Roots {
+		if r.Purpose == evidence.PurposeSignerCertificate {
+			return interaction.Owner(r.Public)
+		}
+	}
+	return ""
+}
+
+// closeReceipts closes the chains of the sessions that are open, and hands over what it can. The proxy serves no call any more.
 func (p *process) closeReceipts() {
 	if p.receipts == nil {
 		return
@@ -37,4 +41,7 @@ func (p *process) closeReceipts() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeReceiptsTimeout)
 	defer cancel()
 	p.receipts.Close(ctx)
+	if p.sender != nil {
+		p.sender.Drain(ctx)
+	}
 }

@@ -7,6 +7,7 @@
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
 //	receipts.go    what makes interaction receipts
+//	node.go        what hands them over to the node, and relays agents' requests
 //	ledger.go      where consumed keys and records are kept
 //	ca.go          the interception CA
 //	looker.go      the child that reads where the standard input of processes leads
@@ -41,9 +42,11 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/reputation/client"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -60,6 +63,9 @@ type process struct {
 	requestProof *signer.Issuer[evidence.RequestProof]
 	interaction  *signer.Issuer[interaction.Receipt] // nil where no receipts are made
 	receipts     *receipts.Keeper                    // likewise
+	callers      *signer.Issuer[interaction.Caller]  // nil where there is no node
+	sender       *client.Sender                      // likewise
+	node         *node.Relay                         // likewise
 	secrets      *vault.Secrets                      // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
@@ -187,12 +193,8 @@ func (p *process) openKeys(ctx context.Context) (err error) {
 	if p.requestProof, err = daemon.NewIssuer(ctx, p.Process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
 		return err
 	}
-	if k := c.Keys.InteractionReceipt; k != nil {
-		key := *k
-		key.Lifetime = config.Duration(interaction.Lifetime)
-		if p.interaction, err = daemon.NewIssuer(ctx, p.Process, interaction.Kind, key, c.Audience); err != nil {
-			return err
-		}
+	if err := p.openObserver(ctx); err != nil {
+		return err
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)
 	return err
@@ -246,9 +248,16 @@ func (p *process) start(ctx context.Context, group *errgroup.Group, first *snaps
 	if err := p.openReceipts(ctx); err != nil {
 		return err
 	}
+	if err := p.openNode(); err != nil {
+		return err
+	}
 	group.Go(func() error { certified.Watch(ctx); return nil })
 	group.Go(func() error { p.Trust.Watch(ctx); return nil })
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
+	if p.sender != nil {
+		group.Go(func() error { p.sender.Run(ctx); return nil })
+		p.admin.SetSender(p.sender)
+	}
 	group.Go(func() error { warnOfExpiry(ctx, p.ca, p.Log); return nil })
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {

@@ -157,7 +157,7 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 			HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
 			UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 		}),
-		Prove: p.requestProof, Receipts: p.receipts, Transport: s.transport, Destination: s.destination(), RuntimeID: c.Runtime, EnvironmentHash: s.environment,
+		Prove: p.requestProof, Receipts: p.receipts, Node: p.node, Transport: s.transport, Destination: s.destination(), RuntimeID: c.Runtime, EnvironmentHash: s.environment,
 		Standing: c.Session.Standing, HangUp: c.WebSocketRefusal == "close", CAPEM: p.ca.CertificatePEM(), SpoolDir: c.State,
 		Timeouts: proxy.Timeouts{Step: time.Duration(c.Timeouts.Step), Forward: time.Duration(c.Timeouts.Forward), WebSocketIdle: time.Duration(c.Timeouts.WebSocketIdle)},
 		Load:     c.Limits.Load(),

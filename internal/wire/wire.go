@@ -86,28 +86,37 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	raw, err := p.Do(req)
+	if err != nil {
+		return err
+	}
+	if err := strictjson.ParseMembers(raw, answer); err != nil {
+		return refusal.New(p.Unavailable, "the answer of %s cannot be read: %v", p.Name, err)
+	}
+	return nil
+}
+
+// Do sends a request once, and returns the body of its answer, of at most [MaxAnswer] bytes. It fails as [Peer.Call] does.
+func (p Peer) Do(req *http.Request) ([]byte, error) {
 	req.GetBody = nil // never repeat a request: most calls consume something
 	resp, err := p.HTTP.Do(req)
 	if err != nil {
-		return refusal.New(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))
+		return nil, refusal.New(p.Unavailable, "%s does not answer (%s)", p.Name, why(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		err := problem.Read(resp)
 		var coded *problem.Error
 		if errors.As(err, &coded) {
-			return err
+			return nil, err
 		}
-		return refusal.New(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
+		return nil, refusal.New(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
 	if err != nil || len(raw) > MaxAnswer {
-		return refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
+		return nil, refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
 	}
-	if err := strictjson.ParseMembers(raw, answer); err != nil {
-		return refusal.New(p.Unavailable, "the answer of %s cannot be read: %v", p.Name, err)
-	}
-	return nil
+	return raw, nil
 }
 
 // why says why a request got no answer. It does not say where the request went: the refusal names the other side.

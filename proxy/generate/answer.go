@@ -18,6 +18,7 @@ import (
 
 const (
 	maxAnswer = 4 << 20 // bytes of an answer that is held
+	maxSaid   = 1 << 10 // bytes of the text that [Call.Said] is told
 	pieceSize = 4 << 10 // bytes of an answer that are read at once
 )
 
@@ -28,6 +29,9 @@ type Call struct {
 	Key    []byte // as for [inference.Read]
 	// Take asks for n more bytes of memory. The caller gives all of them back when the call has ended.
 	Take func(n int) error
+	// Said is told what the model has said, once all of it is there; nil if nobody asks. It is not called for no text, a
+	// refusal, or over 1 KiB.
+	Said func(text string)
 	// Receipt returns the receipt of the call, whose answer has ended; nil where none is made. Without its receipt an answer is refused.
 	Receipt func() (string, error)
 }
@@ -107,6 +111,7 @@ type output struct {
 	piece   [pieceSize]byte
 	held    []byte          // of a model's answer that is no stream
 	text    strings.Builder // of an answer that is no stream
+	said    []byte          // the first bytes of the text, for [Call.Said]: one more than it is told
 	refused bool            // the model has said that it refuses
 	failed  error           // why the text cannot be held
 	charged int             // bytes of memory that the reader has got
@@ -188,6 +193,9 @@ func (o *output) say(k inference.Kind, text string) {
 	default:
 		return
 	}
+	if o.call.Said != nil {
+		o.said = append(o.said, text[:min(len(text), maxSaid+1-len(o.said))]...)
+	}
 	if o.call.Stream {
 		o.event("text", struct {
 			Text string `json:"text"`
@@ -246,6 +254,9 @@ func (o *output) conclude() {
 	}
 	if in.Input.State == inference.Declared && in.Output.State == inference.Declared {
 		d.Usage = &usage{in.Input.N, in.Output.N}
+	}
+	if o.call.Said != nil && !o.refused && len(o.said) > 0 && len(o.said) <= maxSaid {
+		o.call.Said(string(o.said))
 	}
 	if o.call.Receipt != nil {
 		var err error

@@ -18,6 +18,7 @@ func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"prompt":"x"}`, `{"prompt":"\u2028\"}],\"tools\":[{\"type\":\"web_search\"}]","system":"y","model":"m","maxTokens":1,"temperature":0,"stream":true}`,
 		`{"prompt":"x","Prompt":"y"}`, `{"prompt":"\ud800"}`, `{"prompt":null}`, `{"prompt":"x","temperature":1e-300}`, `{"prompt":"x","maxTokens":9223372036854775808}`,
+		`{"probe":"p"}`, `{"probe":"p","prompt":"x"}`, `{"probe":"","prompt":"x"}`,
 	} {
 		f.Add(s)
 	}
@@ -40,6 +41,9 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			coded(err)
 			return
+		}
+		if r.Probe != "" {
+			r.Put("Which?")
 		}
 		for _, m := range all {
 			out, err := m.Request(context.Background(), r, &http.Request{})

@@ -22,6 +22,7 @@ const maxTemperature = 2
 // Request is what an agent asks for.
 type Request struct {
 	Prompt      string   `json:"prompt"`
+	Probe       string   `json:"probe"` // the id of a probe, whose prompt takes the place of Prompt
 	System      string   `json:"system"`
 	Model       string   `json:"model"` // empty for the default
 	MaxTokens   *int     `json:"maxTokens"`
@@ -40,10 +41,13 @@ func Read(body []byte) (*Request, error) {
 	}
 	r := new(Request)
 	if err := json2.Unmarshal(body, r, json2.RejectUnknownMembers(true)); err != nil {
-		return nil, malformed("has a member that is not known or not of its type: prompt, system and model are texts, maxTokens and temperature numbers, stream true or false")
+		return nil, malformed("has a member that is not known or not of its type: prompt, probe, system and model are texts, maxTokens and temperature numbers, stream true or false")
 	}
 	switch {
-	case strings.TrimSpace(r.Prompt) == "":
+	case r.Probe != "" && (r.Prompt != "" || r.System != "" || r.MaxTokens != nil || r.Temperature != nil || r.Stream):
+		// A stream would show the agent an answer that it could break off before the receipt tells of it.
+		return nil, malformed("has more than model beside a probe, which is sent as the node has given it and answered whole")
+	case r.Probe == "" && strings.TrimSpace(r.Prompt) == "":
 		return nil, malformed("has no prompt")
 	case r.MaxTokens != nil && *r.MaxTokens < 1:
 		return nil, malformed("asks for no tokens: maxTokens is at least 1")
@@ -52,6 +56,9 @@ func Read(body []byte) (*Request, error) {
 	}
 	return r, nil
 }
+
+// Put makes the request one for the prompt of its probe, which has to be answered alike each time.
+func (r *Request) Put(prompt string) { r.Prompt, r.Temperature = prompt, new(float64) }
 
 // message is a message of a chat, or of the Messages API.
 type message struct {

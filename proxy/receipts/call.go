@@ -57,7 +57,7 @@ func (call *Call) Send(ctx context.Context) error {
 }
 
 // Open returns what has to be durable before the call is sent, for a caller that stores it with other things. The chain is not closed from now on
-// until the call ends or is dropped. No post names the call before [Call.Sent]: one that is dropped never gets a receipt.
+// until the call ends or is dropped. The challenge in force now is the one that the receipt tells of. No post names the call before [Call.Sent]: one that is dropped never gets a receipt.
 func (call *Call) Open() ([]ledger.OpenCall, error) {
 	if call == nil {
 		return nil, nil
@@ -66,6 +66,9 @@ func (call *Call) Open() ([]ledger.OpenCall, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.admit(); err != nil {
+		return nil, err
+	}
+	if err := call.meet(); err != nil {
 		return nil, err
 	}
 	c.open[call.id] = call

@@ -43,6 +43,8 @@ type Chain struct {
 	issued int64                     // its iat
 	totals interaction.SessionTotals // its counts
 
+	challenge challenge
+
 	policy  string // the last PolicyID
 	closing string // why the session has ended; empty while it has not
 	closed  bool   // the chain has its last receipt
@@ -186,6 +188,7 @@ func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	}
 	end := c.end()
 	end.claims.Closing = &interaction.Closing{Reason: interaction.ClosedLost}
+	end.claims.Challenge = nil // nobody will know any more how it stands then
 	session, err := end.row(c.session, c.opened)
 	return []ledger.OpenCall{open, session}, err
 }

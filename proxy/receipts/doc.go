@@ -5,6 +5,7 @@
 //	chain.go    the chain of one session: which calls are open, and where it stands
 //	call.go     one call, from before it is sent to its receipt
 //	draft.go    what a receipt says before its call is sent; result.go what it says of the end
+//	challenge.go the challenge that the agent has to answer, and the probes that go with it
 //	memory.go   what is remembered of a session to make its figures; sample.go the text of which entropy and compression are taken
 //
 // # What it promises

@@ -55,6 +55,7 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 // closingDraft is what the last receipt says. The caller holds c.mu.
 func (c *Chain) closingDraft() interaction.Receipt {
 	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
+	claims.Challenge = c.challenge.ref
 	for name, to := range map[string]*string{"inputs": &claims.InputsCommitment, "constraints": &claims.ConstraintsCommitment, "llm": &claims.LLMCommitment} {
 		*to = c.commit(c.session, name, nil)
 	}
@@ -65,6 +66,7 @@ func (c *Chain) closingDraft() interaction.Receipt {
 type ModelRequest struct {
 	Record  ledger.Record // with id, host, manifest and start
 	Rule    string        // the egress rule
+	Probe   string        // the id of the probe whose prompt the call is; empty for any other call
 	Request *inference.Request
 	Body    []byte // as it will be sent
 }
@@ -86,6 +88,9 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	claims.LLMCommitment = c.commit(r.ID, "llm", map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
 	claims.Model = &interaction.ModelCall{
 		API: string(q.Request.Dialect), Host: clipHost(r.Host), Rule: clipText(q.Rule, maxText), Model: q.Request.Model, HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
+	}
+	if q.Probe != "" {
+		claims.Model.Probe = &interaction.Probe{ID: q.Probe}
 	}
 	c.memory.asked(c, q.Request, k.o.Now(), claims.Model)
 	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}

@@ -351,7 +351,7 @@ func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	return &inference.Measure{Seed: c.seed, Known: c.knows}
 }
 
-// Close closes the chains of all sessions, and waits for their receipts as long as ctx allows. What has none then is closed at the next start.
+// Close closes the chains of all sessions, and waits until their receipts are stored, as long as ctx allows. What has none then is closed at the next start.
 func (k *Keeper) Close(ctx context.Context) {
 	k.mu.Lock()
 	chains := make([]*Chain, 0, len(k.active))
@@ -368,4 +368,9 @@ func (k *Keeper) Close(ctx context.Context) {
 	defer context.AfterFunc(ctx, k.stop)()
 	k.workers.Wait()
 	k.stop()
+	for _, c := range chains {
+		if k.o.Ledger.SettleReceipts(ctx, c.session) != nil {
+			return // the ledger says in the log what it could not store
+		}
+	}
 }

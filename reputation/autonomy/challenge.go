@@ -156,12 +156,12 @@ func (o outcome) accuracy() float64 {
 	if o.committed == 0 {
 		return 0
 	}
-	return o.held / (formula.Chall.Commitments.Predicates * o.committed)
+	return o.held / (formula.Challenge.Commitments.Predicates * o.committed)
 }
 
 // measure makes the one part of the signal. The agent names its tools and the model that it asks for.
 func (o outcome) measure() measure {
-	of := &formula.Chall.Commitments
+	of := &formula.Challenge.Commitments
 	value := wilson(float64(o.passed), float64(o.issued), of.Z) * o.accuracy()
 	return measure{n: o.issued, value: value, points: of.Points * value, state: declared}
 }

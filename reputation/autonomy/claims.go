@@ -73,6 +73,8 @@ func check(c *Claims) error {
 		return malformed("headHash, scoringHash or baselineHash is not a lowercase hex SHA-256, or headNumber is below 1")
 	case c.N < 0 || c.OtherCalls < 0 || c.N > c.HeadNumber || c.OtherCalls > c.HeadNumber-c.N:
 		return malformed("there are more calls than receipts")
+	case c.ModelHosts == nil || c.Interval.LeaveOut == nil || c.Signals.Knowledge.Domains == nil:
+		return malformed("a list is null")
 	case CheckHosts(c.ModelHosts) != nil || !slices.IsSorted(c.ModelHosts):
 		return malformed("modelHosts is no list of hosts in order")
 	}
@@ -124,6 +126,9 @@ func (s *Signals) list() [5]*Signal {
 }
 
 func (s *Signal) check() error {
+	if s.Parts == nil {
+		return malformed("a list is null")
+	}
 	sum := 0.0
 	for _, p := range s.Parts {
 		switch {

@@ -13,17 +13,17 @@ var formulasJSON []byte
 
 // constants are those of formulas.json, where each has its name. docs/autonomy.md says what each is for.
 type constants struct {
-	Version  string      `json:"version"`
-	Weights  perSignal   `json:"weights"`
-	Caps     perSignal   `json:"caps"`
-	Bands    []band      `json:"bands"`
-	Interval intervalOf  `json:"interval"`
-	Timing   timingOf    `json:"timing"`
-	Recurse  recursionOf `json:"recursion"`
-	Know     knowledgeOf `json:"knowledge"`
-	Entropy  entropyOf   `json:"entropy"`
-	Chall    challengeOf `json:"challenge"`
-	Baseline struct {
+	Version   string      `json:"version"`
+	Weights   perSignal   `json:"weights"`
+	Caps      perSignal   `json:"caps"`
+	Bands     []band      `json:"bands"`
+	Interval  intervalOf  `json:"interval"`
+	Timing    timingOf    `json:"timing"`
+	Recursion recursionOf `json:"recursion"`
+	Knowledge knowledgeOf `json:"knowledge"`
+	Entropy   entropyOf   `json:"entropy"`
+	Challenge challengeOf `json:"challenge"`
+	Baseline  struct {
 		MinSessions int64 `json:"minSessions"`
 		MinCalls    int   `json:"minCalls"`
 		Models      int   `json:"models"`

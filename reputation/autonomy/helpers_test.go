@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 const host = "api.models.example:443"
@@ -72,6 +73,38 @@ func BenchmarkAppraise(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		autonomy.Appraise(measured(receipts), nil, baseline)
+	}
+}
+
+// BenchmarkVerifyAndAppraise is a whole session of 1,000 receipts as tokens: each is verified, and its place in the chain.
+func BenchmarkVerifyAndAppraise(b *testing.B) {
+	k := gatetest.New(b)
+	chain, receipts, baseline := k.Session(b, "ses_1"), working(1000, 1), usual()
+	for _, r := range receipts {
+		chain.Call(b, func(c *interaction.Receipt) {
+			c.Model.Host, c.Model.Model, c.Model.ToolCalls, c.Model.ReturnedCalls = r.Model.Host, r.Model.Model, r.Model.ToolCalls, r.Model.ReturnedCalls
+			f := &c.Model.Figures
+			f.Duration, f.OutputTokens, f.OutputWords, f.Turnaround = r.Model.Figures.Duration, r.Model.Figures.OutputTokens, r.Model.Figures.OutputWords, r.Model.Figures.Turnaround
+			f.DepthRelayed, f.SampleBytes, f.WordEntropy, f.Compression = r.Model.Figures.DepthRelayed, r.Model.Figures.SampleBytes, r.Model.Figures.WordEntropy, r.Model.Figures.Compression
+			if f.Turnaround.State == "" {
+				f.Turnaround = interaction.NotMeasured
+			}
+		})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		verified, s := chain.Chain(b), autonomy.NewSession([]string{host})
+		for _, token := range chain.Receipts {
+			opened, err := verified.Add(token)
+			if err != nil {
+				b.Fatal(err)
+			}
+			r := opened.Claims()
+			s.Add(opened.Hash(), &r)
+		}
+		if score := autonomy.Appraise(s, nil, baseline); score.N != 1000 {
+			b.Fatalf("%d calls", score.N)
+		}
 	}
 }
 

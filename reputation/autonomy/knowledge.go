@@ -4,7 +4,7 @@ import "slices"
 
 // domains is how many kinds of tools and hosts of tools there were.
 func (v *view) domains() measure {
-	of := &formula.Know.Domains
+	of := &formula.Knowledge.Domains
 	left := make([]bool, len(v.s.domains))
 	hosts, tools := 0.0, 0.0
 	for _, t := range v.s.touches {
@@ -43,7 +43,7 @@ func sorted(names []string) []string {
 
 // agreement is how often a model answered the same question in the same way.
 func (s *Session) agreement(challenges []Challenge) (m measure) {
-	of := &formula.Know.Agreement
+	of := &formula.Knowledge.Agreement
 	equal := 0.0
 	for _, c := range challenges {
 		for _, pair := range c.Probes {
@@ -67,7 +67,7 @@ func (s *Session) agreement(challenges []Challenge) (m measure) {
 
 // superhuman is how many stretches of answers were followed by the next request sooner than a person reads them.
 func (v *view) superhuman() (m measure) {
-	of := &formula.Know.Superhuman
+	of := &formula.Knowledge.Superhuman
 	words, ms := 0.0, 0.0
 	v.each(func(_ int, c *call) {
 		if !c.read.measured() {

@@ -80,7 +80,7 @@ var bySignal = [...][2]int{
 // parts measures each part. What has too few inputs is not measured, and has no points. Agreement and commitments are those of the whole
 // session.
 func (v *view) parts(agreement, commitments measure) (p parts) {
-	t, r, k, e, c := &formula.Timing, &formula.Recurse, &formula.Know, &formula.Entropy, &formula.Chall
+	t, r, k, e, c := &formula.Timing, &formula.Recursion, &formula.Knowledge, &formula.Entropy, &formula.Challenge
 	put := func(at int, name string, of float64, least int64, m measure) {
 		if !v.enough(m.n, least) {
 			m = measure{n: m.n, state: notMeasured}

@@ -4,7 +4,7 @@ import "math"
 
 // chain is the longest run of model, tool and model again, joined by ids that a model gave and that came back.
 func (v *view) chain() measure {
-	of := &formula.Recurse.Chain
+	of := &formula.Recursion.Chain
 	v.x = append(v.x[:0], make([]float64, len(v.s.calls))...) // the length of the run that ends with each call
 	longest := 0.0
 	v.each(func(i int, c *call) {
@@ -25,7 +25,7 @@ func (v *view) chain() measure {
 
 // selfReferences is how often earlier answers came back, for each call after the first. It returns the number too.
 func (v *view) selfReferences() (m measure, sum float64) {
-	of := &formula.Recurse.SelfReferences
+	of := &formula.Recursion.SelfReferences
 	v.each(func(_ int, c *call) {
 		if c.references.measured() {
 			m.n++
@@ -41,7 +41,7 @@ func (v *view) selfReferences() (m measure, sum float64) {
 
 // depth is the longest path of values from results into arguments.
 func (v *view) depth() (m measure) {
-	of := &formula.Recurse.Depth
+	of := &formula.Recursion.Depth
 	v.each(func(_ int, c *call) {
 		if c.depth.measured() {
 			m.n++

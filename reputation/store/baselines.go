@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// MaxSamples is how many samples of an owner are kept: those of the sessions that were closed last.
+const MaxSamples = 1000
+
 // Sample is what one closed session gives to the baselines of its owner.
 type Sample struct {
 	Owner, Session string
@@ -17,7 +20,7 @@ type Baseline struct {
 	Hash, Owner string
 	Number      int64 // of the owner's, from 1
 	Made        time.Time
-	Samples     int64  // how many the owner had
+	Samples     int64  // how many the owner had ever given
 	Document    string // JSON
 }
 
@@ -35,17 +38,20 @@ func (s *Store) AddSample(ctx context.Context, one Sample) error {
 		if err != nil || n == 0 || one.Text == "" {
 			return err
 		}
-		_, err = t.exec(`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-			one.Owner, one.Session, one.Closed.UnixMilli(), one.Text)
+		if _, err := t.exec(`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+			one.Owner, one.Session, one.Closed.UnixMilli(), one.Text); err != nil {
+			return err
+		}
+		_, err = t.exec(`UPDATE owners SET samples = samples + 1 WHERE owner = $1`, one.Owner)
 		return err
 	})
 }
 
-// Samples returns the samples of an owner whose sessions were closed last, at most limit, in the order in which they were closed.
-func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample, error) {
+// Samples returns the samples of an owner whose sessions were closed last, at most [MaxSamples], in the order in which they were closed.
+func (s *Store) Samples(ctx context.Context, owner string) ([]Sample, error) {
 	const doing = "read the samples"
 	rows, err := s.read.QueryContext(ctx, `SELECT owner, session, closed, sample FROM (
-		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2) AS l ORDER BY closed, session`, owner, limit)
+		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2) AS l ORDER BY closed, session`, owner, MaxSamples)
 	return list(doing, rows, err, func(scan func(...any) error) (one Sample, err error) {
 		var closed int64
 		err = scan(&one.Owner, &one.Session, &closed, &one.Text)
@@ -57,13 +63,13 @@ func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample,
 // Grown is an owner with samples.
 type Grown struct {
 	Owner   string
-	Samples int64
+	Samples int64 // that it has ever given
 }
 
-// Grown returns how many samples each owner has.
+// Grown returns how many samples each owner has given.
 func (s *Store) Grown(ctx context.Context) ([]Grown, error) {
 	const doing = "count the samples"
-	rows, err := s.read.QueryContext(ctx, `SELECT owner, count(*) FROM samples GROUP BY owner ORDER BY owner`)
+	rows, err := s.read.QueryContext(ctx, `SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
 	return list(doing, rows, err, func(scan func(...any) error) (g Grown, err error) {
 		err = scan(&g.Owner, &g.Samples)
 		return g, err

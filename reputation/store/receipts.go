@@ -122,7 +122,7 @@ func (t tx) add(a Addition) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(`INSERT INTO owners (owner, sessions, receipts) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING`, a.Owner); err != nil {
+	if _, err := t.exec(`INSERT INTO owners (owner, sessions, receipts, samples) VALUES ($1, 0, 0, 0) ON CONFLICT DO NOTHING`, a.Owner); err != nil {
 		return err
 	}
 	return t.one(ErrFull, `UPDATE owners SET sessions = sessions + $1, receipts = receipts + $2

@@ -12,7 +12,8 @@ const tables = `
 CREATE TABLE owners (
 	owner    TEXT PRIMARY KEY,
 	sessions BIGINT NOT NULL, -- how many it has, so that they need not be counted
-	receipts BIGINT NOT NULL
+	receipts BIGINT NOT NULL,
+	samples  BIGINT NOT NULL  -- how many it has ever given
 );
 CREATE TABLE sessions (
 	owner   TEXT NOT NULL,
@@ -90,7 +91,7 @@ CREATE TABLE baselines ( -- snapshots; they are never removed, since scores name
 	owner   TEXT NOT NULL,
 	number  BIGINT NOT NULL, -- of the owner's, from 1: two replicas cannot make the same one
 	made    BIGINT NOT NULL,
-	samples BIGINT NOT NULL, -- how many the owner had
+	samples BIGINT NOT NULL, -- how many the owner had ever given
 	document TEXT NOT NULL,  -- JSON
 	UNIQUE (owner, number)
 );

@@ -280,13 +280,10 @@ func TestBaselines(t *testing.T) {
 		if left, err := two.Unsampled(ctx, 10); err != nil || len(left) != 0 {
 			t.Errorf("%+v, %v", left, err)
 		}
-		samples, err := two.Samples(ctx, "o", 10)
+		samples, err := two.Samples(ctx, "o")
 		must(t, err)
 		if len(samples) != 2 || samples[0].Text != `"a"` || samples[1].Text != `"c"` || !samples[1].Closed.Equal(start.Add(2*time.Second)) {
 			t.Errorf("%+v", samples)
-		}
-		if newest, err := one.Samples(ctx, "o", 1); err != nil || len(newest) != 1 || newest[0].Session != "c" {
-			t.Errorf("%+v, %v", newest, err)
 		}
 		grown, err := one.Grown(ctx)
 		must(t, err)
@@ -307,6 +304,42 @@ func TestBaselines(t *testing.T) {
 		}
 		_, err = two.Baseline(ctx, "h3")
 		wantErr(t, err, store.ErrNotFound)
+	})
+}
+
+// TestOldSamples: the newest samples of an owner are kept, and how many there were is not forgotten.
+func TestOldSamples(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		const more = store.MaxSamples + 5
+		var all sync.WaitGroup
+		for i := range more {
+			all.Go(func() {
+				a := addition(fmt.Sprintf("s%04d", i), 1, 1)
+				a.Closing, a.At, a.MaxSessions, a.MaxReceipts = true, start.Add(time.Duration(i)*time.Second), more, more
+				err := one.Append(ctx, a)
+				if err == nil {
+					err = two.AddSample(ctx, store.Sample{Owner: "o", Session: a.Session, Closed: a.At, Text: "{}"})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		must(t, two.Prune(ctx, start, start))
+		samples, err := one.Samples(ctx, "o")
+		must(t, err)
+		if len(samples) != store.MaxSamples || samples[0].Session != "s0005" {
+			t.Errorf("%d samples, the first %+v", len(samples), samples[0])
+		}
+		must(t, one.Prune(ctx, start, start))
+		if again, err := one.Samples(ctx, "o"); err != nil || len(again) != store.MaxSamples {
+			t.Errorf("%d samples, %v", len(again), err)
+		}
+		if grown, err := one.Grown(ctx); err != nil || grown[0].Samples != more {
+			t.Errorf("%+v, %v", grown, err)
+		}
 	})
 }
 

@@ -119,14 +119,8 @@ func (t *Trace) Call(host, model string) {
 	t.model.add(model)
 }
 
-// Tool notes the use of a tool; an empty name is not known.
-func (t *Trace) Tool(name string) {
-	if name == "" {
-		t.ToolUnknown()
-		return
-	}
-	t.tools.add(name)
-}
+// Tool notes the use of a tool. No strategy names one with an empty name.
+func (t *Trace) Tool(name string) { t.tools.add(name) }
 
 // Host notes a call to another host than that of a model.
 func (t *Trace) Host(name string) { t.hosts.add(name) }
@@ -167,7 +161,7 @@ type set struct {
 func (s *set) add(name string) {
 	at, ok := slices.BinarySearch(s.names, name)
 	switch {
-	case ok || s.unknown:
+	case ok:
 	case len(s.names) == MaxNames:
 		s.unknown = true
 	default:

@@ -70,6 +70,13 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := strategy.Parse([]byte(`{"more":1}`)); err == nil || !strings.Contains(err.Error(), "more") {
+		t.Errorf("%v does not name the member", err)
+	}
+	least := `{"calls":{"max":1,"min":1},"hosts":[],"model":"m","tools":[]}`
+	if _, err := strategy.Parse([]byte(strings.Repeat(" ", strategy.MaxSize-len(least)) + least)); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestCommitment(t *testing.T) {
@@ -91,6 +98,7 @@ func TestCommitment(t *testing.T) {
 	}{
 		"as long as can be": {strings.Repeat("n", 128), of(64), true}, "no nonce": {"", salt, false}, "a long nonce": {strings.Repeat("n", 129), salt, false},
 		"a short salt": {"n", of(15), false}, "a long salt": {"n", of(65), false}, "no salt": {"n", "", false}, "padding": {"n", salt + "==", false}, "stray bits": {"n", salt[:21] + "B", false},
+		"another character": {"n", of(24) + "!", false},
 	} {
 		if _, err := strategy.Commitment(test.nonce, test.salt, plan()); test.ok != (err == nil) || !test.ok && !errors.Is(err, refusal.New("strategy_malformed", "")) {
 			t.Errorf("%s: %v", name, err)

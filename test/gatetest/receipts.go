@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -35,6 +36,18 @@ func (k *Kit) Observe(t testing.TB) {
 	}
 	k.Certificates[evidence.PurposeInteraction] = k.certificate(t, evidence.PurposeInteraction)
 	k.Verifier.SetTrust(k.Trust(t))
+}
+
+// Appraiser gives the deployment a node's certified key, and returns the issuer of its scores.
+func (k *Kit) Appraiser(t testing.TB) *signer.Issuer[autonomy.Claims] {
+	t.Helper()
+	const purpose = evidence.PurposeAppraiser
+	if k.Certificates[purpose] == "" {
+		k.roles[purpose] = role{key: must(custody.NewMemory("appraiser-key"))(t), issuer: "appraiser", audience: "relying-party", lifetime: autonomy.MaxLifetime}
+		k.Certificates[purpose] = k.certificate(t, purpose)
+		k.Verifier.SetTrust(k.Trust(t))
+	}
+	return Signer(t, k, autonomy.Kind)
 }
 
 // Session begins the chain of a session.

@@ -47,9 +47,7 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 	}
-	appraiser, err := score(k.Clock.Now)
-	must(t, err)
-	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: appraiser, Now: k.Clock.Now, Log: zap.NewNop()}
+	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t), Now: k.Clock.Now, Log: zap.NewNop()}
 	for _, edit := range edits {
 		edit(&o)
 	}

@@ -33,7 +33,8 @@ func TestVectorsAreGenerated(t *testing.T) {
 	for name, want := range map[string][]byte{
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
-		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
+		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(),
+		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))

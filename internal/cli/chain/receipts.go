@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,10 +19,13 @@ import (
 // maxReceiptLine bounds a line with a receipt, in bytes: more than any token has.
 const maxReceiptLine = 32 << 10
 
-// areReceipts reports whether in begins as a token does. It takes nothing away from in.
+// maxHeader is how much of a token's beginning is looked at, in bytes: more than any header has.
+const maxHeader = 1024
+
+// areReceipts reports whether in begins as a token does, and not as that of a score. It takes nothing away from in.
 func areReceipts(in *bufio.Reader) bool {
-	start, _ := in.Peek(3)
-	return string(start) == "eyJ" // {" in base64url
+	start, _ := in.Peek(maxHeader)
+	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) // {" in base64url
 }
 
 // receiptLines yields the tokens of a file, one from each line.
@@ -62,7 +66,7 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 	if err != nil {
 		return err
 	}
-	j, err := a.JudgeReceipts(receiptLines(in, path), time.Now())
+	j, err := a.JudgeReceipts(receiptLines(in, path), time.Now(), nil)
 	if err != nil {
 		return err
 	}

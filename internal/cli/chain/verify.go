@@ -20,18 +20,21 @@ import (
 
 func evidenceVerify() *cobra.Command {
 	var by judgeFlags
-	var copied string
+	var copied, scored string
 	var unpinned, asJSON bool
 	c := &cobra.Command{
-		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, or interaction receipts, with public keys alone",
+		Use: "verify [FILE]", Short: "Verify the chain of evidence of one record, an export, a copy of a ledger, interaction receipts, or a score, with public keys alone",
 		Example: `  mediator evidence verify march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
-  mediator evidence verify --ledger copy/ledger.db --since 24h`,
+  mediator evidence verify --ledger copy/ledger.db --since 24h
+  mediator evidence verify receipts.txt --score score.json`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1 || (len(args) == 0) == (copied == ""):
 				return cli.Usagef("%s takes one file, or - for standard input, or else --ledger", c.CommandPath())
 			case unpinned && copied != "":
 				return cli.Usagef("a copy of a ledger holds no roots: pin them with --registry and --auditor")
+			case scored != "" && copied != "":
+				return cli.Usagef("--score goes with a file of interaction receipts")
 			}
 			return nil
 		},
@@ -39,7 +42,7 @@ func evidenceVerify() *cobra.Command {
 against each other and the record's call, as of the moment when the last of them was signed. What was revoked since is refused. FILE is one
 record (posts show --json), or an export (evidence export), which brings certificates and manifests with it; of a trust bundle that is there
 too, the certificates and the revocations count as well. FILE can also be the interaction receipts of one session, a token on each line, from the
-first on, or a single one. Challenge tokens and capabilities are secrets of the gate that issued them and are
+first on, or a single one; with --score, the session's score is verified too, and computed again from them. A score by itself can be FILE too. Challenge tokens and capabilities are secrets of the gate that issued them and are
 not judged. With --roots-in-file no root is pinned: the records are then only checked against the export itself, and whoever made it can have
 made its roots.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -56,6 +59,12 @@ made its roots.`,
 				return verifyExport(c, by, in, unpinned, asJSON)
 			case unpinned:
 				return cli.Usagef("%s is no export: it holds no roots", args[0])
+			case scored != "":
+				s, err := readScore(scored)
+				if err != nil {
+					return err
+				}
+				return verifyScored(c, by, in, args[0], s, asJSON)
 			case areReceipts(in):
 				return verifyReceipts(c, by, in, args[0], asJSON)
 			}
@@ -65,6 +74,7 @@ made its roots.`,
 	cli.JSONFlag(c, &asJSON)
 	by.add(c)
 	c.Flags().StringVar(&copied, "ledger", "", "verify the records in this copy of a ledger's file, and no FILE; the flags that select records count")
+	c.Flags().StringVar(&scored, "score", "", "the score of the session (mediator score show --json) whose receipts FILE has")
 	c.Flags().BoolVar(&unpinned, "roots-in-file", false, "judge an export by the roots in it, which nobody has pinned")
 	return c
 }
@@ -86,6 +96,9 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	raw, err := files.ReadAll(in, path, files.MaxInput)
 	if err != nil {
 		return err
+	}
+	if s, ok := archive.ParseScore(raw); ok {
+		return verifyScore(c, by, s, asJSON)
 	}
 	p, receipts, err := archive.ParseRecord(raw, path)
 	if err != nil {

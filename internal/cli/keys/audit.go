@@ -41,7 +41,7 @@ Vault hashes what it logs. With --address, --token-file and --device, the signat
 of each one in the record (a token with update on sys/audit-hash/DEVICE). So they are if the device logs them as they are. Otherwise
 only their keys, times and number are compared: that misses a signature that was made for somebody else while one of the record is missing
 in the log within --window, and it does not compare what was signed. Interaction receipts are not compared: the chain of each session shows
-which of them there have to be.`,
+which of them there have to be. Nor are the scores of a node: no post rests on them.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, args) },
 	}
 	a.vaultFlags.add(c, ", to compare the signatures themselves", "file with a token that may ask for hashes of the audit device")
@@ -49,7 +49,7 @@ which of them there have to be.`,
 	f := c.Flags()
 	var names []string
 	for _, r := range bootstrap.Roles {
-		if r.Purpose != evidence.PurposeInteraction { // interaction receipts are no artifacts of a record
+		if r.Purpose != evidence.PurposeInteraction && r.Purpose != evidence.PurposeAppraiser { // neither receipts nor scores are artifacts of a record
 			names = append(names, r.Key)
 		}
 	}

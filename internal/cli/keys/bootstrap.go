@@ -71,14 +71,14 @@ right, says what it did, and refuses a key that is not as it should be. A role t
 	f := c.Flags()
 	f.BoolVar(&b.print, "print", false, "print the commands")
 	f.BoolVar(&b.apply, "apply", false, "carry them out")
-	f.StringVar(&b.deliver, "deliver", "", "make new secret ids for the roles of a process: trigger, control, serve, registry or auditor")
+	f.StringVar(&b.deliver, "deliver", "", "make new secret ids for the roles of a process: trigger, control, serve, reputation, registry or auditor")
 	cli.JSONFlag(c, &b.asJSON)
 	f.BoolVar(&b.roots, "roots", false, "the registry's and the auditor's keys are kept in Vault too")
 	f.StringVar(&b.auth, "auth", "approle", "how roles log in: approle or kubernetes")
 	f.StringVar(&b.mount, "auth-mount", "", "mount of the auth method; its own name if empty")
 	f.StringVar(&b.dir, "out", "secrets", "folder for role ids and wrapped secret ids, with approle")
 	f.DurationVar(&b.wrap, "wrap-ttl", time.Hour, "for how long a wrapped secret id can be unwrapped, with approle")
-	f.StringToStringVar(&b.accounts, "service-account", nil, "PROCESS=NAMESPACE/NAME, once for each process: trigger, control, serve, registry, auditor; with kubernetes")
+	f.StringToStringVar(&b.accounts, "service-account", nil, "PROCESS=NAMESPACE/NAME, once for each process: trigger, control, serve, reputation, registry, auditor; with kubernetes")
 	f.StringVar(&b.audience, "audience", "vault", "aud of the service accounts' tokens, with kubernetes")
 	return c
 }

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/client"
 )
 
 // Doctor returns the command that holds the manifest against what is seen.
@@ -20,12 +22,15 @@ func Doctor() *cobra.Command {
 		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
 		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
 observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
-show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement.
-The exit status is 1 if any is observed false (posts are refused then), and if any of the processes does not answer: what it sees is not known then.`,
+show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, and how far
+receipts have come on their way to the node.
+The exit status is 1 if any control is observed false (posts are refused then), if any of the processes does not answer (what it sees is not known
+then), and if the node refuses receipts.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
 				Confinement []admin.Confinement      `json:"confinement"`
+				Delivery    *client.Status           `json:"delivery,omitempty"`
 			}
 			if err := admin.Get(c.Context(), at, "/v1/controls", &seen.Controls); err != nil {
 				return err
@@ -33,9 +38,13 @@ The exit status is 1 if any is observed false (posts are refused then), and if a
 			if err := admin.Get(c.Context(), at, "/v1/confinement", &seen.Confinement); err != nil {
 				return err
 			}
+			if err := admin.Get(c.Context(), at, "/v1/delivery", &seen.Delivery); err != nil {
+				return err
+			}
 			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
 				printControls(w, seen.Controls)
 				printConfinement(w, seen.Confinement)
+				printDelivery(w, seen.Delivery)
 				return nil
 			})
 			if err != nil {
@@ -45,7 +54,7 @@ The exit status is 1 if any is observed false (posts are refused then), and if a
 			if len(away) > 0 {
 				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, or see its log\n", strings.Join(away, " and "))
 			}
-			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil {
+			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) {
 				return cli.ErrRefused
 			}
 			return nil
@@ -54,6 +63,35 @@ The exit status is 1 if any is observed false (posts are refused then), and if a
 	cli.AdminFlag(c, &at)
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// stuck reports whether receipts do not come to the node.
+func stuck(d *client.Status) bool { return d != nil && (d.Away != "" || d.Refused > 0) }
+
+// printDelivery says how far receipts have come on their way to the node, if there is one.
+func printDelivery(w io.Writer, d *client.Status) {
+	if d == nil {
+		return
+	}
+	fmt.Fprintln(w, "receipts on their way to the node")
+	state := "in order"
+	if d.Away != "" {
+		state = "away"
+	}
+	fmt.Fprintf(w, "%-14s %d not handed over", state, d.Undelivered)
+	if d.Oldest != nil {
+		fmt.Fprintf(w, ", the oldest signed at %s", d.Oldest.Format(time.RFC3339))
+	}
+	if d.Away != "" {
+		fmt.Fprintf(w, ": %s", d.Away)
+	}
+	fmt.Fprintln(w)
+	if d.Refused > 0 {
+		fmt.Fprintf(w, "%-14s the receipts of %d sessions, of one because: %q\n", "refused", d.Refused, d.Reason)
+	}
+	if d.Pruned > 0 {
+		fmt.Fprintf(w, "%-14s %d receipts were removed for their age before the node had them\n", "lost", d.Pruned)
+	}
 }
 
 // unknown returns the processes that did not say what they see.

@@ -26,7 +26,7 @@ func Dev() *cobra.Command {
 		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: cli.NoArgs,
 		Example: `  mediator dev
   mediator dev --dir other`,
-		Long: `Starts the sidecar, the trigger service and the control plane on the configuration files in --dir, which are written there at the
+		Long: `Starts the sidecar, the trigger service, the control plane and the node on the configuration files in --dir, which are written there at the
 first start and are yours to edit: mediator reload has them taken over while everything runs. Signing keys live in the processes' memories alone, and end with them.
 What outlives them is in --dir: the record; the interception CA with its key (ca), so clients go on trusting it; and the public files of each
 earlier start (earlier), so its records still verify. Ctrl-C ends everything.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/reputation/api"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+// TestScoreShow asks a node for scores, draws them, and verifies what it prints as JSON.
+func TestScoreShow(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	socket := filepath.Join(t.TempDir(), "node.sock")
+	l, err := net.Listen("unix", socket)
+	must(t, err)
+	server := &http.Server{Handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()})} //nolint:gosec // of a test
+	go server.Serve(l)                                                                                           //nolint:errcheck // it ends with the test
+	t.Cleanup(func() { server.Close() })
+
+	s := n.Calls(t, "ses_1", 12)
+	n.Delivered(t, 13, s.Receipts...)
+	show := func(args ...string) (status int, out, errors string) {
+		var stdout, stderr bytes.Buffer
+		status = run(t.Context(), append([]string{"score", "show", "--node", "unix:" + socket}, args...), nil, &stdout, &stderr)
+		return status, stdout.String(), stderr.String()
+	}
+	status, out, _ := show("ses_1")
+	for _, want := range []string{
+		"session   ses_1 of agent:worker-1, open: the score can change", "95 % interval", "rests on  12 answered calls of models, in receipts 1 to 12",
+		"timing             ", "  chain ", "of 25 ", " not measured\n", "coverage  100 %: 12 of 12 calls", "baseline  -\n", "formulas  version 1, ",
+		"nonHumanIdentityProven: false",
+	} {
+		if status != exitDone || !strings.Contains(out, want) {
+			t.Errorf("status %d, want %q in\n%s", status, want, out)
+		}
+	}
+	if bars := strings.Count(out, "....") + strings.Count(out, "####"); bars < 5 {
+		t.Errorf("no bars:\n%s", out)
+	}
+	if status, _, text := show("ses_2"); status != exitRefused || !strings.Contains(text, "score_session_unknown") {
+		t.Errorf("status %d, %s", status, text)
+	}
+
+	s.Close(t)
+	n.Delivered(t, 14, s.Receipts...)
+	must(t, n.Sample(t.Context()))
+	status, out, _ = show(evidence.HashToken(s.Receipts[3]))
+	if status != exitDone || !strings.Contains(out, "ses_1 of agent:worker-1, closed") || strings.Contains(out, "baseline  -") {
+		t.Errorf("status %d\n%s", status, out)
+	}
+	status, out, _ = show("ses_1", "--owner", s.Owner, "--json")
+	if status != exitDone || !strings.Contains(out, `"baseline": {`) {
+		t.Errorf("status %d\n%s", status, out)
+	}
+	dir := t.TempDir()
+	f := n.Kit.Files(t, dir)
+	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction], n.Kit.Certificates[evidence.PurposeAppraiser])
+	scored, receipts := filepath.Join(dir, "score.json"), filepath.Join(dir, "receipts.txt")
+	must(t, os.WriteFile(scored, []byte(out), 0o600))
+	must(t, os.WriteFile(receipts, []byte(strings.Join(s.Receipts, "\n")+"\n"), 0o600))
+	var stdout, stderr bytes.Buffer
+	status = run(t.Context(), []string{
+		"evidence", "verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle, "--manifest", f.Manifest,
+	}, nil, &stdout, &stderr)
+	if status != exitDone || !strings.Contains(stdout.String(), "computed again from receipts 1 to 13: it is the same") {
+		t.Errorf("status %d\n%s%s", status, &stdout, &stderr)
+	}
+}

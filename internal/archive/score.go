@@ -1,0 +1,172 @@
+package archive
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/autonomy"
+)
+
+// Score is the score of a session with what it was computed from but the receipts, as mediator score show --json prints it.
+type Score struct {
+	Score      json.RawMessage      `json:"score"` // what the token claims
+	Token      string               `json:"token"`
+	Challenges []autonomy.Challenge `json:"challenges,omitempty"` // what the node has noted of the session's, once it is closed
+	Baseline   *autonomy.Baseline   `json:"baseline,omitempty"`   // that the score names
+}
+
+// IsScore reports whether a token, of which start is the beginning, says that it is a score.
+func IsScore(start string) bool { return readHeader(start).Typ == autonomy.Kind.Typ }
+
+// tokenHeader is what is read of a token's header.
+type tokenHeader struct{ Typ, Kid string }
+
+// readHeader reads the header of a token, of which start is the beginning; it is empty if that cannot be read.
+func readHeader(start string) (h tokenHeader) {
+	text, _, _ := strings.Cut(start, ".")
+	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil {
+		_ = json.Unmarshal(raw, &h) // what cannot be read stays empty
+	}
+	return h
+}
+
+// ParseScore reads the score of a session, or its token alone. It reports whether there is one; nothing of it is verified.
+func ParseScore(raw []byte) (s Score, ok bool) {
+	if json.Unmarshal(raw, &s) != nil || s.Token == "" {
+		s = Score{Token: strings.TrimSpace(string(raw))}
+	}
+	return s, IsScore(s.Token)
+}
+
+// JudgeScore verifies the token of a score as of the time of its signature: any issuer counts whose key one of the pinned registries has
+// certified for an appraiser. What the score was computed from is not verified.
+func (a Archive) JudgeScore(token string, now time.Time) (c autonomy.Claims, err error) {
+	if c, err = evidence.UnverifiedClaims(autonomy.Kind, token); err != nil {
+		return c, err
+	}
+	for _, t := range a {
+		var o evidence.Opened[autonomy.Claims]
+		if o, err = t.openScore(token, c, now); err == nil {
+			return o.Claims(), nil
+		}
+	}
+	return c, err
+}
+
+func (t *Trust) openScore(token string, c autonomy.Claims, now time.Time) (o evidence.Opened[autonomy.Claims], err error) {
+	if t.foreign {
+		return o, t.notPinned("score")
+	}
+	m, err := t.manifest("", "score")
+	if err != nil {
+		return o, err
+	}
+	past, err := t.past(m)
+	if err != nil {
+		return o, err
+	}
+	verifier, err := past.At(time.Unix(c.IssuedAt, 0), now)
+	if err != nil {
+		return o, err
+	}
+	return evidence.Open(verifier, autonomy.Kind, token, evidence.Expected{
+		Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{readHeader(token).Kid}, MaxAge: autonomy.MaxLifetime,
+	})
+}
+
+// NotComputed says why a score cannot be computed again; it is empty if it can.
+func (s Score) NotComputed(c autonomy.Claims) string {
+	switch {
+	case c.ScoringHash != autonomy.ScoringHash:
+		return fmt.Sprintf("it is by the formulas %s, version %s, and this program has those of version %s", c.ScoringHash, c.Version, autonomy.Version())
+	case c.Signals.Challenge.Issued != int64(len(s.Challenges)):
+		return "the node tells the challenges of a session once it is closed: ask for its score then"
+	case c.BaselineHash != "" && s.Baseline == nil:
+		return "its baseline is not here: mediator score show --json brings it"
+	}
+	return ""
+}
+
+// Agrees computes a score again and refuses one that says otherwise. session has taken the verified receipts up to the one that the score
+// names; the score's token is verified.
+func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
+	if session.Len() != c.HeadNumber || session.Head() != c.HeadHash {
+		return refusal.New("score_mismatch", "the score is of receipts 1 to %d, %s, and the receipts here end with %d, %s", c.HeadNumber, c.HeadHash, session.Len(), session.Head())
+	}
+	if s.Baseline != nil {
+		if hash, err := s.Baseline.Hash(); err != nil || hash != c.BaselineHash || s.Baseline.Owner != c.Owner {
+			return refusal.New("score_mismatch", "the baseline here is another one than the score names, %s", c.BaselineHash)
+		}
+	}
+	want := autonomy.NewClaims(session, c.BaselineHash, autonomy.Appraise(session, s.Challenges, s.Baseline))
+	want.Registered, want.KeyClaims = c.Registered, c.KeyClaims
+	got, err := tree(c)
+	if err != nil {
+		return err
+	}
+	computed, err := tree(want)
+	if err != nil {
+		return err
+	}
+	if where := differs("", got, computed); where != "" {
+		return refusal.New("score_mismatch", "computed again from the receipts, %s is another one", where)
+	}
+	return nil
+}
+
+// tree returns the claims of a score as JSON values.
+func tree(c autonomy.Claims) (v any, err error) {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	return v, json.Unmarshal(raw, &v)
+}
+
+// tolerance is by how much a number can differ that another machine has computed.
+const tolerance = 1e-9
+
+// differs returns the name of the first value in which two trees differ; empty if they are the same.
+func differs(name string, a, b any) string {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return name
+		}
+		for _, key := range slices.Sorted(maps.Keys(a)) {
+			if where := differs(strings.TrimPrefix(name+"."+key, "."), a[key], b[key]); where != "" {
+				return where
+			}
+		}
+		return ""
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return name
+		}
+		for i := range a {
+			if where := differs(fmt.Sprintf("%s[%d]", name, i), a[i], b[i]); where != "" {
+				return where
+			}
+		}
+		return ""
+	case float64:
+		if b, ok := b.(float64); ok && math.Abs(a-b) <= tolerance*max(1, math.Abs(a), math.Abs(b)) {
+			return ""
+		}
+		return name
+	}
+	if a != b {
+		return name
+	}
+	return ""
+}

@@ -1,0 +1,115 @@
+package chain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/autonomy"
+)
+
+// verifiedScore is the result of verifying a score.
+type verifiedScore struct {
+	Session                string  `json:"session"`
+	Agent                  string  `json:"agent"`
+	Owner                  string  `json:"owner"`
+	Appraiser              string  `json:"appraiser"`
+	Score                  float64 `json:"score"`
+	Band                   string  `json:"band"`
+	Number                 int64   `json:"number"`   // of the last receipt that counts
+	Closed                 bool    `json:"closed"`   // it closes the session
+	Computed               bool    `json:"computed"` // again from the receipts, with the same result
+	NotComputed            string  `json:"notComputed,omitempty"`
+	Probabilistic          bool    `json:"probabilistic"`
+	NonHumanIdentityProven bool    `json:"nonHumanIdentityProven"` // never
+}
+
+// readScore reads the score of a session, or its token alone.
+func readScore(path string) (archive.Score, error) {
+	raw, err := files.ReadUpTo(path, files.MaxInput)
+	if err != nil {
+		return archive.Score{}, err
+	}
+	s, ok := archive.ParseScore(raw)
+	if !ok {
+		return s, refusal.New("evidence_malformed", "%s holds no score: write it with mediator score show --json", path)
+	}
+	return s, nil
+}
+
+// verifyScore verifies a score by itself. It does not say whether the score is that of any receipts.
+func verifyScore(c *cobra.Command, by judgeFlags, s archive.Score, asJSON bool) error {
+	a, err := by.archive()
+	if err != nil {
+		return err
+	}
+	claims, err := a.JudgeScore(s.Token, time.Now())
+	if err != nil {
+		return err
+	}
+	return printScore(c, claims, "the receipts are not here: give their file, and this one as --score", false, asJSON)
+}
+
+// verifyScored verifies the receipts of a session and its score, and computes the score again.
+func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s archive.Score, asJSON bool) error {
+	a, err := by.archive()
+	if err != nil {
+		return err
+	}
+	claims, err := a.JudgeScore(s.Token, time.Now())
+	if err != nil {
+		return err
+	}
+	session := autonomy.NewSession(claims.ModelHosts)
+	j, err := a.JudgeReceipts(receiptLines(in, path), time.Now(), func(hash string, r *interaction.Receipt) {
+		if session.Len() < claims.HeadNumber {
+			session.Add(hash, r)
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case !j.Chain:
+		return cli.Usagef("%s does not begin with the first receipt of the session, so its score cannot be computed", path)
+	}
+	why := s.NotComputed(claims)
+	if why == "" {
+		err = s.Agrees(claims, session)
+	}
+	if err != nil {
+		return err
+	}
+	return printScore(c, claims, why, why == "", asJSON)
+}
+
+func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, asJSON bool) error {
+	v := verifiedScore{
+		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer, Score: claims.Composite, Band: claims.Band,
+		Number: claims.HeadNumber, Closed: claims.Closed, Computed: computed, NotComputed: why, Probabilistic: true,
+	}
+	said := []string{fmt.Sprintf("the score %.1f (%s) of session %s is signed by the appraiser %s", v.Score, v.Band, v.Session, v.Appraiser)}
+	if v.Computed {
+		said = append(said, fmt.Sprintf("computed again from receipts 1 to %d: it is the same", v.Number))
+	} else {
+		said = append(said, "not computed again: "+why)
+	}
+	if !v.Closed {
+		said = append(said, "the session was not closed: its score can have changed since")
+	}
+	said = append(said, fmt.Sprintf("agent %s of owner %s", v.Agent, v.Owner), whatScoresShow)
+	return cli.Print(c, asJSON, v, strings.Join(said, "\n"))
+}
+
+// whatScoresShow is printed after a score that verifies.
+const whatScoresShow = `
+A score says how likely it is that an agent worked by itself, as far as the receipts of its owner show: it proves nothing.
+probabilistic: true
+nonHumanIdentityProven: false`

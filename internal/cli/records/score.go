@@ -1,0 +1,154 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/reputation/autonomy"
+)
+
+// Score returns the commands about autonomy scores.
+func Score() *cobra.Command {
+	return cli.Group("score", "Autonomy scores of agents' sessions", scoreShow())
+}
+
+func scoreShow() *cobra.Command {
+	var at, owner string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "show RECEIPT|SESSION", Short: "Show the autonomy score of a session", Args: cli.ExactArgs(1, "the hash of a receipt, or the id of a session"),
+		Example: `  mediator score show ses_... --dir .mediator
+  mediator score show ses_... --json > score.json`,
+		Long: `Asks the node for the score of a session, as it is known now, and draws its five signals: points of the most that there can be, and how
+they are known. With --json it prints the token, and what the score was computed from but the receipts: mediator evidence verify computes
+it again. Nothing is verified here.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "/v1/sessions/" + url.PathEscape(args[0]) + "/score"
+			if evidence.IsHash(args[0]) {
+				path = "/v1/score/" + args[0]
+			}
+			if owner != "" {
+				path += "?" + url.Values{"owner": {owner}}.Encode()
+			}
+			var s archive.Score
+			if err := askNode(c.Context(), at, path, &s); err != nil {
+				return err
+			}
+			var claims autonomy.Claims
+			if err := json.Unmarshal(s.Score, &claims); err != nil {
+				return fmt.Errorf("the node's answer holds no score: %w", err)
+			}
+			if asJSON && claims.BaselineHash != "" {
+				if err := askNode(c.Context(), at, "/v1/baselines/"+claims.BaselineHash, &s.Baseline); err != nil {
+					return err
+				}
+			}
+			return cli.PrintText(c, asJSON, s, func(w io.Writer) error { return drawScore(w, claims) })
+		},
+	}
+	c.Flags().StringVar(&at, "node", "unix:/run/mediator/reputation.sock", "the node, unix:PATH or https://HOST")
+	cli.FromDir(c, "node", func(dir string) string { return "unix:" + devstack.New(dir).Socket("reputation") })
+	c.Flags().StringVar(&owner, "owner", "", "the owner's thumbprint, if several owners have a session of this name")
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
+
+const (
+	nodeTimeout   = 30 * time.Second
+	maxNodeAnswer = 4 << 20 // bytes
+)
+
+// askNode sends a GET request to a node.
+func askNode(ctx context.Context, at, path string, answer any) error {
+	if !strings.HasPrefix(at, "https://") {
+		return admin.Get(ctx, at, path, answer)
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+path, nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		err := problem.Read(resp)
+		if said := (*problem.Error)(nil); !errors.As(err, &said) {
+			return fmt.Errorf("%s does not answer as a node: %w", at, err)
+		}
+		return err
+	}
+	return json.NewDecoder(io.LimitReader(resp.Body, maxNodeAnswer)).Decode(answer)
+}
+
+// drawScore draws a score.
+func drawScore(w io.Writer, c autonomy.Claims) error {
+	state := "open: the score can change"
+	if c.Closed {
+		state = "closed"
+	}
+	fmt.Fprintf(w, "session   %s of %s, %s\n", c.Session, c.Agent, state)
+	fmt.Fprintf(w, "owner     %s\n", c.Owner)
+	fmt.Fprintf(w, "score     %.1f of 100, %s; %.0f %% interval %.1f to %.1f\n", c.Composite, c.Band, 100*c.Interval.Level, c.Interval.Lower, c.Interval.Upper)
+	fmt.Fprintf(w, "rests on  %d answered calls of models, in receipts 1 to %d\n\n", c.N, c.HeadNumber)
+	for _, s := range []struct {
+		name   string
+		signal autonomy.Signal
+	}{
+		{"timing", c.Signals.Timing.Signal}, {"recursion", c.Signals.Recursion.Signal}, {"knowledge", c.Signals.Knowledge.Signal},
+		{"entropy", c.Signals.Entropy.Signal}, {"challenge", c.Signals.Challenge.Signal},
+	} {
+		most := 0.0
+		for _, p := range s.signal.Parts {
+			most += p.Of
+		}
+		drawBar(w, s.name, s.signal.Score, most, s.signal.State)
+		for _, p := range s.signal.Parts {
+			drawBar(w, "  "+p.Name, p.Points, p.Of, p.State)
+		}
+	}
+	fmt.Fprintf(w, "\ncoverage  %.0f %%: %d of %d calls, %d of %d bytes were observed\n", 100*c.Coverage.Share,
+		c.Coverage.CallsObserved, c.Coverage.Calls, c.Coverage.BytesObserved, c.Coverage.Bytes)
+	fmt.Fprintf(w, "baseline  %s\n", cli.OrDash(c.BaselineHash))
+	fmt.Fprintf(w, "formulas  version %s, %s\n", c.Version, c.ScoringHash)
+	_, err := io.WriteString(w, whatScoresAre)
+	return err
+}
+
+// barWidth is the width of a whole bar, in columns.
+const barWidth = 25
+
+// drawBar draws the points of a signal or of a part of one, as far as they reach of the most.
+func drawBar(w io.Writer, name string, points, most float64, state string) {
+	filled := 0
+	if most > 0 {
+		filled = int(barWidth * min(max(points/most, 0), 1))
+	}
+	fmt.Fprintf(w, "%-18s %s%s %5.1f of %-4.3g %s\n", name, strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), points, most, strings.ReplaceAll(state, "_", " "))
+}
+
+// whatScoresAre is printed below every score.
+const whatScoresAre = `
+What was not measured has 0 points. A score says how likely it is that an agent worked by itself, as far as receipts show; it proves nothing.
+nonHumanIdentityProven: false
+`

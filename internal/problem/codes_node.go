@@ -1,0 +1,11 @@
+package problem
+
+import "net/http"
+
+// nodeCodes are what a sidecar refuses of what agents ask of the node.
+var nodeCodes = []Code{
+	{Name: "node_unavailable", Status: http.StatusServiceUnavailable, Step: "internal", Title: "The node does not answer", Remedy: "Start mediator reputation; check the sidecar's reputation endpoint, and that internal.uids names the sidecar's user there. What was asked for may have been done.", RetryAfter: 5},
+	{Name: "node_missing", Public: true, Status: http.StatusNotFound, Step: "internal", Title: "No node appraises this sidecar's receipts", Remedy: "Ask the operator to set reputation in the sidecar's configuration, if agents are to be scored."},
+	{Name: "challenge_request_malformed", Public: true, Status: http.StatusBadRequest, Step: "internal", Title: "A request about a challenge is malformed", Remedy: "Send what docs/autonomy.md shows: an empty object to ask for a challenge; challenge_nonce with commitment_hash to commit; challenge_nonce with salt and strategy to reveal."},
+	{Name: "probe_unknown", Public: true, Status: http.StatusNotFound, Step: "internal", Title: "The session has no such probe", Remedy: "Send one of the probes of the session's last challenge, each once."},
+}

@@ -1,0 +1,45 @@
+package sidecar
+
+import (
+	"context"
+	"time"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/proxy/node"
+	"github.com/actionproof/mediator/reputation/client"
+	"github.com/actionproof/mediator/signer"
+)
+
+// openObserver opens the key of the observer, which signs receipts, and says to the node which agent calls it.
+func (p *process) openObserver(ctx context.Context) (err error) {
+	c := p.config
+	if c.Keys.InteractionReceipt == nil {
+		return nil
+	}
+	role := *c.Keys.InteractionReceipt
+	key, err := p.AddRole(ctx, interaction.Kind.Purpose, role)
+	if err != nil {
+		return err
+	}
+	o := signer.Options{Issuer: role.Issuer, Audience: c.Audience, Lifetime: interaction.Lifetime, Now: time.Now}
+	if p.interaction, err = signer.New(interaction.Kind, key, o); err != nil || c.Reputation == nil {
+		return err
+	}
+	o.Audience, o.Lifetime = c.Reputation.Audience, interaction.CallerLifetime
+	p.callers, err = signer.New(interaction.CallerKind, key, o)
+	return err
+}
+
+// openNode makes what hands receipts over to the node and relays agents' requests to it, if the configuration names one.
+func (p *process) openNode() error {
+	c := p.config
+	if c.Reputation == nil {
+		return nil
+	}
+	over, base := daemon.Client(c.Reputation.Endpoint)
+	to := client.New(base, over)
+	p.sender = client.NewSender(to, p.record, time.Now, p.Log)
+	p.node = node.New(node.Options{Client: to, Issuer: p.callers, Owner: p.owner(), Agent: c.Receipts.Subject})
+	return p.sender.Register(p.Metrics)
+}

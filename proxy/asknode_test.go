@@ -1,0 +1,331 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy/node"
+	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/signer"
+)
+
+// fakeNode is a node that answers what it is told to, and keeps what it is asked.
+type fakeNode struct {
+	mu     sync.Mutex
+	asked  []nodeCall
+	answer func(path string, body []byte) (string, error)
+}
+
+type nodeCall struct {
+	method, path, body string
+	caller             *interaction.Caller // nil without a token
+}
+
+func (f *fakeNode) Relay(_ context.Context, method, path string, body []byte, caller string) ([]byte, error) {
+	a := nodeCall{method: method, path: path, body: string(body)}
+	if caller != "" {
+		c, err := evidence.UnverifiedClaims(interaction.CallerKind, caller)
+		if err == nil {
+			err = c.Calls(method, path, body)
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.caller = &c
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, a)
+	answer, err := f.answer(path, body)
+	return []byte(answer), err
+}
+
+// relay returns a relay to a node that is the rig's.
+func (r *receiptsRig) relay(t testing.TB) *node.Relay {
+	t.Helper()
+	key, err := custody.NewMemory("interaction-key")
+	must(t, err)
+	issuer, err := signer.New(interaction.CallerKind, key, signer.Options{Issuer: "sidecar", Audience: "node", Lifetime: interaction.CallerLifetime, Now: time.Now})
+	must(t, err)
+	r.node = &fakeNode{answer: keeping}
+	return node.New(node.Options{Client: r.node, Issuer: issuer, Owner: strings.Repeat("o", 43), Agent: "agent"})
+}
+
+const (
+	nonce     = "4e6f6e6365"
+	issueURL  = "http://mediator.internal/v1/challenge/issue"
+	commitURL = "http://mediator.internal/v1/challenge/commit"
+	salt      = "AAAAAAAAAAAAAAAAAAAAAA"
+)
+
+// keeping answers as a node that keeps everything it is asked to.
+func keeping(path string, body []byte) (string, error) {
+	if strings.HasSuffix(path, "/issue") {
+		return `{"challenge_nonce": "` + nonce + `", "issued_at": 1, "expires_at": 601, "probes": [{"id": "p1", "prompt": "How many legs has a spider? Say the number alone."}]}`, nil
+	}
+	var c struct {
+		Nonce    string            `json:"challenge_nonce"`
+		Hash     string            `json:"commitment_hash"`
+		Salt     string            `json:"salt"`
+		Strategy strategy.Strategy `json:"strategy"`
+	}
+	if err := json.Unmarshal(body, &c); err != nil {
+		return "", err
+	}
+	revealed := c.Hash == ""
+	if revealed {
+		c.Hash, _ = strategy.Commitment(c.Nonce, c.Salt, c.Strategy)
+	}
+	return fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q,"committed_at":2,"commitment_revealed":%t}`, c.Nonce, c.Hash, revealed), nil
+}
+
+var plan = strategy.Strategy{Tools: []string{"search"}, Hosts: []string{}, Model: "m", Calls: strategy.Calls{Min: 1, Max: 3}}
+
+func planned(t testing.TB) (hash, reveal string) {
+	t.Helper()
+	hash, err := strategy.Commitment(nonce, salt, plan)
+	must(t, err)
+	raw, err := json.Marshal(map[string]any{"challenge_nonce": nonce, "salt": salt, "strategy": plan})
+	must(t, err)
+	return hash, string(raw)
+}
+
+// ok sends a request that is to be answered.
+func (r *receiptsRig) ok(t testing.TB, method, url, body string, header ...string) string {
+	t.Helper()
+	resp, answer := r.send(method, url, body, header...)
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%s %s: %d %v %s", method, url, resp.StatusCode, resp.Header, answer)
+	}
+	return answer
+}
+
+// TestChallenge: an agent asks for a challenge, commits, calls a model and reveals; its receipts tell of each once the node has it.
+func TestChallenge(t *testing.T) {
+	r := newReceiptsRig(t, answerModels)
+	hash, reveal := planned(t)
+	callModel := func() { r.ok(t, "POST", "http://mediator.internal/v1/generate", `{"prompt":"x"}`) }
+	callModel()
+	if got, want := r.ok(t, "POST", issueURL, `{ }`, interaction.CallerHeader, "forged", "Authorization", "mine"), must1(keeping("/issue", nil)); got != want {
+		t.Errorf("the challenge is %s, want %s", got, want)
+	}
+	callModel()
+	r.ok(t, "POST", commitURL, `{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`"}`)
+	callModel()
+	r.ok(t, "POST", commitURL, reveal)
+	callModel()
+	score := "/v1/score/" + strings.Repeat("0a", 32)
+	r.node.answer = func(string, []byte) (string, error) { return `{"score":{}}`, nil }
+	if got := r.ok(t, "GET", "http://mediator.internal"+score, ""); got != `{"score":{}}` {
+		t.Errorf("the score is %s", got)
+	}
+	for i, want := range []struct {
+		action string
+		ref    *interaction.ChallengeRef
+	}{
+		{interaction.ActionGeneric, nil},
+		{interaction.ActionChallengeResponse, &interaction.ChallengeRef{ChallengeNonce: nonce}},
+		{interaction.ActionChallengeResponse, &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash}},
+		{interaction.ActionGeneric, &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash, CommitmentRevealed: true}},
+	} {
+		got := r.chain(t, 4)[i]
+		if got.ActionType != want.action || (got.Challenge == nil) != (want.ref == nil) || want.ref != nil && *got.Challenge != *want.ref {
+			t.Errorf("receipt %d is a %s and tells of %+v, want %+v", i+1, got.ActionType, got.Challenge, want)
+		}
+	}
+	used := make(map[string]bool)
+	for i, want := range []nodeCall{
+		{method: "POST", path: "/v1/challenge/issue", body: "{ }"},
+		{method: "POST", path: "/v1/challenge/commit", body: `{"challenge_nonce":"` + nonce + `","commitment_hash":"` + hash + `"}`},
+		{method: "POST", path: "/v1/challenge/commit", body: reveal},
+	} {
+		got := r.node.asked[i]
+		c := got.caller
+		if got.method != want.method || got.path != want.path || got.body != want.body || c == nil {
+			t.Fatalf("the node was asked %+v, want %+v", got, want)
+		}
+		if c.Session != r.session.ID || c.EventID != r.session.Event.ID || c.Agent != "agent" || c.Owner != strings.Repeat("o", 43) || c.Audience != "node" || c.Expires-c.IssuedAt != 60 || used[c.ID] {
+			t.Errorf("the caller is %+v", c)
+		}
+		used[c.ID] = true
+	}
+	if got := r.node.asked[3]; got != (nodeCall{method: "GET", path: score}) {
+		t.Errorf("the node was asked %+v", got)
+	}
+	if rec, _ := r.record.last(); rec.Flow != flowInternal || rec.Session != r.session.ID || rec.Status != 200 {
+		t.Errorf("the record is %+v", rec)
+	}
+}
+
+func must1(s string, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// TestChallengeRefused: what the node refuses, or does not say yes to, changes no receipt.
+func TestChallengeRefused(t *testing.T) {
+	hash, reveal := planned(t)
+	other := strings.Repeat("e", 64)
+	commit := `{"challenge_nonce":"` + nonce + `","commitment_hash":"` + hash + `"}`
+	says := func(answer string, err error) func(string, []byte) (string, error) {
+		return func(string, []byte) (string, error) { return answer, err }
+	}
+	refused := &problem.Error{Details: problem.Details{Code: "rate_limited", Detail: "three a minute", Status: 429, RetryAfter: 17}}
+	for name, tt := range map[string]struct {
+		first  []string // what the node says yes to before
+		answer func(string, []byte) (string, error)
+		url    string
+		body   string
+		code   string
+		detail string
+		want   *interaction.ChallengeRef
+	}{
+		"a challenge":                 {nil, says("", refused), issueURL, `{}`, "rate_limited", "three a minute", nil},
+		"a challenge without a nonce": {nil, says(`{"challenge_nonce":""}`, nil), issueURL, `{}`, "node_unavailable", "", nil},
+		"a challenge that is a page":  {nil, says(`<html>`, nil), issueURL, `{}`, "node_unavailable", "", nil},
+		"a probe without a prompt":    {nil, says(`{"challenge_nonce":"n","probes":[{"id":"p"}]}`, nil), issueURL, `{}`, "node_unavailable", "", nil},
+		"a commitment":                {[]string{issueURL}, says("", refused), commitURL, commit, "rate_limited", "three a minute", &interaction.ChallengeRef{ChallengeNonce: nonce}},
+		"a commitment, said to be another": {
+			[]string{issueURL}, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+other+`"}`, nil), commitURL, commit, "node_unavailable", "", &interaction.ChallengeRef{ChallengeNonce: nonce},
+		},
+		"a reveal": {[]string{issueURL, commit}, says("", refused), commitURL, reveal, "rate_limited", "three a minute", &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash}},
+		"a reveal that is only a commitment": {
+			[]string{issueURL, commit}, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`","commitment_revealed":false}`, nil), commitURL, reveal, "node_unavailable", "",
+			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash},
+		},
+		"a reveal of something else, to which the node says yes": {
+			[]string{issueURL, commit}, keeping, commitURL, strings.Replace(reveal, salt, "B"+salt[1:], 1), "", "",
+			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash},
+		},
+		"a commitment for another challenge, to which the node says yes": {
+			[]string{issueURL}, keeping, commitURL, strings.Replace(commit, nonce, "other", 1), "", "", &interaction.ChallengeRef{ChallengeNonce: nonce},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReceiptsRig(t, answerModels)
+			for _, first := range tt.first {
+				if first == issueURL {
+					r.ok(t, "POST", issueURL, `{}`)
+				} else {
+					r.ok(t, "POST", commitURL, first)
+				}
+			}
+			r.node.answer = tt.answer
+			resp, answer := r.send("POST", tt.url, tt.body)
+			var d problem.Details
+			if tt.code != "" {
+				must(t, json.Unmarshal([]byte(answer), &d))
+			}
+			if d.Code != tt.code || tt.detail != "" && (d.Detail != tt.detail || resp.Header.Get("Retry-After") != "17") {
+				t.Errorf("%d %v %s", resp.StatusCode, resp.Header, answer)
+			}
+			r.ok(t, "POST", "http://mediator.internal/v1/generate", `{"prompt":"x"}`)
+			if got := r.chain(t, 1)[0].Challenge; (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+				t.Errorf("the receipt tells of %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestMalformedChallengeRequests: what two parsers could read differently, or what the protocol does not have, does not reach the node.
+func TestMalformedChallengeRequests(t *testing.T) {
+	hash, reveal := planned(t)
+	r := newReceiptsRig(t, answerModels)
+	n := `{"challenge_nonce":"n",`
+	for _, tt := range []struct{ code, url, body string }{
+		{"challenge_request_malformed", issueURL, `[]`},
+		{"challenge_request_malformed", issueURL, `{"agent":"another"}`},
+		{"challenge_request_malformed", issueURL, `{} {}`},
+		{"challenge_request_malformed", commitURL, `{}`},
+		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"x"}`},
+		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + strings.ToUpper(hash) + `"}`},
+		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + hash + `","commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
+		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + hash + `","Commitment_hash":"` + strings.Repeat("f", 64) + `"}`},
+		{"challenge_request_malformed", commitURL, n + `"commitment_hash":"` + hash + `","salt":"` + salt + `"}`},
+		{"challenge_request_malformed", commitURL, n + `"salt":"` + salt + `"}`},
+		{"challenge_request_malformed", commitURL, `{"commitment_hash":"` + hash + `"}`},
+		{"challenge_request_malformed", commitURL, `{"challenge_nonce":"` + strings.Repeat("n", 129) + `","commitment_hash":"` + hash + `"}`},
+		{"strategy_malformed", commitURL, strings.Replace(reveal, salt, "short", 1)},
+		{"strategy_malformed", commitURL, strings.Replace(reveal, `"model"`, `"modell"`, 1)},
+		{"content_too_large", commitURL, n + `"commitment_hash":"` + strings.Repeat("x", node.MaxRequest) + `"}`},
+		{"content_type", issueURL, ``},
+	} {
+		r.wantRefused(tt.code, "POST", tt.url, tt.body)
+	}
+	for _, url := range []string{issueURL + "?x=1", issueURL + "/", "http://mediator.internal/v1/challenge", "http://mediator.internal/v1/receipts", "http://mediator.internal/v1/challenge/%69ssue"} {
+		r.wantRefused("internal_unknown", "POST", url, `{}`)
+	}
+	for _, url := range []string{"http://mediator.internal/v1/score/x", "http://mediator.internal/v1/score/" + strings.Repeat("0A", 32), issueURL} {
+		r.wantRefused("internal_unknown", "GET", url, "")
+	}
+	r.sessions.CloseStanding()
+	r.wantRefused("session_required", "POST", issueURL, `{}`)
+	if len(r.node.asked) != 0 {
+		t.Errorf("the node was asked %+v", r.node.asked)
+	}
+}
+
+// TestNoNode: a sidecar without a node says so.
+func TestNoNode(t *testing.T) {
+	p := newModelRig(t, answerModels)
+	p.wantRefused("node_missing", "POST", issueURL, `{}`)
+	p.wantRefused("node_missing", "GET", "http://mediator.internal/v1/score/"+strings.Repeat("0a", 32), "")
+}
+
+// TestProbe: the model is asked what the node has written, and the receipt names the probe and has the tag of the answer.
+func TestProbe(t *testing.T) {
+	var mu sync.Mutex
+	answers := []string{"8", " Eight.", "eight", "nine"}
+	r := newReceiptsRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"`+answers[0]+`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
+		answers = answers[1:]
+	})
+	r.wantRefused("probe_unknown", "POST", generateURL, `{"probe":"p1"}`)
+	const prompt = "How many legs has a spider?  Say <it> in a word."
+	r.node.answer = func(string, []byte) (string, error) {
+		return `{"challenge_nonce":"n","probes":[{"id":"p1","prompt":"` + prompt + `"},{"id":"p2","prompt":"` + prompt + `"},{"id":"p3","prompt":"` + prompt + `"}]}`, nil
+	}
+	r.ok(t, "POST", issueURL, `{}`)
+	r.ok(t, "POST", generateURL, `{"prompt":"`+prompt+`"}`) // the same prompt is no probe
+	for _, id := range []string{"p1", "p2", "p3"} {
+		r.ok(t, "POST", generateURL, `{"probe":"`+id+`","model":"m"}`)
+		r.wantRefused("probe_unknown", "POST", generateURL, `{"probe":"`+id+`"}`)
+	}
+	chain := r.chain(t, 4)
+	var tags []string
+	for i, c := range chain[1:] {
+		if p := c.Model.Probe; p == nil || p.ID != fmt.Sprintf("p%d", i+1) || p.Answer == "" || c.ActionType != interaction.ActionChallengeResponse {
+			t.Fatalf("receipt %d: %+v, %s", i+2, p, c.ActionType)
+		}
+		tags = append(tags, c.Model.Probe.Answer)
+	}
+	if chain[0].Model.Probe != nil || tags[0] != tags[1] || tags[1] == tags[2] {
+		t.Errorf("%+v, %v", chain[0].Model.Probe, tags)
+	}
+	for _, body := range r.body[1:] {
+		var sent struct {
+			Messages    []map[string]string
+			Temperature *float64
+		}
+		must(t, json.Unmarshal([]byte(body), &sent))
+		if len(sent.Messages) != 1 || sent.Messages[0]["content"] != prompt || sent.Temperature == nil || *sent.Temperature != 0 {
+			t.Errorf("the model is asked %s", body)
+		}
+	}
+}

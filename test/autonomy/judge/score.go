@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/autonomy"
+)
+
+// Scorer makes a score of the receipts of a session, which are a whole chain: from 0 to 100, with a lower bound of it, and with its parts by
+// their names. It believes the models behind these hosts and no others.
+type Scorer func(receipts []interaction.Receipt, challenges []autonomy.Challenge, believedHosts []string) (score, lower float64, parts map[string]float64)
+
+// believed is the group [autonomy.Fake] as a verifier sees it who believes its hosts.
+const believed = autonomy.Fake + ", believed"
+
+// scored is a session with its score.
+type scored struct {
+	autonomy.Session
+	score, lower float64
+	parts        map[string]float64
+}
+
+// score scores sessions. Those of the group [autonomy.Fake] it scores twice, the second time as believed.
+func score(all []autonomy.Session, by Scorer) ([]scored, error) {
+	var out []scored
+	for _, s := range all {
+		result, err := scoreOne(s, by, slices.Clone(autonomy.BelievedHosts))
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, result); s.Group != autonomy.Fake {
+			continue
+		}
+		s.Group = believed
+		if result, err = scoreOne(s, by, append(slices.Clone(autonomy.BelievedHosts), autonomy.FakeHosts...)); err != nil {
+			return nil, err
+		}
+		out = append(out, result)
+	}
+	return out, nil
+}
+
+func scoreOne(s autonomy.Session, by Scorer, hosts []string) (scored, error) {
+	score, lower, parts := by(s.Receipts, slices.Clone(s.Challenges), hosts)
+	for _, n := range []float64{score, lower} {
+		if !(n >= 0 && n <= 100) { // nor a number that is none
+			return scored{}, fmt.Errorf("judge: the score of %s (%s) is %v, and its lower bound %v: both have to be from 0 to 100", s.ID, s.Kind, score, lower)
+		}
+	}
+	return scored{s, score, lower, parts}, nil
+}
+
+// kind is a kind of session of a group.
+type kind struct{ group, name string }
+
+// kinds returns all kinds.
+func kinds() (all []kind) {
+	for _, g := range autonomy.Groups {
+		for _, name := range autonomy.KindsOf(g) {
+			all = append(all, kind{g, name})
+		}
+	}
+	return all
+}
+
+// groups returns the groups in the order in which they are shown.
+func groups() []string {
+	at := slices.Index(autonomy.Groups, autonomy.Fake) + 1
+	return slices.Insert(slices.Clone(autonomy.Groups), at, believed)
+}
+
+// partsOf returns the names of all parts.
+func partsOf(all []scored) (names []string) {
+	for _, s := range all {
+		for name := range s.parts {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// values returns a number of each session of a group, and of a kind unless that is empty. A session without it is left out.
+func values(all []scored, group, kind string, of func(scored) (float64, bool)) (out []float64) {
+	for _, s := range all {
+		if s.Group != group || kind != "" && s.Kind != kind {
+			continue
+		}
+		if v, ok := of(s); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func scoreOf(s scored) (float64, bool) { return s.score, true }
+func lowerOf(s scored) (float64, bool) { return s.lower, true }
+
+func partOf(name string) func(scored) (float64, bool) {
+	return func(s scored) (float64, bool) {
+		v, ok := s.parts[name]
+		return v, ok
+	}
+}

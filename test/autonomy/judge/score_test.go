@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/autonomy"
+)
+
+// sessions are six sessions of each group, which have a receipt each.
+func sessions() (all []autonomy.Session) {
+	for _, g := range autonomy.Groups {
+		names := autonomy.KindsOf(g)
+		for i := range 6 {
+			s := autonomy.Session{Group: g, Kind: names[i%len(names)], ID: fmt.Sprint(g, i)}
+			c := interaction.Receipt{Chain: interaction.ChainLink{SessionID: s.ID, SequenceNumber: 1}, Model: &interaction.ModelCall{}}
+			c.Model.Figures.Turnaround, c.Model.Figures.FirstDelta = interaction.Observed(2500), interaction.NotMeasured
+			s.Receipts = []interaction.Receipt{c}
+			s.Challenges = []autonomy.Challenge{{Nonce: "n", Issued: 1, Committed: 2}}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// perfect scores agents with 90 and all others with 10.
+func perfect(receipts []interaction.Receipt, _ []autonomy.Challenge, _ []string) (score, lower float64, parts map[string]float64) {
+	for _, agents := range []string{autonomy.Steady, autonomy.Bursts, autonomy.Odd} {
+		if strings.HasPrefix(receipts[0].Chain.SessionID, agents) {
+			return 90, 80, map[string]float64{"known": 1, "constant": 3}
+		}
+	}
+	return 10, 0, map[string]float64{"known": 0, "constant": 3}
+}
+
+func constant([]interaction.Receipt, []autonomy.Challenge, []string) (score, lower float64, parts map[string]float64) {
+	return 50, 40, nil
+}
+
+// written scores the sessions, and returns the page and the plot.
+func written(t *testing.T, by Scorer) (page, picture string, all []scored) {
+	t.Helper()
+	all, err := score(sessions(), by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p, s strings.Builder
+	if err := errors.Join(report(&p, all, "A test.", "scores.svg"), plot(&s, all)); err != nil {
+		t.Fatal(err)
+	}
+	return p.String(), s.String(), all
+}
+
+// TestStubs: a score that knows every group has the area 1 against those that are no agents, and a constant has 0.5 against all.
+func TestStubs(t *testing.T) {
+	_, _, known := written(t, perfect)
+	_, _, same := written(t, constant)
+	for _, g := range groups()[1:] {
+		want := 1.0
+		if g == autonomy.Bursts || g == autonomy.Odd {
+			want = 0.5
+		}
+		if a := areaUnder(values(known, autonomy.Steady, "", scoreOf), values(known, g, "", scoreOf)); a.at != want {
+			t.Errorf("a score that knows has the area %v against %s, want %v", a, g, want)
+		}
+		if a := areaUnder(values(same, autonomy.Steady, "", scoreOf), values(same, g, "", scoreOf)); a.at != 0.5 || a.low >= 0.5 || a.high <= 0.5 {
+			t.Errorf("a constant has the area %v against %s", a, g)
+		}
+	}
+}
+
+// TestReport: the page has a row for each group and part, and the plot is SVG with each group's name.
+func TestReport(t *testing.T) {
+	page, picture, _ := written(t, perfect)
+	for _, want := range []string{
+		"| steady agents | 6 | 90.0 | 90.0–90.0 | 80.0 | 0 % | 0 % | 0 % | 100 % |", "| people | 6 | 10.0 | 10.0–10.0 | 0.0 | 100 % | 0 % | 0 % | 0 % |",
+		"| people | 1.00 (", "| AUC | constant | known |", "| paced fakes | 0.50 (", "| people | 3 | 0 |", "](scores.svg)", "| fake model endpoints, believed |", "turnaround, s",
+		"| types prompts | 2 | 2 | 0 | 0 |", "| 2.5 (–) |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, k := range kinds() {
+		if !strings.Contains(page, "| "+k.group+" | "+k.name+" |") {
+			t.Errorf("the page lacks the kind %s", k.name)
+		}
+	}
+	texts := make(map[string]bool)
+	for d := xml.NewDecoder(strings.NewReader(picture)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the plot is no XML: %v", err)
+		}
+		if text, ok := token.(xml.CharData); ok {
+			texts[string(text)] = true
+		}
+	}
+	for _, g := range groups() {
+		if !texts[g] {
+			t.Errorf("the plot does not name the group %s", g)
+		}
+	}
+}
+
+// TestJudge writes both files, of real sessions.
+func TestJudge(t *testing.T) {
+	page, picture := filepath.Join(t.TempDir(), "page.md"), filepath.Join(t.TempDir(), "plots", "scores.svg")
+	if err := os.Mkdir(filepath.Dir(picture), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := judge(1, 3, page, picture); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(text), "1 sessions of each group") || !strings.Contains(string(text), "plots/scores.svg)") {
+		t.Errorf("the page: %v, %.500s", err, text)
+	}
+	if drawn, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(drawn), "<svg ") {
+		t.Errorf("the plot: %v, %.100s", err, drawn)
+	}
+	if judge(0, 3, page, picture) == nil {
+		t.Error("no session of each group passes")
+	}
+}
+
+// TestScoreRefuses: a score has to be from 0 to 100.
+func TestScoreRefuses(t *testing.T) {
+	for _, bad := range []float64{math.NaN(), -1, 100.5, math.Inf(1)} {
+		for _, by := range []Scorer{
+			func([]interaction.Receipt, []autonomy.Challenge, []string) (float64, float64, map[string]float64) {
+				return bad, 0, nil
+			},
+			func([]interaction.Receipt, []autonomy.Challenge, []string) (float64, float64, map[string]float64) {
+				return 0, bad, nil
+			},
+		} {
+			if _, err := score(sessions()[:1], by); err == nil {
+				t.Errorf("%v passes", bad)
+			}
+		}
+	}
+}
+
+// TestBelieved: the fakes are scored once with the hosts that a verifier believes, and once with theirs besides.
+func TestBelieved(t *testing.T) {
+	seen := make(map[string][]int)
+	_, err := score(sessions(), func(receipts []interaction.Receipt, _ []autonomy.Challenge, believed []string) (float64, float64, map[string]float64) {
+		id := receipts[0].Chain.SessionID
+		seen[id] = append(seen[id], len(believed))
+		return 0, 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sessions() {
+		want := 1 + one(s.Group == autonomy.Fake)
+		if got := seen[s.ID]; len(got) != want || got[0] != len(autonomy.BelievedHosts) || want == 2 && got[1] != len(autonomy.BelievedHosts)+len(autonomy.FakeHosts) {
+			t.Errorf("%s (%s) was scored with %v hosts", s.ID, s.Group, got)
+		}
+	}
+}
+
+func TestAreaUnder(t *testing.T) {
+	for _, row := range []struct {
+		name               string
+		positive, negative []float64
+		at                 float64
+	}{
+		{"apart", []float64{3, 4}, []float64{1, 2}, 1},
+		{"the other way round", []float64{1, 2}, []float64{3, 4}, 0},
+		{"one of nine is equal", []float64{3, 4, 5}, []float64{1, 2, 3}, 8.5 / 9},
+		{"all equal", []float64{1, 1, 1}, []float64{1, 1}, 0.5},
+		{"mixed", []float64{1, 4}, []float64{2, 3}, 0.5},
+	} {
+		a := areaUnder(row.positive, row.negative)
+		if math.Abs(a.at-row.at) > 1e-12 || a.low > a.at || a.high < a.at || a.low < 0 || a.high > 1 || a.high-a.low < 0.1 {
+			t.Errorf("%s: %v, want %v", row.name, a, row.at)
+		}
+		back := areaUnder(row.negative, row.positive)
+		if math.Abs(back.low-(1-a.high)) > 1e-9 || math.Abs(back.high-(1-a.low)) > 1e-9 {
+			t.Errorf("%s: the interval is %v, and the other way round %v", row.name, a, back)
+		}
+	}
+	if a := areaUnder(nil, []float64{1}); !math.IsNaN(a.at) || a.String() != "–" {
+		t.Errorf("of no session: %v", a)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	for q, want := range map[float64]float64{0: 1, 0.25: 2, 0.5: 3, 0.75: 4, 1: 5, 0.125: 1.5} {
+		if got := quantile([]float64{5, 3, 1, 4, 2}, q); got != want {
+			t.Errorf("the quantile %v is %v, want %v", q, got, want)
+		}
+	}
+	if !math.IsNaN(quantile(nil, 0.5)) {
+		t.Error("no numbers have a median")
+	}
+}

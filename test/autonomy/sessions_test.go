@@ -1,0 +1,278 @@
+package autonomy
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+)
+
+// shorter is how many calls the sessions of these tests have at most: it takes time to make them.
+const shorter = 30
+
+// made are sessions of every kind.
+var made = sync.OnceValues(func() ([]Session, error) { return makeAll(6, 7, shorter) })
+
+func sessions(t *testing.T) []Session {
+	t.Helper()
+	all, err := made()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestMakeIsDeterministic: a seed gives the same sessions each time, however many are made, and another seed gives others.
+func TestMakeIsDeterministic(t *testing.T) {
+	again, err := makeAll(2, 7, shorter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range again {
+		i := slices.IndexFunc(sessions(t), func(of Session) bool { return of.ID == s.ID })
+		if i < 0 || !reflect.DeepEqual(s, sessions(t)[i]) {
+			t.Errorf("%s (%s) is another session when it is made again", s.ID, s.Kind)
+		}
+	}
+	others, err := makeAll(1, 8, shorter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range others {
+		if of := again[2*i]; s.Kind != of.Kind || reflect.DeepEqual(s.Receipts, of.Receipts) {
+			t.Errorf("%s (%s) of another seed is the same as %s (%s)", s.ID, s.Kind, of.ID, of.Kind)
+		}
+	}
+}
+
+// TestChains: the receipts of every session are a whole chain. They are signed again, as the key is known, and verified as a reader verifies them.
+func TestChains(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, s := range sessions(t) {
+		seen[s.Group+s.Kind] = true
+		signed := make(map[string]evidence.Opened[interaction.Receipt])
+		chain := interaction.NewChain(func(token string, _ interaction.Receipt) (evidence.Opened[interaction.Receipt], error) {
+			return signed[token], nil
+		},
+			interaction.Expected{Owner: owner, Session: s.ID, Agent: "agent:worker-1"})
+		for i, c := range s.Receipts {
+			draft, err := evidence.Prepare(key, interaction.Kind, c)
+			if err != nil {
+				t.Fatalf("%s (%s), receipt %d: %v", s.ID, s.Kind, i+1, err)
+			}
+			r, err := draft.Sign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			signed[r.Token()] = r
+			if _, err := chain.Add(r.Token()); err != nil {
+				t.Fatalf("%s (%s), receipt %d: %v", s.ID, s.Kind, i+1, err)
+			}
+		}
+		if !chain.Closed() {
+			t.Errorf("%s (%s) is not closed", s.ID, s.Kind)
+		}
+	}
+	for _, k := range kinds {
+		if !seen[k.group+k.name] {
+			t.Errorf("there is no session of the kind %s", k.name)
+		}
+	}
+}
+
+// TestLengths: sessions have about as many calls as their kind says. Calls that fail and those of a script's whole round come on top.
+func TestLengths(t *testing.T) {
+	for _, s := range sessions(t) {
+		k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.group == s.Group && k.name == s.Kind })]
+		if n := len(calls(s.Receipts)); n < k.least || n > min(k.most, shorter)+16 {
+			t.Errorf("%s (%s) has %d calls, want %d to %d", s.ID, s.Kind, n, k.least, min(k.most, shorter))
+		}
+	}
+}
+
+// calls returns the receipts of calls to models.
+func calls(all []interaction.Receipt) (out []interaction.Receipt) {
+	for _, r := range all {
+		if r.Model != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// mean returns the mean of a number over the calls of the sessions of a kind.
+func mean(all []Session, kind string, of func(*interaction.ModelCall) int64) float64 {
+	sum, n := 0.0, 0.0
+	for _, s := range all {
+		for _, r := range calls(s.Receipts) {
+			if s.Kind == kind {
+				sum, n = sum+float64(of(r.Model)), n+1
+			}
+		}
+	}
+	return sum / n
+}
+
+func returned(m *interaction.ModelCall) int64   { return int64(len(m.ReturnedCalls)) }
+func unmatched(m *interaction.ModelCall) int64  { return m.Figures.UnmatchedResults.Value }
+func toolCalls(m *interaction.ModelCall) int64  { return m.Figures.ToolCallsMade.Value }
+func references(m *interaction.ModelCall) int64 { return m.Figures.SelfReferences.Value }
+func relayed(m *interaction.ModelCall) int64    { return m.Figures.DepthRelayed.Value }
+
+// TestKinds: the sidecar's code sees in each kind what makes it this kind.
+func TestKinds(t *testing.T) {
+	for _, row := range []struct {
+		kind, what string
+		of         func(*interaction.ModelCall) int64
+		some       bool
+	}{
+		{"coding agent", "returned calls", returned, true},
+		{"coding agent", "unmatched results", unmatched, false},
+		{"support worker", "self references", references, true},
+		{"incident responder", "depth that was relayed", relayed, true},
+		{"batch classifier", "calls of tools", toolCalls, false},
+		{"clicks continue", "calls of tools", toolCalls, false},
+		{"clicks continue", "self references", references, true},
+		{"programs with an agent", "returned calls", returned, true},
+		{"recorded agent", "unmatched results", unmatched, true},
+		{"recorded agent", "returned calls", returned, false},
+		{"recorded agent", "self references", references, false},
+		{"one request in a loop", "self references", references, false},
+		{"list of prompts", "self references", references, false},
+		{"invented calls of tools", "unmatched results", unmatched, true},
+		{"invented calls of tools", "returned calls", returned, false},
+		{"outputs echoed as work", "returned calls", returned, true},
+		{"canned text, plausible noise", "returned calls", returned, true},
+		{"no tools at all", "calls of tools", toolCalls, false},
+		{"polls one thing", "returned calls", returned, true},
+		{"is an agent's tool", "returned calls", returned, true},
+		{"supervises a loop", "returned calls", returned, true},
+	} {
+		if n := mean(sessions(t), row.kind, row.of); row.some && n < 0.1 || !row.some && n > 0.05 { // two can ask for the same by chance
+			t.Errorf("%s: %.2f %s a call, want some: %t", row.kind, n, row.what, row.some)
+		}
+	}
+}
+
+// TestHosts: only the fakes, and agents with a model of their own, call hosts that nobody believes.
+func TestHosts(t *testing.T) {
+	for _, s := range sessions(t) {
+		for _, r := range calls(s.Receipts) {
+			want := BelievedHosts
+			switch {
+			case s.Group == Fake:
+				want = FakeHosts
+			case s.Kind == "slow local model":
+				want = []string{localGPU.host, localSlow.host, localCPU.host}
+			}
+			if !slices.Contains(want, r.Model.Host) {
+				t.Errorf("%s (%s) calls %s", s.ID, s.Kind, r.Model.Host)
+			}
+		}
+	}
+}
+
+// TestLinear: of the endpoint with linear times the times follow from the tokens that it declares, and of the one with noise they do not.
+func TestLinear(t *testing.T) {
+	for _, s := range sessions(t) {
+		var x, y []float64
+		for _, r := range calls(s.Receipts) {
+			if f := r.Model.Figures; r.Outcome == interaction.OutcomeCompleted {
+				x, y = append(x, float64(f.OutputTokens.Value)), append(y, float64(f.Duration.Value))
+			}
+		}
+		switch worst := worstResidual(x, y); {
+		case len(x) < 5:
+		case s.Kind == "canned text, linear times" && worst > 40:
+			t.Errorf("%s (%s) is %.0f ms off a line", s.ID, s.Kind, worst)
+		case s.Kind == "canned text, plausible noise" && worst < 200:
+			t.Errorf("%s (%s) is only %.0f ms off a line", s.ID, s.Kind, worst)
+		}
+	}
+}
+
+// worstResidual returns how far a point is from the line through all points, at most (least squares).
+func worstResidual(x, y []float64) (worst float64) {
+	n, sx, sy, sxx, sxy := float64(len(x)), 0.0, 0.0, 0.0, 0.0
+	for i := range x {
+		sx, sy, sxx, sxy = sx+x[i], sy+y[i], sxx+x[i]*x[i], sxy+x[i]*y[i]
+	}
+	slope := (n*sxy - sx*sy) / (n*sxx - sx*sx)
+	for i := range x {
+		worst = max(worst, math.Abs(y[i]-sy/n-slope*(x[i]-sx/n)))
+	}
+	return worst
+}
+
+// TestVariety: what real sessions have is there, over all groups: calls that fail, break off or overlap, streams and whole answers, posts, all
+// dialects, estimated tokens, samples of text.
+func TestVariety(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, s := range sessions(t) {
+		for _, r := range s.Receipts {
+			seen[r.Outcome] = true
+			seen["post"] = seen["post"] || r.Post != nil
+			if m := r.Model; m != nil {
+				seen[m.API] = true
+				seen["stream"] = seen["stream"] || m.Streamed
+				seen["whole"] = seen["whole"] || !m.Streamed && r.Outcome == interaction.OutcomeCompleted
+				seen["tokens "+m.Figures.OutputTokens.State] = true
+				seen["sample"] = seen["sample"] || m.Figures.Compression.State == interaction.StateObserved
+				seen["overlap"] = seen["overlap"] || s.Kind == "batch classifier" && r.Chain.SequenceNumber > 1 && m.Figures.Turnaround.State == interaction.StateNotMeasured
+			}
+		}
+	}
+	for _, want := range []string{
+		interaction.OutcomeCompleted, interaction.OutcomeFailed, interaction.OutcomeCut, "post", "openai-chat", "openai-responses", "anthropic-messages",
+		"stream", "whole", "tokens declared", "sample", "overlap",
+	} {
+		if !seen[want] {
+			t.Errorf("no session has: %s", want)
+		}
+	}
+}
+
+// TestChallenges: what a session did with its challenges comes in its order, and the receipts say nothing else of them.
+func TestChallenges(t *testing.T) {
+	issued, told := 0, 0
+	for _, s := range sessions(t) {
+		for _, c := range s.Challenges {
+			issued++
+			switch {
+			case c.Nonce == "" || c.Issued <= 0, (c.Committed != 0) != evidence.IsHash(c.Commitment), c.Committed != 0 && c.Committed < c.Issued,
+				c.Revealed != 0 && (c.Committed == 0 || c.Revealed < c.Committed), c.Kept && c.Revealed == 0:
+				t.Errorf("%s (%s) has the challenge %+v", s.ID, s.Kind, c)
+			}
+		}
+		revealed := make(map[string]bool)
+		for _, r := range s.Receipts {
+			if (r.Challenge != nil) != (r.ActionType == interaction.ActionChallengeResponse) {
+				t.Errorf("%s, receipt %d is a %s", s.ID, r.Chain.SequenceNumber, r.ActionType)
+			}
+			if r.Challenge == nil {
+				continue
+			}
+			told++
+			if nonce := r.Challenge.ChallengeNonce; revealed[nonce] {
+				t.Errorf("%s, receipt %d names a challenge that was over", s.ID, r.Chain.SequenceNumber)
+			} else {
+				revealed[nonce] = r.Challenge.CommitmentRevealed
+			}
+			i := slices.IndexFunc(s.Challenges, func(c Challenge) bool { return c.Nonce == r.Challenge.ChallengeNonce })
+			if i < 0 {
+				t.Fatalf("%s, receipt %d names a challenge that there is not", s.ID, r.Chain.SequenceNumber)
+			}
+			c, at := s.Challenges[i], r.Timing.RequestReceived
+			if at < c.Issued || r.Challenge.CommitmentRevealed && (c.Revealed == 0 || at < c.Revealed) {
+				t.Errorf("%s, receipt %d says %+v of %+v", s.ID, r.Chain.SequenceNumber, *r.Challenge, c)
+			}
+		}
+	}
+	if issued == 0 || told == 0 {
+		t.Errorf("%d challenges, %d receipts that name one", issued, told)
+	}
+}
