@@ -74,7 +74,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
-// PipelineOptions are what a pipeline works with. Everything but Receipts, Reputations, Node, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
+// PipelineOptions are what a pipeline works with. Everything but Receipts, Node, Reputations, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
@@ -91,11 +91,11 @@ type PipelineOptions struct {
 	Prove                 *signer.Issuer[evidence.RequestProof]
 	// Receipts makes the interaction receipts of sessions; nil makes none.
 	Receipts *receipts.Keeper
+	// Node relays what agents ask of the node that appraises receipts; nil refuses.
+	Node *node.Relay
 	// Reputations is asked for each post, if the manifest has a policy for reputations; nil has none.
 	Reputations Reputations
-	// Node relays what agents ask of the node that appraises receipts; nil refuses.
-	Node      *node.Relay
-	Transport http.RoundTripper
+	Transport   http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error

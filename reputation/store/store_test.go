@@ -188,12 +188,12 @@ func TestChallenges(t *testing.T) {
 			Nonce: "n1", Owner: "o", Session: "s", Agent: "agent:a", Number: 1, Issued: start, Expires: start.Add(time.Minute),
 			Probes: []store.Probe{{ID: "p2", Pair: 0, Prompt: "?"}, {ID: "p1", Pair: 0, Prompt: "??"}},
 		}
-		must(t, one.Issue(ctx, c))
+		must(t, one.Issue(ctx, c, 100))
 		other := c
 		other.Nonce, other.Probes = "n2", nil
-		wantErr(t, two.Issue(ctx, other), store.ErrMoved)
+		wantErr(t, two.Issue(ctx, other, 100), store.ErrMoved)
 		other.Number = 2
-		must(t, two.Issue(ctx, other))
+		must(t, two.Issue(ctx, other, 100))
 		wantErr(t, one.Reveal(ctx, "n1", "salt", "{}", start), store.ErrMoved)
 		must(t, one.Commit(ctx, "n1", "h", start.Add(time.Second)))
 		wantErr(t, two.Commit(ctx, "n1", "h", start), store.ErrMoved)
@@ -353,10 +353,10 @@ func TestPrune(t *testing.T) {
 			must(t, one.Append(ctx, a))
 			must(t, one.Issue(ctx, store.Challenge{
 				Nonce: "n" + a.Session, Owner: "o", Session: a.Session, Number: 1, Issued: start, Expires: start, Probes: []store.Probe{{ID: "p" + a.Session}},
-			}))
+			}, 100))
 		}
-		must(t, one.Issue(ctx, store.Challenge{Nonce: "lone", Owner: "o", Session: "lone", Number: 1, Issued: start, Expires: start}))
-		must(t, one.Issue(ctx, store.Challenge{Nonce: "new", Owner: "o", Session: "new", Number: 1, Issued: start.Add(time.Hour), Expires: start}))
+		must(t, one.Issue(ctx, store.Challenge{Nonce: "lone", Owner: "o", Session: "lone", Number: 1, Issued: start, Expires: start}, 100))
+		must(t, one.Issue(ctx, store.Challenge{Nonce: "new", Owner: "o", Session: "new", Number: 1, Issued: start.Add(time.Hour), Expires: start}, 100))
 		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s00", Number: 1, Token: "other"}, start))
 		must(t, two.Prune(ctx, start.Add(35*time.Second), start))
 		for i := range 40 {
@@ -375,6 +375,12 @@ func TestPrune(t *testing.T) {
 		wantErr(t, err, store.ErrNotFound)
 		_, err = one.Challenge(ctx, "new")
 		must(t, err)
+		// Six challenges are left, and count.
+		more := store.Challenge{Nonce: "more", Owner: "o", Session: "more", Number: 1, Issued: start, Expires: start}
+		wantErr(t, two.Issue(ctx, more, 6), store.ErrFull)
+		_, err = one.Challenge(ctx, "more")
+		wantErr(t, err, store.ErrNotFound)
+		must(t, two.Issue(ctx, more, 7))
 	})
 }
 

@@ -2,9 +2,12 @@ package verification_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,10 +74,28 @@ func TestGates(t *testing.T) {
 				t.Errorf("got %s, %v, degraded %t, warned %t", said, got.Verdict.Violations, got.Degraded, got.Warned)
 			}
 			if passed := got.Token != ""; passed != (tt.violations == nil) {
-				t.Errorf("passed: %t", passed)
+				t.Fatalf("passed: %t", passed)
+			}
+			if got.Token != "" {
+				if c := claimsOf(t, got.Token); c.Degraded != tt.degraded || !slices.Equal(c.Gates, got.Gates) || (c.Reasoning.By == verification.ByServer) != (tt.gates.enforce.Status == verification.GatePassed) {
+					t.Errorf("claims %+v", c)
+				}
 			}
 		})
 	}
+}
+
+// claimsOf reads the claims of a result.
+func claimsOf(t *testing.T, token string) (c verification.Result) {
+	t.Helper()
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	if err == nil {
+		err = json.Unmarshal(payload, &c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // mute walks as walk does, with reasoning that says nothing of the task.

@@ -20,6 +20,8 @@ const (
 	maxPEM     = 1024         // bytes; an Ed25519 key has 113
 	maxPayload = 8 << 10      // bytes
 	typePEM    = "PUBLIC KEY" // RFC 7468 section 13
+	didPrefix  = "did:groover:"
+	didBytes   = 8
 )
 
 // Key is the Ed25519 public key of an agent.
@@ -60,7 +62,7 @@ func (k Key) DID() string {
 	if err != nil {
 		panic(err) // it fails only for other types of keys
 	}
-	return "did:groover:" + hexSHA256(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:16]
+	return didPrefix + hexSHA256(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
 }
 
 // DIDKey returns the key itself as did:key: the multicodec ed25519-pub in base58btc.

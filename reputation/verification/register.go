@@ -84,7 +84,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		}
 		effects.Plugin, effects.Reset = &out.Plugin, names
 	} else {
-		out.Cooldown, effects.Fail = rejected, names
+		effects.Fail = names
 	}
 	session.end(verdict.Passed())
 	err = s.store.Update(ctx, session, effects)
@@ -93,6 +93,13 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 	}
 	if err != nil {
 		return Registered{}, err
+	}
+	if !verdict.Passed() {
+		wait, err := s.wait(ctx, now, by, key)
+		if err != nil {
+			return Registered{}, err
+		}
+		out.Cooldown = max(rejected, wait)
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +44,7 @@ type Service struct {
 	signer Signer
 	o      Options
 	limits *limits
-	tasks  atomic.Uint64 // given out
+	tasks  atomic.Int64 // given out
 }
 
 // New makes a service.
@@ -63,7 +64,7 @@ func New(store Store, signer Signer, o Options) (*Service, error) {
 		o.Gates = noGates{}
 	}
 	s := &Service{store: store, signer: signer, o: o, limits: newLimits()}
-	s.tasks.Store(uint64(draw(int64(len(o.Tasks)))))
+	s.tasks.Store(draw(int64(len(o.Tasks))))
 	return s, nil
 }
 
@@ -81,7 +82,7 @@ func (s *Service) Challenge(ctx context.Context, by Caller, pem string) (Session
 	if err := s.backoff(ctx, now, by, key); err != nil {
 		return Session{}, err
 	}
-	task := s.o.Tasks[s.tasks.Add(1)%uint64(len(s.o.Tasks))]
+	task := s.o.Tasks[s.tasks.Add(1)%int64(len(s.o.Tasks))]
 	session := newSession(key, by, task, now)
 	session.Early = privileged(s.o.Gates.Govern(ctx, Question{DID: key.DID(), Prompt: task.Prompt}))
 	return session, s.store.Open(ctx, session, openPerSubject, openInAll)
@@ -101,16 +102,20 @@ func (s *Service) enter(ctx context.Context, by Caller, also func(*rates) *rate.
 
 // backoff refuses a subject or a key that has failed too often. A new session or another key does not change what the subject has failed.
 func (s *Service) backoff(ctx context.Context, now time.Time, by Caller, key Key) error {
+	wait, err := s.wait(ctx, now, by, key)
+	if err == nil && wait > 0 {
+		err = later(refusal.New("verification_backoff", "too many verifications have failed in a row"), wait)
+	}
+	return err
+}
+
+// wait returns how long the failures of a subject and a key bar them yet.
+func (s *Service) wait(ctx context.Context, now time.Time, by Caller, key Key) (wait time.Duration, err error) {
 	failures, err := s.store.Failures(ctx, nameOfSubject(by.Subject), nameOfKey(key))
-	if err != nil {
-		return err
-	}
 	for _, f := range failures {
-		if wait := f.until().Sub(now); wait > 0 {
-			return later(refusal.New("verification_backoff", "%d verifications have failed in a row", f.Count), wait)
-		}
+		wait = max(wait, f.until().Sub(now))
 	}
-	return nil
+	return wait, err
 }
 
 // Turn takes the next turn of a verification (original: submit_challenge_turn).
@@ -144,9 +149,13 @@ func (s *Service) change(ctx context.Context, by Caller, id string, do func(*Ses
 
 // session returns an open session of the caller. One whose time is over is stored as expired.
 func (s *Service) session(ctx context.Context, by Caller, id string) (Session, time.Time, error) {
+	unknown := refusal.New("verification_unknown", "there is no such verification of this caller")
+	if !isHex(id, idBytes) { // no store gets a text that no id can be
+		return Session{}, time.Time{}, unknown
+	}
 	session, err := s.store.Session(ctx, id)
 	if errors.Is(err, ErrNotFound) || err == nil && !session.Caller.same(by) {
-		return Session{}, time.Time{}, refusal.New("verification_unknown", "there is no such verification of this caller")
+		return Session{}, time.Time{}, unknown
 	}
 	if err != nil {
 		return Session{}, time.Time{}, err
@@ -175,6 +184,9 @@ const (
 func (s *Service) Search(ctx context.Context, by Caller, id, query string) (json.RawMessage, error) {
 	if len(query) > maxName {
 		return nil, refusal.New("verification_too_large", "the query has %d bytes; at most %d are taken", len(query), maxName)
+	}
+	if strings.ContainsRune(query, 0) {
+		return nil, refusal.New("verification_arguments", "the query has a character that no plugin can have")
 	}
 	now, err := s.enter(ctx, by, nil)
 	if err != nil {
@@ -250,9 +262,13 @@ func (s *Service) Manifest(ctx context.Context, by Caller, did string) (json.Raw
 	if _, err := s.enter(ctx, by, nil); err != nil {
 		return nil, err
 	}
+	unknown := refusal.New("plugin_unknown", "no plugin is registered under this DID")
+	if digits, ok := strings.CutPrefix(did, didPrefix); !ok || !isHex(digits, didBytes) {
+		return nil, unknown
+	}
 	plugin, err := s.store.Plugin(ctx, did)
 	if errors.Is(err, ErrNotFound) {
-		return nil, refusal.New("plugin_unknown", "no plugin is registered under this DID")
+		return nil, unknown
 	}
 	if err != nil {
 		return nil, err

@@ -29,6 +29,12 @@ func TestPassedHonestly(t *testing.T) {
 				t.Errorf("%s is %s", c.Name, c.Basis)
 			}
 		}
+		want := a.trace()
+		if c := claimsOf(t, got.Token); c.Session != a.session.ID || c.Nonce != a.session.Nonce || c.Subject != a.by.Subject || c.SubjectBasis != verification.BasisDeclared ||
+			c.DID != got.Plugin.DID || !c.ObservedAll || c.MerkleRoot != want.MerkleRoot || c.RFC6962Root != want.RFC6962Root() || c.Turns != 4 || c.LastTurn-c.FirstTurn != 6000 ||
+			c.Task != a.session.Task.ID || c.Mode != "observed" || c.Reasoning.By != verification.ByKeywords || c.NonHumanIdentityProven {
+			t.Errorf("claims %+v", c)
+		}
 		a.wantState(verification.Completed)
 		found, err := r.store.Search(t.Context(), a.by.Subject, 5)
 		if err != nil || len(found) != 1 || found[0].DID != got.Plugin.DID || found[0].APIKeyHash != sha256Hex(got.APIKey) {
@@ -253,6 +259,17 @@ func TestBackoffStays(t *testing.T) {
 			t.Fatal(err, got)
 		}
 	}
+	defer func() { // the answer to the eighth failure in a row says how long that one bars
+		b := r.agent()
+		for n := range 8 {
+			r.clock.pass(20 * time.Minute)
+			b.start()
+			got, err := b.register()
+			if want := max(5*time.Minute, 30*time.Second<<max(0, n-2)); err != nil || got.Cooldown != want {
+				t.Errorf("failure %d: wait %v, want %v; %v", n+1, got.Cooldown, want, err)
+			}
+		}
+	}()
 	a := r.agent()
 	fail(a)
 	a.start()

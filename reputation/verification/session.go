@@ -38,6 +38,8 @@ const NonceLifetime = 5 * time.Minute
 const (
 	sessionLifetime = 10 * time.Minute
 	maxCalls        = 64 // that the node keeps of one session
+	idBytes         = 24 // of a session's id
+	nonceBytes      = 32
 )
 
 // Session is the state of one verification. Its times are Unix milliseconds by the store's clock.
@@ -115,13 +117,13 @@ type Answered struct {
 
 // newSession makes a pending session with a fresh id and nonce.
 func newSession(key Key, by Caller, task Task, now time.Time) Session {
-	return Session{ID: random(24), Nonce: random(32), Key: key.String(), Caller: by, Task: task, State: Pending, Opened: now.UnixMilli()}
+	return Session{ID: random(idBytes), Nonce: random(nonceBytes), Key: key.String(), Caller: by, Task: task, State: Pending, Opened: now.UnixMilli()}
 }
 
 // random returns n random bytes in hex.
 func random(n int) string {
 	b := make([]byte, n)
-	rand.Read(b) //nolint:errcheck // crypto/rand never fails
+	_, _ = rand.Read(b) // crypto/rand.Read never fails; it ends the process instead
 	return hex.EncodeToString(b)
 }
 
@@ -206,7 +208,10 @@ func (s *Session) follow(t Turn, seen Taken, call *Call, mode Mode) {
 	}
 }
 
-func isHash(text string) bool {
+func isHash(text string) bool { return isHex(text, 32) }
+
+// isHex reports whether text is the lowercase hex of n bytes.
+func isHex(text string, n int) bool {
 	raw, err := hex.DecodeString(text)
-	return err == nil && len(raw) == 32 && hex.EncodeToString(raw) == text
+	return err == nil && len(raw) == n && hex.EncodeToString(raw) == text
 }

@@ -89,9 +89,9 @@ func checkTrace(t Trace) error {
 	if len(t.Turns) > MaxTurns {
 		return refusal.New("verification_too_large", "the trace has %d turns; at most %d are taken", len(t.Turns), MaxTurns)
 	}
-	for i, turn := range t.Turns {
+	for _, turn := range t.Turns {
 		if err := turn.check(); err != nil {
-			return refusal.New("verification_too_large", "turn %d: %w", i+1, err)
+			return err
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/reputation/verification/store"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -18,9 +20,20 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func each(t *testing.T, test func(t *testing.T, s verification.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, store.NewMemory(func() time.Time { return noon })) })
 	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "verification.db"))) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t, pgtest.Start(t).Database(t))) })
 }
 
-func openSQLite(t *testing.T, path string) *store.SQLite {
+func openPostgres(t *testing.T, dsn string) *store.SQL {
+	t.Helper()
+	s, err := store.OpenPostgres(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func openSQLite(t *testing.T, path string) *store.SQL {
 	t.Helper()
 	s, err := store.OpenSQLite(t.Context(), path, func() time.Time { return noon })
 	if err != nil {
@@ -236,5 +249,47 @@ func TestSQLiteIsDurable(t *testing.T) {
 	}
 	if _, err := store.OpenSQLite(t.Context(), path, nil); err == nil {
 		t.Error("opened without a clock")
+	}
+}
+
+// TestReplicasShareADatabase: two replicas on one database open no more sessions together than one may, one update wins, and both have the
+// database's clock.
+func TestReplicasShareADatabase(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	replicas := []*store.SQL{openPostgres(t, dsn), openPostgres(t, dsn)}
+	before, err := replicas[0].Now(t.Context())
+	must(t, err)
+	after, err := replicas[1].Now(t.Context())
+	if err != nil || after.Before(before) {
+		t.Errorf("the clocks %v and %v, %v", before, after, err)
+	}
+	var opened, won atomic.Int64
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			if replicas[i%2].Open(t.Context(), session(fmt.Sprint(i), "subject", noon), 5, 99) == nil {
+				opened.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if opened.Load() != 5 {
+		t.Errorf("%d sessions were opened", opened.Load())
+	}
+	must(t, replicas[0].Open(t.Context(), session("shared", "another", noon), 5, 99))
+	for i := range 16 {
+		all.Go(func() {
+			switch err := replicas[i%2].Update(t.Context(), session("shared", "another", noon), verification.Effects{Fail: []string{"s", "k"}, At: noon}); {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, verification.ErrConflict):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	left, err := replicas[1].Failures(t.Context(), "s", "k")
+	if won.Load() != 1 || err != nil || len(left) != 2 || left[0].Count != 1 {
+		t.Errorf("%d have won, %v, %v", won.Load(), left, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/verification"
@@ -125,7 +126,7 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 	v := r.Verdict
 	if r.Token == "" {
 		return rejection{
-			failure{Code: codeFailed, Error: "the verification was judged and rejected", RetryAfter: int(r.Cooldown / time.Second)},
+			failure{Code: codeFailed, Error: "the verification was judged and rejected", Remedy: problem.Remedy(codeFailed), RetryAfter: int(r.Cooldown / time.Second)},
 			"gray", r.Cooldown.Milliseconds(), v.Score, verification.MaxScore, v.Violations, v.Checks, r.Gates, r.Degraded,
 		}, nil
 	}
