@@ -129,8 +129,8 @@ func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Now: time.Now, Log: p.Log,
-		Metrics: p.Metrics,
+		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {
 		return errors.Join(err, p.store.Close())
@@ -181,7 +181,7 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 	p.Reloader.Start(status(c), p.reload)
 	group.Go(func() error { return p.service.Run(ctx) })
 	p.internal.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted})))
-	p.public.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log})))
+	p.public.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond})))
 	p.Log.Info("ready", zap.Int("owners", len(c.Owners)))
 	p.owners.watch(ctx)
 	return nil
