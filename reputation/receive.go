@@ -132,7 +132,7 @@ func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, 
 	if known == 0 {
 		return rest, nil
 	}
-	kept, err := s.o.Store.Receipts(ctx, d.owner, d.session, d.claims[0].Chain.SequenceNumber, MaxBatch)
+	kept, err := s.o.Store.Receipts(ctx, d.owner, d.session, d.claims[0].Chain.SequenceNumber, known)
 	if err != nil {
 		return rest, err
 	}

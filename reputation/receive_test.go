@@ -245,6 +245,23 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("%+v, %v", again, err)
 		}
 	})
+	t.Run("texts that the database cannot keep", func(t *testing.T) {
+		n := replicas[0]
+		for _, text := range []string{"a\x00", "\xff"} {
+			_, err := n.Score(t.Context(), text)
+			wantCode(t, err, "score_receipt_unknown")
+			_, err = n.SessionScore(t.Context(), "", text)
+			wantCode(t, err, "score_session_unknown")
+			_, err = n.SessionScore(t.Context(), text, "ses_1")
+			wantCode(t, err, "score_session_unknown")
+			_, err = n.Baseline(t.Context(), text)
+			wantCode(t, err, "baseline_unknown")
+			_, err = n.Commit(t.Context(), n.By(t, "ses_1"), text, evidence.HashBytes(nil))
+			wantCode(t, err, "vin_challenge_unknown")
+		}
+		receipts := n.Calls(t, "ses\x00", 2).Receipts
+		wantCode(t, n.Deliver(t, nodetest.Resigned(receipts[0], receipts[1])).Err, "signature_invalid")
+	})
 	t.Run("one caller token", func(t *testing.T) {
 		body := []byte("{}")
 		token := replicas[0].CallerToken(t, "ses_1", "/v1/challenge/issue", body, nil)
