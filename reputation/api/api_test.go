@@ -341,6 +341,7 @@ func TestRefusals(t *testing.T) {
 	must(t, n.Store.Fork(t.Context(), store.Receipt{Owner: s.Owner, Session: "ses_1", Number: 1, Token: "other"}, n.Kit.Clock.Now()))
 	c.refused("interaction_fork", "GET", "/v1/sessions/ses_1/score", "", nil)
 
+	c.seen["interaction_expired"] = true                                                                                     // TestRemovedForItsAge
 	c.seen["owner_unknown"], c.seen["owner_full"], c.seen["node_busy"], c.seen["node_rate_limited"] = true, true, true, true // the other tests
 	for _, code := range problem.Codes() {
 		if code.Step == "reputation" && !c.seen[code.Name] {
