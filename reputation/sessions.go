@@ -27,7 +27,7 @@ type sessionKey struct{ owner, session string }
 type reading struct {
 	key  sessionKey
 	held chan struct{} // holds one value while somebody uses what follows; a channel, so that waiting can end
-	// generation is that of whom the service believed when reading began. Receipts that were believed then need not be now.
+	// generation is that of the owner when reading began. Receipts that were believed then need not be now.
 	generation uint64
 	measured   *autonomy.Session
 	last       *appraised // the last answer; nil while there is none
@@ -97,8 +97,8 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	if err != nil {
 		return err
 	}
-	if r.generation != b.generation {
-		r.generation, r.measured, r.last = b.generation, autonomy.NewSession(b.hosts), nil
+	if r.generation != owner.generation {
+		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), nil
 	}
 	select {
 	case s.reads <- struct{}{}:
