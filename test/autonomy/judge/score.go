@@ -4,16 +4,18 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/test/autonomy"
 )
 
-// Scorer makes a score of the receipts of a session, which are a whole chain: from 0 to 100, with a lower bound of it, and with its parts by
-// their names. It believes the models behind these hosts and no others.
-type Scorer func(receipts []interaction.Receipt, challenges []autonomy.Challenge, believedHosts []string) (score, lower float64, parts map[string]float64)
+// Scorer makes a score of a session: from 0 to 100, with a lower bound of it, and with its parts by their names. It believes the models behind
+// these hosts and no others.
+type Scorer func(s autonomy.Session, believedHosts []string) (score, lower float64, parts map[string]float64)
 
 // believed is the group [autonomy.Fake] as a verifier sees it who believes its hosts.
-const believed = autonomy.Fake + ", believed"
+const (
+	believed    = autonomy.Fake + andBelieved
+	andBelieved = ", believed"
+)
 
 // scored is a session with its score.
 type scored struct {
@@ -43,7 +45,7 @@ func score(all []autonomy.Session, by Scorer) ([]scored, error) {
 }
 
 func scoreOne(s autonomy.Session, by Scorer, hosts []string) (scored, error) {
-	score, lower, parts := by(s.Receipts, slices.Clone(s.Challenges), hosts)
+	score, lower, parts := by(s, hosts)
 	for _, n := range []float64{score, lower} {
 		if !(n >= 0 && n <= 100) { // nor a number that is none
 			return scored{}, fmt.Errorf("judge: the score of %s (%s) is %v, and its lower bound %v: both have to be from 0 to 100", s.ID, s.Kind, score, lower)
