@@ -118,7 +118,7 @@ func partAreas(all []scored) string {
 	for _, g := range groups()[1:] {
 		row := []string{g}
 		for _, name := range names {
-			row = append(row, against(all, g, partOf(name)))
+			row = append(row, against(all, g, pointsOf(name)))
 		}
 		t.row(row...)
 	}
@@ -131,7 +131,7 @@ func partMedians(all []scored) string {
 	for _, g := range groups() {
 		row := []string{g}
 		for _, name := range names {
-			row = append(row, short(some(values(all, g, "", partOf(name)), 0.5)))
+			row = append(row, short(some(values(all, g, "", pointsOf(name)), 0.5)))
 		}
 		t.row(row...)
 	}

@@ -34,16 +34,16 @@ func sessions() (all []autonomy.Session) {
 }
 
 // perfect scores agents with 90 and all others with 10.
-func perfect(s autonomy.Session, _ []string) (score, lower float64, parts map[string]float64) {
+func perfect(s autonomy.Session, _ []string) (score, lower float64, parts map[string]part) {
 	for _, agents := range []string{autonomy.Steady, autonomy.Bursts, autonomy.Odd} {
 		if s.Group == agents {
-			return 90, 80, map[string]float64{"known": 1, "constant": 3}
+			return 90, 80, map[string]part{"known": {points: 1, measured: true}, "constant": {points: 3}}
 		}
 	}
-	return 10, 0, map[string]float64{"known": 0, "constant": 3}
+	return 10, 0, map[string]part{"known": {}, "constant": {points: 3}}
 }
 
-func constant(autonomy.Session, []string) (score, lower float64, parts map[string]float64) {
+func constant(autonomy.Session, []string) (score, lower float64, parts map[string]part) {
 	return 50, 40, nil
 }
 
@@ -226,10 +226,10 @@ func TestStrategies(t *testing.T) {
 func TestScoreRefuses(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), -1, 100.5, math.Inf(1)} {
 		for _, by := range []Scorer{
-			func(autonomy.Session, []string) (float64, float64, map[string]float64) {
+			func(autonomy.Session, []string) (float64, float64, map[string]part) {
 				return bad, 0, nil
 			},
-			func(autonomy.Session, []string) (float64, float64, map[string]float64) {
+			func(autonomy.Session, []string) (float64, float64, map[string]part) {
 				return 0, bad, nil
 			},
 		} {
@@ -243,7 +243,7 @@ func TestScoreRefuses(t *testing.T) {
 // TestBelieved: the fakes are scored once with the hosts that a verifier believes, and once with theirs besides.
 func TestBelieved(t *testing.T) {
 	seen := make(map[string][]int)
-	_, err := score(sessions(), func(s autonomy.Session, believed []string) (float64, float64, map[string]float64) {
+	_, err := score(sessions(), func(s autonomy.Session, believed []string) (float64, float64, map[string]part) {
 		seen[s.ID] = append(seen[s.ID], len(believed))
 		return 0, 0, nil
 	})

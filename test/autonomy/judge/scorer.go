@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	appraisal "github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/test/autonomy"
 )
@@ -16,16 +17,16 @@ type variant struct {
 }
 
 // score is the [Scorer] of the variant: the mediator's own appraisal.
-func (v variant) score(s autonomy.Session, believedHosts []string) (score, lower float64, parts map[string]float64) {
+func (v variant) score(s autonomy.Session, believedHosts []string) (score, lower float64, parts map[string]part) {
 	receipts, challenges := committed(s, v.waits)
 	measured := appraisal.NewSession(believedHosts)
 	for i := range receipts {
 		measured.Add("", &receipts[i])
 	}
 	out := appraisal.Appraise(measured, challenges, v.baselines[s.Group])
-	parts = make(map[string]float64)
-	for _, part := range partsOfScore(out) {
-		parts[part.Name] = part.Points
+	parts = make(map[string]part)
+	for _, p := range partsOfScore(out) {
+		parts[p.Name] = part{p.Points, p.State != interaction.StateNotMeasured}
 	}
 	return out.Composite, out.Interval.Lower, parts
 }

@@ -38,11 +38,13 @@ func worth(results []result, about string) string {
 		second.row(row...)
 	}
 	shown := []string{autonomy.People, autonomy.Replay, autonomy.Paced, believed, autonomy.Hidden}
-	third := newTable(append([]string{"part", "median of steady agents"}, shown...)...)
-	for _, part := range partsOfScore(appraisal.Appraise(appraisal.NewSession(nil), nil, nil)) {
-		row := []string{"`" + part.Name + "`", fmt.Sprintf("%.1f of %.0f", quantile(values(all, autonomy.Steady, "", partOf(part.Name)), 0.5), part.Of)}
+	third := newTable(append([]string{"part", "measured", "median"}, shown...)...)
+	for _, p := range partsOfScore(appraisal.Appraise(appraisal.NewSession(nil), nil, nil)) {
+		points := pointsOf(p.Name)
+		measured, median := mean(values(all, autonomy.Steady, "", measuredOf(p.Name))), quantile(values(all, autonomy.Steady, "", points), 0.5)
+		row := []string{"`" + p.Name + "`", fmt.Sprintf("%.0f %%", 100*measured), fmt.Sprintf("%.1f of %.0f", median, p.Of)}
 		for _, g := range shown {
-			row = append(row, againstShort(all, g, partOf(part.Name)))
+			row = append(row, againstShort(all, g, points))
 		}
 		third.row(row...)
 	}
