@@ -69,6 +69,6 @@ function* receiptChains({ vectors, ...file }) {
   }
 }
 
-for (const verdicts of [artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json'))]) {
+for (const verdicts of [artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')), artifacts(read('scoretokens.json'))]) {
   for (const v of verdicts) console.log(JSON.stringify(v));
 }
