@@ -19,6 +19,8 @@ var (
 	manifest []byte
 	//go:embed policy.yaml
 	policy []byte
+	//go:embed policy-reputation.yaml
+	policyReputation []byte
 	//go:embed vault/*.hcl
 	vaultPolicies embed.FS
 )
@@ -34,6 +36,9 @@ func Manifest() []byte { return manifest }
 
 // Policy returns the example of a policy file.
 func Policy() []byte { return policy }
+
+// PolicyReputation returns the example of a policy file that asks for the reputation of agents.
+func PolicyReputation() []byte { return policyReputation }
 
 // VaultPolicy returns the Vault policy of a role, by the purpose of its key, or of the keys' owner ("owner"). It is written for a Transit engine at transit/.
 func VaultPolicy(purpose string) (string, error) {

@@ -194,7 +194,9 @@ type PolicyDecision struct {
 	OriginEvidenceID         string `json:"originEvidenceId"`
 	OriginVerificationMethod string `json:"originVerificationMethod"`
 	PolicyHash               string `json:"policyHash"`
-	Resource                 string `json:"resource"`
+	// ReputationHash names the reputation token that a condition has asked; empty where none did, or where there was no valid one.
+	ReputationHash string `json:"reputationHash,omitempty"`
+	Resource       string `json:"resource"`
 	// Rule names the policy rule that allowed it.
 	Rule           string `json:"rule"`
 	RuntimeID      string `json:"runtimeId"`
@@ -205,6 +207,11 @@ type PolicyDecision struct {
 }
 
 func (c *PolicyDecision) check() error {
+	if c.ReputationHash != "" {
+		if err := checkClaims(PolicyDecisionKind.Typ, nil, hashes{"reputationHash", c.ReputationHash}); err != nil {
+			return err
+		}
+	}
 	return checkClaims(PolicyDecisionKind.Typ,
 		texts{"action", c.Action, "challengeId", c.ChallengeID, "decision", c.Decision, "originEvidenceId", c.OriginEvidenceID,
 			"originVerificationMethod", c.OriginVerificationMethod, "resource", c.Resource, "rule", c.Rule, "runtimeId", c.RuntimeID,

@@ -112,6 +112,16 @@ func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
 	return "", false
 }
 
+// Registries returns the public keys of the key registries that are pinned.
+func (t *Trust) Registries() (keys []ed25519.PublicKey) {
+	for _, r := range t.roots {
+		if r.Purpose == PurposeSignerCertificate {
+			keys = append(keys, r.Public)
+		}
+	}
+	return keys
+}
+
 // markShared marks the keys that are certified for several purposes, under whatever key ids: who holds one would be several witnesses.
 func markShared(signers iter.Seq[*certified]) {
 	first := make(map[string]*certified)

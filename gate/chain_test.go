@@ -662,8 +662,8 @@ func TestRefusals(t *testing.T) {
 // TestEveryCodeOfTheChain finds every code of the gate's own checks in the rows.
 func TestEveryCodeOfTheChain(t *testing.T) {
 	t.Parallel()
-	// Codes that other packages give, under names that begin alike.
-	covered := map[string]bool{"deployment_unsafe": true, "deployment_contradicted": true, "receipt_mismatch": true, "decision_request_malformed": true}
+	// Codes that other packages give, and records, under names that begin alike.
+	covered := map[string]bool{"deployment_unsafe": true, "deployment_contradicted": true, "receipt_mismatch": true, "decision_request_malformed": true, "decision_other_reputation": true}
 	for _, r := range slices.Concat(workRows(), deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(), sessionRows(), artifactRows(), keyRows(), revokedRows(), formRows()) {
 		covered[r.code] = true
 	}

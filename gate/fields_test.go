@@ -86,6 +86,18 @@ func receipted(by time.Duration, edit func(*policy.Manifest)) violation {
 	}
 }
 
+// appraised holds a reputation token that is valid under the manifest against one that demands something else, some time after it was made.
+func appraised(by time.Duration, edit func(*policy.Manifest)) violation {
+	return func(t *testing.T, k *gatetest.Kit) error {
+		under(t, k, gatetest.Autonomous)
+		token := k.Reputation(t, k.Agent(t), 20, 50)
+		under(t, k, edit)
+		k.Clock.Advance(by)
+		_, err := policy.OpenReputation(k.Verifier, k.Strict, token, gatetest.Binding().Subject)
+		return err
+	}
+}
+
 // planning makes the chain itself break the demand.
 func planning(p gatetest.Plan) violation {
 	return func(t *testing.T, k *gatetest.Kit) error { return admit(t, k, k.Build(t, p)) }
@@ -163,7 +175,7 @@ func breaches() map[string]breach {
 	sessionOf := func(m m) *policy.SessionPolicy { return &m.AgentSessionReceiptPolicy }
 	both := func(set func(m, string)) func(m) { return func(m m) { set(m, other) } }
 	rows := map[string]breach{
-		"version": {"deployment_unsafe", unsafe(func(m m) { m.Version = "1.1" })},
+		"version": {"deployment_unsafe", unsafe(func(m m) { m.Version = "1.2" })},
 		"deploymentId": {"deployment_id_not_allowed", func(t *testing.T, k *gatetest.Kit) error {
 			old := k.Deployment
 			under(t, k, func(m m) {
@@ -268,6 +280,14 @@ func breaches() map[string]breach {
 			k.Certificates[evidence.PurposeInteraction] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeInteraction], exportable)
 			return receipted(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
+		"autonomyPolicy.allowedKeyCustody": {"key_custody", appraised(0, func(m m) { m.AutonomyPolicy.AllowedKeyCustody = hardware })},
+		"autonomyPolicy.requireNonExportableKey": {"key_exportable", func(t *testing.T, k *gatetest.Kit) error {
+			under(t, k, gatetest.Autonomous)
+			k.Appraise(t)
+			k.Certificates[evidence.PurposeAppraiser] = gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[evidence.PurposeAppraiser], exportable)
+			return appraised(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
+		}},
+		"autonomyPolicy.scoringHash":          {"reputation_scoring_mismatch", appraised(0, func(m m) { m.AutonomyPolicy.ScoringHash = other })},
 		"grantPolicy.allowedKeyCustody":       {"key_custody", narrowed(func(m m) { m.GrantPolicy.AllowedKeyCustody = hardware })},
 		"grantPolicy.requireNonExportableKey": {"key_exportable", vouched(evidence.PurposeActionGrant, exportable)},
 
@@ -287,6 +307,7 @@ func breaches() map[string]breach {
 		common("grantPolicy", func(m m) *policy.Allowed { return &m.GrantPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.GrantPolicy.MaxProofAgeMs }, aged),
 		common("requestProofPolicy", func(m m) *policy.Allowed { return &m.RequestProofPolicy.Allowed }, "maxProofAgeMs", func(m m) *int64 { return &m.RequestProofPolicy.MaxProofAgeMs }, posted),
 		common("interactionReceiptPolicy", func(m m) *policy.Allowed { return &m.InteractionReceiptPolicy.Allowed }, "maxReceiptAgeMs", func(m m) *int64 { return &m.InteractionReceiptPolicy.MaxReceiptAgeMs }, receipted),
+		common("autonomyPolicy", func(m m) *policy.Allowed { return &m.AutonomyPolicy.Allowed }, "maxReputationAgeMs", func(m m) *int64 { return &m.AutonomyPolicy.MaxReputationAgeMs }, appraised),
 	} {
 		for path, b := range p {
 			rows[path] = b

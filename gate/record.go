@@ -40,7 +40,8 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	for _, check := range []verification{
 		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
 		{checkTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
-		{checkDecision, (*chain).verifyDecision}, {checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRecordedRuntime},
+		{checkDecision, func(c *chain, ctx context.Context) error { return c.verifyRecordedDecision(ctx, tokens["reputation"]) }},
+		{checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRecordedRuntime},
 		{checkSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
 		{checkDeployment, func(c *chain, ctx context.Context) error { return c.verifyRecordedDeployment(ctx, p.Manifest) }},
 		{checkProof, func(c *chain, _ context.Context) error {
@@ -93,6 +94,22 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 		return err
 	}
 	return all("record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "record_mismatch", "event"})
+}
+
+// verifyRecordedDecision holds the reputation token that the decision names against it too, if it names one. To a gate the name is enough: the policy
+// engine has opened that token.
+func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) error {
+	if err := c.verifyDecision(ctx); err != nil {
+		return err
+	}
+	switch named := c.opened.PolicyDecision.Claims().ReputationHash; {
+	case named == "" && reputation == "":
+		return nil
+	case reputation != "" && evidence.HashToken(reputation) != named:
+		return refusal.New("decision_other_reputation", "the policy decision names another reputation token than the record has")
+	}
+	_, err := policy.OpenReputation(c.g.verifier, c.g.strict, reputation, c.binding.Subject)
+	return err
 }
 
 func (c *chain) verifyRecordedSession(ctx context.Context, session string) error {

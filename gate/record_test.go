@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -171,5 +173,62 @@ func TestVerifyRecordOfAPart(t *testing.T) {
 		if whole || !slices.Equal(got, want) {
 			t.Errorf("without %v: whole is %t, the codes are %q", missing, whole, got)
 		}
+	}
+}
+
+// TestRecordedReputation: a record whose decision names a reputation token has that token, and it was good for this agent then.
+func TestRecordedReputation(t *testing.T) {
+	t.Parallel()
+	named := func(hash string) func(*evidence.PolicyDecision) {
+		return func(d *evidence.PolicyDecision) { d.ReputationHash = hash }
+	}
+	for name, c := range map[string]struct {
+		plan  func(token string) func(*evidence.PolicyDecision)
+		token func(t *testing.T, k *gatetest.Kit, token string) string
+		code  string
+	}{
+		"as it is": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
+			func(_ *testing.T, _ *gatetest.Kit, token string) string { return token }, ""},
+		"without the token": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
+			func(*testing.T, *gatetest.Kit, string) string { return "" }, "artifact_missing"},
+		"with another": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
+			func(t *testing.T, k *gatetest.Kit, _ string) string { return k.Reputation(t, k.Agent(t), 30, 80) }, "decision_other_reputation"},
+		"with one that the decision does not name": {func(string) func(*evidence.PolicyDecision) { return nil },
+			func(_ *testing.T, _ *gatetest.Kit, token string) string { return token }, "decision_other_reputation"},
+		"with neither": {func(string) func(*evidence.PolicyDecision) { return nil }, func(*testing.T, *gatetest.Kit, string) string { return "" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := gatetest.New(t, gatetest.Autonomous)
+			token := k.Reputation(t, k.Agent(t), 30, 80)
+			p := k.PostOf(t, gatetest.Plan{Decision: c.plan(token)})
+			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "reputation", Token: c.token(t, k, token)})
+			if code := judge(t, k, p); code != c.code {
+				t.Errorf("got %q, want %q", code, c.code)
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		agent func(a accrual.Agent) accrual.Agent
+		by    time.Duration
+		code  string
+	}{
+		"of another agent": {func(a accrual.Agent) accrual.Agent { return accrual.Agent{Owner: a.Owner, Subject: "agent:worker-2"} }, 0, "reputation_agent_mismatch"},
+		"of another owner": {func(a accrual.Agent) accrual.Agent {
+			return accrual.Agent{Owner: strings.Repeat("x", 43), Subject: a.Subject}
+		}, 0, "reputation_owner_mismatch"},
+		"that had ended": {func(a accrual.Agent) accrual.Agent { return a }, accrual.Lifetime + time.Minute, "expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := gatetest.New(t, gatetest.Autonomous)
+			token := k.Reputation(t, c.agent(k.Agent(t)), 30, 80)
+			k.Clock.Advance(c.by)
+			p := k.PostOf(t, gatetest.Plan{Decision: named(evidence.HashToken(token))})
+			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "reputation", Token: token})
+			if code := judge(t, k, p); code != c.code {
+				t.Errorf("got %q, want %q", code, c.code)
+			}
+		})
 	}
 }

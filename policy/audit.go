@@ -27,6 +27,8 @@ const (
 	MaxSignerAge = 400 * 24 * time.Hour
 	// MaxRevocationAge bounds the revocation list, where one is demanded.
 	MaxRevocationAge = 7 * 24 * time.Hour
+	// MaxReputationAge bounds reputation tokens: their longest lifetime.
+	MaxReputationAge = 10 * time.Minute
 	// minAge is the least that can be said: artifacts count whole seconds.
 	minAge = time.Second
 )
@@ -73,9 +75,11 @@ func (a *audit) when(weak bool, code, path, sentence, mend string) {
 }
 
 func (a *audit) identity(m *Manifest) {
-	a.when(m.Version != ManifestVersion, "version_unknown", "version",
-		"The manifest is of a version that is not known here, so its fields may mean something else.", `Write version: "`+ManifestVersion+`".`)
+	a.when(m.Version != version1_0 && m.Version != version1_1, "version_unknown", "version",
+		"The manifest is of a version that is not known here, so its fields may mean something else.", `Write version: "`+version1_0+`" or "`+version1_1+`".`)
 	a.when(m.DeploymentID == "", "deployment_id_missing", "deploymentId", "The manifest names no deployment.", "Name the deployment.")
+	a.when(m.Version == version1_0 && m.AutonomyPolicy != nil, "autonomy_version", "version",
+		"A manifest of this version has no autonomyPolicy, so other verifiers refuse it.", `Write version: "`+version1_1+`", or leave the policy out.`)
 	p := m.DeploymentCertificatePolicy
 	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 && !slices.Contains(p.AllowedDeploymentIDs, m.DeploymentID),
 		"deployment_id_not_listed", deploymentPath+".allowedDeploymentIds",

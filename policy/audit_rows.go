@@ -64,6 +64,7 @@ const (
 	requestPath    = "requestProofPolicy"
 
 	interactionPath = "interactionReceiptPolicy"
+	autonomyPath    = "autonomyPolicy"
 )
 
 func (p *RuntimePolicy) roles() []role {
@@ -89,6 +90,9 @@ func (m *Manifest) otherRoles() []role {
 	}
 	if p := m.InteractionReceiptPolicy; p != nil {
 		roles = append(roles, role{"interaction_receipt", interactionPath, "interaction receipt", &p.Allowed, p.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh, said(p.AllowedKeyCustody)})
+	}
+	if p := m.AutonomyPolicy; p != nil {
+		roles = append(roles, role{"autonomy", autonomyPath, "reputation token", &p.Allowed, p.MaxReputationAgeMs, "maxReputationAgeMs", MaxReputationAge, said(p.AllowedKeyCustody)})
 	}
 	return roles
 }
@@ -159,6 +163,9 @@ func (m *Manifest) requirements() []requirement {
 	if p := m.InteractionReceiptPolicy; p != nil {
 		keys = append(keys, keyed{&p.KeyCustody, "interaction_receipt", interactionPath})
 	}
+	if p := m.AutonomyPolicy; p != nil {
+		keys = append(keys, keyed{&p.KeyCustody, "autonomy", autonomyPath})
+	}
 	for _, r := range keys {
 		rows = append(rows, requirement{r.custody.RequireNonExportableKey, r.code + "_key_exportable", r.path + ".requireNonExportableKey", "A key that can be exported, and so copied, is accepted."})
 	}
@@ -180,10 +187,14 @@ func (p *RuntimePolicy) hashes() []hash {
 
 func (m *Manifest) hashes() []hash {
 	session, runtime := &m.AgentSessionReceiptPolicy, &m.RuntimePolicy
-	return []hash{
+	rows := []hash{
 		{value: session.RequiredPolicyHash, same: runtime.RequiredPolicyHash, code: "agent_session_policy_hash", path: sessionPath + ".requiredPolicyHash"},
 		{value: session.RequiredEnvironmentHash, same: runtime.RequiredEnvironmentHash, code: "agent_session_environment_hash", path: sessionPath + ".requiredEnvironmentHash"},
 	}
+	if p := m.AutonomyPolicy; p != nil {
+		rows = append(rows, hash{value: p.ScoringHash, code: "autonomy_scoring_hash", path: autonomyPath + ".scoringHash"})
+	}
+	return rows
 }
 
 func (m *Manifest) durations() []duration {

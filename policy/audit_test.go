@@ -50,7 +50,7 @@ func TestEachFieldLeftOpen(t *testing.T) {
 			continue
 		}
 		t.Run(f.path, func(t *testing.T) {
-			m := policytest.Example(t)
+			m := policytest.WithAutonomy(policytest.Example(t))
 			reflect.ValueOf(m).Elem().FieldByIndex(f.index).SetZero()
 			issues := m.Audit()
 			if len(issues) == 0 {
@@ -110,7 +110,29 @@ func TestWeakFields(t *testing.T) {
 		weaken func(m *policy.Manifest)
 		want   []string // code and path
 	}{
-		"version": {func(m *policy.Manifest) { m.Version = "2.0" }, []string{"version_unknown version"}},
+		"version":             {func(m *policy.Manifest) { m.Version = "2.0" }, []string{"version_unknown version"}},
+		"a reputation in 1.0": {func(m *policy.Manifest) { policytest.WithAutonomy(m).Version = "1.0" }, []string{"autonomy_version version"}},
+		"1.1 without one":     {func(m *policy.Manifest) { m.Version = "1.1" }, nil},
+		"a reputation":        {func(m *policy.Manifest) { policytest.WithAutonomy(m) }, nil},
+		"an old reputation": {func(m *policy.Manifest) { policytest.WithAutonomy(m).AutonomyPolicy.MaxReputationAgeMs = 600_001 },
+			[]string{"autonomy_max_age_over_bound autonomyPolicy.maxReputationAgeMs"}},
+		"an observer's reputation": {func(m *policy.Manifest) {
+			policytest.WithAutonomy(m).AutonomyPolicy.AllowedKeyIDs = []string{"interaction-receipt-key:v3"}
+		}, []string{"key_shared autonomyPolicy.allowedKeyIds"}},
+		"the policy engine's reputation": {func(m *policy.Manifest) {
+			policytest.WithAutonomy(m).AutonomyPolicy.AllowedIssuers = []string{"mediator-policy"}
+		},
+			[]string{"issuer_shared autonomyPolicy.allowedIssuers"}},
+		"a shared secret for reputations": {func(m *policy.Manifest) { policytest.WithAutonomy(m).AutonomyPolicy.AllowedKeyIDs = []string{"mac:1"} },
+			[]string{"autonomy_key_ids_shared autonomyPolicy.allowedKeyIds"}},
+		"appraiser's custody": {func(m *policy.Manifest) {
+			policytest.WithAutonomy(m).AutonomyPolicy.AllowedKeyCustody = []string{"file"}
+		},
+			[]string{"autonomy_key_custody_weak autonomyPolicy.allowedKeyCustody"}},
+		"formulas in capitals": {func(m *policy.Manifest) {
+			policytest.WithAutonomy(m).AutonomyPolicy.ScoringHash = strings.ToUpper(hash)
+		},
+			[]string{"autonomy_scoring_hash_missing autonomyPolicy.scoringHash"}},
 		"deployment not listed": {func(m *policy.Manifest) { m.DeploymentID = "other" },
 			[]string{"deployment_id_not_listed deploymentCertificatePolicy.allowedDeploymentIds"}},
 		"an empty issuer": {func(m *policy.Manifest) { m.GrantPolicy.AllowedIssuers = []string{"a", ""} }, []string{"action_grant_issuers_missing grantPolicy.allowedIssuers"}},

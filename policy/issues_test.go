@@ -43,9 +43,16 @@ func everyIssue(t *testing.T) []policy.Issue {
 	differing.AgentSessionReceiptPolicy.RequiredPolicyHash, differing.AgentSessionReceiptPolicy.RequiredEnvironmentHash = strings.Repeat("b", 64), strings.Repeat("b", 64)
 	none.RuntimePolicy.AllowedTriggerKinds, none.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}, []string{"human_request", "unknown", "scheduled"}
 
+	early := policytest.WithAutonomy(policytest.Example(t))
+	early.Version = "1.0"
+
 	seen := make(map[string]bool)
 	var all []policy.Issue
-	for _, m := range []*policy.Manifest{{InteractionReceiptPolicy: &policy.InteractionPolicy{}}, set(policytest.Example(t), "other", "other", 1<<53), set(policytest.Example(t), "mac:other", "", 1), flipped, differing, none} {
+	for _, m := range []*policy.Manifest{
+		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{}},
+		set(policytest.WithAutonomy(policytest.Example(t)), "other", "other", 1<<53), set(policytest.WithAutonomy(policytest.Example(t)), "mac:other", "", 1),
+		flipped, differing, none, early,
+	} {
 		for _, i := range m.Audit() {
 			if !seen[i.Code] {
 				seen[i.Code] = true

@@ -17,7 +17,7 @@ import (
 // policyDecisionPolicy and grantPolicy. Left to the caller, the keys that may certify, decide and grant would be outside of what
 // the auditor signs, and the certificate would say less than it seems to.
 type Manifest struct {
-	Version                     string            `yaml:"version" json:"version"` // ManifestVersion
+	Version                     string            `yaml:"version" json:"version"` // 1.0 or 1.1
 	DeploymentID                string            `yaml:"deploymentId" json:"deploymentId"`
 	RuntimePolicy               RuntimePolicy     `yaml:"runtimePolicy" json:"runtimePolicy"`
 	SignerCertificatePolicy     CertificatePolicy `yaml:"signerCertificatePolicy" json:"signerCertificatePolicy"`
@@ -28,14 +28,19 @@ type Manifest struct {
 	RequestProofPolicy          RequestPolicy     `yaml:"requestProofPolicy" json:"requestProofPolicy"`
 	// InteractionReceiptPolicy is for deployments whose sidecars make interaction receipts. Without it no interaction receipt is believed.
 	InteractionReceiptPolicy *InteractionPolicy `yaml:"interactionReceiptPolicy,omitempty" json:"interactionReceiptPolicy,omitempty"`
-	MaxChallengeAgeMs        int64              `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
-	CapabilityTTLMs          int64              `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
-	MaxCapabilityAgeMs       int64              `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
-	Controls                 Controls           `yaml:"controls" json:"controls"`
+	// AutonomyPolicy, of version 1.1, is for deployments whose policy asks for the reputation of agents. Without it none is believed.
+	AutonomyPolicy     *AutonomyPolicy `yaml:"autonomyPolicy,omitempty" json:"autonomyPolicy,omitempty"`
+	MaxChallengeAgeMs  int64           `yaml:"maxChallengeAgeMs" json:"maxChallengeAgeMs"`
+	CapabilityTTLMs    int64           `yaml:"capabilityTtlMs" json:"capabilityTtlMs"`
+	MaxCapabilityAgeMs int64           `yaml:"maxCapabilityAgeMs" json:"maxCapabilityAgeMs"`
+	Controls           Controls        `yaml:"controls" json:"controls"`
 }
 
-// ManifestVersion is the only version of the manifest that is known.
-const ManifestVersion = "1.0"
+// The versions of the manifest that are known. Only version1_1 has an autonomyPolicy; otherwise they say the same.
+const (
+	version1_0 = "1.0"
+	version1_1 = "1.1"
+)
 
 // Allowed is the part that every policy has: whose artifacts, for whom, by which keys. A key id without a version accepts every
 // version that the registry certifies.
@@ -153,6 +158,17 @@ type InteractionPolicy struct {
 	Allowed         `yaml:",inline"`
 	KeyCustody      `yaml:",inline"`
 	MaxReceiptAgeMs int64 `yaml:"maxReceiptAgeMs" json:"maxReceiptAgeMs"`
+}
+
+// AutonomyPolicy is for the reputation tokens that a node signs of agents. The node's key is certified by this deployment's key registry, as every
+// other key is.
+type AutonomyPolicy struct {
+	Allowed    `yaml:",inline"`
+	KeyCustody `yaml:",inline"`
+	// MaxReputationAgeMs is how much later than the node the policy may learn that an agent has lost a dispute.
+	MaxReputationAgeMs int64 `yaml:"maxReputationAgeMs" json:"maxReputationAgeMs"`
+	// ScoringHash is that of the formulas by which sessions have to be scored.
+	ScoringHash string `yaml:"scoringHash" json:"scoringHash"`
 }
 
 // RequestPolicy is for the request proof (seed: requestProofPolicy).

@@ -157,6 +157,22 @@ func TestHashIsOfTheMeaning(t *testing.T) {
 	}
 }
 
+// TestVersion10IsAsBefore: what came with version 1.1 stands in no manifest of 1.0, and changes no hash of one. The hash is that of the example
+// before there was a 1.1.
+func TestVersion10IsAsBefore(t *testing.T) {
+	m := policytest.Example(t)
+	text, err := m.Canonical()
+	check.Must(t, err)
+	if m.Version != "1.0" || strings.Contains(text, "autonomy") {
+		t.Errorf("%s", text)
+	}
+	check.WantEqual(t, m.Hash(), "fa6a335ba1a7151f4c5e052e71435b9830e96c3f416e7dbd8231e9f266381eb7")
+	policytest.WithAutonomy(m)
+	whole, err := policy.ParseManifest([]byte(jsonOf(t, m)))
+	check.Must(t, err)
+	check.WantEqual(t, whole, m)
+}
+
 // TestSeedNames holds the manifest against the names in the seed's deployment object.
 func TestSeedNames(t *testing.T) {
 	var doc map[string]any

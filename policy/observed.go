@@ -24,18 +24,20 @@ type ObservedControl struct {
 	Against  string   `json:"against,omitempty"` // the one of them that a safe deployment would not give
 }
 
-// keyLooks bear out that the agent cannot reach the key of a role.
-func keyLooks(purpose string) []string {
+// keyObservations bear out that the agent cannot reach the key of a role.
+func keyObservations(purpose string) []string {
 	return []string{observe.Process + ":" + purpose, observe.Files + ":" + purpose, observe.Custody + ":" + purpose}
 }
 
-// mintLooks bear out that the holder of purpose's key can make no other role's artifacts.
-func mintLooks(purpose string) []string { return []string{observe.Keys, observe.Apart + ":" + purpose} }
+// mintObservations bear out that the holder of purpose's key can make no other role's artifacts.
+func mintObservations(purpose string) []string {
+	return []string{observe.Keys, observe.Apart + ":" + purpose}
+}
 
-// looks names, for each control that can be looked at, all the looks that bear it out together. Of the others nothing that a process
+// observations names, for each control that can be observed, all the observations that bear it out together. Of the others nothing that a process
 // could look at would show that they hold: who reaches a key from elsewhere, what an API does with a token, who prompts an agent. That
 // users have no shell is borne out for the sessions that are open: in none can anybody but root have one.
-var looks = map[string][]string{
+var observations = map[string][]string{
 	"proofRequiredForPost":                        {observe.Gate},
 	"deploymentCertificateRequired":               {observe.Gate},
 	"agentSessionReceiptRequiredForPost":          {observe.Gate},
@@ -53,23 +55,23 @@ var looks = map[string][]string{
 	"triggerAcceptsHumanInitiatedEvents": {observe.Human},
 	"originProofAcceptsManualEvents":     {observe.Human},
 
-	"agentSessionSignerAccessibleToAgent":   keyLooks(evidence.PurposeAgentSession),
-	"requestProofSignerAccessibleToAgent":   keyLooks(evidence.PurposeRequestProof),
-	"runtimeSignerAccessibleToAgent":        keyLooks(evidence.PurposeRuntimeAttestation),
-	"triggerSignerAccessibleToAgent":        keyLooks(evidence.PurposeTriggerReceipt),
-	"originProofSignerAccessibleToAgent":    keyLooks(evidence.PurposeTriggerOriginProof),
-	"policyDecisionSignerAccessibleToAgent": keyLooks(evidence.PurposePolicyDecision),
+	"agentSessionSignerAccessibleToAgent":   keyObservations(evidence.PurposeAgentSession),
+	"requestProofSignerAccessibleToAgent":   keyObservations(evidence.PurposeRequestProof),
+	"runtimeSignerAccessibleToAgent":        keyObservations(evidence.PurposeRuntimeAttestation),
+	"triggerSignerAccessibleToAgent":        keyObservations(evidence.PurposeTriggerReceipt),
+	"originProofSignerAccessibleToAgent":    keyObservations(evidence.PurposeTriggerOriginProof),
+	"policyDecisionSignerAccessibleToAgent": keyObservations(evidence.PurposePolicyDecision),
 
-	"agentSessionCanBeMintedByRuntimeSigner":        mintLooks(evidence.PurposeRuntimeAttestation),
-	"requestProofCanBeMintedByRuntimeSigner":        mintLooks(evidence.PurposeRuntimeAttestation),
-	"requestProofCanBeMintedByGrantSigner":          mintLooks(evidence.PurposeActionGrant),
-	"requestProofCanBeMintedByPolicyDecisionSigner": mintLooks(evidence.PurposePolicyDecision),
-	"triggerCanBeMintedByRuntimeSigner":             mintLooks(evidence.PurposeRuntimeAttestation),
-	"originProofCanBeMintedByTriggerSigner":         mintLooks(evidence.PurposeTriggerReceipt),
-	"originProofCanBeMintedByRuntimeSigner":         mintLooks(evidence.PurposeRuntimeAttestation),
-	"policyDecisionCanBeMintedByRuntimeSigner":      mintLooks(evidence.PurposeRuntimeAttestation),
-	"policyDecisionCanBeMintedByTriggerSigner":      mintLooks(evidence.PurposeTriggerReceipt),
-	"policyDecisionCanBeMintedByGrantSigner":        mintLooks(evidence.PurposeActionGrant),
+	"agentSessionCanBeMintedByRuntimeSigner":        mintObservations(evidence.PurposeRuntimeAttestation),
+	"requestProofCanBeMintedByRuntimeSigner":        mintObservations(evidence.PurposeRuntimeAttestation),
+	"requestProofCanBeMintedByGrantSigner":          mintObservations(evidence.PurposeActionGrant),
+	"requestProofCanBeMintedByPolicyDecisionSigner": mintObservations(evidence.PurposePolicyDecision),
+	"triggerCanBeMintedByRuntimeSigner":             mintObservations(evidence.PurposeRuntimeAttestation),
+	"originProofCanBeMintedByTriggerSigner":         mintObservations(evidence.PurposeTriggerReceipt),
+	"originProofCanBeMintedByRuntimeSigner":         mintObservations(evidence.PurposeRuntimeAttestation),
+	"policyDecisionCanBeMintedByRuntimeSigner":      mintObservations(evidence.PurposeRuntimeAttestation),
+	"policyDecisionCanBeMintedByTriggerSigner":      mintObservations(evidence.PurposeTriggerReceipt),
+	"policyDecisionCanBeMintedByGrantSigner":        mintObservations(evidence.PurposeActionGrant),
 }
 
 // certified is the control on which a look at any role's key tells if it is against it: what the key's custody certificate says is not so
@@ -104,7 +106,7 @@ func (m *Manifest) Observe(seen []observe.Observation) []ObservedControl {
 	for _, c := range m.Controls.table() {
 		o := ObservedControl{Control: c.name, Declared: c.got, State: DeclaredOnly}
 		var result observe.Result
-		result, o.Evidence, o.Against = judge(looks[c.name], against[c.name], seen)
+		result, o.Evidence, o.Against = judge(observations[c.name], against[c.name], seen)
 		if refuted := refuted(seen); c.name == certified && len(refuted) > 0 {
 			result, o.Evidence, o.Against = observe.Contradicts, append(o.Evidence, refuted...), refuted[0]
 		}
@@ -149,7 +151,7 @@ func judge(ids, doubts []string, seen []observe.Observation) (result observe.Res
 
 // OutOfReach says whether the key of the role purpose was seen to be out of the agent's reach, and what is against it.
 func OutOfReach(purpose string, seen []observe.Observation) (result observe.Result, against string) {
-	result, _, against = judge(keyLooks(purpose), nil, seen)
+	result, _, against = judge(keyObservations(purpose), nil, seen)
 	return result, against
 }
 

@@ -17,7 +17,9 @@ type Request struct {
 	ManifestHash    string           `json:"manifestHash"` // of the manifest that the sidecar judges the post by
 	OriginProof     string           `json:"originProof"`
 	TriggerReceipt  string           `json:"triggerReceipt"`
-	Call            Call             `json:"call"`
+	// Reputation is the reputation token of the agent; empty where the sidecar has none.
+	Reputation string `json:"reputation,omitempty"`
+	Call       Call   `json:"call"`
 }
 
 // Call is the call as the sidecar sees it.

@@ -26,6 +26,7 @@ type Strict struct {
 	Grant        evidence.Expected
 	RequestProof evidence.Expected
 	Interaction  evidence.Expected // of interaction receipts; of a manifest that says nothing of them it refuses all
+	Autonomy     AutonomyExpected
 
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
@@ -72,6 +73,12 @@ type SessionExpected struct {
 	DeniedInputKinds []string
 	PolicyHash       string
 	EnvironmentHash  string
+}
+
+// AutonomyExpected is what is demanded of a reputation token. Of a manifest that says nothing of reputations it refuses all.
+type AutonomyExpected struct {
+	evidence.Expected
+	ScoringHash string
 }
 
 // Pins refuses a policy file with another hash than the one that the manifest requires, as policy_hash_mismatch.
@@ -121,6 +128,9 @@ func (m *Manifest) Strict() (*Strict, error) {
 	if p := m.InteractionReceiptPolicy; p != nil {
 		s.Interaction = p.expected(p.MaxReceiptAgeMs, p.KeyCustody)
 	}
+	if p := m.AutonomyPolicy; p != nil {
+		s.Autonomy = AutonomyExpected{Expected: p.expected(p.MaxReputationAgeMs, p.KeyCustody), ScoringHash: p.ScoringHash}
+	}
 	return s, nil
 }
 
@@ -143,6 +153,8 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		return s.RequestProof
 	case evidence.PurposeInteraction:
 		return s.Interaction
+	case evidence.PurposeAppraiser:
+		return s.Autonomy.Expected
 	}
 	return evidence.Expected{}
 }

@@ -45,6 +45,8 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	m.RequestProofPolicy.Allowed, m.RequestProofPolicy.MaxProofAgeMs, m.RequestProofPolicy.AllowedKeyCustody = allowed("request"), 2_010, both
 	i := m.InteractionReceiptPolicy
 	i.Allowed, i.MaxReceiptAgeMs, i.AllowedKeyCustody = allowed("interaction"), 2_014, hardware
+	a := policytest.WithAutonomy(m).AutonomyPolicy
+	a.Allowed, a.MaxReputationAgeMs, a.AllowedKeyCustody, a.ScoringHash = allowed("autonomy"), 2_015, external, hash("9")
 	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
 
 	got, err := m.Strict()
@@ -74,14 +76,16 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 		},
 		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware), RequestProof: expected("request", 2_010, both),
 		Interaction:     expected("interaction", 2_014, hardware),
+		Autonomy:        policy.AutonomyExpected{Expected: expected("autonomy", 2_015, external), ScoringHash: hash("9")},
 		MaxChallengeAge: ms(2_011), CapabilityTTL: ms(2_012), MaxCapabilityAge: ms(2_013),
 	})
 
-	// A manifest that says nothing of interaction receipts accepts none.
-	m.InteractionReceiptPolicy = nil
+	// A manifest that says nothing of interaction receipts, or of reputations, accepts none.
+	m.InteractionReceiptPolicy, m.AutonomyPolicy = nil, nil
 	got, err = m.Strict()
 	check.Must(t, err)
 	check.WantEqual(t, got.Expected(evidence.PurposeInteraction), evidence.Expected{})
+	check.WantEqual(t, got.Autonomy, policy.AutonomyExpected{})
 
 	// What the runtime policy leaves out has the strict answer.
 	r.AllowedTriggerKinds, r.DeniedTriggerKinds, r.AllowedKeyCustody = nil, nil, nil

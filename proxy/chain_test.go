@@ -40,7 +40,7 @@ func (m meanwhile) Admit(ctx context.Context, r gate.AdmitRequest) (gate.Admissi
 }
 
 // newWholeRig is a choke point with a gate that really judges. change is called between step 7 and step 8.
-func newWholeRig(t *testing.T, k *gatetest.Kit, g Gate, change func()) *postRig {
+func newWholeRig(t testing.TB, k *gatetest.Kit, g Gate, change func(), edits ...func(*PipelineOptions)) *postRig {
 	t.Helper()
 	return newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		roles := wholeRoles{o.Triggers, k.Engine(t), t, k}
@@ -50,6 +50,9 @@ func newWholeRig(t *testing.T, k *gatetest.Kit, g Gate, change func()) *postRig 
 		o.Prove = gatetest.Signer(t, k, evidence.RequestProofKind)
 		for i := range actions {
 			actions[i].Subject, actions[i].Gate = "agent:worker-1", meanwhile{g, change}
+		}
+		for _, edit := range edits {
+			edit(o)
 		}
 	})
 }

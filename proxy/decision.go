@@ -42,11 +42,13 @@ func (p *Pipeline) decide(ctx context.Context, t *posting) error {
 	return err
 }
 
-// askControl gets the decision and the grant.
+// askControl gets the decision and the grant. The record keeps the reputation token if the decision names it.
 func (p *Pipeline) askControl(ctx context.Context, t *posting) error {
+	reputation := p.reputation(ctx, t)
 	d, err := p.o.Control.Decide(ctx, policy.Request{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: p.o.RuntimeID, SessionID: t.session.ID,
 		EnvironmentHash: p.o.EnvironmentHash, ManifestHash: p.o.Strict.ManifestHash, OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt,
+		Reputation: reputation,
 		Call: policy.Call{
 			Method: t.r.Method, Scheme: t.target.Scheme, Host: t.target.Authority(), Path: t.r.URL.EscapedPath(),
 			Rule: t.action.Name, ContentKind: t.action.Content, Size: t.content.Size, Message: t.message,
@@ -59,6 +61,13 @@ func (p *Pipeline) askControl(ctx context.Context, t *posting) error {
 	t.artifact("policyDecision", d.PolicyDecision)
 	t.artifact("grant", d.Grant)
 	t.opened.PolicyDecision, err = evidence.Open(p.o.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, p.o.Strict.Decision)
+	if named := t.opened.PolicyDecision.Claims().ReputationHash; err == nil && named != "" {
+		if reputation == "" || evidence.HashToken(reputation) != named {
+			err = refusal.New("decision_other_reputation", "the policy decision names another reputation token than the sidecar has sent")
+		} else {
+			t.artifact("reputation", reputation)
+		}
+	}
 	if t.check("received decision", err) != nil {
 		return err
 	}
@@ -67,4 +76,12 @@ func (p *Pipeline) askControl(ctx context.Context, t *posting) error {
 		err = refusal.New("grant_other_decision", "the grant is for another decision")
 	}
 	return t.check("received grant", err)
+}
+
+// reputation returns the reputation token of the agent that posts, or nothing where there is none, or no rule may ask for it.
+func (p *Pipeline) reputation(ctx context.Context, t *posting) string {
+	if p.o.Reputations == nil || p.o.Strict.Autonomy.MaxAge == 0 {
+		return ""
+	}
+	return p.o.Reputations.Token(ctx, t.binding.Subject, p.o.Strict.Autonomy.MaxAge)
 }

@@ -50,6 +50,11 @@ type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }
 
+// Reputations has the reputation tokens of agents. [reputations.Cache] does. It answers soon, without a token if it has to.
+type Reputations interface {
+	Token(ctx context.Context, subject string, maxAge time.Duration) string
+}
+
 // Record keeps what happened, durably. [ledger.Queue] does.
 type Record interface {
 	Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error
@@ -69,7 +74,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
-// PipelineOptions are what a pipeline works with. Everything but Receipts, Node, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
+// PipelineOptions are what a pipeline works with. Everything but Receipts, Node, Reputations, Destination, Timeouts, Load, After, LogLater, Standing and SpoolDir is required.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
@@ -87,8 +92,10 @@ type PipelineOptions struct {
 	// Receipts makes the interaction receipts of sessions; nil makes none.
 	Receipts *receipts.Keeper
 	// Node relays what agents ask of the node that appraises receipts; nil refuses.
-	Node      *node.Relay
-	Transport http.RoundTripper
+	Node *node.Relay
+	// Reputations is asked for each post, if the manifest has a policy for reputations; nil has none.
+	Reputations Reputations
+	Transport   http.RoundTripper
 	// Destination, if set, refuses a redirected connection to an address that is none of its target's. Without it any address will do:
 	// nothing is ever sent there.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error

@@ -171,6 +171,7 @@ type fakeRoles struct {
 	budget     trigger.Budget
 	admitted   func() // called by Admit, if set
 	asked      gate.AdmitRequest
+	decisionOf func(*evidence.PolicyDecision)
 	decided    policy.Request // the last that the control plane was asked for
 	// receiptOf and grantOf change the claims before they are signed, if set.
 	receiptOf func(*evidence.TriggerReceipt)
@@ -227,7 +228,11 @@ func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decisi
 		return policy.Decision{}, err
 	}
 	h, b := evidence.HashBytes(nil), r.Binding
-	token, d, err := f.decision.Sign(ctx, evidence.PolicyDecision{Action: b.Action, BindingHash: b.Hash(), ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow, EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: h, OriginEvidenceID: "d", OriginVerificationMethod: evidence.MethodWebhookSignature, PolicyHash: h, Resource: b.Resource, Rule: "r", RuntimeID: r.RuntimeID, Subject: b.Subject, TriggerEventID: "e", TriggerKind: "k", TriggerSource: "s"})
+	decided := evidence.PolicyDecision{Action: b.Action, BindingHash: b.Hash(), ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow, EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: h, OriginEvidenceID: "d", OriginVerificationMethod: evidence.MethodWebhookSignature, PolicyHash: h, Resource: b.Resource, Rule: "r", RuntimeID: r.RuntimeID, Subject: b.Subject, TriggerEventID: "e", TriggerKind: "k", TriggerSource: "s"}
+	if f.decisionOf != nil {
+		f.decisionOf(&decided)
+	}
+	token, d, err := f.decision.Sign(ctx, decided)
 	if err != nil {
 		return policy.Decision{}, err
 	}

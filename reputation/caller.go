@@ -37,7 +37,7 @@ func (s *Service) Caller(ctx context.Context, token, method, path string, body [
 	if err := c.Calls(method, path, body); err != nil {
 		return Caller{}, err
 	}
-	if err := s.admit(c.Owner, 1); err != nil {
+	if err := s.admit(s.ratesOf(c.Owner).calls, 1, "requests of agents"); err != nil {
 		return Caller{}, err
 	}
 	// The owner stands before the id: owners do not know each other's.

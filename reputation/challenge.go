@@ -68,12 +68,16 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 			return Issued{}, refusal.New("vin_challenge_limit", "the session has had %d challenges", len(had))
 		}
 		c := s.newChallenge(by, int64(len(had))+1, now)
-		err = s.o.Store.Issue(ctx, c)
-		if errors.Is(err, store.ErrMoved) {
+		err = s.o.Store.Issue(ctx, c, s.o.Limits.Challenges)
+		switch {
+		case errors.Is(err, store.ErrMoved):
 			continue // another replica was faster
-		} else if err != nil {
+		case errors.Is(err, store.ErrFull):
+			return Issued{}, refusal.New("owner_full", "the owner has %d challenges at the node", s.o.Limits.Challenges)
+		case err != nil:
 			return Issued{}, err
 		}
+		s.metrics.challenges.WithLabelValues("issued").Inc()
 		failpoint.Reach("challenge issued")
 		return issued(c), nil
 	}
@@ -123,10 +127,9 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
 		}
-		if err := s.o.Store.Commit(ctx, nonce, hash, s.o.Now()); err != nil && !errors.Is(err, store.ErrMoved) {
+		if err := s.changed("committed", s.o.Store.Commit(ctx, nonce, hash, s.o.Now())); err != nil {
 			return Commitment{}, err
 		}
-		failpoint.Reach("committed")
 	}
 	return Commitment{}, errContended
 }
@@ -158,12 +161,23 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
 		}
-		if err := s.o.Store.Reveal(ctx, nonce, salt, string(raw), s.o.Now()); err != nil && !errors.Is(err, store.ErrMoved) {
+		if err := s.changed("revealed", s.o.Store.Reveal(ctx, nonce, salt, string(raw), s.o.Now())); err != nil {
 			return Commitment{}, err
 		}
-		failpoint.Reach("revealed")
 	}
 	return Commitment{}, errContended
+}
+
+// changed notes that a challenge was changed. That somebody else has changed it before is no error: the next look tells how.
+func (s *Service) changed(step string, err error) error {
+	if errors.Is(err, store.ErrMoved) {
+		return nil
+	}
+	if err == nil {
+		s.metrics.challenges.WithLabelValues(step).Inc()
+		failpoint.Reach(step)
+	}
+	return err
 }
 
 func commitment(c store.Challenge) Commitment {

@@ -203,3 +203,26 @@ func TestCaller(t *testing.T) {
 	_, err = n.Caller(t.Context(), good, "POST", path, body)
 	wantCode(t, err, "caller_used")
 }
+
+// TestBoundsOfAgents: the agents of an owner have a rate, and a bound on their challenges.
+func TestBoundsOfAgents(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Limits.Calls, o.Limits.Challenges = 1, 2 })
+	for i := range 2 {
+		_, err := n.Issue(t.Context(), n.By(t, fmt.Sprint("ses_", i)))
+		must(t, err)
+	}
+	_, err := n.Issue(t.Context(), n.By(t, "ses_2"))
+	wantCode(t, err, "owner_full")
+
+	call := func() error {
+		_, err := n.Caller(t.Context(), n.CallerToken(t, "ses_1", "/", nil, nil), "POST", "/", nil)
+		return err
+	}
+	for range 10 {
+		must(t, call())
+	}
+	wantCode(t, call(), "node_rate_limited")
+	s := n.Calls(t, "ses_1", 100) // receipts have a rate of their own
+	n.Delivered(t, 101, s.Receipts...)
+	must(t, call())
+}

@@ -52,7 +52,8 @@ func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, err
 	}
 	answers := make([]Received, 0, len(all))
 	for _, d := range all {
-		next, err := s.receive(ctx, d)
+		next, kept, err := s.receive(ctx, d)
+		s.metrics.delivered(len(d.tokens), kept, err)
 		if err != nil {
 			s.strangers.Warn("receipts refused", zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("next", next), zap.Error(err))
 		}
@@ -64,46 +65,46 @@ func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, err
 // tries is how often receipts are added again after another replica was faster.
 const tries = 4
 
-// receive takes the receipts of one session, and returns the number that is wanted.
-func (s *Service) receive(ctx context.Context, d *delivered) (next int64, err error) {
+// receive takes the receipts of one session, and returns the number that is wanted, and how many receipts were kept.
+func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept int, err error) {
 	owner, err := s.believed.Load().owner(d.owner)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for range tries {
-		next, err = s.add(ctx, owner, d)
+		next, kept, err = s.add(ctx, owner, d)
 		if !errors.Is(err, store.ErrMoved) {
-			return next, err
+			return next, kept, err
 		}
 	}
-	return next, refusal.New("node_busy", "other receipts of the session come in at the same time")
+	return next, 0, refusal.New("node_busy", "other receipts of the session come in at the same time")
 }
 
 // add verifies receipts and adds those that are new. It returns [store.ErrMoved] if the chain has changed meanwhile.
-func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int64, err error) {
+func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int64, kept int, err error) {
 	state, err := s.o.Store.Session(ctx, d.owner, d.session)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		state = store.Session{Next: 1}
 	case err != nil:
-		return 0, err
+		return 0, 0, err
 	}
 	fresh, err := s.fresh(ctx, owner, state, d)
 	if err != nil || len(fresh.tokens) == 0 {
-		return state.Next, err
+		return state.Next, 0, err
 	}
 	if state.Forked {
-		return state.Next, forked(d.session)
+		return state.Next, 0, forked(d.session)
 	}
 	if first := fresh.claims[0].Chain.SequenceNumber; first > state.Next {
-		return state.Next, refusal.New("interaction_gap", "receipt %d was delivered, and the node wants receipt %d of the session", first, state.Next)
+		return state.Next, 0, refusal.New("interaction_gap", "receipt %d was delivered, and the node wants receipt %d of the session", first, state.Next)
 	}
 	receipts, err := s.verify(ctx, owner, state, fresh)
 	if err == nil {
-		err = s.admit(d.owner, len(receipts)) // only what is verified counts: a stranger uses nobody's rate up
+		err = s.admit(s.ratesOf(d.owner).receipts, len(receipts), "receipts") // only what is verified counts: a stranger uses nobody's rate up
 	}
 	if err != nil {
-		return state.Next, err
+		return state.Next, 0, err
 	}
 	last := fresh.claims[len(fresh.claims)-1]
 	err = s.o.Store.Append(ctx, store.Addition{
@@ -112,13 +113,13 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	})
 	switch {
 	case errors.Is(err, store.ErrDuplicate):
-		return state.Next, refusal.New("interaction_duplicate", "a call of the session has a receipt before these")
+		return state.Next, 0, refusal.New("interaction_duplicate", "a call of the session has a receipt before these")
 	case errors.Is(err, store.ErrFull):
-		return state.Next, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node", s.o.Limits.Sessions, s.o.Limits.Receipts)
+		return state.Next, 0, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node", s.o.Limits.Sessions, s.o.Limits.Receipts)
 	case err != nil:
-		return state.Next, err
+		return state.Next, 0, err
 	}
-	return last.Chain.SequenceNumber + 1, nil
+	return last.Chain.SequenceNumber + 1, len(receipts), nil
 }
 
 // fresh returns the receipts that are not kept yet. One that contradicts a kept one is refused and, if its signature is right, remembered.

@@ -40,7 +40,7 @@ const maxAppraisal = 10 * time.Second
 func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
 	r, err := s.o.Store.Receipt(ctx, receiptHash)
 	if errors.Is(err, store.ErrNotFound) {
-		return Scored{}, refusal.New("receipt_unknown", "the node has no receipt %.64q", receiptHash)
+		return Scored{}, refusal.New("score_receipt_unknown", "the node has no receipt %.64q", receiptHash)
 	}
 	if err != nil {
 		return Scored{}, err
@@ -109,12 +109,14 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	}
 	now := s.o.Now()
 	if last := r.last; last != nil && last.number == r.measured.Len() && last.baseline == hash && now.Before(last.until) && reflect.DeepEqual(last.challenges, challenges) {
+		s.metrics.scores.WithLabelValues("same").Inc()
 		return last.answer, nil
 	}
 	token, signed, err := s.o.Score.Sign(ctx, autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline)))
 	if err != nil {
 		return Scored{}, err
 	}
+	s.metrics.scores.WithLabelValues("signed").Inc()
 	claims, err := payload(token)
 	if err != nil {
 		return Scored{}, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestScore(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	ctx := t.Context()
 	_, err := n.Score(ctx, evidence.HashBytes(nil))
-	wantCode(t, err, "receipt_unknown")
+	wantCode(t, err, "score_receipt_unknown")
 	_, err = n.SessionScore(ctx, "", "ses_1")
 	wantCode(t, err, "score_session_unknown")
 
@@ -136,6 +137,35 @@ func TestScoredChallenge(t *testing.T) {
 			})
 			n.Delivered(t, 5, s.Receipts...)
 			if got := n.Scored(t, "ses_1").Signals.Challenge; got.Issued != 1 || got.Passed != row.passed {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// TestScoredProbes: probes of one pair that are answered alike agree, and the node knows which they are.
+func TestScoredProbes(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer func(p store.Probe) string
+		want   float64
+	}{
+		"alike":     {func(p store.Probe) string { return gatetest.Tag("answer", int(p.Pair)) }, 1},
+		"otherwise": {func(p store.Probe) string { return gatetest.Tag(p.ID, 0) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := nodetest.New(t, gatetest.New(t), nil)
+			_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
+			must(t, err)
+			kept, err := n.Store.Challenges(t.Context(), n.Kit.Owner(t), "ses_1")
+			must(t, err)
+			s := n.Kit.Session(t, "ses_1")
+			for _, p := range kept[0].Probes {
+				s.Call(t, func(c *interaction.Receipt) { c.Model.Probe = &interaction.Probe{ID: p.ID, Answer: row.answer(p)} })
+			}
+			n.Delivered(t, 11, s.Receipts...)
+			got := n.Scored(t, "ses_1").Signals.Knowledge
+			at := slices.IndexFunc(got.Parts, func(p autonomy.Part) bool { return p.Name == "agreement" })
+			if part := got.Parts[at]; part.N != 5 || part.State == "not_measured" || got.Consistency != row.want {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -12,6 +12,7 @@
 //	score.go     the score of a session
 //	sessions.go  the sessions that were read last
 //	baseline.go  samples and baselines
+//	metrics.go   what it counts
 package reputation
 
 import (
@@ -23,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
@@ -39,7 +41,9 @@ import (
 const (
 	DefaultSessions   = 100_000
 	DefaultReceipts   = 2_000_000
+	DefaultChallenges = 200_000
 	DefaultRate       = 200
+	DefaultCalls      = 20
 	DefaultCached     = 200_000
 	DefaultProbePairs = 5
 	DefaultRetention  = 90 * 24 * time.Hour
@@ -47,10 +51,12 @@ const (
 
 // Limits bound what one owner can make the node do and keep. Zero values mean the defaults.
 type Limits struct {
-	Sessions int64 // that are kept of one owner
-	Receipts int64 // that are kept of one owner
-	Rate     int   // receipts that one owner can deliver in a second, on the average; ten times as many at once
-	Cached   int   // receipts, of all sessions that are kept in memory
+	Sessions   int64 // that are kept of one owner
+	Receipts   int64 // that are kept of one owner
+	Challenges int64 // that are kept of one owner
+	Rate       int   // receipts that one owner can deliver in a second, on the average; ten times as many at once
+	Calls      int   // requests that the agents of one owner can make in a second, on the average; ten times as many at once
+	Cached     int   // receipts, of all sessions that are kept in memory
 }
 
 // Options configure a [Service]. Everything without a default is required.
@@ -70,6 +76,8 @@ type Options struct {
 	Now func() time.Time
 	// Log gets what was refused, and what the service does by itself.
 	Log *zap.Logger
+	// Metrics gets what the service counts; it may be nil.
+	Metrics prometheus.Registerer
 }
 
 // Believed is whom a service believes. It is replaced as a whole, when a configuration or a trust bundle has changed.
@@ -108,11 +116,15 @@ type Service struct {
 	bank      bank
 	believed  atomic.Pointer[believed]
 	sessions  *sessions
+	metrics   *metrics
 	reads     chan struct{} // one value for each session that is being read: reading verifies, which takes a processor
 
-	mu    sync.Mutex               // guards rates
-	rates map[string]*rate.Limiter // by owner; only of those that were believed
+	mu    sync.Mutex        // guards rates
+	rates map[string]*rates // by owner; only of those that were believed
 }
+
+// rates are how fast one owner's sidecars and agents go.
+type rates struct{ receipts, calls *rate.Limiter }
 
 // New makes a service.
 func New(o Options) (*Service, error) {
@@ -120,16 +132,21 @@ func New(o Options) (*Service, error) {
 		return nil, errors.New("reputation: the service lacks its store, its signer, its clock or its log")
 	}
 	o.Limits.Sessions, o.Limits.Receipts = cmp.Or(o.Limits.Sessions, DefaultSessions), cmp.Or(o.Limits.Receipts, DefaultReceipts)
-	o.Limits.Rate, o.Limits.Cached = cmp.Or(o.Limits.Rate, DefaultRate), cmp.Or(o.Limits.Cached, DefaultCached)
+	o.Limits.Challenges, o.Limits.Cached = cmp.Or(o.Limits.Challenges, DefaultChallenges), cmp.Or(o.Limits.Cached, DefaultCached)
+	o.Limits.Rate, o.Limits.Calls = cmp.Or(o.Limits.Rate, DefaultRate), cmp.Or(o.Limits.Calls, DefaultCalls)
 	o.ProbePairs, o.Retention = max(0, cmp.Or(o.ProbePairs, DefaultProbePairs)), cmp.Or(o.Retention, DefaultRetention)
-	if o.Limits.Sessions < 0 || o.Limits.Receipts < 0 || o.Limits.Rate < 0 || o.Limits.Cached < 0 || o.Retention < 0 {
+	l := o.Limits
+	if min(l.Sessions, l.Receipts, l.Challenges) < 0 || min(l.Rate, l.Calls, l.Cached) < 0 || o.Retention < 0 {
 		return nil, errors.New("reputation: a limit is negative")
 	}
 	bank, err := readBank()
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), reads: make(chan struct{}, maxReads), rates: make(map[string]*rate.Limiter)}
+	s := &Service{o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), reads: make(chan struct{}, maxReads), rates: make(map[string]*rates)}
+	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
+		return nil, err
+	}
 	return s, s.Believe(o.Believed)
 }
 
@@ -150,7 +167,7 @@ func (s *Service) Believe(b Believed) error {
 	if last := s.believed.Load(); last != nil {
 		next.generation = last.generation + 1
 	}
-	maps.DeleteFunc(s.rates, func(id string, _ *rate.Limiter) bool { return next.owners[id] == nil })
+	maps.DeleteFunc(s.rates, func(id string, _ *rates) bool { return next.owners[id] == nil })
 	s.believed.Store(next)
 	return nil
 }
@@ -163,15 +180,24 @@ func (b *believed) owner(id string) (*Owner, error) {
 	return nil, refusal.New("owner_unknown", "the node knows no owner %.43q", id)
 }
 
-// admit takes n receipts or requests of an owner from its rate.
-func (s *Service) admit(owner string, n int) error {
+// ratesOf returns the rates of an owner that is believed.
+func (s *Service) ratesOf(owner string) *rates {
 	s.mu.Lock()
-	l := s.rates[owner]
-	if l == nil {
-		l = rate.NewLimiter(rate.Limit(s.o.Limits.Rate), max(10*s.o.Limits.Rate, MaxBatch))
-		s.rates[owner] = l
+	defer s.mu.Unlock()
+	r := s.rates[owner]
+	if r == nil {
+		l := s.o.Limits
+		r = &rates{
+			receipts: rate.NewLimiter(rate.Limit(l.Rate), max(10*l.Rate, MaxBatch)),
+			calls:    rate.NewLimiter(rate.Limit(l.Calls), 10*l.Calls),
+		}
+		s.rates[owner] = r
 	}
-	s.mu.Unlock()
+	return r
+}
+
+// admit takes n from a rate, which is of what.
+func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 	now := s.o.Now()
 	r := l.ReserveN(now, n)
 	wait := r.DelayFrom(now)
@@ -180,7 +206,7 @@ func (s *Service) admit(owner string, n int) error {
 	}
 	r.CancelAt(now)
 	return refusal.Later{
-		Refusal: refusal.New("node_rate_limited", "the owner delivers more than %d receipts a second", s.o.Limits.Rate),
+		Refusal: refusal.New("node_rate_limited", "the owner has more than %g %s a second", float64(l.Limit()), what),
 		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
 	}
 }
@@ -192,7 +218,7 @@ const (
 	sampleEvery = time.Minute
 	pruneEvery  = time.Hour
 	// keptTokens is how long a used caller token is kept after it has expired, in case the clock falls.
-	keptTokens = 24 * time.Hour
+	keptTokens = time.Hour
 )
 
 // Run takes the samples of closed sessions, makes baselines and removes what is old, until ctx ends.
@@ -203,7 +229,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.o.Log.Error("the baselines were not made", zap.Error(err))
 		}
 		if now := s.o.Now(); now.Sub(pruned) >= pruneEvery {
-			if err := s.o.Store.Prune(ctx, now.Add(-s.o.Retention), now.Add(-keptTokens)); err != nil && ctx.Err() == nil {
+			if err := s.o.Store.Prune(ctx, store.Old{Sessions: now.Add(-s.o.Retention), Tokens: now.Add(-keptTokens), Samples: maxSamples}); err != nil && ctx.Err() == nil {
 				s.o.Log.Error("what is old was not removed", zap.Error(err))
 			}
 			pruned = now

@@ -76,7 +76,14 @@ func (s *sessions) grow(r *reading, weight int) {
 	}
 }
 
-// held notes the weight of a reading.
+// receipts returns how many receipts are kept in memory.
+func (s *sessions) receipts() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(s.total)
+}
+
+// weigh notes the weight of a reading.
 func (s *sessions) weigh(r *reading, weight int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,7 +52,7 @@ func TestEachFileIsLookedAt(t *testing.T) {
 		o    *daemon.Observer
 		want []string
 	}{
-		{"serve", sidecar.Observer(s, roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
+		{"serve", sidecar.Observer(s, roles), []string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock", "run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
 		{"control", controld.Observer(c, roles), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
 		{"reputation", reputationd.Observer(n, roles), []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
 		{"trigger", triggerd.Observer(g, roles), []string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},

@@ -103,12 +103,12 @@ type Peer struct {
 const peerTimeout = 3 * time.Second
 
 // Observations returns what the peer observes of its deployment. See [daemon.Observer.Observe].
-func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (looks []observe.Observation, err error) {
-	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &looks)
+func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observations []observe.Observation, err error) {
+	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &observations)
 	if p.Purpose != "" {
-		looks = slices.DeleteFunc(looks, func(l observe.Observation) bool { return l.Purpose != p.Purpose })
+		observations = slices.DeleteFunc(observations, func(l observe.Observation) bool { return l.Purpose != p.Purpose })
 	}
-	return looks, err
+	return observations, err
 }
 
 func (p Peer) ask(ctx context.Context, path string, out any) error {

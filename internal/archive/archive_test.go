@@ -92,7 +92,7 @@ func (w *world) certify() keyring.Certification {
 
 // published is what the processes publish of their keys.
 func (w *world) published() (p keyring.Published) {
-	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction) {
+	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction, evidence.PurposeAppraiser) {
 		if len(w.versions[purpose]) == 0 {
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 
 // artifactNames are the names of the artifacts that a record can hold.
 var artifactNames = []string{
-	"challenge", "originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
+	"challenge", "originProof", "triggerReceipt", "reputation", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
 	"capability", "requestProof",
 }
 

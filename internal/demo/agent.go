@@ -48,11 +48,15 @@ type Call struct {
 	Solve             bool   // solve the challenge when asked to
 	Tool              string // if set, the tool of the MCP server at URL that is called
 	Think             bool   // ask a model at the same host what to post
+	Commit            string // if set, the host and port of a model that a challenge of the node is taken with
+	Calls             int    // how often the model is called then
 }
 
 // Do makes the call.
 func (c Call) Do(ctx context.Context) (Answer, error) {
 	switch {
+	case c.Commit != "":
+		return c.commit(ctx)
 	case c.Think:
 		return c.think(ctx)
 	case c.Host != "":

@@ -4,6 +4,7 @@
 //	tools.go       an MCP server, and the agent that calls its tools
 //	model.go       the provider of a model
 //	think.go       the agent that thinks
+//	score.go       the agent that takes a challenge of the node, and its score
 //	deployment.go  the three processes and the two APIs, and what an agent, an API owner and a thief do with them
 //	agent.go       the demo's agent
 //	api.go         the demo's two APIs
@@ -191,6 +192,8 @@ func (d *Deployment) scenarios() []scenario {
 		}},
 		{"an agent thinks: it asks a model, calls the tool that the model wants, and posts", thoughtExpected, d.thought},
 		{"an agent sends a prompt to the mediator, which asks the model", "200, with its receipt", d.generated},
+		{"an agent keeps to what it has committed to, and is scored", "calls scored: 1, challenges passed: 1 of 1", func(ctx context.Context) (string, error) { return d.scored(ctx, promised) }},
+		{"an agent calls the model more often than it has committed to, and is scored", "calls scored: 2, challenges passed: 0 of 1", func(ctx context.Context) (string, error) { return d.scored(ctx, promised+1) }},
 		{"a read from a private address", "egress_address_denied", func(ctx context.Context) (string, error) {
 			r, err := d.byWebhook(ctx, "GET", "http://10.0.0.1/data")
 			return r.Outcome(), err
@@ -271,7 +274,7 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 		devstack.TriggerFile: append(edit(dev[devstack.TriggerFile], "127.0.0.1:8182", d.Hooks, "sources:", "maxAge: "+MaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",
 			"  - name: hourly\n    schedule: {cron: \"0 * * * *\"}\n", ""), agent...),
 		devstack.ControlFile:    append(slices.Clone(dev[devstack.ControlFile]), agent...),
-		devstack.ReputationFile: append(slices.Clone(dev[devstack.ReputationFile]), agent...),
+		devstack.ReputationFile: append(edit(dev[devstack.ReputationFile], "believedHosts: [", "believedHosts: [\""+d.Plain()+"\", "), agent...),
 		devstack.PolicyFile:     dev[devstack.PolicyFile],
 		devstack.ManifestFile:   edit(dev[devstack.ManifestFile], "allowedSources: [", "allowedSources: [tick, "),
 	}

@@ -17,8 +17,8 @@ import (
 
 // Publication is what a process publishes: its roles with their keys, and its observations.
 type Publication struct {
-	Roles []daemon.RoleDocument `json:"roles"`
-	Looks []observe.Observation `json:"looks"`
+	Roles        []daemon.RoleDocument `json:"roles"`
+	Observations []observe.Observation `json:"looks"`
 }
 
 // Published is what several processes publish.
@@ -36,7 +36,7 @@ func ReadPublished(ctx context.Context, from []string) (Published, error) {
 		if err != nil {
 			return Published{}, err
 		}
-		p.Roles, p.Looks, p.RolesByEndpoint[at] = append(p.Roles, one.Roles...), append(p.Looks, one.Looks...), signsAs(one.Roles)
+		p.Roles, p.Observations, p.RolesByEndpoint[at] = append(p.Roles, one.Roles...), append(p.Observations, one.Observations...), signsAs(one.Roles)
 	}
 	return p, nil
 }
@@ -48,7 +48,7 @@ func readPublication(ctx context.Context, at string) (p Publication, err error) 
 	if p.Roles, err = rolesAt(ctx, at); err != nil {
 		return p, err
 	}
-	err = admin.Get(ctx, at, "/v1/looks", &p.Looks)
+	err = admin.Get(ctx, at, "/v1/looks", &p.Observations)
 	return p, err
 }
 
@@ -66,7 +66,7 @@ func readPublishedFile(path string) (p Publication, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err = strictjson.Parse(raw, &p); err == nil && (len(p.Roles) == 0 || p.Looks == nil) {
+	if err = strictjson.Parse(raw, &p); err == nil && (len(p.Roles) == 0 || p.Observations == nil) {
 		err = errors.New("it has no roles, or does not say what was seen")
 	}
 	if err != nil {

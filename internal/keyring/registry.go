@@ -129,7 +129,7 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 		if r.Unread != nil {
 			continue // remaining keeps the certificates of its key
 		}
-		claim, err := claims(r, p.Looks, say)
+		claim, err := claims(r, p.Observations, say)
 		if err != nil {
 			return nil, err
 		}
@@ -183,15 +183,15 @@ func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
 
 // claims makes the claims about a role's key: what its process knows, what was observed, and what is declared. It
 // refuses a claim that an observation contradicts.
-func claims(r daemon.RoleDocument, looks []observe.Observation, say Declaration) (evidence.SignerCertificate, error) {
+func claims(r daemon.RoleDocument, observations []observe.Observation, say Declaration) (evidence.SignerCertificate, error) {
 	c := evidence.SignerCertificate{
 		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody, KeyExportable: r.KeyExportable,
 		Observed: slices.Clone(r.Observed), Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
 	}
-	if apart, against := policy.Apart(r.Purpose, looks); apart == observe.Contradicts {
+	if apart, against := policy.Apart(r.Purpose, observations); apart == observe.Contradicts {
 		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose, against)
 	}
-	reach, against := policy.OutOfReach(r.Purpose, looks)
+	reach, against := policy.OutOfReach(r.Purpose, observations)
 	switch {
 	case say.AccessibleToAgent: // the certificate declares the worse case already
 	case reach == observe.Contradicts:

@@ -130,6 +130,7 @@ func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy
 	}
 	p.service, err = reputation.New(reputation.Options{
 		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Now: time.Now, Log: p.Log,
+		Metrics: p.Metrics,
 	})
 	if err != nil {
 		return errors.Join(err, p.store.Close())

@@ -31,6 +31,8 @@ type Engine struct {
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
 	o        EngineOptions
+
+	reputations *reputations
 }
 
 // NewEngine makes an Engine. Rules other than those that the manifest pins are refused as policy_hash_mismatch.
@@ -41,7 +43,7 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *s
 	if err := s.Pins(rules.Hash()); err != nil {
 		return nil, err
 	}
-	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o}, nil
+	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o, reputations: newReputations(v, s)}, nil
 }
 
 // manifest returns the hash of the manifest that the engine decides by.
@@ -75,12 +77,14 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	if err != nil {
 		return d, "", err
 	}
-	rule, err = e.rules.decide(&facts{binding: r.Binding, call: r.Call, args: args, origin: origin, runtimeID: r.RuntimeID, sessionID: r.SessionID, now: e.o.Now()})
+	f := &facts{binding: r.Binding, call: r.Call, args: args, origin: origin, runtimeID: r.RuntimeID, sessionID: r.SessionID, now: e.o.Now()}
+	f.autonomy.open = func() (*opened, error) { return e.reputations.open(r.Reputation, r.Binding.Subject) }
+	rule, err = e.rules.decide(f)
 	if err != nil {
 		return d, "", err
 	}
 	failpoint.Reach("allowed")
-	d, err = e.sign(ctx, r, origin, rule)
+	d, err = e.sign(ctx, r, origin, rule, f.autonomy.hash)
 	return d, rule, err
 }
 
@@ -109,12 +113,12 @@ func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, e
 }
 
 // sign signs the decision and, over its id and hash, the grant. Every scope of the grant has exactly one element.
-func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerOriginProof, rule string) (policy.Decision, error) {
+func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerOriginProof, rule, reputationHash string) (policy.Decision, error) {
 	b, bindingHash, policyHash := r.Binding, r.Binding.Hash(), e.rules.Hash()
 	tokens, err := signer.SignPair(ctx, e.decision, evidence.PolicyDecision{
 		Action: b.Action, BindingHash: bindingHash, ChallengeID: r.ChallengeID, ContentHash: b.ContentHash, Decision: evidence.DecisionAllow,
 		EnvironmentHash: r.EnvironmentHash, HumanInitiated: false, OriginEvidenceHash: o.EvidenceHash, OriginEvidenceID: o.EvidenceID,
-		OriginVerificationMethod: o.VerificationMethod, PolicyHash: policyHash, Resource: b.Resource, Rule: rule, RuntimeID: r.RuntimeID,
+		OriginVerificationMethod: o.VerificationMethod, PolicyHash: policyHash, ReputationHash: reputationHash, Resource: b.Resource, Rule: rule, RuntimeID: r.RuntimeID,
 		Subject: b.Subject, TriggerEventID: o.EventID, TriggerKind: o.Kind, TriggerSource: o.Source,
 	}, e.grant, func(decision evidence.PolicyDecision, hash string) evidence.ActionGrant {
 		return evidence.ActionGrant{

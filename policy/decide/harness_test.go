@@ -1,6 +1,8 @@
 package decide_test
 
 import (
+	"encoding/base64"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +89,12 @@ func (w *world) request(change func(*policy.Request, *evidence.TriggerOriginProo
 		check.Must(w.t, err)
 	}
 	return r
+}
+
+// claimsText returns the claims of a token as they are written.
+func claimsText(t testing.TB, token string) string {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	check.Must(t, err)
+	return string(raw)
 }

@@ -80,10 +80,11 @@ func ParseRules(raw []byte) (*Rules, error) {
 // is written does not matter; what the conditions say, to the letter, and their order do.
 func (r *Rules) Hash() string { return r.hash }
 
-// newEnvironment has the standard functions, the variables and no macros: without all, exists and map nothing loops.
+// newEnvironment has the standard functions, the variables and no macros: without all, exists and map nothing loops. Whole numbers and fractions
+// compare, as in autonomy.score >= 50.
 func newEnvironment() (*cel.Env, error) {
 	options := []cel.EnvOption{
-		cel.ClearMacros(), cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(maxNesting),
+		cel.ClearMacros(), cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(maxCondition), cel.ParserRecursionLimit(maxNesting),
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateHomogeneousAggregateLiterals()),
 	}
 	for _, v := range variables {
@@ -172,12 +173,21 @@ func (r *Rules) decide(f *facts) (string, error) {
 			return rule.name, nil
 		}
 	}
-	return "", refusal.New("policy_denied", "no rule allows %s on %s", f.binding.Action, f.binding.Resource)
+	denied := refusal.New("policy_denied", "no rule allows %s on %s", f.binding.Action, f.binding.Resource)
+	if f.autonomy.err != nil { // a rule might have, had it been known
+		denied = denied.ForOperator("whose agent's reputation is not known: %v", f.autonomy.err)
+	}
+	return "", denied
 }
 
+// holds evaluates the condition. Where it fails for want of the agent's reputation, the refusal says why that is not known.
 func (r rule) holds(f *facts) (bool, error) {
+	f.autonomy.missed = false
 	v, _, err := r.program.Eval(activation{f})
-	if err != nil {
+	switch {
+	case err != nil && f.autonomy.missed:
+		return false, f.autonomy.err
+	case err != nil:
 		return false, refusal.New("policy_error", "the rule %s cannot be evaluated, which denies: %v", r.name, err)
 	}
 	return v == types.True, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // facts are what a decision rests on. The binding and the origin proof are verified; the call is what the sidecar says of it.
@@ -18,9 +19,10 @@ type facts struct {
 	runtimeID string
 	sessionID string
 	now       time.Time
+	autonomy  appraised
 }
 
-// variable is one name that a condition may use.
+// variable is one name that a condition may use. Where of returns nil it has no value, and a condition that rests on it cannot be evaluated.
 type variable struct {
 	name string
 	t    *cel.Type
@@ -29,7 +31,8 @@ type variable struct {
 
 // variables are all of them, each with its type, so that a misspelt name or a comparison of a number with a text does not compile.
 // Nothing loops over one: there are no macros. Those of messages are empty for a call without one, and args has no value there: a
-// condition on an argument that is not there, or is of another type, is an error.
+// condition on an argument that is not there, or is of another type, is an error. Those of the agent's reputation have a value if its token is
+// valid, but for autonomy.known, which says that.
 var variables = []variable{
 	{"request.method", cel.StringType, func(f *facts) any { return f.call.Method }},
 	{"request.scheme", cel.StringType, func(f *facts) any { return f.call.Scheme }},
@@ -52,8 +55,26 @@ var variables = []variable{
 	{"mcp.tool", cel.StringType, func(f *facts) any { return f.call.MCP().Tool }},
 	{"graphql.type", cel.StringType, func(f *facts) any { return f.call.GraphQL().Type }},
 	{"graphql.fields", cel.ListType(cel.StringType), func(f *facts) any { return f.call.GraphQL().Fields }},
-	{"args", cel.MapType(cel.StringType, cel.DynType), func(f *facts) any { return f.args }},
+	{"args", cel.MapType(cel.StringType, cel.DynType), func(f *facts) any {
+		if f.args == nil {
+			return nil
+		}
+		return f.args
+	}},
+	{"autonomy.known", cel.BoolType, func(f *facts) any { return f.autonomy.known() }},
+	{"autonomy.score", cel.DoubleType, reputation(func(c *accrual.Claims) any { return c.CurrentScore })},
+	{"autonomy.lower", cel.DoubleType, reputation(func(c *accrual.Claims) any { return c.Lower })},
+	{"autonomy.provisional", cel.BoolType, reputation(func(c *accrual.Claims) any { return c.Provisional })},
+	{"autonomy.tier", cel.StringType, reputation(func(c *accrual.Claims) any { return c.Tier })},
+	{"autonomy.tierRank", cel.IntType, reputation(func(c *accrual.Claims) any { return accrual.Rank(c.Tier) })},
+	{"autonomy.interactions", cel.IntType, reputation(func(c *accrual.Claims) any { return c.Counted() })},
+	{"autonomy.coverage", cel.DoubleType, reputation(func(c *accrual.Claims) any { return c.Coverage })},
 	{"now", cel.TimestampType, func(f *facts) any { return f.now }},
+}
+
+// reputation returns what of says of the agent's reputation.
+func reputation(of func(c *accrual.Claims) any) func(*facts) any {
+	return func(f *facts) any { return f.autonomy.value(of) }
 }
 
 // activation gives a program the values of the variables that it asks for, and computes no other.
@@ -66,8 +87,7 @@ func (a activation) ResolveName(name string) (any, bool) {
 	for i := range variables {
 		if variables[i].name == name {
 			v := variables[i].of(a.facts)
-			args, of := v.(map[string]any)
-			return v, !of || args != nil
+			return v, v != nil
 		}
 	}
 	return nil, false

@@ -76,29 +76,29 @@ func readChat(t *tally, data []byte) bool {
 }
 
 func (m chatMessage) read(t *tally, choice int) {
-	t.text(place{choice: choice, kind: KindReasoning}, m.Thought)
+	t.text(position{choice: choice, kind: KindReasoning}, m.Thought)
 	if m.Thought == "" && m.Reasoning.Kind() == '"' {
-		t.text(place{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
+		t.text(position{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
 	}
 	if m.Content.Kind() == '[' { // of servers that answer in parts
 		var parts list[item]
 		if json2.Unmarshal(m.Content, &parts) == nil {
 			for i, p := range parts {
-				t.text(place{choice: choice, part: i, kind: KindText}, textOf(p.Text))
+				t.text(position{choice: choice, part: i, kind: KindText}, textOf(p.Text))
 			}
 		}
 	} else {
-		t.text(place{choice: choice, kind: KindText}, textOf(m.Content))
+		t.text(position{choice: choice, kind: KindText}, textOf(m.Content))
 	}
-	t.text(place{choice: choice, kind: KindRefusal}, m.Refusal)
+	t.text(position{choice: choice, kind: KindRefusal}, m.Refusal)
 	for i, c := range m.Calls {
 		if c.Index != nil {
 			i = *c.Index
 		}
 		name, arguments := c.read()
-		t.call(place{choice: choice, item: 1 + i}, c.ID, name, arguments)
+		t.call(position{choice: choice, item: 1 + i}, c.ID, name, arguments)
 	}
 	if m.Call != nil {
-		t.call(place{choice: choice}, "", m.Call.Name, textOf(m.Call.Arguments))
+		t.call(position{choice: choice}, "", m.Call.Name, textOf(m.Call.Arguments))
 	}
 }

@@ -53,7 +53,7 @@ func (messages) event(t *tally, data []byte) bool {
 	if json2.Unmarshal(data, &e) != nil {
 		return false
 	}
-	at := place{item: e.Index}
+	at := position{item: e.Index}
 	switch e.Type {
 	case "message_start":
 		t.named(e.Message.ID, e.Message.Model)
@@ -108,20 +108,20 @@ func (messages) whole(t *tally, body []byte) bool {
 func (b messageBlock) read(t *tally, i int) {
 	switch {
 	case b.Type == "text":
-		t.text(place{item: i, kind: KindText}, b.Text)
+		t.text(position{item: i, kind: KindText}, b.Text)
 	case b.Type == "thinking":
-		t.text(place{item: i, kind: KindReasoning}, b.Thinking)
+		t.text(position{item: i, kind: KindReasoning}, b.Thinking)
 	case b.Type == "tool_use":
 		input := textOf(b.Input)
 		if t.stream { // where it is an empty object, whose members come in pieces
 			input = ""
 		}
-		t.call(place{item: i}, b.ID, b.Name, input)
+		t.call(position{item: i}, b.ID, b.Name, input)
 	case slices.Contains(hostedBlocks, b.Type):
 		t.hosted++
 	}
 }
 
-func (t *tally) has(at place) bool {
+func (t *tally) has(at position) bool {
 	return slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at == at })
 }

@@ -143,7 +143,7 @@ type tool struct {
 	Execution   string         `json:"execution"`
 	Tools       jsontext.Value `json:"tools"`
 
-	place string // the type of the environment
+	runsIn string // the type of the environment
 }
 
 // environment is where a tool runs.
@@ -159,7 +159,7 @@ func (t tool) isAgents(d Dialect) bool {
 	case d == AnthropicMessages:
 		return t.Type == ""
 	case d == OpenAIResponses && t.Type == "shell":
-		return t.place == "local"
+		return t.runsIn == "local"
 	case d == OpenAIResponses && t.Type == "tool_search":
 		return t.Execution == "client"
 	}
@@ -195,7 +195,7 @@ func readTool(raw jsontext.Value) (t tool, err error) {
 	}
 	var e environment
 	_, err = decodeObject(t.Environment, &e, "the environment of a tool")
-	t.place = e.Type
+	t.runsIn = e.Type
 	return t, err
 }
 

@@ -61,7 +61,7 @@ func (responses) event(t *tally, data []byte) bool {
 	if json2.Unmarshal(data, &e) != nil {
 		return false
 	}
-	at := place{item: e.Output, part: e.Content}
+	at := position{item: e.Output, part: e.Content}
 	switch e.Type {
 	case "response.output_text.delta":
 		at.kind = KindText
@@ -73,9 +73,9 @@ func (responses) event(t *tally, data []byte) bool {
 		at.kind = KindReasoning
 		t.text(at, e.Delta)
 	case "response.reasoning_summary_text.delta":
-		t.text(place{item: e.Output, part: -1 - e.Summary, kind: KindReasoning}, e.Delta)
+		t.text(position{item: e.Output, part: -1 - e.Summary, kind: KindReasoning}, e.Delta)
 	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
-		t.call(place{item: e.Output}, "", "", e.Delta)
+		t.call(position{item: e.Output}, "", "", e.Delta)
 	case "response.output_item.added":
 		e.Item.begin(t, e.Output)
 	case "response.output_item.done":
@@ -121,20 +121,20 @@ func (o responseItem) begin(t *tally, i int) {
 		}
 	}
 	if o.isCall() {
-		t.call(place{item: i}, o.CallID, o.Name, "")
+		t.call(position{item: i}, o.CallID, o.Name, "")
 	}
 }
 
 // end notes what an item has said, unless it has come in pieces.
 func (o responseItem) end(t *tally, i int) {
 	if o.isCall() {
-		if s := t.find(place{item: i, kind: KindCall}); s != nil && s.block.Size == 0 {
+		if s := t.find(position{item: i, kind: KindCall}); s != nil && s.block.Size == 0 {
 			t.call(s.at, o.CallID, o.Name, textOf(o.Arguments)+textOf(o.Input))
 		}
 		return
 	}
 	for j, p := range o.Content {
-		at := place{item: i, part: j, kind: KindText}
+		at := position{item: i, part: j, kind: KindText}
 		switch p.Type {
 		case "refusal":
 			at.kind = KindRefusal
@@ -145,12 +145,12 @@ func (o responseItem) end(t *tally, i int) {
 		t.unlessSaid(at, p.Text)
 	}
 	for j, p := range o.Summary {
-		t.unlessSaid(place{item: i, part: -1 - j, kind: KindReasoning}, p.Text)
+		t.unlessSaid(position{item: i, part: -1 - j, kind: KindReasoning}, p.Text)
 	}
 }
 
 // unlessSaid notes a text that has not come in pieces before.
-func (t *tally) unlessSaid(at place, text string) {
+func (t *tally) unlessSaid(at position, text string) {
 	for _, s := range t.blocks {
 		if s.at == at {
 			return

@@ -41,15 +41,15 @@ func (d Dialect) answer() answer {
 	return messages{}
 }
 
-// place is where a block stands in an answer: as the dialect counts.
-type place struct {
+// position is where a block stands in an answer: as the dialect counts.
+type position struct {
 	choice, item, part int
 	kind               Kind
 }
 
 // said is a block that is being said.
 type said struct {
-	at        place
+	at        position
 	block     Block
 	mac       hash.Hash // of a text
 	words     wordCount
@@ -97,7 +97,7 @@ func readWhole(by answer, t *tally, body []byte) bool {
 }
 
 // find returns a block, which begins if it is not there; nil if there are too many.
-func (t *tally) find(at place) *said {
+func (t *tally) find(at position) *said {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if t.blocks[i].at == at {
 			return t.blocks[i]
@@ -116,7 +116,7 @@ func (t *tally) find(at place) *said {
 }
 
 // text notes a piece of a text.
-func (t *tally) text(at place, text string) {
+func (t *tally) text(at position, text string) {
 	if text == "" {
 		return
 	}
@@ -135,7 +135,7 @@ func (t *tally) text(at place, text string) {
 }
 
 // call notes a call of a tool, or a piece of its arguments.
-func (t *tally) call(at place, id, name, arguments string) {
+func (t *tally) call(at position, id, name, arguments string) {
 	at.kind = KindCall
 	s := t.find(at)
 	t.event += len(arguments)

@@ -205,7 +205,7 @@ func (k *Keeper) attempt(c *Chain, call *Call) (err error) {
 		c.notify()
 	}()
 	if !call.made {
-		claims := c.place(call)
+		claims := c.unsignedClaims(call)
 		ctx, cancel := context.WithTimeout(k.life, signTimeout)
 		defer cancel()
 		signed, err := k.o.Issuer.Issue(ctx, claims)
@@ -241,8 +241,8 @@ func (c *Chain) counted() interaction.SessionTotals {
 	return t
 }
 
-// place returns the claims of a call as they are signed: at the end of the chain, with what was counted until now.
-func (c *Chain) place(call *Call) interaction.Receipt {
+// unsignedClaims returns the claims of a call as they are signed: at the end of the chain, with what was counted until now.
+func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	claims := call.claims

@@ -35,6 +35,7 @@ func TestNamedCallsGetReceipts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	r.mustAsk(c, hello).answer(t, answer)
+	r.settled(c) // nothing asks the ledger while it is exchanged
 	s := &slow{Ledger: r.fault.Ledger, asked: make(chan struct{}), result: make(chan error)}
 	r.fault.Ledger = s
 	for _, result := range []error{ledger.Unavailable("write", errors.New("the disk is full")), nil} {
@@ -201,5 +202,28 @@ func TestClosingWaitsForEveryCall(t *testing.T) {
 	r.keeper.Over(c)
 	if end := r.read("ses_1", 2)[1]; end.Closing == nil || end.Session.Calls != 1 || end.Session.BytesOut != 7 {
 		t.Errorf("the end: %+v", end)
+	}
+}
+
+// full is a ledger that takes no receipt.
+type full struct{ receipts.Ledger }
+
+func (full) AddReceiptLater(ledger.Receipt) error {
+	return ledger.Unavailable("keep another receipt", errors.New("as many as may be are waiting to be stored"))
+}
+
+// TestEndsWithAFullLedger: the process ends although a receipt that is signed can be handed to nobody. The next start makes one for its call.
+func TestEndsWithAFullLedger(t *testing.T) {
+	r := newRig(t)
+	c := r.chain("ses_1")
+	r.fault.Ledger = full{r.fault.Ledger}
+	r.mustAsk(c, hello).answer(t, answer)
+	if _, err := r.keeper.Head(t.Context(), c); code(err) != "interaction_unsigned" {
+		t.Fatal(err)
+	}
+	r.crash()
+	r.start()
+	if chain := r.read("ses_1", 2); chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing == nil {
+		t.Errorf("the next start has made %+v", chain)
 	}
 }

@@ -272,7 +272,7 @@ func TestRefusals(t *testing.T) {
 	c.refused("node_endpoint_unknown", "POST", "/v1/dispute", "", empty)
 	c.refused("node_method", "GET", "/v1/receipts", "", nil)
 	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)
-	c.refused("receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
+	c.refused("score_receipt_unknown", "GET", "/v1/score/"+unknown, "", nil)
 	c.refused("score_session_unknown", "GET", "/v1/sessions/ses_2/score", "", nil)
 	c.refused("baseline_unknown", "GET", "/v1/baselines/"+unknown, "", nil)
 	c.refused("scoring_unknown", "GET", "/v1/scoring/"+unknown, "", nil)
@@ -367,6 +367,19 @@ func TestReceiptsOfOthers(t *testing.T) {
 			t.Errorf("%s, want %s", got, row.want)
 		}
 	}
+}
+
+// TestBoundsOfAgents: what an owner's agents may not do any more is a problem that the document knows.
+func TestBoundsOfAgents(t *testing.T) {
+	c := newCaller(t, func(o *reputation.Options) { o.Limits.Calls, o.Limits.Challenges = 1, 1 })
+	empty := []byte("{}")
+	ask := func(session string) string { return c.node.CallerToken(t, session, issue, empty, nil) }
+	c.ok("POST", issue, ask("ses_1"), empty, &reputation.Issued{})
+	c.refused("owner_full", "POST", issue, ask("ses_2"), empty)
+	for range 8 {
+		c.ok("POST", issue, ask("ses_1"), empty, &reputation.Issued{})
+	}
+	c.refused("node_rate_limited", "POST", issue, ask("ses_1"), empty)
 }
 
 // TestFailuresSayNothing: a failure of the node itself does not tell of its insides.
@@ -480,4 +493,27 @@ func TestDescription(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzBodies: whatever body comes, the answer is one that the document knows, and nothing is kept of what is no receipt of the owner's.
+func FuzzBodies(f *testing.F) {
+	k := gatetest.New(f)
+	n := nodetest.New(f, k, nil, func(o *reputation.Options) { o.Limits.Calls = 1 << 20 })
+	h := api.Handler(n.Service, api.Options{Now: k.Clock.Now, Log: zap.NewNop()})
+	s := n.Calls(f, "ses_1", 2)
+	f.Add(true, encode(f, m{"receipts": s.Receipts}))
+	f.Add(true, []byte(`{"receipts": [""]}`))
+	f.Add(false, []byte(`{"challenge_nonce": "n", "commitment_hash": "`+evidence.HashBytes(nil)+`"}`))
+	f.Add(false, []byte(`{"challenge_nonce": "n", "salt": "AAAAAAAAAAAAAAAAAAAAAA", "strategy": {"tools": [], "hosts": [], "model": "m", "calls": {"min": 1, "max": 2}}}`))
+	f.Fuzz(func(t *testing.T, deliver bool, body []byte) {
+		c := &caller{t, n, h, describe(t), "@", make(map[string]bool)}
+		if deliver {
+			c.do("POST", "/v1/receipts", "", body)
+		} else {
+			c.do("POST", commit, n.CallerToken(t, "ses_9", commit, body, nil), body)
+		}
+		if kept, err := n.Store.Receipts(t.Context(), s.Owner, "ses_1", 1, 10); err != nil || len(kept) > 2 || len(kept) > 0 && kept[0].Token != s.Receipts[0] {
+			t.Errorf("%d receipts, %v", len(kept), err)
+		}
+	})
 }

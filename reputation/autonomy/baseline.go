@@ -118,11 +118,9 @@ func NewBaseline(owner string, samples []Sample) Baseline {
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(of), compareModels)
-	if most := formula.Baseline.Models; len(keys) > most {
-		slices.SortStableFunc(keys, func(a, b model) int { return len(of[b]) - len(of[a]) })
-		keys = keys[:most]
-		slices.SortFunc(keys, compareModels)
-	}
+	slices.SortStableFunc(keys, func(a, b model) int { return len(of[b]) - len(of[a]) })
+	keys = keys[:min(len(keys), formula.Baseline.Models)]
+	slices.SortFunc(keys, compareModels)
 	out := Baseline{Owner: owner, Version: formula.Version, Sessions: int64(len(samples)), Models: make([]ModelBaseline, len(keys))}
 	for i, key := range keys {
 		out.Models[i] = baselineOf(key, of[key])

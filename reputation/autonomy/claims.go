@@ -71,7 +71,7 @@ func check(c *Claims) error {
 		return malformed("it claims more than a likelihood, or that no human was involved")
 	case c.HeadNumber < 1 || !evidence.IsHash(c.HeadHash) || !evidence.IsHash(c.ScoringHash) || c.BaselineHash != "" && !evidence.IsHash(c.BaselineHash):
 		return malformed("headHash, scoringHash or baselineHash is not a lowercase hex SHA-256, or headNumber is below 1")
-	case c.N < 0 || c.OtherCalls < 0 || c.N > c.HeadNumber || c.OtherCalls > c.HeadNumber-c.N:
+	case c.N < 0 || c.OtherCalls < 0 || c.OtherCalls > c.HeadNumber-c.N:
 		return malformed("there are more calls than receipts")
 	case c.ModelHosts == nil || c.Interval.LeaveOut == nil || c.Signals.Knowledge.Domains == nil:
 		return malformed("a list is null")
@@ -98,10 +98,10 @@ func within(x, most float64) bool { return x >= 0 && x <= most+maxDec }
 func (s *Score) check(ours bool) error {
 	i := s.Interval
 	switch {
-	case !within(s.Composite, 100) || !within(s.SeedWeighted, 100):
-		return malformed("the score is not from 0 to 100")
 	case !within(i.Lower, s.Composite) || i.Upper < s.Composite-maxDec || !within(i.Upper, 100) || !within(i.Level, 1):
 		return malformed("the interval is not around the score, and from 0 to 100")
+	case !within(s.SeedWeighted, 100):
+		return malformed("seedWeighted is not from 0 to 100")
 	case s.Band == "" || len(s.Band) > maxName:
 		return malformed("band is missing")
 	}

@@ -3,6 +3,7 @@ package autonomy_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,9 @@ func claims() autonomy.Claims {
 	return autonomy.NewClaims(s, hash, autonomy.Appraise(s, []autonomy.Challenge{{Nonce: "n"}}, baseline))
 }
 
+// noCustody as an audience asks signed to say nothing of the key.
+const noCustody = "nothing about the key"
+
 // signed signs claims, for ten minutes from noon on.
 func signed(t *testing.T, c autonomy.Claims) (string, error) {
 	t.Helper()
@@ -34,7 +38,11 @@ func signed(t *testing.T, c autonomy.Claims) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	autonomy.Kind.Stamp(&c, evidence.NewRegistered("node", "relying-party", noon, autonomy.MaxLifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	custody := evidence.CustodyExternalMediator
+	if c.Audience == noCustody {
+		custody = ""
+	}
+	autonomy.Kind.Stamp(&c, evidence.NewRegistered("node", "relying-party", noon, autonomy.MaxLifetime), evidence.KeyClaims{KeyCustody: custody})
 	return evidence.Sign(t.Context(), version, autonomy.Kind, c)
 }
 
@@ -89,6 +97,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		"more other calls than receipts": func(c *autonomy.Claims) { c.OtherCalls = 2 },
 		"calls below 0":                  func(c *autonomy.Claims) { c.N = -1 },
 		"other calls below 0":            func(c *autonomy.Claims) { c.OtherCalls = -1 },
+		"no custody":                     func(c *autonomy.Claims) { c.Audience = noCustody },
 		"no list of hosts":               func(c *autonomy.Claims) { c.ModelHosts = nil },
 		"no list of domains":             func(c *autonomy.Claims) { c.Signals.Knowledge.Domains = nil },
 		"no list of blocks":              func(c *autonomy.Claims) { c.Interval.LeaveOut = nil },
@@ -123,6 +132,10 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		"a part of fewer than none":     func(c *autonomy.Claims) { c.Signals.Timing.Parts[0].N = -1 },
 		"too many points":               func(c *autonomy.Claims) { c.Signals.Timing.Parts[0].Of = 1 },
 		"points that were not measured": func(c *autonomy.Claims) { c.Signals.Timing.Parts[0].State = "not_measured" },
+		"points alone not measured": func(c *autonomy.Claims) {
+			c.Signals.Timing.Parts[0].State, c.Signals.Timing.Parts[0].Value = "not_measured", 0
+		},
+		"other points than its parts'":  func(c *autonomy.Claims) { c.Signals.Timing.Parts[0].Points /= 2 },
 		"a value that was not measured": func(c *autonomy.Claims) { c.Signals.Knowledge.Parts[1].Value = 1 },
 		"not a number":                  func(c *autonomy.Claims) { c.Signals.Timing.Latency = math.NaN() },
 	} {
@@ -132,8 +145,30 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	c := claims()
-	if _, err := signed(t, c); err != nil {
-		t.Error(err)
+}
+
+// TestClaimsAtTheirBounds are accepted.
+func TestClaimsAtTheirBounds(t *testing.T) {
+	longest, others := strings.Repeat("x", 256), strings.Repeat("0f", 32)
+	for name, edit := range map[string]func(*autonomy.Claims){
+		"as they are":             func(*autonomy.Claims) {},
+		"a long agent":            func(c *autonomy.Claims) { c.Agent = longest },
+		"a long band":             func(c *autonomy.Claims) { c.ScoringHash, c.Band = others, longest },
+		"a long name of a part":   func(c *autonomy.Claims) { c.Signals.Timing.Parts[0].Name = longest },
+		"as many calls":           func(c *autonomy.Claims) { c.N = 41 },
+		"as many other calls":     func(c *autonomy.Claims) { c.OtherCalls = 1 },
+		"all observed":            func(c *autonomy.Claims) { c.Coverage.CallsObserved, c.Coverage.BytesObserved = 10, 10 },
+		"nothing observed":        func(c *autonomy.Claims) { c.Coverage.CallsObserved, c.Coverage.BytesObserved = 0, 0 },
+		"the last digits":         func(c *autonomy.Claims) { c.Composite += 1e-9 },
+		"no baseline, no hosts":   func(c *autonomy.Claims) { c.BaselineHash, c.ModelHosts = "", []string{} },
+		"an interval of one":      func(c *autonomy.Claims) { c.Interval.Lower, c.Interval.Upper = c.Composite, c.Composite },
+		"an interval of all":      func(c *autonomy.Claims) { c.Interval.Lower, c.Interval.Upper = 0, 100 },
+		"32 hosts that are alike": func(c *autonomy.Claims) { c.ModelHosts = slices.Repeat([]string{host}, 32) },
+	} {
+		c := claims()
+		edit(&c)
+		if _, err := signed(t, c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

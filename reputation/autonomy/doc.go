@@ -9,9 +9,10 @@
 //	formulas.go   the constants, their version and hash
 //	session.go    what is kept of the receipts of a session
 //	challenge.go  challenges, and what became of them
+//	parts.go      the parts of all signals, the composite, the interval
 //	timing.go, recursion.go, knowledge.go, entropy.go  the parts of the first four signals
-//	score.go      the score: its signals, its composite, its interval
+//	score.go      the score, and the seed's fields in it
 //	baseline.go   samples and baselines
 //	claims.go     the claims of the token
-//	stat.go       medians
+//	stat.go       medians, variances, slopes
 package autonomy

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/strategy"
 )
 
 // TestOneByOne computes the score after each receipt: it is that of a session that begins with all of them, and computing it changes nothing.
@@ -132,6 +134,36 @@ func TestBaselineOfManyModels(t *testing.T) {
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
 	if got, err := autonomy.NewBaseline("owner", samples).Hash(); err != nil || got != want {
 		t.Errorf("%s, %v; want %s", got, err, want)
+	}
+}
+
+// TestBaselineThatHasNoHash holds what no JSON can say.
+func TestBaselineThatHasNoHash(t *testing.T) {
+	b := usual()
+	b.Models[0].Speed.Median = math.Inf(1)
+	if hash, err := b.Hash(); err == nil {
+		t.Errorf("it is %s", hash)
+	}
+}
+
+// TestNothingPassed gives exactly 0 points, however many challenges there were: no last digits, and nothing below 0.
+func TestNothingPassed(t *testing.T) {
+	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "another", Calls: strategy.Calls{Min: 1, Max: 10}}
+	hash, err := strategy.Commitment("n", "AAAAAAAAAAAAAAAAAAAAAA", plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	challenges := []autonomy.Challenge{{Nonce: "n", Commitment: hash, Salt: "AAAAAAAAAAAAAAAAAAAAAA", Strategy: &plan}}
+	s := autonomy.NewSession([]string{host})
+	s.Add("", &interaction.Receipt{
+		Outcome: interaction.OutcomeCompleted, Model: &interaction.ModelCall{Host: host, Model: "m", Figures: interaction.ModelFigures{ToolCallsMade: interaction.Observed(0)}},
+		Challenge: &interaction.ChallengeRef{ChallengeNonce: "n", CommitmentHash: hash, CommitmentRevealed: true},
+	})
+	for range 32 {
+		if got := autonomy.Appraise(s, challenges, nil).Signals.Challenge; got.Score != 0 || got.Accuracy != 0.75 || got.Passed != 0 {
+			t.Errorf("%+v", got)
+		}
+		challenges = append(challenges, autonomy.Challenge{Nonce: "another"})
 	}
 }
 

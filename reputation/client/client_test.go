@@ -68,7 +68,7 @@ func TestRelay(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, `{"challenge_nonce": "n"}`)
 		case "/v1/score/a":
-			if _, ok := r.Header[interaction.CallerHeader]; ok || r.Method != http.MethodGet || len(body) > 0 {
+			if len(r.Header.Values(interaction.CallerHeader)) > 0 || r.Method != http.MethodGet || len(body) > 0 {
 				t.Errorf("%s %s %v %s", r.Method, r.URL, r.Header, body)
 			}
 			w.Header().Set("Retry-After", "7")

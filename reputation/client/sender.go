@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -20,10 +21,11 @@ const (
 	// maxBatch and maxBatchBytes bound the receipts of one request.
 	maxBatch      = 200
 	maxBatchBytes = 1 << 20
-	// maxClaimed is how many sessions are claimed at once.
-	maxClaimed = 8
+	// maxClaimed is how many sessions are claimed at once, for one pass, which begins no request after maxPass.
+	maxClaimed = 64
+	maxPass    = time.Minute
 	// lease is how long a claimed session belongs to this process: longer than a pass takes.
-	lease = maxClaimed*requestTimeout + 10*time.Second
+	lease = maxPass + requestTimeout + 20*time.Second
 	// lookPeriod is how often the sender looks whether this process has stored receipts, and restPeriod how often it looks for what other
 	// processes have left.
 	lookPeriod, restPeriod = 500 * time.Millisecond, 30 * time.Second
@@ -83,6 +85,9 @@ func (s *Sender) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case later(err) > 0:
+			wait(ctx, later(err))
+			continue
 		case err != nil:
 			s.failed(err)
 			pause = min(max(2*pause, firstPause), lastPause)
@@ -118,6 +123,15 @@ func (s *Sender) failed(err error) {
 	}
 }
 
+// later returns how long a node wants to be left alone that has had too many requests; 0 for any other error.
+func later(err error) time.Duration {
+	var said *problem.Error
+	if !errors.As(err, &said) || said.Details.Status != http.StatusTooManyRequests {
+		return 0
+	}
+	return min(max(time.Second, time.Duration(said.RetryAfter())*time.Second), lastPause)
+}
+
 // wait waits, and reports whether ctx has not ended meanwhile.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -140,7 +154,7 @@ func (s *Sender) pass(ctx context.Context) (int, error) {
 	for i := range claimed {
 		d := &claimed[i]
 		d.Due = s.now() // where nothing comes of it, it is given back
-		if err == nil && ctx.Err() == nil {
+		if err == nil && ctx.Err() == nil && d.Due.Sub(now) < maxPass {
 			err = s.handOver(ctx, d)
 		}
 	}

@@ -110,7 +110,7 @@ func (l lossy) SettleDeliveries(ctx context.Context, all ...ledger.Delivery) err
 // begin begins in a bubble: nothing in it waits for real time.
 func begin(t *testing.T, fail func() error) *stand {
 	t.Helper()
-	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now, Retention: 24 * time.Hour})
+	l, err := ledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), ledger.Options{Now: time.Now, Retention: 2 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestRefusedSession(t *testing.T) {
 				t.Errorf("the node was asked %d times, want 3", s.node.calls)
 			}
 		})
-		time.Sleep(3 * time.Hour)
+		time.Sleep(90 * time.Minute)
 		if n := s.lines("refuses the receipts of a session"); n != 1 {
 			t.Errorf("it was said %d times", n)
 		}
@@ -326,6 +326,29 @@ func TestBusyNode(t *testing.T) {
 	}
 }
 
+// TestTooManyRequests: a node that has had too many requests is left alone for as long as it says, and is not away.
+func TestTooManyRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, nil)
+		s.node.do(func() {
+			s.node.away = &problem.Error{Details: problem.Details{Code: "node_rate_limited", Status: 429, RetryAfter: 20}}
+		})
+		s.add("ses_1", 3)
+		time.Sleep(15 * time.Second)
+		if got := s.wantStatus(3, 0); got.Away != "" || len(s.log.All()) != 0 {
+			t.Errorf("%+v, %v", got, s.log.All())
+		}
+		s.node.do(func() {
+			if s.node.calls != 1 {
+				t.Errorf("the node was asked %d times", s.node.calls)
+			}
+			s.node.away = nil
+		})
+		time.Sleep(10 * time.Second)
+		s.node.wantAll(t, "ses_1", 3)
+	})
+}
+
 // TestNodeWasPutBack: a node that has lost receipts gets them again.
 func TestNodeWasPutBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -346,7 +369,7 @@ func TestPrunedBeforeDelivery(t *testing.T) {
 		s := begin(t, nil)
 		s.node.do(func() { s.node.away = errors.New("nobody there") })
 		s.add("ses_1", 7)
-		time.Sleep(25 * time.Hour)
+		time.Sleep(3 * time.Hour)
 		if err := s.queue.Prune(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}

@@ -34,8 +34,9 @@ type Probe struct {
 	Prompt string
 }
 
-// Issue keeps a new challenge with its probes. It returns [ErrMoved] if the session has a challenge with this number.
-func (s *Store) Issue(ctx context.Context, c Challenge) error {
+// Issue keeps a new challenge with its probes. It returns [ErrMoved] if the session has a challenge with this number, and [ErrFull] if the
+// owner has most of them.
+func (s *Store) Issue(ctx context.Context, c Challenge, most int64) error {
 	return s.transact(ctx, "keep the challenge", func(t tx) error {
 		err := t.one(ErrMoved, `INSERT INTO challenges (nonce, owner, session, agent, number, issued, expires, commitment, committed, revealed, salt, strategy)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, '', 0, 0, '', '') ON CONFLICT DO NOTHING`,
@@ -47,8 +48,13 @@ func (s *Store) Issue(ctx context.Context, c Challenge) error {
 		for i, p := range c.Probes {
 			rows = append(rows, []any{p.ID, c.Nonce, i, p.Pair, p.Prompt})
 		}
-		_, err = t.insert(`INSERT INTO probes (id, nonce, place, pair, prompt)`, rows)
-		return err
+		if _, err = t.insert(`INSERT INTO probes (id, nonce, place, pair, prompt)`, rows); err != nil {
+			return err
+		}
+		if err := t.know(c.Owner); err != nil {
+			return err
+		}
+		return t.one(ErrFull, `UPDATE owners SET challenges = challenges + 1 WHERE owner = $1 AND challenges < $2`, c.Owner, most)
 	})
 }
 

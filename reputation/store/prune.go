@@ -14,32 +14,29 @@ const (
 	challengeChunk = 256
 )
 
-// Prune removes whole sessions, with their challenges, whose last receipt came before a moment, and used tokens that expired before another
-// one; and samples beyond the last [MaxSamples] of each owner. Baselines stay: scores name them.
-func (s *Store) Prune(ctx context.Context, sessions, tokens time.Time) error {
+// Old is what [Store.Prune] removes.
+type Old struct {
+	Sessions time.Time // sessions whose last receipt came before, whole, with their challenges
+	Tokens   time.Time // used tokens that expired before
+	Samples  int       // of each owner, those beyond the last so many
+}
+
+// Prune removes what is old. Baselines stay: scores name them.
+func (s *Store) Prune(ctx context.Context, old Old) error {
 	err := s.repeat(ctx, func(t tx) (bool, error) {
-		n, err := t.exec(`DELETE FROM used WHERE id IN (SELECT id FROM used WHERE expires < $1 ORDER BY expires LIMIT $2)`, tokens.UnixMilli(), tokenChunk)
+		n, err := t.exec(`DELETE FROM used WHERE id IN (SELECT id FROM used WHERE expires < $1 ORDER BY expires LIMIT $2)`, old.Tokens.UnixMilli(), tokenChunk)
 		return n == tokenChunk, err
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.pruneSamples(ctx); err != nil {
+	if err := s.pruneSamples(ctx, old.Samples); err != nil {
 		return err
 	}
-	if err := s.repeat(ctx, func(t tx) (bool, error) { return t.pruneSessions(sessions.UnixMilli()) }); err != nil {
+	if err := s.repeat(ctx, func(t tx) (bool, error) { return t.pruneSessions(old.Sessions.UnixMilli()) }); err != nil {
 		return err
 	}
-	// Challenges of sessions that have sent no receipt.
-	return s.repeat(ctx, func(t tx) (bool, error) {
-		const old = `(SELECT nonce FROM challenges AS c WHERE issued < $1
-			AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.owner = c.owner AND s.session = c.session) ORDER BY issued LIMIT $2)`
-		if _, err := t.exec(`DELETE FROM probes WHERE nonce IN `+old, sessions.UnixMilli(), challengeChunk); err != nil {
-			return false, err
-		}
-		n, err := t.exec(`DELETE FROM challenges WHERE nonce IN `+old, sessions.UnixMilli(), challengeChunk)
-		return n == challengeChunk, err
-	})
+	return s.repeat(ctx, func(t tx) (bool, error) { return t.pruneChallenges(old.Sessions.UnixMilli()) })
 }
 
 // repeat runs a transaction as long as there is more to do.
@@ -56,8 +53,8 @@ func (s *Store) repeat(ctx context.Context, do func(tx) (more bool, err error)) 
 	return nil
 }
 
-// pruneSamples removes the samples of an owner that no baseline is made of any more.
-func (s *Store) pruneSamples(ctx context.Context) error {
+// pruneSamples removes the samples of each owner beyond the last so many.
+func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	owners, err := s.Grown(ctx)
 	if err != nil {
 		return err
@@ -65,7 +62,7 @@ func (s *Store) pruneSamples(ctx context.Context) error {
 	for _, o := range owners {
 		err := s.transact(ctx, "remove old samples", func(t tx) error {
 			_, err := t.exec(`DELETE FROM samples WHERE owner = $1 AND closed < (
-				SELECT closed FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT 1 OFFSET $2)`, o.Owner, MaxSamples-1)
+				SELECT closed FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT 1 OFFSET $2)`, o.Owner, last-1)
 			return err
 		})
 		if err != nil {
@@ -82,7 +79,7 @@ func (t tx) pruneSessions(before int64) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	removed := make(map[string][2]int64) // sessions and receipts, by owner
+	removed := make(map[string]counts)
 	for _, one := range old {
 		// A receipt that came meanwhile keeps it.
 		n, err := t.exec(`DELETE FROM sessions WHERE owner = $1 AND session = $2 AND updated < $3`, one.Owner, one.Session, before)
@@ -93,24 +90,61 @@ func (t tx) pruneSessions(before int64) (more bool, err error) {
 			continue
 		}
 		const of = ` WHERE owner = $1 AND session = $2`
-		if n, err = t.exec(`DELETE FROM receipts`+of, one.Owner, one.Session); err != nil {
-			return false, err
-		}
-		for _, query := range []string{
-			`DELETE FROM forks` + of, `DELETE FROM probes WHERE nonce IN (SELECT nonce FROM challenges` + of + `)`, `DELETE FROM challenges` + of,
+		gone := counts{sessions: 1}
+		for _, table := range []struct {
+			query string
+			count *int64
+		}{
+			{`DELETE FROM receipts` + of, &gone.receipts}, {`DELETE FROM forks` + of, new(int64)},
+			{`DELETE FROM probes WHERE nonce IN (SELECT nonce FROM challenges` + of + `)`, new(int64)}, {`DELETE FROM challenges` + of, &gone.challenges},
 		} {
-			if _, err := t.exec(query, one.Owner, one.Session); err != nil {
+			if *table.count, err = t.exec(table.query, one.Owner, one.Session); err != nil {
 				return false, err
 			}
 		}
-		count := removed[one.Owner]
-		removed[one.Owner] = [2]int64{count[0] + 1, count[1] + n}
+		removed[one.Owner] = removed[one.Owner].plus(gone)
 	}
-	for _, owner := range slices.Sorted(maps.Keys(removed)) { // last, as where receipts are added: so no two transactions wait for each other
-		count := removed[owner]
-		if _, err := t.exec(`UPDATE owners SET sessions = sessions - $1, receipts = receipts - $2 WHERE owner = $3`, count[0], count[1], owner); err != nil {
+	return len(old) == pruneChunk, t.discount(removed)
+}
+
+// pruneChallenges removes old challenges of sessions that have sent no receipt.
+func (t tx) pruneChallenges(before int64) (more bool, err error) {
+	rows, err := t.QueryContext(t.ctx, selectChallenge+`AS c WHERE issued < $1
+		AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.owner = c.owner AND s.session = c.session) ORDER BY issued LIMIT $2`, before, challengeChunk)
+	old, err := list("read old challenges", rows, err, scanChallenge)
+	if err != nil {
+		return false, err
+	}
+	removed := make(map[string]counts)
+	for _, c := range old {
+		if _, err := t.exec(`DELETE FROM probes WHERE nonce = $1`, c.Nonce); err != nil {
 			return false, err
 		}
+		n, err := t.exec(`DELETE FROM challenges WHERE nonce = $1`, c.Nonce)
+		if err != nil {
+			return false, err
+		}
+		removed[c.Owner] = removed[c.Owner].plus(counts{challenges: n})
 	}
-	return len(old) == pruneChunk, nil
+	return len(old) == challengeChunk, t.discount(removed)
+}
+
+// counts are how many an owner has of what it has a bound on.
+type counts struct{ sessions, receipts, challenges int64 }
+
+func (c counts) plus(d counts) counts {
+	return counts{c.sessions + d.sessions, c.receipts + d.receipts, c.challenges + d.challenges}
+}
+
+// discount notes what owners have no more. It comes last in a transaction, as where something is added, so no two transactions wait for each
+// other.
+func (t tx) discount(removed map[string]counts) error {
+	for _, owner := range slices.Sorted(maps.Keys(removed)) {
+		c := removed[owner]
+		if _, err := t.exec(`UPDATE owners SET sessions = sessions - $1, receipts = receipts - $2, challenges = challenges - $3 WHERE owner = $4`,
+			c.sessions, c.receipts, c.challenges, owner); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -122,11 +122,17 @@ func (t tx) add(a Addition) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(`INSERT INTO owners (owner, sessions, receipts, samples) VALUES ($1, 0, 0, 0) ON CONFLICT DO NOTHING`, a.Owner); err != nil {
+	if err := t.know(a.Owner); err != nil {
 		return err
 	}
 	return t.one(ErrFull, `UPDATE owners SET sessions = sessions + $1, receipts = receipts + $2
 		WHERE owner = $3 AND (sessions < $4 OR $5 = 0) AND receipts <= $6`, begun, n, a.Owner, a.MaxSessions, begun, a.MaxReceipts-int64(n))
+}
+
+// know makes the row of an owner, unless it is there.
+func (t tx) know(owner string) error {
+	_, err := t.exec(`INSERT INTO owners (owner, sessions, receipts, samples, challenges) VALUES ($1, 0, 0, 0, 0) ON CONFLICT DO NOTHING`, owner)
+	return err
 }
 
 // Fork keeps a receipt that contradicts the kept one of the same number. The chain of the session goes on no more. Only the first

@@ -13,7 +13,8 @@ CREATE TABLE owners (
 	owner    TEXT PRIMARY KEY,
 	sessions BIGINT NOT NULL, -- how many it has, so that they need not be counted
 	receipts BIGINT NOT NULL,
-	samples  BIGINT NOT NULL  -- how many it has ever given
+	samples  BIGINT NOT NULL, -- how many it has ever given
+	challenges BIGINT NOT NULL
 );
 CREATE TABLE sessions (
 	owner   TEXT NOT NULL,

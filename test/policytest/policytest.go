@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // Start is when every test takes place: a Saturday.
@@ -96,5 +97,11 @@ func Example(t testing.TB) *policy.Manifest {
 	t.Helper()
 	m, err := policy.ParseManifest(configs.Manifest())
 	check.Must(t, err)
+	return m
+}
+
+// WithAutonomy makes m a manifest whose policy asks for the reputation of agents, and returns it.
+func WithAutonomy(m *policy.Manifest) *policy.Manifest {
+	gatetest.Autonomous(m)
 	return m
 }

@@ -83,6 +83,7 @@ var decisionRows = []claimRow{
 	says("decision_origin_mismatch", "originVerificationMethod", "queue_claim"), says("decision_origin_mismatch", "originEvidenceId", "delivery_2"),
 	says("decision_origin_mismatch", "originEvidenceHash", otherHash), says("policy_hash_mismatch", "policyHash", otherHash), says("environment_mismatch", "environmentHash", otherHash),
 	says("grant_runtime_mismatch", "runtimeId", "worker-2"), says("grant_other_decision", "jti", "another"), says("key_custody", "keyCustody", "hardware_backed"),
+	says("ok", "reputationHash", otherHash), says("claims_malformed", "reputationHash", "x"), says("claims_not_canonical", "reputationHash", ""),
 }
 
 var grantRows = []claimRow{

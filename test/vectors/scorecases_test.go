@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
 const (
@@ -85,6 +86,8 @@ func timingCases() []*scored {
 
 		newScored("speed: no baseline").calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: a baseline for another model").with(usually(speedOf("model-2", 10, 50, 2))).calls(8, speed(50)).nothing("speed", 0),
+		newScored("speed: a baseline for another host").with(usually(autonomy.ModelBaseline{Host: ownHost, Model: "model-1", Speed: &autonomy.SpeedBaseline{N: 10, Distribution: dist(50, 2)}})).
+			calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: a baseline of 9 sessions").with(usually(speedOf("model-1", 9, 50, 2))).calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: a baseline without a speed").with(usually(textOf("model-1", 0, 10, dist(7000, 100), dist(400, 5)))).calls(8, speed(50)).nothing("speed", 0),
 		newScored("speed: 7 calls").with(fiftyASecond).calls(7, speed(50)).nothing("speed", 7),
@@ -92,6 +95,10 @@ func timingCases() []*scored {
 		newScored("speed: a spread of 0").with(usually(speedOf("model-1", 10, 50, 0))).calls(8, speed(45, 45, 55, 55, 44, 44, 56, 56)).expect("speed", 8, 0.5, 3, isDeclared),
 		newScored("speed: 16 tokens are enough, 15 are not").with(fiftyASecond).calls(16, took(of(16, 15), of(320, 300))).expect("speed", 8, 1, 6, isDeclared),
 		newScored("speed: estimated").with(fiftyASecond).calls(8, speed(50), func(i int, r *receipt) { figures(r).OutputTokens.State = isEstimated }).expect("speed", 8, 1, 6, isEstimated),
+
+		newScored("speed: declared, beside a regression that is estimated").with(usually(speedOf("model-1", 10, 50, 2), speedOf("model-2", 10, 50, 2))).
+			calls(8, took(times(50), times(1000)), func(_ int, r *receipt) { figures(r).OutputTokens.State = isEstimated }).calls(1, speed(50), one(0, to(modelHost, "model-2"))).
+			expect("regression", 8, 1, 8, isEstimated).expect("speed", 9, 1, 6, isDeclared),
 
 		newScored("regularity: 9 gaps").calls(10, gaps(always(100))).nothing("regularity", 9),
 		newScored("regularity: 10 equal gaps").calls(11, gaps(always(100))).expect("regularity", 10, 0, 6, isObserved),
@@ -141,6 +148,8 @@ func recursionCases() []*scored {
 			one(3, func(r *receipt) { r.Model.ReturnedCalls = []string{tagOf("call", 0)} })).expect("chain", 4, 2, chain(2), isObserved),
 		newScored("chain: the longest of two branches").calls(6, search, one(2, func(r *receipt) { r.Model.ReturnedCalls = []string{tagOf("call", 0)} }),
 			one(5, func(r *receipt) { r.Model.ReturnedCalls = []string{tagOf("call", 1), tagOf("call", 4)} })).expect("chain", 6, 4, chain(4), isObserved),
+		newScored("chain: the longest of two branches, named first").calls(6, search, one(2, func(r *receipt) { r.Model.ReturnedCalls = []string{tagOf("call", 0)} }),
+			one(5, func(r *receipt) { r.Model.ReturnedCalls = []string{tagOf("call", 4), tagOf("call", 1)} })).expect("chain", 6, 4, chain(4), isObserved),
 
 		newScored("self-references: one each").calls(5, references(of(0, 1, 1, 1, 1))).expect("self_references", 5, 1, 8, isObserved),
 		newScored("self-references: some").calls(5, references(of(0, 1, 0, 0, 0))).expect("self_references", 5, 0.25, 2, isObserved),
@@ -204,6 +213,7 @@ func knowledgeCases() []*scored {
 		agree("5 pairs that agree", "abcdeABCDE", "1234512345").with(nil, five).expect("agreement", 5, 1, 8, isObserved),
 		agree("3 of 5 pairs agree", "abcdeABCDE", "1234512367").with(nil, five).expect("agreement", 5, 0.6, 4.8, isObserved),
 		agree("an answer is missing", "abcdeABCDE", "123451234-").with(nil, five).nothing("agreement", 4),
+		agree("the other answer is missing", "abcdeABCDE", "1234-12345").with(nil, five).nothing("agreement", 4),
 		agree("the first answer counts", "abcdeABCDEE", "12345123456").with(nil, five).expect("agreement", 5, 1, 8, isObserved),
 		agree("an answer after one that is missing", "abcdeABCDEE", "123451234-5").with(nil, five).expect("agreement", 5, 1, 8, isObserved),
 		agree("pairs that the node did not give", "abcdeABCDE", "1234512345").nothing("agreement", 0),
@@ -218,6 +228,8 @@ func knowledgeCases() []*scored {
 		newScored("superhuman: six blocks").calls(7, words(always(2500), always(1000))).expect("superhuman", 6, 6, 6, isObserved),
 		newScored("superhuman: a slow answer slows its block").calls(5, words(always(1000), of(1000, 3*minute, 1000, 1000))).expect("superhuman", 2, 1, 1.2, isObserved),
 		newScored("superhuman: words that were not measured").calls(4, words(always(2000), always(1000)), one(1, func(r *receipt) { figures(r).OutputWords = unknown })).expect("superhuman", 2, 2, 2.4, isObserved),
+		newScored("superhuman: nor the gap after them").calls(4, words(always(1000), of(1000, 10*minute, 1000)), one(1, func(r *receipt) { figures(r).OutputWords = unknown })).
+			expect("superhuman", 1, 1, 1.2, isObserved),
 		newScored("superhuman: no gap, no block").calls(4, words(always(2000), always(1000)), one(1, ended("failed"))).expect("superhuman", 1, 1, 1.2, isObserved),
 	}
 }

@@ -116,6 +116,9 @@ func fatigueCases() []*scored {
 		newScored("fatigue: times that do not rise make no pair").calls(11, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200)), one(6, func(r *receipt) { r.Timing.RequestReceived = midnight })).
 			expect("fatigue", 10, 5.6, 2.4, isObserved),
 
+		newScored("fatigue: the last request came before the first").calls(11, gaps(func(i int) int64 { return int64(1000 - 100*i) }), one(10, func(r *receipt) { r.Timing.RequestReceived = midnight - 500_000 })).
+			expect("fatigue", 10, 0, 8, isObserved),
+
 		rhythm("4 quiet hours", 4, 0, without(0, 1, 2, 3)...),
 		rhythm("6 quiet hours", 4, 4, without(0, 1, 2, 3, 4, 5)...),
 		rhythm("8 quiet hours", 5, 8, without(3, 4, 5, 6, 7, 8, 9, 10)...),
@@ -167,6 +170,13 @@ func challengeCases() []*scored {
 			expect("commitments", 1, all(1), 15*all(1), isDeclared),
 		newScored("challenge: a call between, counted out by its time").with(nil, early).calls(1).calls(2, search, naming(c, 1)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
 		none("a receipt with the nonce and no commitment", 1, c).calls(1, one(0, func(r *receipt) { r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce} })).calls(3, search, naming(c, 2)),
+		none("a receipt with the nonce and no commitment, and then a post", 1, c).calls(1, one(0, func(r *receipt) { r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce} })).
+			other(&receipt{Post: &interaction.PostMade{Status: 201}, Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).calls(3, search, naming(c, 2)),
+		newScored("challenge: a post with the nonce and no commitment").with(nil, c).other(&receipt{Post: &interaction.PostMade{Status: 201}, Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).
+			calls(3, search, naming(c, 2)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
+		newScored("challenge: revealed once").with(nil, c).calls(3, search, naming(c, 9), one(1, func(r *receipt) { r.Challenge.CommitmentRevealed = true })).
+			expect("commitments", 1, all(1), 15*all(1), isDeclared),
+		none("receipts say revealed, and the node has no strategy", 1, edited(func(c *autonomy.Challenge) { c.Salt, c.Strategy = "", nil })).calls(3, search, naming(c, 0)),
 		newScored("challenge: two of two").with(nil, c, second).calls(2, search, naming(c, 1)).calls(2, search, naming(second, 1)).expect("commitments", 2, all(2), 15*all(2), isDeclared),
 		newScored("challenge: one of two, the other's tools are others").with(nil, broken, second).calls(2, search, naming(broken, 1)).calls(2, search, naming(second, 1)).
 			expect("commitments", 2, wilsonHalf*7/8, 15*wilsonHalf*7/8, isDeclared),

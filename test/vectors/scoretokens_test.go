@@ -2,7 +2,6 @@ package vectors_test
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -10,13 +9,6 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
-
-// appraiser gives a deployment a key for autonomy scores. The other vectors know nothing of it.
-func (d deployment) appraiser() deployment {
-	d.roles = maps.Clone(d.roles)
-	d.roles[evidence.PurposeAppraiser] = role{evidence.PurposeAppraiser, "mediator-node", "relying-party", newKey("appraiser-key:v1")}
-	return d
-}
 
 // scoreClaims are the claims of a score of a whole session.
 func (d deployment) scoreClaims() string {

@@ -34,6 +34,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
 		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
 		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(), "scoretokens.json": d.scoreTokens().marshal(),
+		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
@@ -88,6 +89,10 @@ func all(t *testing.T) []judged {
 	tokens := read[artifactsFile](t, "scoretokens.json")
 	for _, v := range tokens.Vectors {
 		out = append(out, judged{"scoretokens.json", v.Name, v.Verdict, tokens.verify(v)})
+	}
+	reputations := read[reputationsFile](t, "reputations.json")
+	for _, v := range reputations.Vectors {
+		out = append(out, judged{"reputations.json", v.Name, v.Verdict, reputations.verify(v)})
 	}
 	return out
 }

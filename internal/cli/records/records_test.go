@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // TestShowModel: the record of a call to a model says of each figure how it is known.
@@ -147,5 +148,23 @@ func TestPrintCall(t *testing.T) {
 		if err := PrintCall(&b, r, colour); err != nil || b.String() != want {
 			t.Errorf("%q, want %q: %v", b.String(), want, err)
 		}
+	}
+}
+
+// TestChainWithReputation: the reputation that a decision relied on stands below it, with what it says.
+func TestChainWithReputation(t *testing.T) {
+	k := gatetest.New(t, gatetest.Autonomous)
+	token := k.Reputation(t, k.Agent(t), 120, 62.5)
+	post := k.PostOf(t, gatetest.Plan{Decision: func(d *evidence.PolicyDecision) { d.ReputationHash = evidence.HashToken(token) }})
+	var before, after bytes.Buffer
+	DrawChain(&before, post.Artifacts)
+	DrawChain(&after, append(post.Artifacts, ledger.Artifact{Name: "reputation", Token: token}))
+	if strings.Contains(before.String(), "reputation") {
+		t.Errorf("a post without it shows one:\n%s", &before)
+	}
+	decision, rest, _ := strings.Cut(after.String(), "reputation ")
+	if !strings.Contains(decision, "policy decision") || !strings.Contains(rest, "established: score 62.5 (at least 62.5), 120 interactions, 50 % observed, formulas ") ||
+		!strings.Contains(rest, "by mediator-appraiser, key appraiser-key:v1, valid 10m0s") {
+		t.Errorf("it shows\n%s", &after)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // leafLine is one artifact of a chain in the drawn tree.
@@ -38,9 +39,12 @@ func chainTree(artifacts []ledger.Artifact) *leafLine {
 		return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: %s", short(c.SessionID),
 			c.HumanPromptPresent, c.HumanOperatorPresent, c.UserShellAccess, c.AgentEnvironmentUserAccessible, strings.Join(c.Observed, " "))
 	})
+	reputation := artifactLine(accrual.Kind, "reputation", tokens["reputation"], func(c accrual.Claims) string {
+		return fmt.Sprintf("%s: score %.1f (at least %.1f), %d interactions, %.0f %% observed, formulas %s", c.Tier, c.CurrentScore, c.Lower, c.Counted(), 100*c.Coverage, short(c.ScoringHash))
+	})
 	decision := artifactLine(evidence.PolicyDecisionKind, "policy decision", tokens["policyDecision"], func(c evidence.PolicyDecision) string {
 		return fmt.Sprintf("%s by rule %s, policy %s", c.Decision, c.Rule, short(c.PolicyHash))
-	})
+	}, reputation)
 	grant := artifactLine(evidence.ActionGrantKind, "action grant", tokens["grant"], func(c evidence.ActionGrant) string {
 		return fmt.Sprintf("%s may %s %s", c.Subject, strings.Join(c.Actions, ","), strings.Join(c.Resources, ","))
 	}, decision)

@@ -114,6 +114,8 @@ func demoAgentCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&call.Body, "body", "", "JSON to send")
 	c.Flags().BoolVar(&call.Think, "think", false, "ask a model at the same host what to post")
+	c.Flags().StringVar(&call.Commit, "commit", "", "take a challenge of the node: commit to ask the model at this host once, ask it --calls times, and reveal")
+	c.Flags().IntVar(&call.Calls, "calls", 1, "how often to ask the model that --commit names")
 	c.Flags().BoolVar(&call.Solve, "solve", false, "solve the challenge when asked to")
 	c.Flags().IntVar(&times, "times", 1, "how often to make the call")
 	c.Flags().StringSliceVar(&tools, "tool", nil, "call these tools of the MCP server at URL, one after the other")

@@ -1,6 +1,7 @@
 // The claims of each artifact, and what a payload has to be.
 import { canonical } from './canonical.mjs';
 import { receipt, soundHead, soundReceipt } from './receipt.mjs';
+import { reputation, soundReputation } from './reputation.mjs';
 import { score, soundScore } from './score.mjs';
 import { bytesIn, hash, isHash, looseJSON, refuse, refuseIf } from './refusal.mjs';
 
@@ -25,7 +26,7 @@ export const kinds = {
     purpose: 'policy_decision',
     claims: {
       ...key, action: 't', bindingHash: 'h', challengeId: 't', contentHash: 'h', decision: 't', environmentHash: 'h', humanInitiated: 'b',
-      originEvidenceHash: 'h', originEvidenceId: 't', originVerificationMethod: 't', policyHash: 'h', resource: 't', rule: 't', runtimeId: 't',
+      originEvidenceHash: 'h', originEvidenceId: 't', originVerificationMethod: 't', policyHash: 'h', 'reputationHash?': 'h', resource: 't', rule: 't', runtimeId: 't',
       subject: 't', triggerEventId: 't', triggerKind: 't', triggerSource: 't',
     },
   },
@@ -57,6 +58,7 @@ export const kinds = {
   },
   'interaction-receipt+jwt': { purpose: 'interaction_receipt', claims: { ...key, ...receipt }, check: soundReceipt },
   'autonomy-score+jwt': { purpose: 'appraiser', claims: { ...key, ...score }, check: soundScore },
+  'reputation+jwt': { purpose: 'appraiser', claims: { ...key, ...reputation }, check: soundReputation },
   'request-proof+jwt': {
     purpose: 'request_proof',
     claims: { ...key, accessTokenHash: 'h', action: 't', bindingHash: 'h', capabilityId: 't', contentHash: 'h', resource: 't', subject: 't' },
@@ -148,6 +150,8 @@ function rebuilt(members, given) {
   return out;
 }
 
+const isNumber = (value) => Number.isFinite(value) && !Object.is(value, -0);
+
 function typed(type, value) {
   if (Array.isArray(type)) {
     refuseIf(!Array.isArray(value), 'claims_malformed');
@@ -156,7 +160,7 @@ function typed(type, value) {
   if (typeof type === 'object') return rebuilt(type, value);
   const good = {
     t: typeof value === 'string', h: typeof value === 'string', s: typeof value === 'string', b: typeof value === 'boolean', i: Number.isSafeInteger(value),
-    d: Number.isFinite(value), l: Array.isArray(value) && value.every((item) => typeof item === 'string'), m: Array.isArray(value) && value.every(Number.isFinite),
+    d: isNumber(value), l: Array.isArray(value) && value.every((item) => typeof item === 'string'), m: Array.isArray(value) && value.every(isNumber),
   }[type];
   refuseIf(!good, 'claims_malformed');
   return value;

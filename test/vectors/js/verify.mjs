@@ -2,11 +2,12 @@
 //   node verify.mjs FOLDER
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { canonicalText } from './canonical.mjs';
+import { canonical, canonicalText } from './canonical.mjs';
 import { Gate, parseRequest } from './chain.mjs';
 import { kinds } from './claims.mjs';
 import { ReceiptChain } from './receiptchain.mjs';
 import { Refusal, hash } from './refusal.mjs';
+import { checkReputation, reputationOf } from './reputation.mjs';
 import { Trust, openOwn } from './token.mjs';
 
 const read = (name) => JSON.parse(readFileSync(join(process.argv[2], name), 'utf8'));
@@ -69,6 +70,22 @@ function* receiptChains({ vectors, ...file }) {
   }
 }
 
-for (const verdicts of [artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')), artifacts(read('scoretokens.json'))]) {
+function* reputations({ vectors, ...file }) {
+  const trust = new Trust(file.trust);
+  for (const vector of vectors) {
+    yield verdict(() => {
+      const { log, token, at, ...of } = { ...file, ...vector };
+      if (token) return checkReputation(trust.open('reputation+jwt', token, file.expected, { at, skew: file.skew }), of);
+      const follows = canonical(reputationOf(log ?? [], of));
+      if (follows !== canonical(vector.reputation)) throw new Refusal(`another reputation: ${follows}`);
+    });
+  }
+}
+
+const all = [
+  artifacts(read('artifacts.json')), chains(read('chains.json')), posts(read('posts.json')), canonicals(read('canonical.json')), receiptChains(read('receipts.json')),
+  artifacts(read('scoretokens.json')), reputations(read('reputations.json')),
+];
+for (const verdicts of all) {
   for (const v of verdicts) console.log(JSON.stringify(v));
 }

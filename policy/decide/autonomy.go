@@ -1,0 +1,89 @@
+package decide
+
+import (
+	"sync"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/lru"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// maxReputations is how many opened tokens are remembered. Each has 16 KiB at most.
+const maxReputations = 256
+
+// reputations opens reputation tokens. An agent posts with one token for minutes, so each is opened once; what depends on the time and the
+// trust is judged for each post. It is safe for concurrent use.
+type reputations struct {
+	verifier *evidence.Verifier
+	strict   *policy.Strict
+
+	mu     sync.Mutex // guards opened
+	opened *lru.Cache[string, *opened]
+}
+
+// opened is a token that was opened, and its hash.
+type opened struct {
+	evidence.Opened[accrual.Claims]
+	hash string
+}
+
+func newReputations(v *evidence.Verifier, s *policy.Strict) *reputations {
+	return &reputations{verifier: v, strict: s, opened: lru.New[string, *opened](maxReputations)}
+}
+
+// open returns the opened token of the agent subject, or why it is not believed.
+func (r *reputations) open(token, subject string) (*opened, error) {
+	if token == "" {
+		return nil, refusal.New("reputation_missing", "the sidecar has sent no %s of the agent", accrual.Kind.Typ)
+	}
+	r.mu.Lock()
+	o, ok := r.opened.Get(token)
+	r.mu.Unlock()
+	if ok {
+		return o, policy.JudgeReputation(r.verifier, r.strict, o.Opened, subject)
+	}
+	fresh, err := policy.OpenReputation(r.verifier, r.strict, token, subject)
+	if err != nil {
+		return nil, err
+	}
+	o = &opened{fresh, fresh.Hash()}
+	r.mu.Lock()
+	r.opened.Put(token, o)
+	r.mu.Unlock()
+	return o, nil
+}
+
+// appraised is the reputation of the agent that posts. Its token is opened when a condition asks for it, and only then.
+type appraised struct {
+	open func() (*opened, error)
+
+	asked  bool
+	hash   string // names the token that a condition has asked; empty if none has, or there is none
+	claims accrual.Claims
+	err    error // why it is not known
+	// missed is set once a condition has asked for a value, and there is none.
+	missed bool
+}
+
+// known reports whether there is a reputation to go by.
+func (a *appraised) known() bool {
+	if !a.asked {
+		a.asked = true
+		var o *opened
+		if o, a.err = a.open(); a.err == nil {
+			a.hash, a.claims = o.hash, o.Claims()
+		}
+	}
+	return a.err == nil
+}
+
+// value returns what of says of the reputation, or nil if it is not known.
+func (a *appraised) value(of func(c *accrual.Claims) any) any {
+	if !a.known() {
+		a.missed = true
+		return nil
+	}
+	return of(&a.claims)
+}

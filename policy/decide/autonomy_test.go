@@ -1,0 +1,277 @@
+package decide_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// ruling is a deployment with an engine for some rules.
+type ruling struct {
+	*gatetest.Kit
+	engine *decide.Engine
+}
+
+func newRuling(t testing.TB, rules string, edits ...func(*policy.Manifest)) ruling {
+	t.Helper()
+	r, err := decide.ParseRules([]byte(rules))
+	check.Must(t, err)
+	k := gatetest.New(t, append([]func(*policy.Manifest){func(m *policy.Manifest) {
+		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = r.Hash(), r.Hash()
+	}}, edits...)...)
+	e, err := decide.NewEngine(r, k.Verifier, k.Strict, gatetest.Signer(t, k, evidence.PolicyDecisionKind), gatetest.Signer(t, k, evidence.ActionGrantKind),
+		decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()})
+	check.Must(t, err)
+	return ruling{k, e}
+}
+
+// request is a valid request with a reputation token, or without one where that is empty.
+func (r ruling) request(t testing.TB, reputation string) policy.Request {
+	t.Helper()
+	b := gatetest.Binding()
+	b.Nonce = "nonce"
+	proof, receipt := r.Trigger(t, gatetest.Plan{}, b)
+	return policy.Request{
+		Binding: b, ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1", EnvironmentHash: r.Strict.Runtime.EnvironmentHash,
+		ManifestHash: r.Strict.ManifestHash, OriginProof: proof, TriggerReceipt: receipt, Reputation: reputation,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post", ContentKind: "json", Size: 7},
+	}
+}
+
+// decide decides a post with a reputation token, and returns the claims of the decision.
+func (r ruling) decide(t testing.TB, reputation string) (evidence.PolicyDecision, error) {
+	t.Helper()
+	d, err := r.engine.Decide(t.Context(), r.request(t, reputation))
+	if err != nil {
+		return evidence.PolicyDecision{}, err
+	}
+	o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, r.Strict.Decision)
+	check.Must(t, err)
+	return o.Claims(), nil
+}
+
+// TestConditionsOnReputation asks for each variable, of an agent with 120 sessions of 62.5 points, and of one that nothing is known of.
+func TestConditionsOnReputation(t *testing.T) {
+	for _, c := range []struct {
+		when, with, without string // codes; empty allows
+	}{
+		{`autonomy.known`, "", "policy_denied"},
+		{`!autonomy.known`, "policy_denied", ""},
+		{`autonomy.score == 62.5 && autonomy.score > 62`, "", "reputation_missing"},
+		{`autonomy.lower == 62.5`, "", "reputation_missing"},
+		{`!autonomy.provisional`, "", "reputation_missing"},
+		{`autonomy.provisional`, "policy_denied", "reputation_missing"},
+		{`autonomy.tier == "established"`, "", "reputation_missing"},
+		{`autonomy.tier in ["trusted", "verified"]`, "policy_denied", "reputation_missing"},
+		{`autonomy.tierRank >= 2 && autonomy.tierRank < 3`, "", "reputation_missing"},
+		{`autonomy.interactions == 120`, "", "reputation_missing"},
+		{`autonomy.coverage == 0.5`, "", "reputation_missing"},
+		{`autonomy.tierRank != 0`, "", "reputation_missing"},
+		{`!(autonomy.tierRank == 0)`, "", "reputation_missing"},
+		{`autonomy.known && autonomy.tierRank >= 2`, "", "policy_denied"},
+		{`!autonomy.known || autonomy.tierRank >= 2`, "", ""},
+		{`autonomy.known ? autonomy.tierRank >= 3 : request.size < 10`, "policy_denied", ""},
+		{`request.size < 10`, "", ""},
+		{`args.repo == "a" || autonomy.tierRank > 3`, "policy_error", "reputation_missing"},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			r := newRuling(t, file("r allow "+c.when), gatetest.Autonomous)
+			for token, code := range map[string]string{r.Reputation(t, r.Agent(t), 120, 62.5): c.with, "": c.without} {
+				d, err := r.decide(t, token)
+				if code != "" {
+					check.WantCode(t, err, code)
+					continue
+				}
+				check.Must(t, err)
+				want := ""
+				if token != "" && strings.Contains(c.when, "autonomy") {
+					want = evidence.HashToken(token)
+				}
+				check.WantEqual(t, d.ReputationHash, want)
+			}
+		})
+	}
+}
+
+// TestReputationsThatAreNotBelieved: each is as good as none, and the refusal says why it is not believed.
+func TestReputationsThatAreNotBelieved(t *testing.T) {
+	ctx := context.Background()
+	other := evidence.HashBytes([]byte("other"))
+	sign := func(t *testing.T, r ruling, edit func(*accrual.Claims)) string {
+		return gatetest.Resign(t, r.Kit, accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90), edit)
+	}
+	for name, c := range map[string]struct {
+		token func(t *testing.T, r ruling) string
+		code  string
+	}{
+		"none": {func(*testing.T, ruling) string { return "" }, "reputation_missing"},
+		"an old one": {func(t *testing.T, r ruling) string {
+			r.Manifest.AutonomyPolicy.MaxReputationAgeMs = 60_000
+			s, err := r.Manifest.Strict()
+			check.Must(t, err)
+			r.Strict.Autonomy = s.Autonomy
+			token := r.Reputation(t, r.Agent(t), 500, 90)
+			r.Clock.Advance(63 * time.Second)
+			return token
+		}, "too_old"},
+		"one that has ended": {func(t *testing.T, r ruling) string {
+			token := r.Reputation(t, r.Agent(t), 500, 90)
+			r.Clock.Advance(accrual.Lifetime + 3*time.Second)
+			return token
+		}, "expired"},
+		"one of the future": {func(t *testing.T, r ruling) string {
+			r.Clock.Advance(time.Minute)
+			token := r.Reputation(t, r.Agent(t), 500, 90)
+			r.Clock.Advance(-time.Minute)
+			return token
+		}, "not_yet_valid"},
+		"another owner's": {func(t *testing.T, r ruling) string {
+			return r.Reputation(t, accrual.Agent{Owner: strings.Repeat("x", 43), Subject: r.Agent(t).Subject}, 500, 90)
+		}, "reputation_owner_mismatch"},
+		"another agent's": {func(t *testing.T, r ruling) string {
+			return r.Reputation(t, accrual.Agent{Owner: r.Owner(t), Subject: "agent:worker-2"}, 500, 90)
+		}, "reputation_agent_mismatch"},
+		"by other formulas": {func(t *testing.T, r ruling) string {
+			return sign(t, r, func(c *accrual.Claims) { c.ScoringHash = other })
+		}, "reputation_scoring_mismatch"},
+		"for another audience": {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Audience = "x" }) }, "audience_not_allowed"},
+		"under another name":   {func(t *testing.T, r ruling) string { return sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" }) }, "issuer_mismatch"},
+		"another issuer's": {func(t *testing.T, r ruling) string {
+			token := sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" })
+			r.Certificates[evidence.PurposeAppraiser] = r.Vouch(t, r.Key(t, evidence.PurposeAppraiser), evidence.PurposeAppraiser, "x")
+			r.Verifier.SetTrust(r.Trust(t))
+			return token
+		}, "issuer_not_allowed"},
+		"by a key for another purpose": {func(t *testing.T, r ruling) string {
+			c, err := evidence.UnverifiedClaims(accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90))
+			check.Must(t, err)
+			c.Issuer = r.Issuer(evidence.PurposePolicyDecision)
+			token, err := evidence.Sign(ctx, r.Key(t, evidence.PurposePolicyDecision), accrual.Kind, c)
+			check.Must(t, err)
+			return token
+		}, "key_purpose"},
+		"by a stranger": {func(t *testing.T, r ruling) string {
+			c, err := evidence.UnverifiedClaims(accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90))
+			check.Must(t, err)
+			token, err := evidence.Sign(ctx, gatetest.StrangerKey(t, r.Key(t, evidence.PurposeAppraiser).KeyID()), accrual.Kind, c)
+			check.Must(t, err)
+			return token
+		}, "signature_invalid"},
+		"by a key that is revoked": {func(t *testing.T, r ruling) string {
+			token := r.Reputation(t, r.Agent(t), 500, 90)
+			r.Revoke(t, evidence.Revocation{Kind: "key", ID: r.Key(t, evidence.PurposeAppraiser).KeyID()})
+			r.Verifier.SetTrust(r.Trust(t))
+			return token
+		}, "key_revoked"},
+		"another artifact": {func(t *testing.T, r ruling) string { return r.request(t, "").OriginProof }, "jws_type"},
+		"no token":         {func(*testing.T, ruling) string { return "x" }, "jws_malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
+			_, err := r.decide(t, c.token(t, r))
+			check.WantCode(t, err, c.code)
+
+			r = newRuling(t, file("known allow autonomy.known && autonomy.tierRank > 0"), gatetest.Autonomous)
+			_, err = r.decide(t, c.token(t, r))
+			check.WantCode(t, err, "policy_denied", "whose agent's reputation is not known: ")
+
+			r = newRuling(t, file("unknown allow !autonomy.known"), gatetest.Autonomous)
+			d, err := r.decide(t, c.token(t, r))
+			check.Must(t, err)
+			check.WantEqual(t, d.ReputationHash, "")
+		})
+	}
+	t.Run("and not a valid one", func(t *testing.T) {
+		r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
+		_, err := r.decide(t, r.Reputation(t, r.Agent(t), 500, 90))
+		check.Must(t, err)
+	})
+}
+
+// TestReputationIsJudgedForEachPost: a token that was opened for one post is not believed for the next where the time, the trust or the agent
+// have changed.
+func TestReputationIsJudgedForEachPost(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, r ruling, next *policy.Request)
+		code   string
+	}{
+		"the time": {func(t *testing.T, r ruling, next *policy.Request) {
+			r.Clock.Advance(accrual.Lifetime + 3*time.Second)
+			*next = r.request(t, next.Reputation)
+		}, "expired"},
+		"the trust": {func(t *testing.T, r ruling, _ *policy.Request) {
+			r.Verifier.SetTrust(r.TrustWithout(t, evidence.PurposeAppraiser))
+		}, "key_unknown"},
+		"the agent": {func(t *testing.T, r ruling, next *policy.Request) {
+			next.Binding.Subject = "agent:worker-2"
+			next.OriginProof, next.TriggerReceipt = r.Trigger(t, gatetest.Plan{}, next.Binding)
+		}, "reputation_agent_mismatch"},
+		"the signature": {func(_ *testing.T, _ ruling, next *policy.Request) {
+			last := map[bool]string{true: "AA", false: "BA"}[strings.HasSuffix(next.Reputation, "BA")]
+			next.Reputation = next.Reputation[:len(next.Reputation)-2] + last
+		}, "signature_invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
+			next := r.request(t, r.Reputation(t, r.Agent(t), 500, 90))
+			for range 2 {
+				_, err := r.engine.Decide(t.Context(), next)
+				check.Must(t, err)
+			}
+			c.change(t, r, &next)
+			_, err := r.engine.Decide(t.Context(), next)
+			check.WantCode(t, err, c.code)
+		})
+	}
+}
+
+// TestWithoutAutonomyPolicy: a manifest that says nothing of reputations believes none, and a decision whose rules ask for none is as it was
+// before there were any.
+func TestWithoutAutonomyPolicy(t *testing.T) {
+	k := gatetest.New(t, gatetest.Autonomous)
+	token := k.Reputation(t, k.Agent(t), 500, 90)
+	_, err := newRuling(t, file("r allow autonomy.tierRank > 0")).decide(t, token)
+	check.WantCode(t, err, "key_unknown")
+
+	r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
+	token = r.Reputation(t, r.Agent(t), 500, 90)
+	r.Strict.Autonomy = policy.AutonomyExpected{}
+	_, err = r.decide(t, token)
+	check.WantCode(t, err, "expectation_missing")
+
+	r = newRuling(t, file("r allow request.size < 10"), gatetest.Autonomous)
+	for _, token := range []string{"", "no token", r.Reputation(t, r.Agent(t), 500, 90)} {
+		d, err := r.engine.Decide(t.Context(), r.request(t, token))
+		check.Must(t, err)
+		if payload := claimsText(t, d.PolicyDecision); strings.Contains(payload, "eputation") {
+			t.Errorf("the decision says %s", payload)
+		}
+	}
+}
+
+// BenchmarkDecideWithReputation decides posts whose rule asks for the tier, beside posts whose rule asks for something else.
+func BenchmarkDecideWithReputation(b *testing.B) {
+	for name, when := range map[string]string{"with": "autonomy.tierRank > 0", "without": "request.size > 0"} {
+		b.Run(name, func(b *testing.B) {
+			r := newRuling(b, file("r allow "+when), gatetest.Autonomous)
+			request := r.request(b, r.Reputation(b, r.Agent(b), 500, 90))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.engine.Decide(b.Context(), request); err != nil {
+					b.Fatal(fmt.Errorf("%s: %w", name, err))
+				}
+			}
+		})
+	}
+}

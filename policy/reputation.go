@@ -1,0 +1,43 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// OpenReputation opens a reputation token by what the manifest demands, and holds it against the agent that posts: the subject, whose owner is
+// the key registry that is pinned.
+func OpenReputation(v *evidence.Verifier, s *Strict, token, subject string) (evidence.Opened[accrual.Claims], error) {
+	o, err := evidence.Open(v, accrual.Kind, token, s.Autonomy.Expected)
+	if err != nil {
+		return o, err
+	}
+	return o, checkReputation(v, s, o.Claims(), subject)
+}
+
+// JudgeReputation judges an opened token again. It refuses everything that [OpenReputation] would refuse now.
+func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.Claims], subject string) error {
+	if err := evidence.Judge(v, accrual.Kind, o, s.Autonomy.Expected); err != nil {
+		return err
+	}
+	return checkReputation(v, s, o.Claims(), subject)
+}
+
+func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
+	isOwner := func(registry ed25519.PublicKey) bool { return interaction.Owner(registry) == c.Owner }
+	switch {
+	case !slices.ContainsFunc(v.Trust().Registries(), isOwner):
+		return refusal.New("reputation_owner_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
+	case c.Agent != subject:
+		return refusal.New("reputation_agent_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
+	case c.ScoringHash != s.Autonomy.ScoringHash:
+		return refusal.New("reputation_scoring_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s", accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/proxy/reputations"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// tokenOf is a node with one answer.
+type tokenOf func() (string, error)
+
+func (f tokenOf) Reputation(context.Context, string) (string, error) { return f() }
+
+// appraisedRig is a sidecar whose control plane, behind a server, decides by the example of a policy that asks for reputations.
+func appraisedRig(t testing.TB, k *gatetest.Kit, source reputations.Source) *postRig {
+	t.Helper()
+	return newWholeRig(t, k, k.Gate, func() {}, func(o *PipelineOptions) {
+		cache, err := reputations.New(reputations.Options{Source: source, Now: k.Clock.Now, Log: zap.NewNop()})
+		must(t, err)
+		t.Cleanup(cache.Close)
+		var engines decide.Engines
+		must(t, engines.Set(k.Engine(t)))
+		control := httptest.NewServer(decide.NewServer(&engines))
+		t.Cleanup(control.Close)
+		o.Control, o.Reputations = policy.NewClient(control.URL, control.Client()), cache
+	})
+}
+
+// appraisedKit is a deployment whose manifest pins that example.
+func appraisedKit(t testing.TB) *gatetest.Kit {
+	t.Helper()
+	rules, err := decide.ParseRules(configs.PolicyReputation())
+	must(t, err)
+	k := gatetest.NewAt(t, time.Now(), gatetest.Autonomous, func(m *policy.Manifest) { // by which bodies are waited for
+		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = rules.Hash(), rules.Hash()
+	})
+	k.Rules = rules
+	return k
+}
+
+// TestPostsByTier posts with the reputation of agents of several tiers, and without one: through a real control plane and a real gate, to records
+// that verify.
+func TestPostsByTier(t *testing.T) {
+	long := `{"a":"` + strings.Repeat("x", 5000) + `"}`
+	for name, c := range map[string]struct {
+		sessions   int
+		score      float64
+		body, rule string // the rule that allows it
+		code       string
+	}{
+		"an established agent":              {120, 60, long, "established", ""},
+		"one on its way":                    {20, 40, long, "building", ""},
+		"a newcomer, with a few words":      {3, 90, "{}", "newcomers", ""},
+		"a newcomer, with many":             {3, 90, long, "", "policy_denied"},
+		"an agent that nothing is known of": {0, 0, "{}", "newcomers", ""},
+		"no token":                          {-1, 0, "{}", "", "reputation_missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := appraisedKit(t)
+			token := ""
+			p := appraisedRig(t, k, tokenOf(func() (string, error) {
+				if c.sessions < 0 {
+					return "", errors.New("the node is away")
+				}
+				if token == "" {
+					token = k.Reputation(t, k.Agent(t), c.sessions, c.score)
+				}
+				return token, nil
+			}))
+			if c.code != "" {
+				p.wantRefused(c.code, "POST", "/posts", c.body)
+				return
+			}
+			if resp, answer := p.send("POST", "/posts", c.body); resp.StatusCode != http.StatusCreated {
+				t.Fatalf("%d %s", resp.StatusCode, answer)
+			}
+			rec, _ := p.record.last()
+			at := slices.IndexFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == "reputation" })
+			if at < 0 || rec.Artifacts[at].Token != token {
+				t.Fatalf("the record lacks the reputation: %+v", rec.Artifacts)
+			}
+			of := slices.IndexFunc(rec.Artifacts, func(a ledger.Artifact) bool { return a.Name == "policyDecision" })
+			d, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, rec.Artifacts[of].Token)
+			if err != nil || d.Rule != c.rule || d.ReputationHash != evidence.HashToken(token) {
+				t.Errorf("%+v, %v", d, err)
+			}
+			if checks, whole := gate.VerifyRecord(t.Context(), k.Verifier, k.Strict, rec); !whole {
+				t.Errorf("the record does not verify: %+v", checks)
+			}
+		})
+	}
+}
+
+// TestReputationEnds: a sidecar posts with a token until it ends, asks for no more than it needs, and posts again when the node is back.
+func TestReputationEnds(t *testing.T) {
+	k := appraisedKit(t)
+	asked, away := 0, false
+	p := appraisedRig(t, k, tokenOf(func() (string, error) {
+		asked++
+		if away {
+			return "", errors.New("the node is away")
+		}
+		return k.Reputation(t, k.Agent(t), 120, 60), nil
+	}))
+	posts := func() {
+		t.Helper()
+		if resp, answer := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated {
+			t.Fatalf("%d %s", resp.StatusCode, answer)
+		}
+	}
+	for range 5 {
+		posts()
+	}
+	if asked != 1 {
+		t.Errorf("the node was asked %d times", asked)
+	}
+	away = true
+	k.Clock.Advance(4 * time.Minute)
+	posts()
+	k.Clock.Advance(6 * time.Minute)
+	p.wantRefused("reputation_missing", "POST", "/posts", "{}")
+	away = false
+	k.Clock.Advance(3 * time.Second)
+	posts()
+}
+
+// TestOtherReputationInTheDecision: a decision that names a token which was not sent is not believed.
+func TestOtherReputationInTheDecision(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	p.roles.decisionOf = func(d *evidence.PolicyDecision) { d.ReputationHash = evidence.HashBytes(nil) }
+	p.wantRefused("decision_other_reputation", "POST", "/posts", "{}")
+}
+
+// TestNoReputationIsAskedFor: where the manifest says nothing of reputations none is asked for, and none is sent.
+func TestNoReputationIsAskedFor(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+		o.Reputations = asks{t}
+	})
+	if resp, answer := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated || p.roles.decided.Reputation != "" {
+		t.Errorf("%d %s, %q", resp.StatusCode, answer, p.roles.decided.Reputation)
+	}
+}
+
+// asks fails the test if it is asked.
+type asks struct{ t testing.TB }
+
+func (a asks) Token(context.Context, string, time.Duration) string {
+	a.t.Error("the reputation was asked for")
+	return ""
+}

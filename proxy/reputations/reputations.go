@@ -1,0 +1,150 @@
+// Package reputations has the reputation tokens of the agents that post, as the node has signed them. It verifies none: the control plane does.
+package reputations
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/lru"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// Source is the node.
+type Source interface {
+	// Reputation returns a reputation token of an agent of this sidecar's owner, by its subject.
+	Reputation(ctx context.Context, subject string) (token string, err error)
+}
+
+// Options configure a [Cache]. Source, Now and Log are required.
+type Options struct {
+	Source Source
+	// Wait is how long a post waits for a token, where none is known that is still good; default 250 ms.
+	Wait time.Duration
+	// Timeout bounds one question to the node, for which nobody may be waiting any more; default 5 s.
+	Timeout time.Duration
+	// Pause is how long after a question that failed no other is asked, and no post waits; default 2 s.
+	Pause time.Duration
+	Now   func() time.Time
+	Log   *zap.Logger
+}
+
+const (
+	// maxAgents is how many agents a cache knows. Each has a token of 16 KiB at most.
+	maxAgents = 256
+	// margin is how long before its end a token is not sent any more: it is judged a moment later, elsewhere.
+	margin = 5 * time.Second
+)
+
+// Cache has the last token of each agent, and asks the node for the next one before that ends. A post waits only while there is no token that is
+// good, and never long. It is safe for concurrent use.
+type Cache struct {
+	o    Options
+	life context.Context // ends with Close
+	stop context.CancelFunc
+	wait sync.WaitGroup // for questions
+
+	mu     sync.Mutex // guards all below, and what the agents hold
+	agents *lru.Cache[string, *agent]
+	failed bool // the last question
+}
+
+// agent is what is known of one agent.
+type agent struct {
+	token       string
+	issued, end time.Time
+	asking      chan struct{} // closed when the question that is asked now is over; nil while there is none
+	notBefore   time.Time     // of the next question
+}
+
+// New makes an empty cache.
+func New(o Options) (*Cache, error) {
+	if o.Source == nil || o.Now == nil || o.Log == nil {
+		return nil, errors.New("reputations: the cache lacks one of its parts")
+	}
+	o.Wait, o.Timeout, o.Pause = cmp.Or(o.Wait, 250*time.Millisecond), cmp.Or(o.Timeout, 5*time.Second), cmp.Or(o.Pause, 2*time.Second)
+	c := &Cache{o: o, agents: lru.New[string, *agent](maxAgents)}
+	c.life, c.stop = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Close ends the questions that are asked, and waits for them.
+func (c *Cache) Close() {
+	c.stop()
+	c.wait.Wait()
+}
+
+// Token returns a token of the agent that is no older than maxAge, or nothing where there is none.
+func (c *Cache) Token(ctx context.Context, subject string, maxAge time.Duration) string {
+	token, asking := c.look(subject, maxAge)
+	if token != "" || asking == nil {
+		return token
+	}
+	bound := time.NewTimer(c.o.Wait)
+	defer bound.Stop()
+	select {
+	case <-asking:
+	case <-bound.C:
+	case <-ctx.Done():
+	}
+	token, _ = c.look(subject, maxAge)
+	return token
+}
+
+// look returns the token that is good, and the question that is being asked. It asks one where it is time to.
+func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.agents.Get(subject)
+	if !ok {
+		a = new(agent)
+		c.agents.Put(subject, a)
+	}
+	now, end := c.o.Now(), a.issued.Add(maxAge)
+	if a.end.Before(end) {
+		end = a.end
+	}
+	end = end.Add(-margin)
+	if now.Before(end) {
+		token = a.token
+	}
+	half := a.issued.Add(end.Sub(a.issued) / 2)
+	if !now.Before(half) && a.asking == nil && !now.Before(a.notBefore) && c.life.Err() == nil {
+		a.asking = make(chan struct{})
+		c.wait.Go(func() { c.ask(subject, a) })
+	}
+	return token, a.asking
+}
+
+// ask asks the node for a token of the agent, and keeps it.
+func (c *Cache) ask(subject string, a *agent) {
+	ctx, cancel := context.WithTimeout(c.life, c.o.Timeout)
+	defer cancel()
+	token, err := c.o.Source.Reputation(ctx, subject)
+	var claims accrual.Claims
+	if err == nil {
+		claims, err = evidence.UnverifiedClaims(accrual.Kind, token)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(a.asking)
+	a.asking = nil
+	// Also after a success: a token that ends at once must not make a question of each post.
+	a.notBefore = c.o.Now().Add(c.o.Pause)
+	if failed := err != nil; failed != c.failed {
+		c.failed = failed
+		if failed {
+			c.o.Log.Warn("the node gives no reputation; posts are decided without it once the last one has ended", zap.String("agent", subject), zap.Error(err))
+		} else {
+			c.o.Log.Info("the node gives reputations again", zap.String("agent", subject))
+		}
+	}
+	if err == nil {
+		a.token, a.issued, a.end = token, time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0)
+	}
+}

@@ -1,0 +1,254 @@
+package reputations_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/proxy/reputations"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// node signs reputations by the clock of the bubble.
+type node struct {
+	t        testing.TB
+	kit      *gatetest.Kit
+	lifetime time.Duration
+
+	mu    sync.Mutex
+	asked int
+	takes time.Duration
+	fails error
+	gives string // in place of a token
+}
+
+func newNode(t testing.TB) *node {
+	k := gatetest.NewAt(t, time.Now(), gatetest.Autonomous)
+	k.Appraise(t)
+	return &node{t: t, kit: k, lifetime: accrual.Lifetime}
+}
+
+func (n *node) Reputation(ctx context.Context, subject string) (string, error) {
+	n.mu.Lock()
+	n.asked++
+	takes, fails, gives := n.takes, n.fails, n.gives
+	n.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if fails != nil || gives != "" {
+		return gives, fails
+	}
+	c := n.kit.ReputationOf(n.t, accrual.Agent{Owner: n.kit.Owner(n.t), Subject: subject}, 3, 50)
+	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", time.Now(), n.lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	return evidence.Sign(ctx, n.kit.Key(n.t, evidence.PurposeAppraiser), accrual.Kind, c)
+}
+
+func (n *node) set(takes time.Duration, fails error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.takes, n.fails = takes, fails
+}
+
+func (n *node) questions() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asked
+}
+
+const agent, age = "agent:worker-1", 10 * time.Minute
+
+// bubble runs a test by a clock of its own.
+func bubble(t *testing.T, test func(t *testing.T, n *node, c *reputations.Cache)) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c, err := reputations.New(reputations.Options{Source: n, Now: time.Now, Log: zap.NewNop()})
+		check.Must(t, err)
+		defer c.Close()
+		test(t, n, c)
+	})
+}
+
+// took returns how long a post waited for its token.
+func took(c *reputations.Cache, ctx context.Context, subject string) (string, time.Duration) {
+	began := time.Now()
+	token := c.Token(ctx, subject, age)
+	return token, time.Since(began)
+}
+
+// TestOneTokenForManyPosts: the first post waits for the token, and the next ones have it; another agent has another.
+func TestOneTokenForManyPosts(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		n.set(100*time.Millisecond, nil)
+		first, waited := took(c, t.Context(), agent)
+		check.WantEqual(t, waited, 100*time.Millisecond)
+		for range 10 {
+			token, waited := took(c, t.Context(), agent)
+			if token != first || first == "" || waited != 0 {
+				t.Fatalf("%.20q after %.20q, %s", token, first, waited)
+			}
+		}
+		other, _ := took(c, t.Context(), "agent:worker-2")
+		if claims, err := evidence.UnverifiedClaims(accrual.Kind, other); err != nil || claims.Agent != "agent:worker-2" {
+			t.Errorf("%+v, %v", claims, err)
+		}
+		check.WantEqual(t, n.questions(), 2)
+	})
+}
+
+// TestNextTokenBeforeTheLastEnds: while a token is good no post waits for the next, and there is never a moment without one.
+func TestNextTokenBeforeTheLastEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		n.set(time.Second, nil)
+		n.lifetime = 5 * time.Minute
+		time.Sleep(time.Second)
+		c.Token(t.Context(), agent, age) // asks, and does not wait so long
+		time.Sleep(2 * time.Second)
+		seen := map[string]bool{}
+		for range 60 * 60 {
+			token, waited := took(c, t.Context(), agent)
+			claims, err := evidence.UnverifiedClaims(accrual.Kind, token)
+			if err != nil || waited != 0 || time.Until(time.Unix(claims.Expires, 0)) < 5*time.Second {
+				t.Fatalf("%s waited, %v, ends in %s", waited, err, time.Until(time.Unix(claims.Expires, 0)))
+			}
+			seen[token] = true
+			time.Sleep(time.Second)
+		}
+		if len(seen) < 60/5 || len(seen) > 2*60/5+2 {
+			t.Errorf("%d tokens in an hour", len(seen))
+		}
+	})
+}
+
+// TestNodeIsAway: posts wait a bounded time, once, and then have no token; it is there again when the node is.
+func TestNodeIsAway(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		n.set(time.Hour, nil) // it does not answer
+		token, waited := took(c, t.Context(), agent)
+		if token != "" || waited != 250*time.Millisecond {
+			t.Fatalf("%q after %s", token, waited)
+		}
+		time.Sleep(8 * time.Second) // the question has timed out, and the pause after it is over
+		n.set(0, errors.New("away"))
+		took(c, t.Context(), agent)
+		for range 10 {
+			if token, waited := took(c, t.Context(), agent); token != "" || waited != 0 {
+				t.Fatalf("%q after %s", token, waited)
+			}
+		}
+		check.WantEqual(t, n.questions(), 2)
+		n.set(0, nil)
+		time.Sleep(3 * time.Second)
+		if token, _ := took(c, t.Context(), agent); token == "" {
+			t.Error("no token once the node is back")
+		}
+	})
+}
+
+// TestTokenEndsWhileTheNodeIsAway: the last token is sent until shortly before its end, and no longer.
+func TestTokenEndsWhileTheNodeIsAway(t *testing.T) {
+	for name, c := range map[string]struct{ age, until time.Duration }{
+		"its end":                            {age, accrual.Lifetime - 5*time.Second},
+		"the age that the manifest believes": {time.Minute, 55 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, n *node, cache *reputations.Cache) {
+				began := time.Now()
+				if cache.Token(t.Context(), agent, c.age) == "" {
+					t.Fatal("no token")
+				}
+				n.set(0, errors.New("away"))
+				for time.Since(began) < c.until {
+					if cache.Token(t.Context(), agent, c.age) == "" {
+						t.Fatalf("none after %s", time.Since(began))
+					}
+					time.Sleep(time.Second)
+				}
+				if token := cache.Token(t.Context(), agent, c.age); token != "" {
+					t.Errorf("one after %s", time.Since(began))
+				}
+			})
+		})
+	}
+}
+
+// TestManyPostsAskOnce: posts that come at once wait for one question. One whose client goes away waits no longer.
+func TestManyPostsAskOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		n.set(200*time.Millisecond, nil)
+		var posts sync.WaitGroup
+		for range 50 {
+			posts.Go(func() {
+				if c.Token(t.Context(), agent, age) == "" {
+					t.Error("a post has no token")
+				}
+			})
+		}
+		posts.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			if token, waited := took(c, ctx, agent); token != "" || waited != 10*time.Millisecond {
+				t.Errorf("%q after %s", token, waited)
+			}
+		})
+		posts.Wait()
+		check.WantEqual(t, n.questions(), 1)
+	})
+}
+
+// TestTokensThatAreNone: what cannot be read, or has ended, is no token, and makes no question of each post.
+func TestTokensThatAreNone(t *testing.T) {
+	for name, gives := range map[string]func(n *node){
+		"no token":  func(n *node) { n.gives = "x" },
+		"a moment":  func(n *node) { n.lifetime = 3 * time.Second },
+		"an answer": func(n *node) { n.gives = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+				gives(n)
+				for range 20 {
+					token := c.Token(t.Context(), agent, age)
+					if (token != "") != (name == "an answer") {
+						t.Fatalf("%.20q", token)
+					}
+				}
+				check.WantEqual(t, n.questions(), 1)
+			})
+		})
+	}
+}
+
+// TestClose ends a question that is being asked; afterwards none is asked.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		c, err := reputations.New(reputations.Options{Source: n, Now: time.Now, Log: zap.NewNop()})
+		check.Must(t, err)
+		n.set(time.Hour, nil)
+		c.Token(t.Context(), agent, age)
+		c.Close()
+		c.Close()
+		if token, waited := took(c, t.Context(), agent); token != "" || waited != 0 {
+			t.Errorf("%q after %s", token, waited)
+		}
+		check.WantEqual(t, n.questions(), 1)
+	})
+}
+
+func TestCacheNeedsItsParts(t *testing.T) {
+	for _, o := range []reputations.Options{{}, {Source: &node{}, Now: time.Now}, {Source: &node{}, Log: zap.NewNop()}, {Now: time.Now, Log: zap.NewNop()}} {
+		if c, err := reputations.New(o); err == nil || c != nil {
+			t.Errorf("%+v makes a cache", o)
+		}
+	}
+}

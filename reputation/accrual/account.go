@@ -1,0 +1,135 @@
+package accrual
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Account is the log of one agent, as far as it was read. Its reputation follows from it. An Account is not safe for concurrent use.
+type Account struct {
+	agent   Agent
+	log     Log
+	first   int64             // time of the first entry
+	events  []*event          // in the order of their first sessions
+	byEvent map[string]*event // by the event's id
+	eventOf map[string]string // the event's id by the session's
+	// outcomes of disputes by their ids.
+	outcomes map[string]string
+	// flagged is how many of the events came before the agent last lost a dispute. They count no more.
+	flagged int
+}
+
+// event is a verified event with the sessions that it has opened, in the order in which they came.
+type event struct{ sessions []scored }
+
+type scored struct {
+	Session
+	at int64
+}
+
+// Log says which log a reputation was computed from.
+type Log struct {
+	Entries int64  `json:"entries"`
+	Head    string `json:"head"` // see [Account.Add]
+}
+
+// NewAccount returns the empty log of an agent. Its head is the SHA-256 of the agent's id.
+func NewAccount(agent Agent) (*Account, error) {
+	if err := agent.check(); err != nil {
+		return nil, err
+	}
+	return &Account{
+		agent: agent, log: Log{Head: evidence.HashBytes([]byte(agent.String()))},
+		byEvent: make(map[string]*event), eventOf: make(map[string]string), outcomes: make(map[string]string),
+	}, nil
+}
+
+// Replay returns the account of a whole log.
+func Replay(agent Agent, entries []Entry) (*Account, error) {
+	a, err := NewAccount(agent)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range entries {
+		if _, err := a.Add(e); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i+1, err)
+		}
+	}
+	return a, nil
+}
+
+// Log returns how far the log was read.
+func (a *Account) Log() Log { return a.log }
+
+// Add takes in one entry. It reports false for one that says nothing new: that is no entry of the log. The new head is the
+// SHA-256 of the head before, a line feed, and the entry's canonical JSON. An entry that contradicts an earlier one is refused, and changes nothing.
+func (a *Account) Add(e Entry) (added bool, err error) {
+	raw, err := e.Encode()
+	if err != nil {
+		return false, err
+	}
+	if e.Session != nil {
+		added, err = a.addSession(*e.Session, e.At)
+	} else {
+		added, err = a.addDispute(*e.Dispute)
+	}
+	if err != nil || !added {
+		return false, err
+	}
+	if a.log.Entries == 0 {
+		a.first = e.At
+	}
+	a.log = Log{Entries: a.log.Entries + 1, Head: evidence.HashBytes(append([]byte(a.log.Head+"\n"), raw...))}
+	return true, nil
+}
+
+func (a *Account) addSession(s Session, at int64) (bool, error) {
+	if of, known := a.eventOf[s.ID]; known {
+		if of != s.EventID {
+			return false, fmt.Errorf("accrual: the session %s is of the event %.80q, and was of another", s.ID, s.EventID)
+		}
+		return a.byEvent[of].replace(s, at), nil
+	}
+	a.eventOf[s.ID] = s.EventID
+	of, known := a.byEvent[s.EventID]
+	if !known {
+		of = new(event)
+		a.byEvent[s.EventID] = of
+		a.events = append(a.events, of)
+	}
+	of.sessions = append(of.sessions, scored{s, at})
+	return true, nil
+}
+
+// replace puts a session in the place of what was known of it, and reports whether that was something else.
+func (e *event) replace(s Session, at int64) bool {
+	for i := range e.sessions {
+		old := &e.sessions[i]
+		if old.ID != s.ID {
+			continue
+		}
+		if reflect.DeepEqual(old.Session, s) {
+			return false
+		}
+		*old = scored{s, at}
+		return true
+	}
+	return false
+}
+
+func (a *Account) addDispute(d Dispute) (bool, error) {
+	outcome, known := a.outcomes[d.ID]
+	switch {
+	case known && (d.Outcome == outcome || d.Outcome == ""):
+		return false, nil
+	case outcome != "":
+		return false, fmt.Errorf("accrual: the dispute %s ended as %s, and cannot end as %s too", d.ID, outcome, d.Outcome)
+	}
+	a.outcomes[d.ID] = d.Outcome
+	if d.Outcome == ChallengerWins {
+		a.flagged = len(a.events)
+	}
+	return true, nil
+}

@@ -1,0 +1,374 @@
+package accrual_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/test/check"
+)
+
+var (
+	agent   = accrual.Agent{Owner: strings.Repeat("o", 43), Subject: "agent:worker-1"}
+	scoring = evidence.HashBytes([]byte("formulas"))
+	other   = evidence.HashBytes([]byte("other formulas"))
+)
+
+// clock is the one clock of a log, which a test moves.
+type clock struct{ now int64 }
+
+func (c *clock) tick() int64 { c.now++; return c.now }
+
+// script writes a log.
+type script struct {
+	clock
+	entries []accrual.Entry
+}
+
+func newScript() *script { return &script{clock: clock{1_800_000_000}} }
+
+func (l *script) add(s accrual.Session) *script {
+	l.entries = append(l.entries, accrual.Entry{At: l.tick(), Session: &s})
+	return l
+}
+
+func (l *script) dispute(id, outcome string) *script {
+	l.entries = append(l.entries, accrual.Entry{At: l.tick(), Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
+	return l
+}
+
+// session is a session of an event of its own with one call that counts.
+func session(n int, score float64) accrual.Session {
+	return accrual.Session{
+		ID: fmt.Sprint("ses_", n), EventID: fmt.Sprint("evt_", n), Score: score, Coverage: 0.5, ScoringHash: scoring, Interactions: 3, Hosts: []string{"api.example.com:443"},
+	}
+}
+
+// sessions adds n sessions with one score, each of an event of its own.
+func (l *script) sessions(n int, score float64) *script {
+	for range n {
+		l.add(session(len(l.entries), score))
+	}
+	return l
+}
+
+func (l *script) replay(t testing.TB) *accrual.Account {
+	t.Helper()
+	a, err := accrual.Replay(agent, l.entries)
+	check.Must(t, err)
+	return a
+}
+
+func (l *script) reputation(t testing.TB) accrual.Reputation {
+	t.Helper()
+	return l.replay(t).Reputation(scoring)
+}
+
+// TestRules has one log for each rule and each edge of it, with what follows from it.
+func TestRules(t *testing.T) {
+	type want struct {
+		score, lower, coverage float64
+		trend, tier            string
+		sessions, total, flags int64
+		received, won, lost    int64
+		provisional, disputed  bool
+		history                int
+	}
+	with := func(n int, score float64, edit func(*accrual.Session)) accrual.Session {
+		s := session(n, score)
+		edit(&s)
+		return s
+	}
+	of := func(event string) func(*accrual.Session) { return func(s *accrual.Session) { s.EventID = event } }
+	for name, c := range map[string]struct {
+		log  *script
+		want want
+	}{
+		"nothing": {newScript(), want{trend: "stable", tier: "new", provisional: true}},
+		"one session": {newScript().sessions(1, 40), want{
+			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"two sessions have an interval, which begins at 0 at the earliest": {newScript().sessions(1, 40).sessions(1, 60), want{
+			score: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
+		"three sessions": {newScript().sessions(1, 49).sessions(1, 50).sessions(1, 51), want{ // 50 - 4.3027 / sqrt(3)
+			score: 50, lower: 47.515835, coverage: 0.5, trend: "stable", tier: "new", sessions: 3, total: 3, provisional: true, history: 3}},
+		"equal sessions have no spread": {newScript().sessions(9, 50), want{
+			score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 9, total: 9, provisional: true, history: 9}},
+		"the window is not full at 19": {newScript().sessions(19, 30), want{
+			score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 19, total: 19, provisional: true, history: 19}},
+		"and full at 20": {newScript().sessions(20, 30), want{
+			score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20, history: 20}},
+		"what is older than 20 sessions counts no more": {newScript().sessions(30, 0).sessions(20, 100), want{
+			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 50, total: 50, history: 20}},
+
+		"a trend of exactly 2 is stable":    {newScript().sessions(15, 50).sessions(5, 52), want{score: 50.5, lower: 50.084163, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20, history: 20}},
+		"above it rises":                    {newScript().sessions(15, 50).sessions(5, 52.000001), want{score: 50.5, lower: 50.084163, coverage: 0.5, trend: "rising", tier: "building", sessions: 20, total: 20, history: 20}},
+		"exactly 2 below is stable":         {newScript().sessions(15, 50).sessions(5, 48), want{score: 49.5, lower: 49.084163, coverage: 0.5, trend: "stable", tier: "building", sessions: 20, total: 20, history: 20}},
+		"below it falls":                    {newScript().sessions(15, 50).sessions(5, 47.999999), want{score: 49.5, lower: 49.084163, coverage: 0.5, trend: "falling", tier: "building", sessions: 20, total: 20, history: 20}},
+		"five sessions have none before":    {newScript().sessions(1, 0).sessions(4, 90), want{score: 72, lower: 22.0248, coverage: 0.5, trend: "stable", tier: "new", sessions: 5, total: 5, provisional: true, history: 5}},
+		"the sixth has one":                 {newScript().sessions(1, 0).sessions(5, 90), want{score: 75, lower: 36.441, coverage: 0.5, trend: "rising", tier: "new", sessions: 6, total: 6, provisional: true, history: 6}},
+		"a trend looks at the window alone": {newScript().sessions(30, 90).sessions(15, 50).sessions(5, 50), want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "building", sessions: 50, total: 50, history: 20}},
+
+		"building needs its score":        {newScript().sessions(10, 29.99), want{score: 29.99, lower: 29.99, coverage: 0.5, trend: "stable", tier: "new", sessions: 10, total: 10, provisional: true, history: 10}},
+		"and its interactions":            {newScript().sessions(9, 100), want{score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "new", sessions: 9, total: 9, provisional: true, history: 9}},
+		"and has it with both":            {newScript().sessions(10, 30), want{score: 30, lower: 30, coverage: 0.5, trend: "stable", tier: "building", sessions: 10, total: 10, provisional: true, history: 10}},
+		"established needs its score":     {newScript().sessions(100, 49.99), want{score: 49.99, lower: 49.99, coverage: 0.5, trend: "stable", tier: "building", sessions: 100, total: 100, history: 20}},
+		"and a hundred":                   {newScript().sessions(99, 50), want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "building", sessions: 99, total: 99, history: 20}},
+		"established":                     {newScript().sessions(100, 50), want{score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "established", sessions: 100, total: 100, history: 20}},
+		"trusted needs its score":         {newScript().sessions(500, 69.99), want{score: 69.99, lower: 69.99, coverage: 0.5, trend: "stable", tier: "established", sessions: 500, total: 500, history: 20}},
+		"and five hundred":                {newScript().sessions(499, 70), want{score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "established", sessions: 499, total: 499, history: 20}},
+		"trusted":                         {newScript().sessions(500, 70), want{score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, history: 20}},
+		"verified needs its score":        {newScript().sessions(1000, 84.99), want{score: 84.99, lower: 84.99, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 1000, total: 1000, history: 20}},
+		"and a thousand":                  {newScript().sessions(999, 85), want{score: 85, lower: 85, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 999, total: 999, history: 20}},
+		"verified":                        {newScript().sessions(1000, 85), want{score: 85, lower: 85, coverage: 0.5, trend: "stable", tier: "verified", sessions: 1000, total: 1000, history: 20}},
+		"the tier falls with the score":   {newScript().sessions(1000, 85).sessions(20, 10), want{score: 10, lower: 10, coverage: 0.5, trend: "stable", tier: "new", sessions: 1020, total: 1020, history: 20}},
+		"the tier is by the rounded mean": {newScript().sessions(9, 30).sessions(1, 29.999996), want{score: 30, lower: 29.999999, coverage: 0.5, trend: "stable", tier: "building", sessions: 10, total: 10, provisional: true, history: 10}},
+
+		"a thousand calls of one session are one interaction": {newScript().add(with(0, 90, func(s *accrual.Session) { s.Interactions = 1000 })), want{
+			score: 90, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"calls to other hosts are none": {newScript().add(with(0, 90, func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} })), want{
+			score: 90, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, provisional: true, history: 1}},
+		"two sessions of one event count once, by the lower score": {newScript().add(with(0, 40, of("e"))).add(with(1, 90, of("e"))), want{
+			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"also where it came second": {newScript().add(with(0, 90, of("e"))).add(with(1, 40, of("e"))), want{
+			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"an event counts where a later session of it made the call": {newScript().
+			add(with(0, 40, func(s *accrual.Session) { s.EventID, s.Interactions, s.Hosts = "e", 0, []string{} })).add(with(1, 90, of("e"))), want{
+			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"late receipts replace the score": {newScript().add(session(0, 40)).add(session(1, 60)).add(session(0, 80)), want{
+			score: 70, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
+		"and the interactions": {newScript().add(with(0, 40, func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} })).add(session(0, 40)), want{
+			score: 40, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"a score that late receipts lower is the event's": {newScript().add(with(0, 40, of("e"))).add(with(1, 90, of("e"))).add(with(1, 30, of("e"))), want{
+			score: 30, coverage: 0.5, trend: "stable", tier: "new", sessions: 1, total: 1, provisional: true, history: 1}},
+		"scores by other formulas are in no mean": {newScript().add(with(0, 90, func(s *accrual.Session) { s.ScoringHash = other })).add(session(1, 50)), want{
+			score: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 1}},
+		"until the session is scored again": {newScript().add(with(0, 90, func(s *accrual.Session) { s.ScoringHash = other })).add(session(1, 50)).add(session(0, 90)), want{
+			score: 70, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
+		"the coverage is the mean of the window": {newScript().add(with(0, 50, func(s *accrual.Session) { s.Coverage = 0 })).add(with(1, 50, func(s *accrual.Session) { s.Coverage = 1 })), want{
+			score: 50, lower: 50, coverage: 0.5, trend: "stable", tier: "new", sessions: 2, total: 2, provisional: true, history: 2}},
+
+		"an open dispute changes nothing but its count": {newScript().sessions(500, 70).dispute("d", ""), want{
+			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1, history: 20}},
+		"nor does one that was won": {newScript().sessions(500, 70).dispute("d", "").dispute("d", "target_wins"), want{
+			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1, won: 1, history: 20}},
+		"nor one without a winner": {newScript().sessions(500, 70).dispute("d", "inconclusive"), want{
+			score: 70, lower: 70, coverage: 0.5, trend: "stable", tier: "trusted", sessions: 500, total: 500, received: 1, history: 20}},
+		"a lost one takes score, tier and interactions": {newScript().sessions(500, 70).dispute("d", "challenger_wins"), want{
+			trend: "stable", tier: "new", sessions: 500, total: 500, flags: 500, received: 1, lost: 1, provisional: true, disputed: true}},
+		"the score begins anew, and so do the interactions": {newScript().sessions(500, 70).dispute("d", "challenger_wins").sessions(10, 100), want{
+			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 510, total: 510, flags: 500, received: 1, lost: 1, provisional: true, disputed: true, history: 10}},
+		"the mark ends with a full window": {newScript().sessions(5, 70).dispute("d", "challenger_wins").sessions(20, 100), want{
+			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "building", sessions: 25, total: 25, flags: 5, received: 1, lost: 1, history: 20}},
+		"who has lost one is never trusted again": {newScript().dispute("d", "challenger_wins").sessions(1000, 100), want{
+			score: 100, lower: 100, coverage: 0.5, trend: "stable", tier: "established", sessions: 1000, total: 1000, received: 1, lost: 1, history: 20}},
+		"a flagged session stays so when its receipts come late": {newScript().add(session(0, 50)).dispute("d", "challenger_wins").add(session(0, 90)), want{
+			trend: "stable", tier: "new", sessions: 1, total: 1, flags: 1, received: 1, lost: 1, provisional: true, disputed: true}},
+		"as does another session of a flagged event": {newScript().add(with(0, 50, of("e"))).dispute("d", "challenger_wins").add(with(1, 90, of("e"))), want{
+			trend: "stable", tier: "new", sessions: 1, total: 1, flags: 1, received: 1, lost: 1, provisional: true, disputed: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := c.log.reputation(t)
+			check.WantEqual(t, want{
+				r.CurrentScore, r.Lower, r.Coverage, r.ScoreTrend, r.Tier, r.TotalSessions, r.TotalInteractions, r.FlaggedInteractions,
+				r.ChallengesReceived, r.ChallengesWon, r.ChallengesLost, r.Provisional, r.Disputed, len(r.ScoreHistory),
+			}, c.want)
+			check.WantEqual(t, []string{r.AgentID, r.Owner, r.Agent, r.ScoringHash}, []string{agent.String(), agent.Owner, agent.Subject, scoring})
+		})
+	}
+}
+
+// TestHistory: the history shows the sessions in the order in which their events came, each with the time of its score.
+func TestHistory(t *testing.T) {
+	l := newScript().add(session(1, 10)).add(session(2, 20)).add(session(1, 15))
+	r, begin := l.reputation(t), int64(1_800_000_000)
+	check.WantEqual(t, r.ScoreHistory, []accrual.ScoredSession{
+		{Timestamp: begin + 3, Score: 15, SessionID: "ses_1", Coverage: 0.5}, {Timestamp: begin + 2, Score: 20, SessionID: "ses_2", Coverage: 0.5},
+	})
+	check.WantEqual(t, r.FirstSeen, begin+1)
+	check.WantEqual(t, r.Log.Entries, int64(3))
+}
+
+// TestWhatSaysNothingNew: an entry that is there already is no entry of the log, and one that contradicts it is refused.
+func TestWhatSaysNothingNew(t *testing.T) {
+	a := newScript().add(session(1, 10)).dispute("d", "").dispute("d", "target_wins").dispute("f", "").replay(t)
+	before, log := a.Reputation(scoring), a.Log()
+	moved := session(1, 10)
+	moved.EventID = "evt_2"
+	same := session(1, 10)
+	for name, c := range map[string]struct {
+		entry   accrual.Entry
+		refused bool
+	}{
+		"the session again":          {accrual.Entry{At: 1, Session: &same}, false},
+		"the dispute again":          {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "d", Outcome: "target_wins"}}, false},
+		"the dispute, open again":    {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "d"}}, false},
+		"the open dispute again":     {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "f"}}, false},
+		"the session as of an event": {accrual.Entry{At: 1, Session: &moved}, true},
+		"the dispute ended otherwise": {accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: "d", Outcome: "challenger_wins"}},
+			true},
+		"no entry": {accrual.Entry{At: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			added, err := a.Add(c.entry)
+			if added || err != nil != c.refused {
+				t.Errorf("added %t, %v", added, err)
+			}
+			check.WantEqual(t, a.Reputation(scoring), before)
+			check.WantEqual(t, a.Log(), log)
+		})
+	}
+}
+
+// TestReplay: a log gives the same reputation, byte for byte, whether it is read at once or grows while it is asked, and however its entries
+// were written.
+func TestReplay(t *testing.T) {
+	for seed := range uint64(50) {
+		l := random(rand.New(rand.NewPCG(seed, 0)))
+		grown, err := accrual.NewAccount(agent)
+		check.Must(t, err)
+		var kept []accrual.Entry
+		for _, e := range l.entries {
+			raw, err := e.Encode()
+			check.Must(t, err)
+			e, err = accrual.ParseEntry(raw)
+			check.Must(t, err)
+			added, err := grown.Add(e)
+			check.Must(t, err)
+			if added {
+				kept = append(kept, e)
+			}
+			grown.Reputation(scoring)
+		}
+		again, err := accrual.Replay(agent, kept)
+		check.Must(t, err)
+		if want, got := canonical(t, grown.Reputation(scoring)), canonical(t, again.Reputation(scoring)); got != want {
+			t.Fatalf("seed %d:\n%s\nand again\n%s", seed, want, got)
+		}
+	}
+	// Another order of the same entries is another log.
+	l := newScript().sessions(2, 50)
+	before := l.replay(t).Log()
+	slices.Reverse(l.entries)
+	if l.replay(t).Log() == before {
+		t.Error("two logs have one head")
+	}
+	elsewhere, err := accrual.NewAccount(accrual.Agent{Owner: agent.Owner, Subject: "agent:worker-2"})
+	check.Must(t, err)
+	if empty, err := accrual.NewAccount(agent); err != nil || empty.Log() == elsewhere.Log() {
+		t.Error("the logs of two agents have one head")
+	}
+}
+
+// random is a log of few events and sessions, so that they meet often.
+func random(r *rand.Rand) *script {
+	l := newScript()
+	ended := map[string]bool{}
+	for range 200 {
+		switch n := r.IntN(40); {
+		case n < 30:
+			s := session(r.IntN(60), float64(r.IntN(100_000))/1000)
+			if r.IntN(5) == 0 {
+				s.Interactions, s.Hosts = 0, []string{}
+			}
+			if r.IntN(10) == 0 {
+				s.ScoringHash = other
+			}
+			s.Coverage = float64(r.IntN(100)) / 100
+			s.EventID = fmt.Sprint("evt_", len(s.ID)*7, s.ID[len(s.ID)-1:]) // several sessions share one
+			l.add(s)
+		default:
+			id := fmt.Sprint("d", r.IntN(5))
+			if !ended[id] {
+				ended[id] = true
+				l.dispute(id, []string{"", accrual.TargetWins, accrual.Inconclusive, accrual.ChallengerWins}[min(3, r.IntN(12))])
+				ended[id] = l.entries[len(l.entries)-1].Dispute.Outcome != ""
+			}
+		}
+	}
+	return l
+}
+
+// TestNothingIsFarmed adds, to logs of any kind, another session of an event that is there: it never counts, and never raises the score.
+func TestNothingIsFarmed(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		l := random(r)
+		a := l.replay(t)
+		before := a.Reputation(scoring)
+		more := session(10_000, 100)
+		more.EventID = counted(l)
+		added, err := a.Add(accrual.Entry{At: l.tick(), Session: &more})
+		check.Must(t, err)
+		after := a.Reputation(scoring)
+		if !added || after.TotalInteractions != before.TotalInteractions || after.TotalSessions != before.TotalSessions || after.CurrentScore > before.CurrentScore ||
+			accrual.Rank(after.Tier) > accrual.Rank(before.Tier) {
+			t.Fatalf("seed %d: before %+v, after %+v", seed, before, after)
+		}
+	}
+}
+
+// counted returns an event of the log that counts, and has a score.
+func counted(l *script) string {
+	last := map[string]*accrual.Session{}
+	for _, e := range l.entries {
+		if e.Session != nil {
+			last[e.Session.ID] = e.Session
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(last)) {
+		if s := last[id]; s.Interactions > 0 && s.ScoringHash == scoring {
+			return s.EventID
+		}
+	}
+	panic("the log has none")
+}
+
+func TestRank(t *testing.T) {
+	for i, tier := range []string{"new", "building", "established", "trusted", "verified"} {
+		check.WantEqual(t, accrual.Rank(tier), int64(i))
+	}
+	check.WantEqual(t, accrual.Rank("New"), int64(-1))
+}
+
+func TestAgentIDs(t *testing.T) {
+	for _, id := range []string{agent.String(), strings.Repeat("o", 43) + ":did:key:z6Mk"} {
+		a, err := accrual.ParseAgent(id)
+		check.Must(t, err)
+		check.WantEqual(t, a.String(), id)
+	}
+	for _, id := range []string{"", "agent:worker-1", strings.Repeat("o", 43), strings.Repeat("o", 43) + ":", strings.Repeat("o", 42) + ":a", strings.Repeat("o", 43) + ":" + strings.Repeat("a", 257)} {
+		if _, err := accrual.ParseAgent(id); err == nil {
+			t.Errorf("%q is taken", id)
+		}
+	}
+	for _, a := range []accrual.Agent{{}, {Owner: agent.Owner}, {Owner: strings.Repeat(":", 43), Subject: "a"}} {
+		if _, err := accrual.NewAccount(a); err == nil {
+			t.Errorf("%+v has an account", a)
+		}
+	}
+}
+
+func canonical(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	check.Must(t, err)
+	raw, err = strictjson.Canonical(raw)
+	check.Must(t, err)
+	return string(raw)
+}
+
+// BenchmarkReputation reads the reputation of an agent with ten thousand sessions.
+func BenchmarkReputation(b *testing.B) {
+	a := newScript().sessions(10_000, 70).replay(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		a.Reputation(scoring)
+	}
+}

@@ -1,0 +1,195 @@
+package accrual
+
+import "math"
+
+const (
+	// Window is how many sessions, the last ones, the current score is the mean of.
+	Window = 20
+	// recent is how many of them, the last ones, the trend holds against those before.
+	recent = 5
+	// steady is the difference in points up to which a trend is stable.
+	steady = 2
+)
+
+// Trends (seed: score_trend).
+const (
+	TrendRising  = "rising"
+	TrendStable  = "stable"
+	TrendFalling = "falling"
+)
+
+// Reputation is what follows from an agent's log (seed: AgentReputation). The seed's fields bear the seed's names.
+type Reputation struct {
+	AgentID string `json:"agent_id"` // [Agent.String]
+	Owner   string `json:"owner"`
+	Agent   string `json:"agent"` // the subject
+
+	// TotalInteractions are those that ever counted: at most one for each verified event, and only for a call to a model at a host that the
+	// appraiser believes. Otherwise a thousand could be made up in one session. For the tier those count that are not flagged.
+	TotalInteractions   int64 `json:"total_interactions"`
+	FlaggedInteractions int64 `json:"flagged_interactions"` // that came before the agent last lost a dispute
+	TotalSessions       int64 `json:"total_sessions"`       // all sessions of one verified event are one
+	FirstSeen           int64 `json:"first_seen"`           // Unix seconds; 0 for an agent without a log
+
+	// CurrentScore is the mean of ScoreHistory, and 0 where that is empty.
+	CurrentScore float64 `json:"current_score"`
+	ScoreTrend   string  `json:"score_trend"`
+	// Lower is where the 95 % interval of the mean begins, by Student's t; 0 for fewer than two sessions.
+	Lower    float64 `json:"lower"`
+	Coverage float64 `json:"coverage"` // the mean of ScoreHistory
+	// Provisional is a score that rests on fewer than Window sessions.
+	Provisional bool `json:"provisional"`
+	// ScoreHistory are the last sessions, at most Window, that are scored by the formulas of ScoringHash and came after the agent last lost a
+	// dispute. Of several sessions of one event the one with the lowest score stands there.
+	ScoreHistory []ScoredSession `json:"score_history"`
+	ScoringHash  string          `json:"scoringHash"`
+
+	// Disputes in which the agent was accused (seed: challenges). An open one is received, and neither won nor lost.
+	ChallengesReceived int64 `json:"challenges_received"`
+	ChallengesWon      int64 `json:"challenges_won"`
+	ChallengesLost     int64 `json:"challenges_lost"`
+	// Disputed is an agent that has lost a dispute, until Window sessions have been scored since.
+	Disputed bool `json:"disputed"`
+
+	Tier string `json:"tier"`
+	Log  Log    `json:"log"`
+}
+
+// ScoredSession is one session of a score history.
+type ScoredSession struct {
+	Timestamp int64   `json:"timestamp"` // of the log's entry, Unix seconds
+	Score     float64 `json:"score"`
+	SessionID string  `json:"session_id"`
+	Coverage  float64 `json:"coverage"`
+}
+
+// Reputation returns the reputation by the formulas with this hash. Sessions that were scored by others have no part in the score. They do
+// count as sessions and interactions.
+func (a *Account) Reputation(scoringHash string) Reputation {
+	r := Reputation{
+		AgentID: a.agent.String(), Owner: a.agent.Owner, Agent: a.agent.Subject, TotalSessions: int64(len(a.events)), FirstSeen: a.first,
+		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, ChallengesReceived: int64(len(a.outcomes)), Log: a.log,
+	}
+	for i, e := range a.events {
+		if !e.counts() {
+			continue
+		}
+		r.TotalInteractions++
+		if i < a.flagged {
+			r.FlaggedInteractions++
+		}
+	}
+	for _, outcome := range a.outcomes {
+		switch outcome {
+		case TargetWins:
+			r.ChallengesWon++
+		case ChallengerWins:
+			r.ChallengesLost++
+		}
+	}
+	r.derive()
+	return r
+}
+
+// counts reports whether one of the event's sessions has an interaction.
+func (e *event) counts() bool {
+	for _, s := range e.sessions {
+		if s.Interactions > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// history returns the sessions that the score is the mean of.
+func (a *Account) history(scoringHash string) []ScoredSession {
+	last := make([]ScoredSession, 0, Window) // the last one first
+	for i := len(a.events) - 1; i >= a.flagged && len(last) < Window; i-- {
+		if s, ok := a.events[i].lowest(scoringHash); ok {
+			last = append(last, s)
+		}
+	}
+	history := make([]ScoredSession, len(last))
+	for i, s := range last {
+		history[len(last)-1-i] = s
+	}
+	return history
+}
+
+// lowest returns the event's session with the lowest score by these formulas, the first of several. An agent cannot raise the score of an
+// event by another session.
+func (e *event) lowest(scoringHash string) (lowest ScoredSession, ok bool) {
+	for _, s := range e.sessions {
+		if s.ScoringHash == scoringHash && (!ok || s.Score < lowest.Score) {
+			lowest, ok = ScoredSession{Timestamp: s.at, Score: s.Score, SessionID: s.ID, Coverage: s.Coverage}, true
+		}
+	}
+	return lowest, ok
+}
+
+// derive computes what follows from the history and the counts. A reader of a token computes it again.
+func (r *Reputation) derive() {
+	n := len(r.ScoreHistory)
+	scores, coverages := make([]float64, n), make([]float64, n)
+	for i, s := range r.ScoreHistory {
+		scores[i], coverages[i] = s.Score, s.Coverage
+	}
+	r.CurrentScore, r.Coverage = Round(mean(scores)), Round(mean(coverages))
+	r.ScoreTrend, r.Lower = trend(scores), lower(scores)
+	r.Provisional = n < Window
+	r.Disputed = r.ChallengesLost > 0 && n < Window
+	r.Tier = tierOf(r.CurrentScore, r.Counted(), r.ChallengesLost)
+}
+
+// Counted are the interactions that count for the tier.
+func (r *Reputation) Counted() int64 { return r.TotalInteractions - r.FlaggedInteractions }
+
+// trend holds the last sessions against those before. Without any before it is stable.
+func trend(scores []float64) string {
+	if len(scores) <= recent {
+		return TrendStable
+	}
+	cut := len(scores) - recent
+	switch change := Round(mean(scores[cut:]) - mean(scores[:cut])); {
+	case change > steady:
+		return TrendRising
+	case change < -steady:
+		return TrendFalling
+	}
+	return TrendStable
+}
+
+// student has the quantiles 0.975 of Student's t for 1 to 19 degrees of freedom.
+var student = [Window - 1]float64{
+	12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+	2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930,
+}
+
+// lower returns where the 95 % interval of the mean begins, and no less than 0. The conversions keep a compiler from joining a product with a
+// sum, which would round differently on some machines.
+func lower(scores []float64) float64 {
+	n := len(scores)
+	if n < 2 {
+		return 0
+	}
+	m, squares := mean(scores), 0.0
+	for _, s := range scores {
+		squares += float64((s - m) * (s - m))
+	}
+	half := float64(student[n-2] * math.Sqrt(squares/float64(n-1)/float64(n)))
+	return Round(max(0, m-half))
+}
+
+func mean(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// Round rounds to six decimals, halves away from zero: the last digits of a score depend on the order of additions. A -0 becomes 0.
+func Round(f float64) float64 { return math.Round(f*1e6)/1e6 + 0 }

@@ -1,0 +1,89 @@
+package accrual
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Lifetime is the longest that a reputation token may be good for: what changes meanwhile is seen that much later.
+const Lifetime = 10 * time.Minute
+
+const typ = "reputation+jwt"
+
+// Kind is the kind of reputation tokens.
+var Kind = evidence.NewKind(typ, evidence.PurposeAppraiser, Lifetime, check)
+
+// Claims are the claims of a reputation token: an agent's reputation when it was issued.
+type Claims struct {
+	evidence.Registered
+	evidence.KeyClaims
+	Reputation
+
+	// Probabilistic is always true, and NonHumanIdentityProven always false.
+	Probabilistic          bool `json:"probabilistic"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+}
+
+// ClaimsOf returns the claims for a reputation, but for those that its signer stamps.
+func ClaimsOf(r Reputation) Claims { return Claims{Reputation: r, Probabilistic: true} }
+
+func malformed(format string, args ...any) error {
+	return refusal.New("claims_malformed", "the %s: "+format, append([]any{typ}, args...)...)
+}
+
+// check refuses claims that are no reputation. What follows from other claims it computes again.
+func check(c *Claims) error {
+	agent, err := ParseAgent(c.AgentID)
+	switch {
+	case !c.Probabilistic || c.NonHumanIdentityProven:
+		return malformed("it claims more than a likelihood, or that no human was involved")
+	case !named(c.KeyCustody, maxName):
+		return malformed("keyCustody is missing or too long")
+	case err != nil || agent != Agent{c.Owner, c.Agent}:
+		return malformed("agent_id is not the owner's thumbprint, a colon and the agent")
+	case !evidence.IsHash(c.ScoringHash) || !evidence.IsHash(c.Log.Head):
+		return malformed("scoringHash or log.head is not a lowercase hex SHA-256")
+	case !c.countsFit():
+		return malformed("its counts do not fit together")
+	case !c.historyFits():
+		return malformed("score_history is no list of at most %d scored sessions", Window)
+	case !c.follows():
+		return malformed("its score, trend, tier or marks do not follow from its history and counts")
+	}
+	return nil
+}
+
+// follows reports whether everything that is computed from history and counts is what follows from them.
+func (r *Reputation) follows() bool {
+	derived := *r
+	derived.derive()
+	return reflect.DeepEqual(derived, *r)
+}
+
+// countsFit holds the counts against each other: whatever a log says, none of these can be exceeded.
+func (r *Reputation) countsFit() bool {
+	return 0 <= r.FlaggedInteractions && r.FlaggedInteractions <= r.TotalInteractions && r.TotalInteractions <= r.TotalSessions &&
+		int64(len(r.ScoreHistory)) <= r.TotalSessions &&
+		0 <= r.ChallengesWon && 0 <= r.ChallengesLost && r.ChallengesWon+r.ChallengesLost <= r.ChallengesReceived &&
+		(r.FlaggedInteractions == 0 || r.ChallengesLost > 0) &&
+		r.TotalSessions+r.ChallengesReceived <= r.Log.Entries && r.Log.Entries >= 0 && (r.FirstSeen > 0) == (r.Log.Entries > 0)
+}
+
+func (r *Reputation) historyFits() bool {
+	if r.ScoreHistory == nil || len(r.ScoreHistory) > Window {
+		return false
+	}
+	for i, s := range r.ScoreHistory {
+		if s.Timestamp <= 0 || !within(s.Score, 100) || !within(s.Coverage, 1) || !named(s.SessionID, maxName) {
+			return false
+		}
+		if slices.ContainsFunc(r.ScoreHistory[:i], func(before ScoredSession) bool { return before.SessionID == s.SessionID }) {
+			return false
+		}
+	}
+	return true
+}

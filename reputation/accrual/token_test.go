@@ -1,0 +1,150 @@
+package accrual_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
+)
+
+// claims are stamped claims of an agent that has lost a dispute, and has three sessions since.
+func claims(t testing.TB) accrual.Claims {
+	c := accrual.ClaimsOf(newScript().sessions(30, 40).dispute("d", "challenger_wins").sessions(1, 49).sessions(1, 50).sessions(1, 51).reputation(t))
+	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", gatetest.Start, accrual.Lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+	return c
+}
+
+// TestToken: what is signed is what is read, and of the longest names a token is well below its bound.
+func TestToken(t *testing.T) {
+	k := gatetest.New(t, gatetest.Autonomous)
+	k.Appraise(t)
+	key := k.Key(t, evidence.PurposeAppraiser)
+	long := newScript()
+	for i := range 40 {
+		s := session(i, 33.333333)
+		s.ID, s.EventID = fmt.Sprintf("%03d", i)+strings.Repeat("\"", 125), strings.Repeat("é", 120)+fmt.Sprint(i)
+		long.add(s)
+	}
+	for name, r := range map[string]accrual.Reputation{
+		"nothing": newScript().reputation(t), "much": random50(t), "the longest": long.reputation(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := accrual.ClaimsOf(r)
+			accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), accrual.Lifetime), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
+			token, err := evidence.Sign(t.Context(), key, accrual.Kind, c)
+			check.Must(t, err)
+			if len(token) > 12<<10 {
+				t.Errorf("it has %d bytes", len(token))
+			}
+			o, err := evidence.Open(k.Verifier, accrual.Kind, token, k.Strict.Autonomy.Expected)
+			check.Must(t, err)
+			check.WantEqual(t, o.Claims(), c)
+		})
+	}
+}
+
+func random50(t testing.TB) accrual.Reputation {
+	l := newScript()
+	for i := range 50 {
+		l.sessions(1, float64(i*2)+0.25)
+	}
+	return l.dispute("d", "").reputation(t)
+}
+
+// TestClaimsThatAreNoReputation changes one claim after the other: what follows from others cannot be said otherwise.
+func TestClaimsThatAreNoReputation(t *testing.T) {
+	k := gatetest.New(t, gatetest.Autonomous)
+	k.Appraise(t)
+	key := k.Key(t, evidence.PurposeAppraiser)
+	for name, edit := range map[string]func(*accrual.Claims){
+		"certain":                       func(c *accrual.Claims) { c.Probabilistic = false },
+		"a proof":                       func(c *accrual.Claims) { c.NonHumanIdentityProven = true },
+		"no custody":                    func(c *accrual.Claims) { c.KeyCustody = "" },
+		"another owner":                 func(c *accrual.Claims) { c.Owner = strings.Repeat("x", 43) },
+		"another agent":                 func(c *accrual.Claims) { c.Agent = "agent:worker-2" },
+		"no agent":                      func(c *accrual.Claims) { c.AgentID, c.Agent = c.Owner+":", "" },
+		"no formulas":                   func(c *accrual.Claims) { c.ScoringHash = "" },
+		"no head":                       func(c *accrual.Claims) { c.Log.Head = strings.ToUpper(c.Log.Head) },
+		"no entries":                    func(c *accrual.Claims) { c.Log.Entries = 0 },
+		"entries below 0":               func(c *accrual.Claims) { c.Log.Entries = -1 },
+		"never seen":                    func(c *accrual.Claims) { c.FirstSeen = 0 },
+		"a better score":                func(c *accrual.Claims) { c.CurrentScore = 51 },
+		"a better interval":             func(c *accrual.Claims) { c.Lower = 50 },
+		"a better coverage":             func(c *accrual.Claims) { c.Coverage = 1 },
+		"a better trend":                func(c *accrual.Claims) { c.ScoreTrend = accrual.TrendRising },
+		"a better tier":                 func(c *accrual.Claims) { c.Tier = accrual.TierBuilding },
+		"no tier":                       func(c *accrual.Claims) { c.Tier = "" },
+		"final":                         func(c *accrual.Claims) { c.Provisional = false },
+		"undisputed":                    func(c *accrual.Claims) { c.Disputed = false },
+		"no lost dispute":               func(c *accrual.Claims) { c.ChallengesLost, c.Disputed = 0, false },
+		"more won than received":        func(c *accrual.Claims) { c.ChallengesWon = 1 },
+		"won below 0":                   func(c *accrual.Claims) { c.ChallengesWon = -1 },
+		"lost below 0":                  func(c *accrual.Claims) { c.ChallengesLost = -1 },
+		"more received than entries":    func(c *accrual.Claims) { c.ChallengesReceived = 100 },
+		"more flagged than there are":   func(c *accrual.Claims) { c.FlaggedInteractions = 34 },
+		"flagged below 0":               func(c *accrual.Claims) { c.FlaggedInteractions = -1 },
+		"more interactions than events": func(c *accrual.Claims) { c.TotalInteractions = 34 },
+		"more events than entries":      func(c *accrual.Claims) { c.TotalSessions = 100 },
+		"fewer sessions than history":   func(c *accrual.Claims) { c.TotalSessions, c.TotalInteractions, c.FlaggedInteractions = 2, 2, 0 },
+		"no history":                    func(c *accrual.Claims) { c.ScoreHistory = nil },
+		"another score in the history":  func(c *accrual.Claims) { c.ScoreHistory[0].Score = 50 },
+		"a score above 100":             func(c *accrual.Claims) { c.ScoreHistory[0].Score = 101 },
+		"a score of many digits":        func(c *accrual.Claims) { c.ScoreHistory[0].Score = 49.00000001 },
+		"a coverage above 1":            func(c *accrual.Claims) { c.ScoreHistory[0].Coverage = 2 },
+		"a session without id":          func(c *accrual.Claims) { c.ScoreHistory[0].SessionID = "" },
+		"a session twice":               func(c *accrual.Claims) { c.ScoreHistory[0].SessionID = c.ScoreHistory[1].SessionID },
+		"a session without time":        func(c *accrual.Claims) { c.ScoreHistory[0].Timestamp = 0 },
+		"a long history": func(c *accrual.Claims) {
+			for i := range 18 {
+				c.ScoreHistory = append(c.ScoreHistory, accrual.ScoredSession{Timestamp: 1, Score: 50, SessionID: fmt.Sprint("x", i), Coverage: 0.5})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := claims(t)
+			edit(&c)
+			_, err := evidence.Sign(t.Context(), key, accrual.Kind, c)
+			check.WantCode(t, err, "claims_malformed")
+		})
+	}
+	c := claims(t)
+	_, err := evidence.Sign(t.Context(), key, accrual.Kind, c)
+	check.Must(t, err)
+	c.Expires = c.IssuedAt + int64(accrual.Lifetime/time.Second) + 1
+	_, err = evidence.Sign(t.Context(), key, accrual.Kind, c)
+	check.WantCode(t, err, "lifetime_too_long")
+}
+
+// FuzzClaims: whatever claims are read from a token are those of a reputation that holds together, and are written again as they were.
+func FuzzClaims(f *testing.F) {
+	k := gatetest.New(f, gatetest.Autonomous)
+	f.Add(payload(f, k.Reputation(f, agent, 3, 50)))
+	f.Add([]byte(`{"score_history":null}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		token := gatetest.Forge(t, k.Key(t, evidence.PurposeAppraiser), `{"alg":"EdDSA","kid":"appraiser-key:v1","typ":"reputation+jwt"}`, raw)
+		c, err := evidence.UnverifiedClaims(accrual.Kind, token)
+		if err != nil {
+			return
+		}
+		again, err := evidence.Sign(t.Context(), k.Key(t, evidence.PurposeAppraiser), accrual.Kind, c)
+		if err != nil || again != token {
+			t.Errorf("%s is written as %s, %v", token, again, err)
+		}
+		if c.CurrentScore < c.Lower || c.Counted() < 0 || accrual.Rank(c.Tier) < 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func payload(t testing.TB, token string) []byte {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	check.Must(t, err)
+	return raw
+}

@@ -1,0 +1,46 @@
+package reputation
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/actionproof/mediator/internal/problem"
+)
+
+// metrics count what the node does. Their labels come from our own tables alone.
+type metrics struct {
+	receipts, refused, challenges, scores *prometheus.CounterVec
+}
+
+// newMetrics makes the metrics, and registers them unless r is nil.
+func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
+	counter := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	}
+	m := &metrics{
+		receipts:   counter("mediator_node_receipts_total", "Receipts that were delivered, by result: kept, or known already.", "result"),
+		refused:    counter("mediator_node_refused_total", "Sessions of deliveries whose receipts were refused, by code.", "code"),
+		challenges: counter("mediator_node_challenges_total", "Challenges, by step: issued, committed or revealed.", "step"),
+		scores:     counter("mediator_node_scores_total", "Scores that were asked for, by result: signed, or the same as the last.", "result"),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.receipts, m.refused, m.challenges, m.scores, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mediator_node_cached_receipts", Help: "Receipts of the sessions that are kept in memory.",
+	}, s.receipts)} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// delivered counts the receipts of one session in a delivery.
+func (m *metrics) delivered(all, kept int, err error) {
+	if err != nil {
+		m.refused.WithLabelValues(problem.DetailsOf(err).Code).Inc()
+		return
+	}
+	m.receipts.WithLabelValues("kept").Add(float64(kept))
+	m.receipts.WithLabelValues("known").Add(float64(all - kept))
+}

@@ -1,0 +1,52 @@
+package reputation_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/nodetest"
+)
+
+func TestMetrics(t *testing.T) {
+	r := prometheus.NewRegistry()
+	n := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Metrics = r })
+	s := n.Calls(t, "ses_1", 5)
+	n.Delivered(t, 3, s.Receipts[:2]...)
+	n.Delivered(t, 5, s.Receipts[:4]...)
+	wantCode(t, n.Deliver(t, n.Calls(t, "ses_2", 2).Receipts[1]).Err, "interaction_gap")
+	n.Scored(t, "ses_1")
+	n.Scored(t, "ses_1")
+	issued, err := n.Issue(t.Context(), n.By(t, "ses_1"))
+	must(t, err)
+	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
+	for range 2 {
+		_, err = n.Commit(t.Context(), n.By(t, "ses_1"), issued.Nonce, hash)
+		must(t, err)
+	}
+	_, err = n.Reveal(t.Context(), n.By(t, "ses_1"), issued.Nonce, nodetest.Salt, raw)
+	must(t, err)
+	families, err := r.Gather()
+	must(t, err)
+	got := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := strings.TrimPrefix(f.GetName(), "mediator_node_")
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	want := map[string]float64{
+		"cached_receipts": 5, "challenges_total committed": 1, "challenges_total issued": 1, "challenges_total revealed": 1,
+		"receipts_total kept": 4, "receipts_total known": 2, "refused_total interaction_gap": 1, "scores_total same": 1, "scores_total signed": 1,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -1,0 +1,61 @@
+package reputation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestBank: every question can be asked in two ways at least, each of which says all that its answer follows from.
+func TestBank(t *testing.T) {
+	b, err := readBank()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Questions) < 2*DefaultProbePairs {
+		t.Errorf("only %d questions", len(b.Questions))
+	}
+	for _, q := range b.Questions {
+		if len(q.Forms) < 2 || len(q.Values) == 0 {
+			t.Errorf("%q can be asked in one way only", q.Forms)
+		}
+		for name, c := range q.Values {
+			if c.Of == nil && c.From >= c.To || c.Of != nil && len(c.Of) < 2 {
+				t.Errorf("%q: %s has one value only", q.Forms[0], name)
+			}
+			for _, form := range q.Forms {
+				if !strings.Contains(form, "{"+name+"}") {
+					t.Errorf("%q does not say %s", form, name)
+				}
+			}
+		}
+	}
+}
+
+// TestDraw: the same randomness makes the same probes, and another one others; the two of a pair do not always stand beside each other.
+func TestDraw(t *testing.T) {
+	b, err := readBank()
+	if err != nil {
+		t.Fatal(err)
+	}
+	draw := func(seed uint64) any {
+		n := 0
+		return b.draw(5, rand.New(rand.NewPCG(seed, 0)), func() string { n++; return fmt.Sprint(n) })
+	}
+	if !reflect.DeepEqual(draw(1), draw(1)) || reflect.DeepEqual(draw(1), draw(2)) {
+		t.Error("the randomness does not decide")
+	}
+	apart := false
+	for seed := range uint64(5) {
+		probes := b.draw(5, rand.New(rand.NewPCG(seed, 0)), func() string { return "" })
+		apart = apart || probes[0].Pair != probes[1].Pair
+	}
+	if !apart {
+		t.Error("pairs stand beside each other")
+	}
+	if got := b.draw(1000, rand.New(rand.NewPCG(1, 0)), func() string { return "" }); len(got) != 2*len(b.Questions) {
+		t.Errorf("%d probes of %d questions", len(got), len(b.Questions))
+	}
+}

@@ -1,0 +1,96 @@
+package verification
+
+import (
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"math/big"
+	"slices"
+	"strings"
+
+	stded25519 "crypto/ed25519"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+const (
+	maxPEM     = 1024         // bytes; an Ed25519 key has 113
+	maxPayload = 8 << 10      // bytes
+	typePEM    = "PUBLIC KEY" // RFC 7468 section 13
+	didPrefix  = "did:groover:"
+	didBytes   = 8
+)
+
+// Key is the Ed25519 public key of an agent.
+type Key struct {
+	public ed25519.PublicKey
+}
+
+// ParseKey reads an Ed25519 key as PEM with a SubjectPublicKeyInfo (RFC 8410). It refuses what is not one such key, and weak keys.
+func ParseKey(text string) (Key, error) {
+	if len(text) > maxPEM {
+		return Key{}, refusal.New("verification_key_malformed", "the public key has %d bytes; at most %d are taken", len(text), maxPEM)
+	}
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || block.Type != typePEM || len(block.Headers) > 0 || strings.TrimSpace(string(rest)) != "" {
+		return Key{}, refusal.New("verification_key_malformed", "the public key is not one PEM block %q", typePEM)
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return Key{}, refusal.New("verification_key_malformed", "the public key is no SubjectPublicKeyInfo")
+	}
+	raw, ok := parsed.(stded25519.PublicKey)
+	if !ok {
+		return Key{}, refusal.New("verification_key_malformed", "the public key is not an Ed25519 key")
+	}
+	public, err := evidence.NewPublicKey(raw)
+	if err != nil {
+		return Key{}, refusal.New("verification_key_malformed", "%w", err)
+	}
+	return Key{public}, nil
+}
+
+// String returns the key in hex: the one spelling by which the node knows it, however its PEM text was written.
+func (k Key) String() string { return hex.EncodeToString(k.public) }
+
+// DID returns did:groover:<the first 16 hex digits of the SHA-256 of the PEM text>. The text is the one that Node.js exports.
+func (k Key) DID() string {
+	der, err := x509.MarshalPKIXPublicKey(stded25519.PublicKey(k.public))
+	if err != nil {
+		panic(err) // it fails only for other types of keys
+	}
+	return didPrefix + hexSHA256(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
+}
+
+// DIDKey returns the key itself as did:key: the multicodec ed25519-pub in base58btc.
+func (k Key) DIDKey() string {
+	return "did:key:z" + base58(append([]byte{0xed, 0x01}, k.public...))
+}
+
+// base58 encodes bytes that do not begin with zero.
+func base58(b []byte) string {
+	const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+	n, digit, text := new(big.Int).SetBytes(b), new(big.Int), []byte(nil)
+	for n.Sign() > 0 {
+		n.DivMod(n, big.NewInt(int64(len(alphabet))), digit)
+		text = append(text, alphabet[digit.Int64()])
+	}
+	slices.Reverse(text)
+	return string(text)
+}
+
+// Possesses refuses a signature (hex) that is not the key's over the nonce, a bar and the payload. The nonce is hex, so the two cannot be
+// cut elsewhere.
+func (k Key) Possesses(nonce, payload, signature string) error {
+	if len(payload) > maxPayload {
+		return refusal.New("verification_too_large", "the payload has %d bytes; at most %d are taken", len(payload), maxPayload)
+	}
+	raw, err := hex.DecodeString(signature)
+	if err != nil || len(raw) != ed25519.SignatureSize || !ed25519.Verify(k.public, []byte(nonce+"|"+payload), raw) {
+		return refusal.New("verification_possession", "the signature is not this key's over the nonce, a bar and the payload")
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package verification
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/actionproof/mediator/internal/lru"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Limits of one subject, as the original has them, and of open sessions.
+const (
+	callsPerMinute      = 30
+	challengesPerMinute = 10
+	registersPerHour    = 5
+	openPerSubject      = 16
+	openInAll           = 20_000
+	maxSubjects         = 10_000 // that a replica keeps rates of
+)
+
+// limits keeps the rates of subjects, in one replica.
+type limits struct {
+	mu       sync.Mutex // guards subjects
+	subjects *lru.Cache[string, *rates]
+}
+
+type rates struct {
+	calls, challenges, registers *rate.Limiter
+}
+
+func newLimits() *limits { return &limits{subjects: lru.New[string, *rates](maxSubjects)} }
+
+// of returns the rates of a subject.
+func (l *limits) of(subject string) *rates {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.subjects.Get(subject)
+	if !ok {
+		r = &rates{
+			calls:      rate.NewLimiter(rate.Every(time.Minute/callsPerMinute), callsPerMinute),
+			challenges: rate.NewLimiter(rate.Every(time.Minute/challengesPerMinute), challengesPerMinute),
+			registers:  rate.NewLimiter(rate.Every(time.Hour/registersPerHour), registersPerHour),
+		}
+		l.subjects.Put(subject, r)
+	}
+	return r
+}
+
+// take refuses a call for which the subject has to wait. Each call counts against the general limit, and against the others given.
+func (l *limits) take(now time.Time, subject string, also func(*rates) *rate.Limiter) error {
+	r := l.of(subject)
+	buckets := []*rate.Limiter{r.calls}
+	if also != nil {
+		buckets = append(buckets, also(r))
+	}
+	for _, bucket := range buckets {
+		reserved := bucket.ReserveN(now, 1)
+		if wait := reserved.DelayFrom(now); wait > 0 {
+			reserved.CancelAt(now)
+			return later(refusal.New("verification_rate", "the caller has called too often"), wait)
+		}
+	}
+	return nil
+}
+
+func later(r *refusal.Refusal, wait time.Duration) error {
+	return refusal.Later{Refusal: r, Seconds: max(1, int(math.Ceil(wait.Seconds())))}
+}

@@ -1,0 +1,148 @@
+package verification
+
+import (
+	"slices"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Lifetime is how long a result is good: an agent that wants to stay verified is verified again.
+const Lifetime = 24 * time.Hour
+
+const typ = "verification-result+jwt"
+
+// Kind is the kind of the results: their typ, and the purpose that their key has to be certified for.
+var Kind = evidence.NewKind(typ, evidence.PurposeAppraiser, Lifetime, checkResult)
+
+// Result is what the node signs about a verification that was passed. It says what was done in one session by the holder of one key. It
+// proves neither that a model was involved nor that no human was.
+type Result struct {
+	evidence.Registered
+	evidence.KeyClaims
+
+	Session string `json:"session"`
+	Nonce   string `json:"nonce"`
+	// Subject is who called: observed if a sidecar named it (SubjectBasis), else an address.
+	Subject      string `json:"subject"`
+	SubjectBasis string `json:"subjectBasis"`
+	// PublicKey is the Ed25519 key (base64url) whose possession was proven: observed. DID and DIDKey are its names.
+	PublicKey string `json:"publicKey"`
+	DID       string `json:"did"`
+	DIDKey    string `json:"didKey"`
+
+	Task string `json:"task"`
+	Mode string `json:"mode"`
+	// Checks are the seven checks in their order, each with the basis on which it passed.
+	Checks   []Check `json:"checks"`
+	Score    int64   `json:"score"`
+	MaxScore int64   `json:"maxScore"`
+	// ObservedAll says that each check is observed.
+	ObservedAll bool  `json:"observedAll"`
+	Turns       int64 `json:"turns"`
+	FirstTurn   int64 `json:"firstTurnMs"` // Unix milliseconds of its receipt by the node
+	LastTurn    int64 `json:"lastTurnMs"`
+
+	// Reasoning is what is said of the agent's own words. Its basis is always declared.
+	Reasoning  Reasoning `json:"reasoning"`
+	Privileged bool      `json:"privileged"`
+	// Gates are the three servers of the xray bridge. Degraded says that one that is configured did not answer.
+	Gates    []Gate `json:"gates"`
+	Degraded bool   `json:"degraded"`
+
+	// MerkleRoot and Attestation are the original's. RFC6962Root is over the texts of which the turns' hashes are made.
+	MerkleRoot  string `json:"merkleRoot"`
+	Attestation string `json:"attestation"`
+	RFC6962Root string `json:"rfc6962Root"`
+
+	// Probabilistic is always true, and NonHumanIdentityProven always false: a script passes too, and so can a human with a script.
+	Probabilistic          bool `json:"probabilistic"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+}
+
+// Reasoning says how an agent's reasoning was judged.
+type Reasoning struct {
+	Basis    string `json:"basis"`    // always declared
+	By       string `json:"by"`       // xray, or keywords where no server evaluated it
+	Coverage int64  `json:"coverage"` // of the prompt's terms, in thousandths
+	Band     string `json:"band"`
+}
+
+// Who judges reasoning.
+const (
+	ByServer   = "xray"
+	ByKeywords = "keywords"
+)
+
+func malformed(format string, args ...any) error {
+	return refusal.New("claims_malformed", "the %s: "+format, append([]any{typ}, args...)...)
+}
+
+// checkResult refuses claims that no node makes.
+func checkResult(r *Result) error {
+	switch {
+	case !r.Probabilistic || r.NonHumanIdentityProven:
+		return malformed("it claims more than a likelihood, or that no human was involved")
+	case !isHash(r.MerkleRoot) || !isHash(r.Attestation) || !isHash(r.RFC6962Root) || !isHash(r.Nonce):
+		return malformed("a root, the attestation or the nonce is no lowercase hex of 32 bytes")
+	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > 256 || r.Task == "" || len(r.Task) > 64 || r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
+		return malformed("session, subject, task, key or a DID is missing or too long")
+	case r.SubjectBasis != BasisObserved && r.SubjectBasis != BasisDeclared:
+		return malformed("subjectBasis is %.40q", r.SubjectBasis)
+	case r.Mode != string(ModeObserved) && r.Mode != string(ModeSeed):
+		return malformed("mode is %.40q", r.Mode)
+	case r.Turns < 3 || r.Turns > MaxTurns || r.FirstTurn <= 0 || r.LastTurn < r.FirstTurn:
+		return malformed("its turns and their times do not fit")
+	case r.Reasoning.Basis != BasisDeclared || r.Reasoning.By != ByServer && r.Reasoning.By != ByKeywords ||
+		r.Reasoning.Coverage < 0 || r.Reasoning.Coverage > 1000 || r.Reasoning.Band != band(r.Reasoning.Coverage, r.Privileged):
+		return malformed("reasoning does not fit")
+	}
+	if err := r.checkChecks(); err != nil {
+		return err
+	}
+	return r.checkGates()
+}
+
+func (r *Result) checkChecks() error {
+	score, observed := int64(0), true
+	if len(r.Checks) != len(pointsOf) {
+		return malformed("it has %d checks, not %d", len(r.Checks), len(pointsOf))
+	}
+	for i, c := range r.Checks {
+		if c.Name != pointsOf[i].name || c.Most != pointsOf[i].points || c.Points != c.Most {
+			return malformed("check %d is not %s with all of its %d points", i+1, pointsOf[i].name, pointsOf[i].points)
+		}
+		switch {
+		case c.Basis == BasisDeclared && r.Mode == string(ModeSeed):
+			observed = false
+		case c.Basis != BasisObserved:
+			return malformed("the basis of %s is %.40q in the mode %s", c.Name, c.Basis, r.Mode)
+		}
+		score += c.Points
+	}
+	if r.Score != score || r.MaxScore != MaxScore || r.ObservedAll != observed {
+		return malformed("score, maxScore or observedAll is not what the checks say")
+	}
+	return nil
+}
+
+func (r *Result) checkGates() error {
+	degraded := false
+	if len(r.Gates) != len(gateNames) {
+		return malformed("it has %d gates, not %d", len(r.Gates), len(gateNames))
+	}
+	for i, g := range r.Gates {
+		if g.Name != gateNames[i] || !slices.Contains([]string{GatePassed, GateFailed, GateUnavailable, GateNotConfigured}, g.Status) || len(g.Reason) > maxGateReason {
+			return malformed("gate %d is not %s with a known status", i+1, gateNames[i])
+		}
+		if g.Status == GateFailed && g.Name != GateOrchestrate {
+			return malformed("the gate %s has failed, so nothing was passed", g.Name)
+		}
+		degraded = degraded || g.Status == GateUnavailable
+	}
+	if r.Degraded != degraded {
+		return malformed("degraded is not what the gates say")
+	}
+	return nil
+}

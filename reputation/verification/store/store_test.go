@@ -1,0 +1,295 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/reputation/verification/store"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// each runs a test over every implementation.
+func each(t *testing.T, test func(t *testing.T, s verification.Store)) {
+	t.Run("memory", func(t *testing.T) { test(t, store.NewMemory(func() time.Time { return noon })) })
+	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "verification.db"))) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t, pgtest.Start(t).Database(t))) })
+}
+
+func openPostgres(t *testing.T, dsn string) *store.SQL {
+	t.Helper()
+	s, err := store.OpenPostgres(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func openSQLite(t *testing.T, path string) *store.SQL {
+	t.Helper()
+	s, err := store.OpenSQLite(t.Context(), path, func() time.Time { return noon })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func session(id, subject string, opened time.Time) verification.Session {
+	return verification.Session{
+		ID: id, Nonce: "nonce", Key: "key", Caller: verification.Caller{Subject: subject, Session: "ses"}, State: verification.Pending, Opened: opened.UnixMilli(),
+		Task:  verification.Task{ID: "task", RequiredTools: []string{"search_plugins"}},
+		Calls: []verification.Call{{Step: 1, Tool: "search_plugins", Canary: "c"}}, Turns: []verification.Taken{{Step: 2, Hash: "h"}},
+		FollowUp: &verification.FollowUp{Step: 3, Prompt: "p"}, Answered: verification.Answered{Step: 4, Observed: true}, Step: 4, Early: true,
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		want := session("a", "subject", noon)
+		must(t, s.Open(ctx, want, 9, 9))
+		got, err := s.Session(ctx, "a")
+		must(t, err)
+		if !got.Answered.Observed || got.FollowUp.Prompt != "p" || got.Calls[0].Canary != "c" || got.Turns[0].Hash != "h" || got.Caller != want.Caller || !got.Early || got.Version != 0 {
+			t.Errorf("got %+v", got)
+		}
+		got.State = verification.InProgress
+		must(t, s.Update(ctx, got, verification.Effects{}))
+		if err := s.Update(ctx, got, verification.Effects{Fail: []string{"x"}}); !errors.Is(err, verification.ErrConflict) {
+			t.Errorf("an update of an older version: %v", err)
+		}
+		if left, err := s.Failures(ctx, "x"); err != nil || len(left) > 0 {
+			t.Errorf("a conflict has effects: %v, %v", left, err)
+		}
+		got, err = s.Session(ctx, "a")
+		must(t, err)
+		if got.State != verification.InProgress || got.Version != 1 {
+			t.Errorf("got %s, version %d", got.State, got.Version)
+		}
+		if _, err := s.Session(ctx, "b"); !errors.Is(err, verification.ErrNotFound) {
+			t.Error(err)
+		}
+		if err := s.Update(ctx, session("b", "", noon), verification.Effects{}); !errors.Is(err, verification.ErrConflict) {
+			t.Error(err)
+		}
+		must(t, s.Open(ctx, session("c", "subject", noon.Add(time.Second)), 9, 9))
+		newest, err := s.Newest(ctx, want.Caller)
+		if err != nil || newest.ID != "c" {
+			t.Errorf("newest %s, %v", newest.ID, err)
+		}
+		if _, err := s.Newest(ctx, verification.Caller{Subject: "subject", Session: "other"}); !errors.Is(err, verification.ErrNotFound) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOpenSessionsAreBounded(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		refused := func(id, subject string, opened time.Time) bool {
+			return s.Open(ctx, session(id, subject, opened), 2, 3) != nil
+		}
+		old := session("old", "a", noon.Add(-10*time.Minute))
+		must(t, s.Open(ctx, old, 2, 3))
+		must(t, s.Open(ctx, session("a1", "a", noon), 2, 3))
+		must(t, s.Open(ctx, session("a2", "a", noon), 2, 3))
+		if !refused("a3", "a", noon) {
+			t.Error("a third of one subject")
+		}
+		must(t, s.Open(ctx, session("b1", "b", noon), 2, 3))
+		if !refused("c1", "c", noon) {
+			t.Error("a fourth in all")
+		}
+		done, err := s.Session(ctx, "a1")
+		must(t, err)
+		done.State = verification.Failed
+		must(t, s.Update(ctx, done, verification.Effects{}))
+		must(t, s.Open(ctx, session("a3", "a", noon), 2, 3))
+	})
+}
+
+func TestEffects(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
+		version := int64(0)
+		update := func(e verification.Effects) error {
+			one := session("a", "subject", noon)
+			one.Version = version
+			err := s.Update(ctx, one, e)
+			if err == nil {
+				version++
+			}
+			return err
+		}
+		must(t, update(verification.Effects{Fail: []string{"s", "k"}, At: noon}))
+		must(t, update(verification.Effects{Fail: []string{"s"}, At: noon.Add(time.Second)}))
+		left, err := s.Failures(ctx, "s", "none", "k")
+		if err != nil || len(left) != 2 || left[0].Count != 2 || !left[0].Last.Equal(noon.Add(time.Second)) || left[1].Count != 1 {
+			t.Errorf("failures %v, %v", left, err)
+		}
+		plugin := verification.Plugin{DID: "did:1", Key: "key", Metadata: verification.Metadata{Name: "Übung", Description: "50% _done"}, Registered: noon}
+		must(t, update(verification.Effects{Plugin: &plugin, Reset: []string{"s"}}))
+		if left, err := s.Failures(ctx, "s", "k"); err != nil || len(left) != 1 {
+			t.Errorf("after a reset %v, %v", left, err)
+		}
+		plugin.Metadata.Version = "2"
+		must(t, update(verification.Effects{Plugin: &plugin}))
+		other := plugin
+		other.Key = "another"
+		if err := update(verification.Effects{Plugin: &other, Fail: []string{"z"}}); err == nil || err.Error() != verification.ErrTaken("did:1").Error() {
+			t.Errorf("another key took the DID: %v", err)
+		}
+		if left, err := s.Failures(ctx, "z"); err != nil || len(left) > 0 {
+			t.Errorf("a refusal has effects: %v, %v", left, err)
+		}
+		got, err := s.Plugin(ctx, "did:1")
+		if err != nil || got.Metadata.Version != "2" || got.Key != "key" || !got.Registered.Equal(noon) {
+			t.Errorf("plugin %+v, %v", got, err)
+		}
+		if _, err := s.Plugin(ctx, "did:2"); !errors.Is(err, verification.ErrNotFound) {
+			t.Error(err)
+		}
+		must(t, update(verification.Effects{Plugin: &verification.Plugin{DID: "did:2", Key: "k", Metadata: verification.Metadata{Name: "Apfel"}}}))
+		for query, want := range map[string]int{"": 2, "übung": 1, "50%": 1, "%": 1, "_": 1, "DID:": 2, "nothing": 0} {
+			found, err := s.Search(ctx, query, 5)
+			if err != nil || len(found) != want {
+				t.Errorf("%q: %d, want %d, %v", query, len(found), want, err)
+			}
+		}
+		if found, err := s.Search(ctx, "", 1); err != nil || len(found) != 1 || found[0].DID != "did:2" {
+			t.Errorf("the first by name: %v, %v", found, err)
+		}
+	})
+}
+
+func TestPrune(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		must(t, s.Open(ctx, session("old", "a", noon.Add(-time.Hour)), 9, 9))
+		must(t, s.Open(ctx, session("new", "a", noon), 9, 9))
+		old, err := s.Session(ctx, "old")
+		must(t, err)
+		must(t, s.Update(ctx, old, verification.Effects{Fail: []string{"f"}, At: noon.Add(-time.Hour)}))
+		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-2*time.Hour)))
+		if left, err := s.Failures(ctx, "f"); err != nil || len(left) != 1 {
+			t.Errorf("failures went with the sessions: %v, %v", left, err)
+		}
+		must(t, s.Prune(ctx, noon.Add(-time.Minute), noon.Add(-time.Minute)))
+		_, errOld := s.Session(ctx, "old")
+		_, errNew := s.Session(ctx, "new")
+		left, err := s.Failures(ctx, "f")
+		if !errors.Is(errOld, verification.ErrNotFound) || errNew != nil || err != nil || len(left) > 0 {
+			t.Errorf("%v, %v, %v, %v", errOld, errNew, left, err)
+		}
+	})
+}
+
+// TestOneUpdateWins: of many updates of one version exactly one is stored.
+func TestOneUpdateWins(t *testing.T) {
+	each(t, func(t *testing.T, s verification.Store) {
+		ctx := t.Context()
+		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
+		var won atomic.Int64
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				one, err := s.Session(ctx, "a")
+				if err != nil {
+					t.Error(err)
+				}
+				one.Version = 0
+				switch err := s.Update(ctx, one, verification.Effects{Fail: []string{"f"}, At: noon}); {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, verification.ErrConflict):
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		left, err := s.Failures(ctx, "f")
+		if won.Load() != 1 || err != nil || len(left) != 1 || left[0].Count != 1 {
+			t.Errorf("%d have won, failures %v, %v", won.Load(), left, err)
+		}
+	})
+}
+
+// TestSQLiteIsDurable opens the file again.
+func TestSQLiteIsDurable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "verification.db")
+	s := openSQLite(t, path)
+	must(t, s.Open(t.Context(), session("a", "subject", noon), 9, 9))
+	one, err := s.Session(t.Context(), "a")
+	must(t, err)
+	must(t, s.Update(t.Context(), one, verification.Effects{Fail: []string{"f"}, At: noon, Plugin: &verification.Plugin{DID: "did:1"}}))
+	must(t, s.Close())
+	s = openSQLite(t, path)
+	one, err = s.Session(t.Context(), "a")
+	left, errFailures := s.Failures(t.Context(), "f")
+	_, errPlugin := s.Plugin(t.Context(), "did:1")
+	if err != nil || one.Version != 1 || errFailures != nil || len(left) != 1 || errPlugin != nil {
+		t.Errorf("%+v, %v, %v, %v, %v", one, err, left, errFailures, errPlugin)
+	}
+	if _, err := store.OpenSQLite(t.Context(), path, nil); err == nil {
+		t.Error("opened without a clock")
+	}
+}
+
+// TestReplicasShareADatabase: two replicas on one database open no more sessions together than one may, one update wins, and both have the
+// database's clock.
+func TestReplicasShareADatabase(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	replicas := []*store.SQL{openPostgres(t, dsn), openPostgres(t, dsn)}
+	before, err := replicas[0].Now(t.Context())
+	must(t, err)
+	after, err := replicas[1].Now(t.Context())
+	if err != nil || after.Before(before) {
+		t.Errorf("the clocks %v and %v, %v", before, after, err)
+	}
+	var opened, won atomic.Int64
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			if replicas[i%2].Open(t.Context(), session(fmt.Sprint(i), "subject", noon), 5, 99) == nil {
+				opened.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if opened.Load() != 5 {
+		t.Errorf("%d sessions were opened", opened.Load())
+	}
+	must(t, replicas[0].Open(t.Context(), session("shared", "another", noon), 5, 99))
+	for i := range 16 {
+		all.Go(func() {
+			switch err := replicas[i%2].Update(t.Context(), session("shared", "another", noon), verification.Effects{Fail: []string{"s", "k"}, At: noon}); {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, verification.ErrConflict):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	left, err := replicas[1].Failures(t.Context(), "s", "k")
+	if won.Load() != 1 || err != nil || len(left) != 2 || left[0].Count != 1 {
+		t.Errorf("%d have won, %v, %v", won.Load(), left, err)
+	}
+}

@@ -1,0 +1,137 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+// maxBody bounds a message, in bytes: a whole trace as a JSON text in a JSON text.
+const maxBody = 2 << 20
+
+// Options configures the handler.
+type Options struct {
+	// Hosts are the names under which the endpoint is reached. A request for another name is refused, unless it is for an IP address: a page in a
+	// browser could have led there by a name of its own.
+	Hosts []string
+	// Caller says who calls; required. An error refuses the request with 401.
+	Caller func(*http.Request) (verification.Caller, error)
+	// Version is the program's, which clients are told.
+	Version string
+	// Log gets the failures that are the node's own.
+	Log *zap.Logger
+}
+
+// NewHandler makes the handler of the MCP endpoint. It is stateless: a request needs no session of MCP, and each replica can answer it.
+func NewHandler(service *verification.Service, o Options) (http.Handler, error) {
+	if service == nil || o.Caller == nil {
+		return nil, errors.New("tools: a service and a function that tells the caller are required")
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}})
+	t := tools{service, o.Log}
+	add(server, t, "get_registration_challenge", "Opens a verification for an Ed25519 public key (PEM). Returns a nonce and a task.", schemaChallenge, t.challenge)
+	add(server, t, "submit_challenge_turn", "Submits the next turn of a verification. Its hash is the SHA-256 of the JSON of prevHash, toolCall, input, output, reasoning and timestamp.", schemaTurn, t.turn)
+	add(server, t, "register_plugin", "Ends a verification: proves possession of the key, hands in the trace, and registers the plugin.", schemaRegister, t.register)
+	add(server, t, verification.ToolSearch, "Searches the registered plugins. With sessionId the call counts for that verification.", schemaSearch, t.search)
+	add(server, t, verification.ToolServers, "Lists the MCP servers that this deployment allows. With sessionId the call counts for that verification.", schemaList, t.list)
+	add(server, t, "get_plugin_ui_manifest", "Returns the user-interface manifest of a plugin.", schemaManifest, t.manifest)
+	sdk := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
+		DisableLocalhostProtection: true, // a sidecar relays with the Host mediator.internal: see Options.Hosts
+	})
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !o.named(r.Host) {
+			http.Error(w, "the endpoint has another name", http.StatusMisdirectedRequest)
+			return
+		}
+		caller, err := o.Caller(r)
+		if err != nil {
+			http.Error(w, "the caller is not known", http.StatusUnauthorized)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
+		r.Header.Set("Accept", "application/json, text/event-stream") // clients of the original send none, and JSON is what they get
+		sdk.ServeHTTP(w, r)
+	})), nil
+}
+
+// named reports whether host, with its port if it has one, is a name of the endpoint or an address.
+func (o Options) named(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || slices.Contains(o.Hosts, strings.ToLower(host))
+}
+
+type callerKey struct{}
+
+// tools has a method for each tool: it takes the arguments, and returns what is written as the result's text.
+type tools struct {
+	service *verification.Service
+	log     *zap.Logger
+}
+
+// add adds a tool whose arguments are an A.
+func add[A any](server *mcp.Server, t tools, name, about, schema string, call func(context.Context, verification.Caller, A) (any, error)) {
+	server.AddTool(&mcp.Tool{Name: name, Description: about, InputSchema: json.RawMessage(schema)},
+		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			caller, _ := ctx.Value(callerKey{}).(verification.Caller) // without a subject the service refuses the call
+			var arguments A
+			if raw := req.Params.Arguments; len(raw) > 0 {
+				if err := strictjson.ParseMembers(raw, &arguments); err != nil {
+					return t.failed(name, malformed(err)), nil
+				}
+			}
+			result, err := call(ctx, caller, arguments)
+			if err != nil {
+				return t.failed(name, err), nil
+			}
+			return written(result, false), nil
+		})
+}
+
+func written(v any, isError bool) *mcp.CallToolResult {
+	text, err := json2.Marshal(v) // encoding/json would write < as \u003c, which is longer
+	if err != nil {
+		panic(err) // results are plain data
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}, IsError: isError}
+}
+
+// codeFailed is the code of a registration that was judged and rejected.
+const codeFailed = "verification_failed"
+
+// failure is the text of a result that is a refusal.
+type failure struct {
+	Success    bool   `json:"success"`
+	Code       string `json:"code"`
+	Error      string `json:"error"`
+	Remedy     string `json:"remedy,omitempty"`
+	RetryAfter int    `json:"retryAfter,omitempty"` // seconds
+}
+
+// failed writes a refusal. What is the node's own failure says nothing but that.
+func (t tools) failed(tool string, err error) *mcp.CallToolResult {
+	d := problem.ForAgent(err, "")
+	if d.Status >= http.StatusInternalServerError {
+		t.log.Error("a verification tool failed", zap.String("tool", tool), zap.String("code", d.Code), zap.Error(err))
+	}
+	return written(failure{Code: d.Code, Error: d.Detail, Remedy: problem.Remedy(d.Code), RetryAfter: d.RetryAfter}, true)
+}

@@ -1,0 +1,192 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+func malformed(err error) error {
+	return refusal.New("verification_arguments", "the arguments cannot be read: %w", err)
+}
+
+type challengeArguments struct {
+	Key string `json:"pubkey"`
+}
+
+// challenge opens a verification.
+func (t tools) challenge(ctx context.Context, by verification.Caller, a challengeArguments) (any, error) {
+	s, err := t.service.Challenge(ctx, by, a.Key)
+	if err != nil {
+		return nil, err
+	}
+	type task struct {
+		Prompt        string   `json:"prompt"`
+		RequiredTools []string `json:"requiredTools"`
+		MinTurns      int      `json:"minTurns"`
+		MinDurationMS int64    `json:"minDurationMs"`
+	}
+	type session struct {
+		ID     string             `json:"sessionId"`
+		Task   task               `json:"task"`
+		Status verification.State `json:"status"`
+	}
+	return struct {
+		Success bool    `json:"success"`
+		Nonce   string  `json:"nonce"`
+		TTL     int64   `json:"ttl"` // milliseconds
+		Session session `json:"session"`
+	}{true, s.Nonce, verification.NonceLifetime.Milliseconds(), session{s.ID, task{s.Task.Prompt, s.Task.RequiredTools, s.Task.MinTurns, s.Task.MinDurationMS}, s.State}}, nil
+}
+
+type turnArguments struct {
+	SessionID string `json:"sessionId"`
+	verification.Turn
+}
+
+// turn takes a turn.
+func (t tools) turn(ctx context.Context, by verification.Caller, a turnArguments) (any, error) {
+	s, err := t.service.Turn(ctx, by, a.SessionID, a.Turn)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Success           bool   `json:"success"`
+		TurnCount         int    `json:"turnCount"`
+		FollowUpPrompt    string `json:"followUpPrompt,omitempty"`
+		FollowUpCompleted bool   `json:"followUpCompleted"`
+	}{Success: true, TurnCount: len(s.Turns), FollowUpCompleted: s.Answered.Step > 0}
+	if s.FollowUp != nil && s.Answered.Step == 0 {
+		out.FollowUpPrompt = s.FollowUp.Prompt
+	}
+	return out, nil
+}
+
+type registerArguments struct {
+	Key       string                `json:"pubkey"`
+	Payload   string                `json:"payload"`
+	Signature string                `json:"signature"`
+	Nonce     string                `json:"challengeNonce"`
+	Trace     json.RawMessage       `json:"challengeTrace"`
+	Metadata  verification.Metadata `json:"metadata"`
+	Manifest  json.RawMessage       `json:"uiManifest"`
+}
+
+// rejection is the result of a registration that was judged and rejected. Status and cooldown are the original's.
+type rejection struct {
+	failure
+	Status     string               `json:"status"`
+	Cooldown   int64                `json:"cooldown"` // milliseconds
+	Score      int64                `json:"score"`
+	MaxScore   int64                `json:"maxScore"`
+	Violations []string             `json:"violations"`
+	Checks     []verification.Check `json:"checks"`
+	Gates      []verification.Gate  `json:"gates"`
+	Degraded   bool                 `json:"degraded"`
+}
+
+type record struct {
+	DID    string `json:"did"`
+	DIDKey string `json:"didKey"`
+	APIKey string `json:"apiKey"` // shown once
+	Name   string `json:"name,omitempty"`
+}
+
+type acceptance struct {
+	Success      bool                 `json:"success"`
+	DID          string               `json:"did"`
+	Record       record               `json:"record"`
+	Verification string               `json:"verification"` // the signed result
+	Score        int64                `json:"score"`
+	MaxScore     int64                `json:"maxScore"`
+	Checks       []verification.Check `json:"checks"`
+	Gates        []verification.Gate  `json:"gates"`
+	Degraded     bool                 `json:"degraded"`
+	Warnings     []string             `json:"warnings,omitempty"`
+}
+
+// register ends a verification.
+func (t tools) register(ctx context.Context, by verification.Caller, a registerArguments) (any, error) {
+	trace, err := parseTrace(a.Trace)
+	if err != nil {
+		return nil, err
+	}
+	r, err := t.service.Register(ctx, by, verification.Registration{
+		PEM: a.Key, Payload: a.Payload, Signature: a.Signature, Nonce: a.Nonce, Trace: trace, Metadata: a.Metadata, Manifest: a.Manifest,
+	})
+	if err != nil {
+		return nil, err
+	}
+	v := r.Verdict
+	if r.Token == "" {
+		return rejection{
+			failure{Code: codeFailed, Error: "the verification was judged and rejected", Remedy: problem.Remedy(codeFailed), RetryAfter: int(r.Cooldown / time.Second)},
+			"gray", r.Cooldown.Milliseconds(), v.Score, verification.MaxScore, v.Violations, v.Checks, r.Gates, r.Degraded,
+		}, nil
+	}
+	out := acceptance{
+		Success: true, DID: r.Plugin.DID, Record: record{r.Plugin.DID, r.Plugin.DIDKey, r.APIKey, r.Plugin.Metadata.Name},
+		Verification: r.Token, Score: v.Score, MaxScore: verification.MaxScore, Checks: v.Checks, Gates: r.Gates, Degraded: r.Degraded,
+	}
+	if r.Warned {
+		out.Warnings = []string{"enforcement_below_100"}
+	}
+	return out, nil
+}
+
+// parseTrace reads a trace that came as an object, or as the JSON text of one.
+func parseTrace(raw json.RawMessage) (trace verification.Trace, err error) {
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)) {
+		var text string
+		if err := strictjson.ParseMembers(raw, &text); err != nil {
+			return trace, malformed(err)
+		}
+		raw = json.RawMessage(text)
+	}
+	if err := strictjson.ParseMembers(raw, &trace); err != nil {
+		return trace, malformed(err)
+	}
+	return trace, nil
+}
+
+type searchArguments struct {
+	Query     string `json:"query"`
+	SessionID string `json:"sessionId"`
+}
+
+// search searches plugins.
+func (t tools) search(ctx context.Context, by verification.Caller, a searchArguments) (any, error) {
+	return t.service.Search(ctx, by, a.SessionID, a.Query)
+}
+
+type listArguments struct {
+	SessionID string `json:"sessionId"`
+}
+
+// list lists MCP servers.
+func (t tools) list(ctx context.Context, by verification.Caller, a listArguments) (any, error) {
+	return t.service.List(ctx, by, a.SessionID)
+}
+
+type manifestArguments struct {
+	DID string `json:"did"`
+}
+
+// manifest returns the manifest of a plugin.
+func (t tools) manifest(ctx context.Context, by verification.Caller, a manifestArguments) (any, error) {
+	manifest, err := t.service.Manifest(ctx, by, a.DID)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		Success  bool            `json:"success"`
+		Manifest json.RawMessage `json:"manifest"`
+		Notice   string          `json:"notice"`
+	}{true, manifest, verification.Notice}, nil
+}

@@ -1,0 +1,429 @@
+package tools_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/reputation/verification/store"
+	"github.com/actionproof/mediator/reputation/verification/tools"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/full"
+)
+
+// node is a node's MCP endpoint. Its clock goes on by step at each request.
+type node struct {
+	*testing.T
+	url   string
+	store *store.Memory
+}
+
+func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
+	t.Helper()
+	start := time.Now()
+	var steps atomic.Int64
+	now := func() time.Time { return start.Add(time.Duration(steps.Load()) * step) }
+	kept := store.NewMemory(now)
+	key, err := custody.NewMemory("appraiser-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign, err := signer.New(verification.Kind, key, signer.Options{Issuer: "node", Audience: "policy", Lifetime: verification.Lifetime, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := verification.New(kept, sign, verification.Options{
+		Mode: mode, Servers: []verification.Server{{Name: "calendar", Role: "reads calendars"}, {Name: "tracker", Role: "reads and writes issues"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := tools.NewHandler(service, tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
+		if r.Header.Get("X-Caller") == "nobody" {
+			return verification.Caller{}, errors.New("nobody")
+		}
+		return verification.Caller{Subject: "agent:worker-1", Session: r.Header.Get("X-Session")}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		steps.Add(1)
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return &node{t, server.URL + "/mcp", kept}
+}
+
+// send posts a message as clients of the original do: without initialize, and with no header but Content-Type.
+func (n *node) send(message string, headers ...string) (int, []byte) {
+	n.Helper()
+	req, err := http.NewRequestWithContext(n.Context(), http.MethodPost, n.url, strings.NewReader(message))
+	if err != nil {
+		n.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		if req.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return resp.StatusCode, body
+}
+
+// answer is what a tool answered, as far as tests read it.
+type answer struct {
+	Success bool
+	Code    string
+	Nonce   string
+	TTL     int64
+	Session struct {
+		SessionID, Status string
+		Task              verification.Task
+	}
+	TurnCount         int
+	FollowUpPrompt    string
+	FollowUpCompleted bool
+	Results           []map[string]any
+	Servers           []struct{ Name, Role string }
+	Canary            string
+	DID               string
+	Record            struct{ DID, APIKey string }
+	Verification      string
+	Status            string
+	Cooldown          int64
+	Score             int64
+	Violations        []string
+	Checks            []struct{ Check, Basis string }
+	RetryAfter        int
+	Manifest          json.RawMessage
+	text              string
+}
+
+// call calls a tool, and reads the JSON in the text of its result.
+func (n *node) call(name string, arguments any, headers ...string) (a answer) {
+	n.Helper()
+	message, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": name, "arguments": arguments}})
+	if err != nil {
+		n.Fatal(err)
+	}
+	status, body := n.send(string(message), headers...)
+	var rpc struct {
+		Result struct{ Content []struct{ Text string } }
+	}
+	if err := json.Unmarshal(body, &rpc); err != nil || status != http.StatusOK || len(rpc.Result.Content) != 1 {
+		n.Fatalf("%s: %d %s, %v", name, status, body, err)
+	}
+	a.text = rpc.Result.Content[0].Text
+	if err := json.Unmarshal([]byte(a.text), &a); err != nil {
+		n.Fatal(err)
+	}
+	return a
+}
+
+// original behaves as clients of the original do: it names no session in its searches, hands in excerpts of the results, invents a third
+// turn and all times, and ignores what is answered to its turns but for the follow-up. whole makes it hand in real calls, whole results
+// and canaries, so that nothing but the times is invented.
+type original struct {
+	n       *node
+	whole   bool
+	session string // the sidecar's
+}
+
+func (o original) run() answer {
+	o.n.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		o.n.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		o.n.Fatal(err)
+	}
+	key := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	call := func(name string, arguments map[string]any) answer {
+		return o.n.call(name, arguments, "X-Session", o.session)
+	}
+	challenge := call("get_registration_challenge", map[string]any{"pubkey": key})
+	id, start := challenge.Session.SessionID, time.Now().UnixMilli()
+	var turns []verification.Turn
+	previous, canary := verification.ChainSeed, ""
+	submit := func(tool, input, output, reasoning string) answer {
+		t := verification.Turn{ToolCall: tool, Input: input, Output: output, Reasoning: reasoning, Timestamp: start + 1500*int64(len(turns)+1)}
+		t.Hash = t.HashAfter(previous)
+		previous, turns = t.Hash, append(turns, t)
+		return call("submit_challenge_turn", map[string]any{
+			"sessionId": id, "toolCall": t.ToolCall, "input": t.Input, "output": t.Output, "reasoning": t.Reasoning, "hash": t.Hash, "timestamp": t.Timestamp,
+		})
+	}
+	excerpt := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			o.n.Fatal(err)
+		}
+		return string(text)
+	}
+	const query = "marketplace workflow"
+	found := call("search_plugins", map[string]any{"query": query})
+	input, output := query, excerpt(found.Results)
+	if o.whole {
+		input, output, canary = `{"query":"`+query+`"}`, found.text, found.Canary
+	}
+	submit("search_plugins", input, output, "Searched the registry for a plugin with governance signals; the automated workflow is submitted for verification.")
+	listed := call("list_mcp_servers", map[string]any{})
+	output = excerpt(listed.Servers[:1])
+	if o.whole {
+		output = listed.text
+	}
+	submit("list_mcp_servers", "{}", output, fmt.Sprintf("Identified %d servers, such as %s, for the execution of a workflow, and compare what they do. %s", len(listed.Servers), listed.Servers[0].Name, canary))
+	tool, input, output, said := "synthesize", "Task: "+challenge.Session.Task.Prompt, "novel-guard", "Synthesized a concept from the servers. Task prompt: "+challenge.Session.Task.Prompt[:60]+"."
+	if o.whole {
+		again := call("search_plugins", map[string]any{"query": "guard"})
+		tool, input, output, said, canary = "search_plugins", `{"query":"guard"}`, again.text, said+listed.Canary, again.Canary
+	}
+	prompt := submit(tool, input, output, said).FollowUpPrompt
+	if prompt == "" {
+		o.n.Log("no follow-up came")
+	} else {
+		tool, arguments := "list_mcp_servers", map[string]any{}
+		if strings.Contains(prompt, "search_plugins with") {
+			tool, arguments = "search_plugins", map[string]any{"query": "governance proposals"}
+			if _, word, _ := strings.Cut(prompt, "with the query "); o.whole {
+				arguments["query"] = word[:8]
+			}
+		}
+		data := call(tool, arguments)
+		input, output, said := prompt[:min(80, len(prompt))], excerpt(data.Results), "Responding to adaptive follow-up: "+prompt[:min(100, len(prompt))]+". This completes the challenge."
+		if o.whole {
+			input, output, said = excerpt(arguments), data.text, said+tool+canary+data.Canary
+		}
+		submit(tool, input, output, said)
+	}
+	var hashes []string
+	for _, t := range turns {
+		hashes = append(hashes, t.Hash)
+	}
+	root := verification.MerkleRoot(hashes)
+	trace, err := json.Marshal(verification.Trace{SessionID: id, Turns: turns, MerkleRoot: root, Attestation: verification.Attestation(root, id)})
+	if err != nil {
+		o.n.Fatal(err)
+	}
+	return call("register_plugin", map[string]any{
+		"pubkey": key, "payload": "agent", "metadata": map[string]any{}, "challengeNonce": challenge.Nonce,
+		"signature": hex.EncodeToString(ed25519.Sign(private, []byte(challenge.Nonce+"|agent"))), "challengeTrace": string(trace),
+	})
+}
+
+// TestClientOfTheOriginal: it passes in seed mode, where all that it claims is marked as declared, and is refused by default.
+func TestClientOfTheOriginal(t *testing.T) {
+	for _, session := range []string{"", "ses_1"} {
+		t.Run("seed mode "+session, func(t *testing.T) {
+			got := original{n: newNode(t, verification.ModeSeed, time.Millisecond), session: session}.run()
+			if !got.Success || got.Record.DID != got.DID || !strings.HasPrefix(got.DID, "did:groover:") || got.Record.APIKey == "" || got.Score != verification.MaxScore {
+				t.Fatalf("refused: %s", got.text)
+			}
+			basis := make(map[string]string)
+			for _, c := range got.Checks {
+				basis[c.Check] = c.Basis
+			}
+			for _, check := range []string{verification.CheckTurns, verification.CheckDuration, verification.CheckTools, verification.CheckFollowUp} {
+				if basis[check] != verification.BasisDeclared {
+					t.Errorf("%s is %s, and the agent invented it", check, basis[check])
+				}
+			}
+		})
+		t.Run("observed "+session, func(t *testing.T) {
+			got := original{n: newNode(t, "", time.Millisecond), session: session}.run()
+			if got.Success || got.Status != "gray" || got.Cooldown != 300_000 || !slices.Contains(got.Violations, verification.ViolationTooFast) && !slices.Contains(got.Violations, verification.ViolationTraceAltered) {
+				t.Errorf("got %s", got.text)
+			}
+		})
+	}
+	t.Run("nothing but the times is invented", func(t *testing.T) {
+		got := original{n: newNode(t, "", time.Millisecond), whole: true, session: "ses_1"}.run()
+		if got.Success || !slices.Equal(got.Violations, []string{verification.ViolationTooFast}) || got.Status != "gray" {
+			t.Errorf("got %s", got.text)
+		}
+	})
+	t.Run("nothing is invented", func(t *testing.T) {
+		if got := (original{n: newNode(t, "", 2*time.Second), whole: true, session: "ses_1"}).run(); !got.Success {
+			t.Errorf("got %s", got.text)
+		}
+	})
+}
+
+// TestOfficialSDK has the official TypeScript SDK pass a verification, in each of its generations.
+func TestOfficialSDK(t *testing.T) {
+	full.Only(t, "Node's packages, which make setup installs")
+	const scripts = "../../../cmd/mediator/testdata/node/"
+	if _, err := os.Stat(scripts + "node_modules/.ok"); err != nil {
+		t.Fatal("Node's packages are not installed: run make setup")
+	}
+	for _, generation := range []string{"v1", "v2", "v2-modern"} {
+		t.Run(generation, func(t *testing.T) {
+			n := newNode(t, "", 5*time.Second)
+			cmd := exec.CommandContext(t.Context(), "node", "--no-warnings", scripts+"verify.mjs", generation, n.url)
+			cmd.Stderr = os.Stderr
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Tools                []string
+				Task                 verification.Task
+				Registered, Manifest answer
+			}
+			if err := json.Unmarshal(out, &got); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(got.Tools)
+			if want := []string{"get_plugin_ui_manifest", "get_registration_challenge", "list_mcp_servers", "register_plugin", "search_plugins", "submit_challenge_turn"}; !slices.Equal(got.Tools, want) {
+				t.Errorf("tools %v", got.Tools)
+			}
+			if !got.Registered.Success || got.Registered.Score != verification.MaxScore || string(got.Manifest.Manifest) != `{"view":"<none>"}` || got.Task.MinTurns != 3 {
+				t.Errorf("got %s", out)
+			}
+			if found, err := n.store.Search(t.Context(), "agent "+generation, 9); err != nil || len(found) != 1 {
+				t.Errorf("registered %v, %v", found, err)
+			}
+		})
+	}
+}
+
+// TestRevisions: the endpoint speaks every revision that the SDK speaks, and is served without initialize and with any Accept.
+func TestRevisions(t *testing.T) {
+	n := newNode(t, "", time.Second)
+	for _, revision := range mcp.SupportedProtocolVersions() {
+		status, body := n.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		if status != http.StatusOK || !bytes.Contains(body, []byte(`"mediator-verification"`)) {
+			t.Errorf("%s: %d %s", revision, status, body)
+		}
+		if revision < "2026-07-28" && !bytes.Contains(body, []byte(`"protocolVersion":"`+revision+`"`)) {
+			t.Errorf("%s became another: %s", revision, body)
+		}
+	}
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_mcp_servers","arguments":{}}}`
+	for _, accept := range []string{"", "*/*", "application/json", "text/event-stream", "text/html"} {
+		if status, body := n.send(list, "Accept", accept); status != http.StatusOK || !bytes.Contains(body, []byte("calendar")) {
+			t.Errorf("Accept %q: %d %s", accept, status, body)
+		}
+	}
+	if status, body := n.send(list, "X-Caller", "nobody"); status != http.StatusUnauthorized {
+		t.Errorf("nobody: %d %s", status, body)
+	}
+	for host, want := range map[string]int{
+		"mediator.internal": 200, "Mediator.internal:80": 200, "[::1]:1": 200, "10.0.0.1": 200, "localhost": 421, "evil.example": 421, "127.0.0.1.evil.example:80": 421,
+	} {
+		if status, body := n.send(list, "Host", host); status != want {
+			t.Errorf("Host %s: %d %s", host, status, body)
+		}
+	}
+	if status, body := n.send(list, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); status != http.StatusForbidden {
+		t.Errorf("a page in a browser: %d %s", status, body)
+	}
+}
+
+// TestArguments has what tools refuse, with stable codes, and that a refusal has the shape that clients read.
+func TestArguments(t *testing.T) {
+	n := newNode(t, "", time.Minute)
+	for _, tt := range []struct {
+		tool      string
+		arguments string
+		code      string
+	}{
+		{"get_registration_challenge", `{}`, "verification_key_malformed"},
+		{"get_registration_challenge", `{"pubkey": 1}`, "verification_arguments"},
+		{"get_registration_challenge", `{"pubkey": "x", "more": 1}`, "verification_arguments"},
+		{"get_registration_challenge", `{"Pubkey": "x"}`, "verification_arguments"},
+		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x"}`, "verification_unknown"},
+		{"submit_challenge_turn", `{"sessionId": "x", "sessionId": "y", "toolCall": "x", "hash": "x"}`, "verification_arguments"},
+		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": 1.5}`, "verification_arguments"},
+		{"search_plugins", `{"sessionId": "x"}`, "verification_unknown"},
+		{"list_mcp_servers", `{"sessionId": "x"}`, "verification_unknown"},
+		{"search_plugins", `{"sessionId": "\u0000"}`, "verification_unknown"},
+		{"search_plugins", `{"query": "\u0000"}`, "verification_arguments"},
+		{"get_plugin_ui_manifest", `{"did": "did:groover:1"}`, "plugin_unknown"},
+		{"get_plugin_ui_manifest", `{"did": "did:groover:0123456789abcdef"}`, "plugin_unknown"},
+		{"get_plugin_ui_manifest", `{"did": "\u0000"}`, "plugin_unknown"},
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": "{"}`, "verification_arguments"},
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`, "verification_arguments"},
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "verification_arguments"},
+	} {
+		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code {
+			t.Errorf("%s %s: %s", tt.tool, tt.arguments, got.text)
+		}
+	}
+	if status, _ := n.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"submit_challenge_turn","arguments":{"sessionId":"x","toolCall":"x","hash":"x","output":"` + strings.Repeat("x", 10<<20) + `"}}}`); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a turn of 10 MB: %d", status)
+	}
+	for range 40 { // a caller who has to wait is told how long
+		if got := n.call("get_registration_challenge", map[string]any{"pubkey": "x"}, "X-Session", "x"); got.RetryAfter > 0 {
+			t.Errorf("one call a minute: %s", got.text)
+		}
+	}
+	fast := newNode(t, "", 0)
+	for i := range 31 {
+		got := fast.call("list_mcp_servers", map[string]any{})
+		if limited := got.Code == "verification_rate"; limited != (i == 30) || limited && got.RetryAfter != 2 {
+			t.Errorf("call %d: %s", i+1, got.text)
+		}
+	}
+}
+
+func TestNewHandlerRefuses(t *testing.T) {
+	if _, err := tools.NewHandler(nil, tools.Options{}); err == nil {
+		t.Error("accepted no service")
+	}
+}
+
+// FuzzArguments: whatever the arguments are, the answer is a result with JSON in it, or an error of JSON-RPC.
+func FuzzArguments(f *testing.F) {
+	f.Add("submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": 1}`)
+	f.Add("register_plugin", `{"pubkey": "x", "challengeTrace": "{\"turns\":[{}]}", "uiManifest": {}, "metadata": {"tags": ["a"]}}`)
+	f.Add("search_plugins", `{"query": "\u0000"}`)
+	f.Fuzz(func(t *testing.T, tool, arguments string) {
+		n := newNode(t, "", time.Minute)
+		message, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool}})
+		if err != nil {
+			t.Skip()
+		}
+		status, body := n.send(strings.TrimSuffix(string(message), "}}") + `,"arguments":` + arguments + "}}")
+		var rpc struct {
+			Result *struct{ Content []struct{ Text string } }
+		}
+		if status == http.StatusOK && json.Unmarshal(body, &rpc) != nil {
+			t.Errorf("%d %s", status, body)
+		}
+		if rpc.Result != nil && (len(rpc.Result.Content) != 1 || !json.Valid([]byte(rpc.Result.Content[0].Text))) {
+			t.Errorf("%s", body)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package verification
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"unicode/utf16"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// ChainSeed stands for the hash before the first turn. It is the original's constant, so that its clients work; the session's id, not
+// this text, is what makes the turns of one session differ from those of another.
+const ChainSeed = "groover-challenge-seed-v1"
+
+// Bounds on what an agent sends, in bytes.
+const (
+	MaxTurns     = 16
+	maxToolName  = 128
+	maxInput     = 8 << 10
+	maxOutput    = 32 << 10
+	maxReasoning = 8 << 10
+	maxWhole     = 1<<53 - 1 // the greatest whole number that JavaScript keeps exactly
+)
+
+// Turn is one step of a trace: the tool that was called, with which input and output, and why. The agent writes all of it.
+type Turn struct {
+	ToolCall  string `json:"toolCall"`
+	Input     string `json:"input"`
+	Output    string `json:"output"`
+	Reasoning string `json:"reasoning"`
+	Timestamp int64  `json:"timestamp"` // Unix milliseconds by the agent's clock
+	Hash      string `json:"hash"`
+}
+
+// Trace is what an agent hands in when it registers.
+type Trace struct {
+	SessionID   string `json:"sessionId"`
+	Turns       []Turn `json:"turns"`
+	MerkleRoot  string `json:"merkleRoot"`
+	Attestation string `json:"attestation"`
+}
+
+// text returns the JSON text whose SHA-256 is the hash of the turn that follows previous, byte for byte as ECMAScript's JSON.stringify
+// writes it.
+func (t Turn) text(previous string) []byte {
+	b := make([]byte, 0, len(t.Input)+len(t.Output)+len(t.Reasoning)+256)
+	for i, member := range []struct{ name, value string }{
+		{"prevHash", previous}, {"toolCall", t.ToolCall}, {"input", t.Input}, {"output", t.Output}, {"reasoning", t.Reasoning},
+	} {
+		b = append(b, "{,"[min(i, 1)])
+		b = appendString(b, member.name)
+		b = append(b, ':')
+		b = appendString(b, member.value)
+	}
+	b = append(b, `,"timestamp":`...)
+	return append(strconv.AppendInt(b, t.Timestamp, 10), '}')
+}
+
+// HashAfter returns the hash that the turn has if it follows the turn with the hash previous; before the first comes [ChainSeed].
+func (t Turn) HashAfter(previous string) string { return hexSHA256(t.text(previous)) }
+
+// check refuses a turn that is larger than a turn may be.
+func (t Turn) check() error {
+	for _, part := range []struct {
+		name    string
+		size    int
+		longest int
+	}{
+		{"toolCall", len(t.ToolCall), maxToolName}, {"input", len(t.Input), maxInput},
+		{"output", len(t.Output), maxOutput}, {"reasoning", len(t.Reasoning), maxReasoning},
+	} {
+		if part.size > part.longest {
+			return refusal.New("verification_too_large", "the turn's %s has %d bytes; at most %d are taken", part.name, part.size, part.longest)
+		}
+	}
+	if t.ToolCall == "" {
+		return refusal.New("verification_arguments", "the turn names no tool (toolCall)")
+	}
+	if t.Timestamp > maxWhole || t.Timestamp < -maxWhole {
+		return refusal.New("verification_arguments", "the turn's timestamp is no number of milliseconds")
+	}
+	return nil
+}
+
+// checkTrace refuses a trace that is larger than a trace may be.
+func checkTrace(t Trace) error {
+	if len(t.Turns) > MaxTurns {
+		return refusal.New("verification_too_large", "the trace has %d turns; at most %d are taken", len(t.Turns), MaxTurns)
+	}
+	for _, turn := range t.Turns {
+		if err := turn.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendString appends s as ECMAScript's JSON.stringify writes it: it escapes the quote, the backslash and control characters below
+// U+0020, and nothing else. encoding/json also escapes <, >, &, U+2028 and U+2029.
+func appendString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c >= ' ':
+			b = append(b, c)
+		case c == '\b':
+			b = append(b, `\b`...)
+		case c == '\t':
+			b = append(b, `\t`...)
+		case c == '\n':
+			b = append(b, `\n`...)
+		case c == '\f':
+			b = append(b, `\f`...)
+		case c == '\r':
+			b = append(b, `\r`...)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// length counts as JavaScript does: in UTF-16 code units.
+func length(s string) int { return len(utf16.Encode([]rune(s))) }
+
+func hexSHA256(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,273 @@
+package verification
+
+import "slices"
+
+// The seven checks, and their points. Together they are 105.
+const (
+	CheckTurns       = "minimum_turns"
+	CheckDuration    = "minimum_duration"
+	CheckTools       = "required_tools"
+	CheckChain       = "hash_chain"
+	CheckMerkle      = "merkle_root"
+	CheckAttestation = "attestation"
+	CheckFollowUp    = "follow_up"
+)
+
+var pointsOf = []struct {
+	name   string
+	points int64
+}{
+	{CheckTurns, 25}, {CheckDuration, 10}, {CheckTools, 15}, {CheckChain, 20}, {CheckMerkle, 10}, {CheckAttestation, 10}, {CheckFollowUp, 15},
+}
+
+// MaxScore is what a trace without a fault has, and PassingScore the least that passes. A violation rejects whatever the score is.
+const (
+	MaxScore     = 105
+	PassingScore = 70
+)
+
+// How a check is known.
+const (
+	BasisObserved = "observed" // by the node's own record
+	BasisDeclared = "declared" // by the agent's trace alone
+)
+
+// Violations. A released code never changes its meaning; docs/verification.md explains each.
+const (
+	ViolationTurnsMissing     = "turns_missing"        // fewer turns than the base and the follow-up
+	ViolationTurnsNotServed   = "turns_not_served"     // a turn tells of a call that the node did not serve
+	ViolationCanaryUnused     = "canary_unused"        // a turn does not use the result of the turn before
+	ViolationTraceAltered     = "trace_altered"        // the trace is not what was submitted turn by turn
+	ViolationTooFast          = "too_fast"             // less time between the first and the last turn than the task demands
+	ViolationTimeForged       = "time_forged"          // the turns claim more time than has passed
+	ViolationToolsMissing     = "tools_missing"        // a required tool was not called
+	ViolationChainBroken      = "hash_chain_broken"    // a hash is not that of its turn
+	ViolationMerkle           = "merkle_root_mismatch" // the root is not that of the hashes
+	ViolationAttestation      = "attestation_mismatch" // the attestation is not that of root and session
+	ViolationFollowUpMissing  = "follow_up_missing"    // the follow-up was not answered
+	ViolationReasoningShort   = "reasoning_short"      // a turn's reasoning has fewer than 30 characters
+	ViolationReasoningOff     = "reasoning_off_topic"  // the reasoning names too little of the task
+	ViolationReasoningRefused = "reasoning_rejected"   // the enforcement server scores the reasoning below 75
+	ViolationGovernance       = "governance_rejected"  // the governance server does not approve
+)
+
+// clockTolerance is by how many milliseconds the times in a trace may span more than the node's clock saw pass.
+const clockTolerance = 1000
+
+// Check is one of the seven checks of a trace.
+type Check struct {
+	Name   string `json:"check"`
+	Basis  string `json:"basis"`
+	Points int64  `json:"points"`
+	Most   int64  `json:"most"`
+}
+
+// Verdict is what is thought of a trace.
+type Verdict struct {
+	Checks     []Check
+	Score      int64 // 0 to MaxScore
+	Violations []string
+	Coverage   int64  // of the reasoning, in thousandths
+	Band       string // of the coverage
+}
+
+// Passed reports whether the verification is passed.
+func (v Verdict) Passed() bool { return len(v.Violations) == 0 && v.Score >= PassingScore }
+
+// conditions are what a trace is judged under.
+type conditions struct {
+	mode       Mode
+	privileged bool
+	evaluated  bool     // a server has evaluated the reasoning, so that keywords do not count
+	violations []string // that the gates have found
+}
+
+// judge validates a trace against what the node knows of its session (original: validateTrace). A check passes if it is observed. In
+// ModeSeed it also passes if the trace alone supports it, and is then declared.
+func judge(s Session, t Trace, c conditions) Verdict {
+	k := known{s: s, t: t, base: s.Task.base(c.privileged)}
+	k.received = k.asReceived()
+	var v Verdict
+	for _, want := range pointsOf {
+		seen, declared := k.check(want.name)
+		check := Check{Name: want.name, Basis: BasisObserved, Most: want.points, Points: share(seen, want.points)}
+		if seen < whole && c.mode == ModeSeed {
+			check.Basis, check.Points = BasisDeclared, share(declared, want.points)
+		}
+		if check.Points < check.Most {
+			v.Violations = append(v.Violations, k.fault(want.name, c.mode))
+		}
+		v.Score += check.Points
+		v.Checks = append(v.Checks, check)
+	}
+	v.Violations = append(v.Violations, c.violations...)
+	var reasoning []string
+	for _, turn := range t.Turns {
+		reasoning = append(reasoning, turn.Reasoning)
+	}
+	if slices.ContainsFunc(reasoning, func(r string) bool { return length(trim(r)) < enoughReasoning }) {
+		v.Violations = append(v.Violations, ViolationReasoningShort)
+	}
+	v.Coverage = Coverage(s.Task.Prompt, reasoning...)
+	v.Band = band(v.Coverage, c.privileged)
+	if v.Band == BandLow && !c.evaluated {
+		v.Violations = append(v.Violations, ViolationReasoningOff)
+	}
+	slices.Sort(v.Violations)
+	v.Violations = slices.Compact(v.Violations)
+	return v
+}
+
+// whole is the measure of a check that holds. Required tools can hold in part.
+const whole = 1000
+
+// share returns the points of a check that holds in part, rounded.
+func share(holds, points int64) int64 { return (holds*points + whole/2) / whole }
+
+// known is a trace, and what is known of it.
+type known struct {
+	s        Session
+	t        Trace
+	base     int
+	received bool // see asReceived
+}
+
+// asReceived reports whether the trace is what the node received turn by turn: the same hashes, and contents that have these hashes. What
+// was seen when a turn was received then holds for the turn in the trace.
+func (k known) asReceived() bool {
+	if len(k.t.Turns) != len(k.s.Turns) || !k.chained() {
+		return false
+	}
+	for i, turn := range k.t.Turns {
+		if turn.Hash != k.s.Turns[i].Hash || !k.s.Turns[i].Chained {
+			return false
+		}
+	}
+	return true
+}
+
+func (k known) chained() bool {
+	previous := ChainSeed
+	for _, turn := range k.t.Turns {
+		if turn.Hash != turn.HashAfter(previous) {
+			return false
+		}
+		previous = turn.Hash
+	}
+	return len(k.t.Turns) > 0
+}
+
+// check returns how far a check holds by the node's record, and by the trace alone.
+func (k known) check(name string) (seen, declared int64) {
+	enough := len(k.t.Turns) > k.base
+	switch name {
+	case CheckTurns:
+		return all(k.received && enough && k.each(Taken.told)), all(enough)
+	case CheckDuration:
+		return all(k.received && k.passed() >= k.s.Task.MinDurationMS && !k.forged()), all(len(k.t.Turns) > 1 && k.claimed() >= k.s.Task.MinDurationMS)
+	case CheckTools:
+		return k.tools(k.called()), k.tools(k.named())
+	case CheckChain:
+		return all(k.received), all(k.chained())
+	case CheckMerkle:
+		right := len(k.t.Turns) > 0 && k.t.MerkleRoot == MerkleRoot(k.t.hashes())
+		return all(k.received && right), all(right)
+	case CheckAttestation:
+		right := len(k.t.Turns) > 0 && k.t.Attestation == Attestation(k.t.MerkleRoot, k.s.ID)
+		return all(k.received && right && k.t.MerkleRoot == MerkleRoot(k.t.hashes())), all(right)
+	case CheckFollowUp:
+		return all(k.received && enough && k.s.Answered.Observed), all(enough && k.s.Answered.Step > 0)
+	}
+	return 0, 0
+}
+
+// fault returns the violation of a check that does not hold.
+func (k known) fault(name string, mode Mode) string {
+	if mode != ModeSeed && len(k.t.Turns) > 0 && !k.received && (name != CheckChain || k.chained()) {
+		return ViolationTraceAltered
+	}
+	switch name {
+	case CheckTurns:
+		switch {
+		case len(k.t.Turns) <= k.base:
+			return ViolationTurnsMissing
+		case !k.each(func(t Taken) bool { return t.Served }):
+			return ViolationTurnsNotServed
+		}
+		return ViolationCanaryUnused
+	case CheckDuration:
+		if k.received && k.forged() && mode != ModeSeed && k.passed() >= k.s.Task.MinDurationMS {
+			return ViolationTimeForged
+		}
+		return ViolationTooFast
+	case CheckTools:
+		return ViolationToolsMissing
+	case CheckChain:
+		return ViolationChainBroken
+	case CheckMerkle:
+		return ViolationMerkle
+	case CheckAttestation:
+		return ViolationAttestation
+	}
+	return ViolationFollowUpMissing
+}
+
+// told reports whether everything in a turn but its reasoning was observed.
+func (t Taken) told() bool { return t.Chained && t.Served && t.Used }
+
+func (k known) each(is func(Taken) bool) bool {
+	return !slices.ContainsFunc(k.s.Turns, func(t Taken) bool { return !is(t) })
+}
+
+// passed returns how many milliseconds the node saw pass between the first and the last turn.
+func (k known) passed() int64 {
+	if len(k.s.Turns) == 0 {
+		return -1
+	}
+	return k.s.Turns[len(k.s.Turns)-1].At - k.s.Turns[0].At
+}
+
+// claimed returns how many milliseconds the trace says there were.
+func (k known) claimed() int64 {
+	return k.t.Turns[len(k.t.Turns)-1].Timestamp - k.t.Turns[0].Timestamp
+}
+
+// forged reports whether the trace claims more time than there was from the session's begin to its last turn.
+func (k known) forged() bool {
+	return k.claimed() > k.s.Turns[len(k.s.Turns)-1].At-k.s.Opened+clockTolerance
+}
+
+// called returns the tools of which the node served calls that the turns tell of, and named those that the trace names.
+func (k known) called() (tools []string) {
+	for _, turn := range k.s.Turns {
+		if k.received && turn.Served {
+			tools = append(tools, turn.Tool)
+		}
+	}
+	return tools
+}
+
+func (k known) named() (tools []string) {
+	for _, turn := range k.t.Turns {
+		tools = append(tools, turn.ToolCall)
+	}
+	return tools
+}
+
+// tools returns which share of the required tools there is.
+func (k known) tools(there []string) int64 {
+	n := 0
+	for _, tool := range k.s.Task.RequiredTools {
+		if slices.Contains(there, tool) {
+			n++
+		}
+	}
+	return int64(n * whole / len(k.s.Task.RequiredTools))
+}
+
+func all(holds bool) int64 {
+	if holds {
+		return whole
+	}
+	return 0
+}

@@ -1,0 +1,175 @@
+package xray_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/reputation/verification/xray"
+	"github.com/actionproof/mediator/test/full"
+)
+
+// server is the three servers in one, in Node.
+type server struct {
+	url  string
+	port string
+	stop func()
+
+	mu    sync.Mutex // guards lines
+	lines []string
+}
+
+// start starts the servers on a port, 0 for any.
+func start(t *testing.T, port string, answers map[string]any) *server {
+	t.Helper()
+	full.Only(t, "Node's packages, which make setup installs")
+	const scripts = "../../../cmd/mediator/testdata/node/"
+	if _, err := os.Stat(scripts + "node_modules/.ok"); err != nil {
+		t.Fatal("Node's packages are not installed: run make setup")
+	}
+	how, err := json.Marshal(answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", "--no-warnings", scripts+"xray-server.mjs", port, string(how))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	if !lines.Scan() {
+		t.Fatal("xray-server.mjs does not start")
+	}
+	s := &server{port: strings.TrimPrefix(lines.Text(), "listening ")}
+	s.url = "http://127.0.0.1:" + s.port + "/mcp"
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines.Scan() {
+			s.mu.Lock()
+			s.lines = append(s.lines, lines.Text())
+			s.mu.Unlock()
+		}
+	}()
+	s.stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		<-done
+		_ = cmd.Wait()
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+// calls returns what the servers were asked.
+func (s *server) calls() string {
+	s.stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+func bridge(url string, timeout time.Duration) *xray.Bridge {
+	one := xray.Server{URL: url}
+	return xray.New(xray.Options{Orchestrate: one, Govern: one, Enforce: one, Timeout: timeout})
+}
+
+var question = verification.Question{
+	DID: "did:groover:1", Prompt: "Search", Payload: "secret payload",
+	Turns: []verification.Turn{{ToolCall: "search_plugins", Output: "long output", Reasoning: "because"}},
+}
+
+type answer = verification.Answer
+
+func unavailable(reason string) answer {
+	return answer{Status: verification.GateUnavailable, Reason: reason}
+}
+
+// TestBridge asks real MCP servers that are healthy, slow, wrong, or no MCP servers.
+func TestBridge(t *testing.T) {
+	const generous = time.Minute // no answer of a busy machine may look slow
+	passed, failed := answer{Status: verification.GatePassed}, answer{Status: verification.GateFailed}
+	resonant := func(thousandths int64) answer { return answer{Status: verification.GatePassed, Resonance: thousandths} }
+	scored := func(score int64) answer { return answer{Status: verification.GatePassed, Score: score} }
+	for _, tt := range []struct {
+		name                          string
+		orchestrates, govern, enforce any
+		want                          [3]answer
+	}{
+		{"healthy", map[string]any{"success": true}, map[string]any{"decision": "approve", "resonance": 0.8}, map[string]any{"score": 92.9}, [3]answer{passed, resonant(800), scored(92)}},
+		{"other spellings", map[string]any{"plan": []int{1}}, map[string]any{"decision": "approved", "resonanceScore": 0.7999}, map[string]any{"result": map[string]any{"score": 100}}, [3]answer{passed, resonant(799), scored(100)}},
+		{"structured", map[string]any{"structured": map[string]any{}}, map[string]any{"structured": map[string]any{"decision": "Approved"}}, map[string]any{"structured": map[string]any{"score": 0}}, [3]answer{passed, resonant(0), scored(0)}},
+		{"no", map[string]any{"success": false}, map[string]any{"decision": "reject", "resonance": 0.1}, map[string]any{"score": 74}, [3]answer{failed, {Status: verification.GateFailed, Resonance: 100}, scored(74)}},
+		{"no JSON", "text", "text", "text", [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"other JSON", 1, map[string]any{"resonance": 0.9}, map[string]any{"score": "100"}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"out of range", nil, map[string]any{"decision": "approve", "resonance": 1.1}, map[string]any{"score": 101}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"below zero", nil, map[string]any{"decision": "approve", "resonance": -0.1}, map[string]any{"score": -1}, [3]answer{unavailable("wrong_shape"), unavailable("wrong_shape"), unavailable("wrong_shape")}},
+		{"failing tools", "error", "error", "error", [3]answer{unavailable("tool_error"), unavailable("tool_error"), unavailable("tool_error")}},
+		{"8 MB", "huge", "huge", "huge", [3]answer{unavailable("unreachable"), unavailable("unreachable"), unavailable("unreachable")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := start(t, "0", map[string]any{"orchestrate-task": tt.orchestrates, "govern_proposals": tt.govern, "codex-enforcement": tt.enforce})
+			b := bridge(s.url, generous)
+			if got := [3]answer{b.Orchestrate(t.Context(), question), b.Govern(t.Context(), question), b.Enforce(t.Context(), question)}; got != tt.want {
+				t.Errorf("got %+v\nwant %+v", got, tt.want)
+			}
+			asked := s.calls()
+			for _, want := range []string{`orchestrate-task {"description":"Verification of did:groover:1"`, `"source":"system"`, `"operation":"reasoning-evaluation"`, "because"} {
+				if !strings.Contains(asked, want) {
+					t.Errorf("the servers were not told %s: %s", want, asked)
+				}
+			}
+			if strings.Contains(asked, "secret payload") || strings.Contains(asked, "long output") {
+				t.Errorf("the servers were told more than they are asked about: %s", asked)
+			}
+		})
+	}
+	t.Run("slow", func(t *testing.T) {
+		s := start(t, "0", map[string]any{"govern_proposals": "slow"})
+		if got := bridge(s.url, 300*time.Millisecond).Govern(t.Context(), question); got != unavailable("timeout") {
+			t.Errorf("got %+v", got)
+		}
+	})
+	for _, how := range []string{"redirect", "garbage"} {
+		t.Run(how, func(t *testing.T) {
+			s := start(t, "0", map[string]any{"http": how})
+			if got := bridge(s.url, generous).Govern(t.Context(), question); got != unavailable("unreachable") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// TestBridgeComesBack: a server that is away is skipped with a warning, and asked again when it is back.
+func TestBridgeComesBack(t *testing.T) {
+	answers := map[string]any{"govern_proposals": map[string]any{"decision": "approve", "resonance": 1}}
+	s := start(t, "0", answers)
+	log, lines := observer.New(zap.WarnLevel)
+	b := xray.New(xray.Options{Govern: xray.Server{URL: s.url}, Timeout: time.Minute, Log: zap.New(log)})
+	there := answer{Status: verification.GatePassed, Resonance: 1000}
+	if got := b.Govern(t.Context(), question); got != there || lines.Len() != 0 {
+		t.Fatalf("got %+v, %d warnings", got, lines.Len())
+	}
+	s.stop()
+	if got := b.Govern(t.Context(), question); got != unavailable("unreachable") || lines.Len() != 1 {
+		t.Errorf("away: %+v, %d warnings", got, lines.Len())
+	}
+	start(t, s.port, answers)
+	if got := b.Govern(t.Context(), question); got != there {
+		t.Errorf("back: %+v", got)
+	}
+	if got := b.Enforce(t.Context(), question); got != (answer{Status: verification.GateNotConfigured}) {
+		t.Errorf("not configured: %+v", got)
+	}
+}

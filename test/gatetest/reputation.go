@@ -1,0 +1,68 @@
+package gatetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// Formulas is the hash of the formulas by which the sessions of a kit's reputations are scored.
+var Formulas = evidence.HashBytes([]byte("formulas"))
+
+// Autonomous makes m a manifest whose policy asks for the reputation of agents. It is an edit for [New].
+func Autonomous(m *policy.Manifest) {
+	m.Version = "1.1"
+	m.AutonomyPolicy = &policy.AutonomyPolicy{
+		Allowed:            policy.Allowed{AllowedIssuers: []string{"mediator-appraiser"}, AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"appraiser-key"}},
+		KeyCustody:         policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportableKey: true},
+		MaxReputationAgeMs: policy.MaxReputationAge.Milliseconds(), ScoringHash: Formulas,
+	}
+}
+
+// Appraise gives a deployment that is [Autonomous] a certified key for reputations. Its verifier believes it from now on.
+func (k *Kit) Appraise(t testing.TB) {
+	t.Helper()
+	if k.Certificates[evidence.PurposeAppraiser] != "" {
+		return
+	}
+	a := k.Manifest.AutonomyPolicy.Allowed
+	k.roles[evidence.PurposeAppraiser] = role{
+		key: must(custody.NewMemory(a.AllowedKeyIDs[0]))(t), issuer: a.AllowedIssuers[0], audience: a.AllowedAudiences[0], lifetime: accrual.Lifetime,
+	}
+	k.Certificates[evidence.PurposeAppraiser] = k.certificate(t, evidence.PurposeAppraiser)
+	k.Verifier.SetTrust(k.Trust(t))
+}
+
+// Agent is the agent of a kit's chains.
+func (k *Kit) Agent(t testing.TB) accrual.Agent {
+	t.Helper()
+	return accrual.Agent{Owner: k.Owner(t), Subject: Binding().Subject}
+}
+
+// Reputation signs the reputation of an agent with some sessions, each of an event of its own and with the same score.
+func (k *Kit) Reputation(t testing.TB, agent accrual.Agent, sessions int, score float64) string {
+	t.Helper()
+	k.Appraise(t)
+	token, _, err := Signer(t, k, accrual.Kind).Sign(context.Background(), k.ReputationOf(t, agent, sessions, score))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// ReputationOf returns the claims of [Kit.Reputation].
+func (k *Kit) ReputationOf(t testing.TB, agent accrual.Agent, sessions int, score float64) accrual.Claims {
+	t.Helper()
+	a := must(accrual.NewAccount(agent))(t)
+	for i := range sessions {
+		must(a.Add(accrual.Entry{At: Start.Unix(), Session: &accrual.Session{
+			ID: fmt.Sprint("ses_", i), EventID: fmt.Sprint("evt_", i), Score: score, Coverage: 0.5, ScoringHash: Formulas, Interactions: 1, Hosts: []string{"api.openai.com:443"},
+		}}))(t)
+	}
+	return accrual.ClaimsOf(a.Reputation(Formulas))
+}

@@ -1,0 +1,115 @@
+// The claims of a reputation token, and what follows from an agent's log. Types are those of claims.mjs; d is a number.
+import { canonical } from './canonical.mjs';
+import { bytesIn, hash, isHash, refuseIf } from './refusal.mjs';
+
+export const reputation = {
+  agent_id: 's', owner: 's', agent: 's', total_interactions: 'i', flagged_interactions: 'i', total_sessions: 'i', first_seen: 'i', current_score: 'd',
+  score_trend: 's', lower: 'd', coverage: 'd', provisional: 'b', score_history: [{ timestamp: 'i', score: 'd', session_id: 's', coverage: 'd' }],
+  scoringHash: 's', challenges_received: 'i', challenges_won: 'i', challenges_lost: 'i', disputed: 'b', tier: 's', log: { entries: 'i', head: 's' },
+  probabilistic: 'b', nonHumanIdentityProven: 'b',
+};
+
+const WINDOW = 20;
+const TIERS = [
+  { name: 'new', score: 0, interactions: 0 }, { name: 'building', score: 30, interactions: 10 }, { name: 'established', score: 50, interactions: 100 },
+  { name: 'trusted', score: 70, interactions: 500, spotless: true }, { name: 'verified', score: 85, interactions: 1000, spotless: true },
+];
+const STUDENT = [
+  12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622, 2.2281, 2.201, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.093,
+];
+
+const round = (x) => Math.sign(x) * Math.round(Math.abs(x) * 1e6) / 1e6 + 0;
+const mean = (values) => (values.length === 0 ? 0 : values.reduce((sum, v) => sum + v, 0) / values.length);
+
+function trendOf(scores) {
+  if (scores.length <= 5) return 'stable';
+  const change = round(mean(scores.slice(-5)) - mean(scores.slice(0, -5)));
+  return change > 2 ? 'rising' : change < -2 ? 'falling' : 'stable';
+}
+
+function lowerOf(scores) {
+  const n = scores.length;
+  if (n < 2) return 0;
+  const m = mean(scores);
+  const squares = scores.reduce((sum, s) => sum + (s - m) * (s - m), 0);
+  return round(Math.max(0, m - STUDENT[n - 2] * Math.sqrt(squares / (n - 1) / n)));
+}
+
+/** What follows from the history and the counts. */
+function derived({ score_history: history, total_interactions: total, flagged_interactions: flagged, challenges_lost: lost }) {
+  const scores = history.map((s) => s.score);
+  const score = round(mean(scores));
+  const tier = TIERS.findLast((t) => score >= t.score && total - flagged >= t.interactions && !(t.spotless && lost > 0));
+  return {
+    current_score: score, coverage: round(mean(history.map((s) => s.coverage))), score_trend: trendOf(scores), lower: lowerOf(scores),
+    provisional: history.length < WINDOW, disputed: lost > 0 && history.length < WINDOW, tier: tier.name,
+  };
+}
+
+const named = (text, bound) => text !== '' && bytesIn(text) <= bound;
+const within = (x, most) => x >= 0 && x <= most && x === round(x);
+
+/** Whether claims of the right types are those of a reputation. */
+export function soundReputation(c) {
+  const { score_history: history, log } = c;
+  if (!c.probabilistic || c.nonHumanIdentityProven || !named(c.keyCustody, 128)) return false;
+  if (bytesIn(c.owner) !== 43 || c.owner.includes(':') || !named(c.agent, 256) || c.agent_id !== `${c.owner}:${c.agent}`) return false;
+  if (!isHash(c.scoringHash) || !isHash(log.head)) return false;
+  const interactions = 0 <= c.flagged_interactions && c.flagged_interactions <= c.total_interactions && c.total_interactions <= c.total_sessions;
+  const disputes = c.challenges_won >= 0 && c.challenges_lost >= 0 && c.challenges_won + c.challenges_lost <= c.challenges_received;
+  const logged = c.total_sessions + c.challenges_received <= log.entries && log.entries >= 0 && (c.first_seen > 0) === (log.entries > 0);
+  if (!interactions || !disputes || !logged || history.length > c.total_sessions || (c.flagged_interactions > 0 && c.challenges_lost === 0)) return false;
+  if (history.length > WINDOW || new Set(history.map((s) => s.session_id)).size !== history.length) return false;
+  if (!history.every((s) => s.timestamp > 0 && within(s.score, 100) && within(s.coverage, 1) && named(s.session_id, 128))) return false;
+  return Object.entries(derived(c)).every(([name, value]) => c[name] === value);
+}
+
+/** Holds an opened token against the agent that posts. */
+export function checkReputation(c, { owner, agent, scoringHash }) {
+  refuseIf(c.owner !== owner, 'reputation_owner_mismatch');
+  refuseIf(c.agent !== agent, 'reputation_agent_mismatch');
+  refuseIf(c.scoringHash !== scoringHash, 'reputation_scoring_mismatch');
+}
+
+/** The reputation that follows from a log. */
+export function reputationOf(entries, { owner, agent, scoringHash }) {
+  const id = `${owner}:${agent}`;
+  const events = new Map(); // the sessions of each event, by id
+  const outcomes = new Map();
+  const log = { entries: 0, head: hash(id) };
+  let firstSeen = 0;
+  let flagged = 0;
+  for (const entry of entries) {
+    const { at, session, dispute } = entry;
+    if (session) {
+      const sessions = events.get(session.event_id) ?? new Map();
+      const before = sessions.get(session.session_id);
+      if (before && canonical(before.session) === canonical(session)) continue;
+      events.set(session.event_id, sessions.set(session.session_id, { at, session }));
+    } else {
+      const outcome = dispute.outcome ?? '';
+      if (outcomes.has(dispute.dispute_id) && (outcome === '' || outcome === outcomes.get(dispute.dispute_id))) continue;
+      outcomes.set(dispute.dispute_id, outcome);
+      if (outcome === 'challenger_wins') flagged = events.size;
+    }
+    firstSeen ||= at;
+    log.entries++;
+    log.head = hash(`${log.head}\n${canonical(entry)}`);
+  }
+  const all = [...events.values()].map((sessions) => [...sessions.values()]);
+  const counts = all.map((sessions) => sessions.some(({ session }) => session.interactions > 0));
+  const history = [];
+  for (const sessions of all.slice(flagged)) {
+    const scored = sessions.filter(({ session }) => session.scoringHash === scoringHash);
+    if (scored.length === 0) continue;
+    const { at, session } = scored.reduce((lowest, s) => (s.session.score < lowest.session.score ? s : lowest));
+    history.push({ timestamp: at, score: session.score, session_id: session.session_id, coverage: session.coverage });
+  }
+  const ended = (outcome) => [...outcomes.values()].filter((o) => o === outcome).length;
+  const r = {
+    agent_id: id, owner, agent, total_interactions: counts.filter(Boolean).length, flagged_interactions: counts.slice(0, flagged).filter(Boolean).length,
+    total_sessions: all.length, first_seen: firstSeen, score_history: history.slice(-WINDOW), scoringHash, challenges_received: outcomes.size,
+    challenges_won: ended('target_wins'), challenges_lost: ended('challenger_wins'), log,
+  };
+  return { ...r, ...derived(r) };
+}

@@ -1,0 +1,230 @@
+package vectors_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+// reputationVector is a log with what follows from it, or a token with the verdict on it.
+type reputationVector struct {
+	Name        string          `json:"name"`
+	Log         []accrual.Entry `json:"log,omitempty"`
+	Reputation  json.RawMessage `json:"reputation,omitempty"` // that follows from the log
+	Token       string          `json:"token,omitempty"`
+	Agent       string          `json:"agent,omitempty"`       // in place of the file's
+	ScoringHash string          `json:"scoringHash,omitempty"` // in place of the file's
+	At          int64           `json:"at,omitempty"`          // in place of the file's
+	Verdict     string          `json:"verdict"`
+}
+
+type reputationsFile struct {
+	About       string             `json:"about"`
+	At          int64              `json:"at"`
+	Skew        int64              `json:"skew"`
+	Trust       trustJSON          `json:"trust"`
+	Expected    expectedJSON       `json:"expected"`
+	Owner       string             `json:"owner"`
+	Agent       string             `json:"agent"`
+	ScoringHash string             `json:"scoringHash"`
+	Vectors     []reputationVector `json:"vectors,omitempty"`
+}
+
+func (f reputationsFile) marshal() []byte {
+	vectors := f.Vectors
+	f.Vectors = nil
+	return oneAVector(f, anys(vectors))
+}
+
+func (f reputationsFile) verify(v reputationVector) string {
+	agent, scoring, now := f.Agent, f.ScoringHash, f.At
+	if v.Agent != "" {
+		agent = v.Agent
+	}
+	if v.ScoringHash != "" {
+		scoring = v.ScoringHash
+	}
+	if v.At != 0 {
+		now = v.At
+	}
+	if v.Token == "" {
+		a, err := accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: agent}, v.Log)
+		if err != nil {
+			return codeOf(err)
+		}
+		if got := canonicalOf(a.Reputation(scoring)); got != canonicalOf(v.Reputation) {
+			return "another reputation: " + got
+		}
+		return "ok"
+	}
+	verifier, err := f.Trust.verifier(now)
+	if err != nil {
+		return codeOf(err)
+	}
+	_, err = policy.OpenReputation(verifier, &policy.Strict{Autonomy: policy.AutonomyExpected{Expected: f.Expected.expected(), ScoringHash: scoring}}, v.Token, agent)
+	return codeOf(err)
+}
+
+func canonicalOf(v any) string { return string(must(strictjson.Canonical(must(json.Marshal(v))))) }
+
+// appraiser gives a deployment a key for scores and reputations. The other vectors know nothing of it.
+func (d deployment) appraiser() deployment {
+	d.roles = maps.Clone(d.roles)
+	d.roles[evidence.PurposeAppraiser] = role{evidence.PurposeAppraiser, "mediator-appraiser", "posting-api", newKey("appraiser-key:v1")}
+	return d
+}
+
+var formulas = evidence.HashBytes([]byte("formulas"))
+
+// entries writes a log, one entry a minute.
+type entries []accrual.Entry
+
+func (e entries) session(event string, score float64, edits ...func(*accrual.Session)) entries {
+	s := accrual.Session{ID: fmt.Sprint("ses_", len(e)), EventID: event, Score: score, Coverage: 0.75, ScoringHash: formulas, Interactions: 3, Hosts: []string{"api.openai.com:443"}}
+	for _, edit := range edits {
+		edit(&s)
+	}
+	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Session: &s})
+}
+
+// sessions are n sessions, each of an event of its own.
+func (e entries) sessions(n int, score float64) entries {
+	for range n {
+		e = e.session(fmt.Sprint("evt_", len(e)), score)
+	}
+	return e
+}
+
+func (e entries) dispute(id, outcome string) entries {
+	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
+}
+
+// reputationsVectors generates reputations.json.
+func (d deployment) reputationsVectors() reputationsFile {
+	d = d.appraiser()
+	r := d.roles[evidence.PurposeAppraiser]
+	f := reputationsFile{
+		About: "Reputations: see docs/vectors.md, Reputations.", At: at, Skew: 2, Trust: d.trust(),
+		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"}, MaxAge: 300,
+			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
+		Owner: interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Agent: "agent:worker-1", ScoringHash: formulas,
+	}
+	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
+	f.Vectors = append(f.logs(), d.reputationTokens(f)...)
+	return f
+}
+
+// logs have one vector for each rule.
+func (f reputationsFile) logs() (out []reputationVector) {
+	none := func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} }
+	id := func(id string) func(*accrual.Session) { return func(s *accrual.Session) { s.ID = id } }
+	others := func(s *accrual.Session) { s.ScoringHash = otherHash }
+	for _, row := range []struct {
+		name string
+		log  entries
+	}{
+		{"nothing", entries{}}, {"one session", entries{}.sessions(1, 61.5)}, {"two sessions", entries{}.sessions(1, 40).sessions(1, 45)},
+		{"three sessions, one of them with a long fraction", entries{}.sessions(1, 49.123456).sessions(1, 50).sessions(1, 51.7)},
+		{"more sessions than the mean is of", entries{}.sessions(3, 0).sessions(20, 80)},
+		{"it rises", entries{}.sessions(15, 50).sessions(5, 52.000001)}, {"it rises by 2, which is stable", entries{}.sessions(15, 50).sessions(5, 52)},
+		{"it falls", entries{}.sessions(6, 50).sessions(5, 47.9)}, {"five sessions have no trend", entries{}.sessions(1, 0).sessions(4, 90)},
+		{"ten interactions", entries{}.sessions(10, 30)}, {"nine interactions", entries{}.sessions(9, 90)},
+		{"a session without an interaction", entries{}.sessions(9, 90).session("evt_9", 90, none)},
+		{"two sessions of one event", entries{}.session("e", 90).session("e", 40).sessions(1, 60)},
+		{"an event whose second session has the interaction", entries{}.session("e", 40, none).session("e", 90)},
+		{"late receipts", entries{}.session("e", 40, id("s")).sessions(1, 60).session("e", 80, id("s"))},
+		{"late receipts that say nothing new", entries{}.session("e", 40, id("s")).session("e", 40, id("s"))},
+		{"scores by other formulas", entries{}.session("e", 90, others).sessions(2, 50)},
+		{"an open dispute", entries{}.sessions(10, 40).dispute("d", "")}, {"a dispute that was won", entries{}.sessions(10, 40).dispute("d", "").dispute("d", "target_wins")},
+		{"a dispute without a winner", entries{}.sessions(10, 40).dispute("d", "inconclusive")},
+		{"a lost dispute", entries{}.sessions(10, 40).dispute("d", "").dispute("d", "challenger_wins")},
+		{"a lost dispute, and sessions since", entries{}.sessions(10, 40).dispute("d", "challenger_wins").sessions(3, 90)},
+		{"a lost dispute, and late receipts of what was before", entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
+		{"the mark of a lost dispute ends", entries{}.sessions(2, 40).dispute("d", "challenger_wins").sessions(20, 90)},
+	} {
+		a := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: f.Agent}, row.log))
+		out = append(out, reputationVector{Name: "log: " + row.name, Log: row.log, Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
+	}
+	return out
+}
+
+// reputationTokens are tokens of which one thing is wrong, and the claims of each tier.
+func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
+	const typ = "reputation+jwt"
+	payload := func(subject string, log entries, edit func(*accrual.Reputation)) string {
+		r := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: subject}, log)).Reputation(formulas)
+		if edit != nil {
+			edit(&r)
+		}
+		return claimsOf(d, accrual.Kind, accrual.ClaimsOf(r), 600)
+	}
+	whole := payload(f.Agent, entries{}.sessions(20, 90), nil)
+	signed := func(payload string, c map[string]any) string {
+		return d.signed(evidence.PurposeAppraiser, typ, payload, changes{typ: c})
+	}
+	out := []reputationVector{
+		{Name: "valid", Token: signed(whole, nil), Verdict: "ok"}, {Name: "of an agent that nothing is known of", Token: signed(payload(f.Agent, nil, nil), nil), Verdict: "ok"},
+		{Name: "another agent's", Token: signed(payload("agent:worker-2", entries{}.sessions(2, 90), nil), nil), Verdict: "reputation_agent_mismatch"},
+		{Name: "another agent posts", Token: signed(whole, nil), Agent: "agent:worker-2", Verdict: "reputation_agent_mismatch"},
+		{Name: "another owner's", Token: signed(whole, map[string]any{"owner": strings.Repeat("x", 43), "agent_id": strings.Repeat("x", 43) + ":" + f.Agent}), Verdict: "reputation_owner_mismatch"},
+		{Name: "by other formulas", Token: signed(whole, nil), ScoringHash: otherHash, Verdict: "reputation_scoring_mismatch"},
+		{Name: "too old", Token: signed(whole, nil), At: at + 303, Verdict: "too_old"}, {Name: "just not too old", Token: signed(whole, nil), At: at + 302, Verdict: "ok"},
+		{Name: "expired", Token: signed(whole, map[string]any{"exp": at + 10}), At: at + 12, Verdict: "expired"},
+		{Name: "for too long", Token: signed(whole, map[string]any{"exp": at + 601}), Verdict: "lifetime_too_long"},
+		{Name: "of another issuer", Token: signed(whole, map[string]any{"iss": "other"}), Verdict: "issuer_mismatch"},
+		{Name: "for another audience", Token: signed(whole, map[string]any{"aud": "other"}), Verdict: "audience_not_allowed"},
+		{Name: "by the key of another role", Token: d.signed(evidence.PurposePolicyDecision, typ, whole, nil), Verdict: "key_purpose"},
+		{Name: "another artifact", Token: d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil), Verdict: "jws_type"},
+	}
+	for _, t := range []struct {
+		tier         string
+		score        float64
+		interactions int64
+		lost         int64
+	}{
+		{"new", 29.999999, 5000, 0}, {"building", 30, 10, 0}, {"building", 49.999999, 99_999, 0}, {"established", 50, 100, 0}, {"established", 100, 499, 0},
+		{"trusted", 70, 500, 0}, {"trusted", 84.999999, 1000, 0}, {"verified", 85, 1000, 0}, {"established", 85, 1000, 1},
+	} {
+		p := payload(f.Agent, entries{}.sessions(20, t.score), func(r *accrual.Reputation) {
+			r.TotalInteractions, r.TotalSessions, r.Log.Entries = t.interactions, t.interactions+20, t.interactions+21
+			r.ChallengesReceived, r.ChallengesLost, r.Tier = t.lost, t.lost, t.tier
+		})
+		out = append(out, reputationVector{Name: fmt.Sprintf("tier: %s with %v, %d and %d lost", t.tier, t.score, t.interactions, t.lost), Token: signed(p, nil), Verdict: "ok"})
+		for _, other := range []string{"new", "building", "established", "trusted", "verified"} {
+			if other != t.tier {
+				out = append(out, reputationVector{Name: fmt.Sprintf("tier: %s in place of %s with %v, %d and %d lost", other, t.tier, t.score, t.interactions, t.lost), Token: signed(p, map[string]any{"tier": other}), Verdict: "claims_malformed"})
+			}
+		}
+	}
+	long := []map[string]any{}
+	for i := range 21 {
+		long = append(long, map[string]any{"coverage": 0.75, "score": 90, "session_id": fmt.Sprint(i), "timestamp": 1})
+	}
+	for _, row := range []struct {
+		claim, code string
+		value       any
+	}{
+		{"probabilistic", "claims_malformed", false}, {"nonHumanIdentityProven", "claims_malformed", true}, {"current_score", "claims_malformed", 91}, {"current_score", "claims_malformed", "90"},
+		{"lower", "claims_malformed", 91}, {"coverage", "claims_malformed", 0.8}, {"score_trend", "claims_malformed", "rising"}, {"provisional", "claims_malformed", true},
+		{"disputed", "claims_malformed", true}, {"total_interactions", "claims_malformed", 21}, {"total_interactions", "claims_malformed", -1}, {"total_sessions", "claims_malformed", 19},
+		{"total_sessions", "claims_malformed", 21}, {"flagged_interactions", "claims_malformed", 1}, {"challenges_won", "claims_malformed", 1}, {"first_seen", "claims_malformed", 0},
+		{"agent_id", "claims_malformed", f.Agent}, {"scoringHash", "claims_malformed", "x"}, {"score_history", "claims_malformed", long}, {"score_history", "claims_malformed", []any{}},
+		{"log", "claims_malformed", map[string]any{"entries": 19, "head": otherHash}}, {"log", "claims_malformed", map[string]any{"entries": 20, "head": "x"}},
+		{"tier", "claims_not_canonical", nil}, {"surprise", "claims_malformed", 1},
+	} {
+		out = append(out, reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value), Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: row.code})
+	}
+	for _, row := range []struct{ number, code string }{{"-0", "claims_malformed"}, {"90.0", "claims_not_canonical"}, {"9e1", "claims_not_canonical"}, {"90.0000001", "claims_malformed"}} {
+		spelt, k := strings.Replace(whole, `"lower":90,`, `"lower":`+row.number+",", 1), d.roles[evidence.PurposeAppraiser].key
+		out = append(out, reputationVector{Name: "claims: lower is spelt " + row.number, Verdict: row.code,
+			Token: token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, spelt, k.signer()}.String()})
+	}
+	return out
+}

@@ -1,0 +1,184 @@
+package vectors_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"os"
+	"testing"
+
+	"github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+// verificationVector is a signed result with the verdict on it.
+type verificationVector struct {
+	Name    string `json:"name"`
+	Token   string `json:"token"`
+	Verdict string `json:"verdict"`
+}
+
+// possessionJSON is a key, its names, and a proof that somebody holds it.
+type possessionJSON struct {
+	PEM       string `json:"pem"`
+	DID       string `json:"did"`
+	DIDKey    string `json:"didKey"`
+	Nonce     string `json:"nonce"`
+	Payload   string `json:"payload"`
+	Signature string `json:"signature"`
+}
+
+type verificationsFile struct {
+	About       string               `json:"about"`
+	At          int64                `json:"at"`
+	Trust       trustJSON            `json:"trust"`
+	Expected    expectedJSON         `json:"expected"`
+	Possession  possessionJSON       `json:"possession"`
+	Trace       verification.Trace   `json:"trace"`
+	RFC6962Root string               `json:"rfc6962Root"`
+	Vectors     []verificationVector `json:"vectors,omitempty"`
+}
+
+func (f verificationsFile) marshal() []byte {
+	vectors := f.Vectors
+	f.Vectors = nil
+	return oneAVector(f, anys(vectors))
+}
+
+const vectorPEM = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END PUBLIC KEY-----\n"
+
+// possession has the key of RFC 8032 section 7.1, test 1.
+func possession() possessionJSON {
+	key := must(verification.ParseKey(vectorPEM))
+	private := ed25519.NewKeyFromSeed(must(hex.DecodeString("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")))
+	nonce := evidence.HashBytes([]byte("nonce"))
+	return possessionJSON{vectorPEM, key.DID(), key.DIDKey(), nonce, "pay|load", hex.EncodeToString(ed25519.Sign(private, []byte(nonce+"|pay|load")))}
+}
+
+// vectorTrace has the three turns of the original's vectors, and a fourth.
+func vectorTrace() verification.Trace {
+	var t verification.Trace
+	mustDo(json.Unmarshal(must(os.ReadFile("../../reputation/verification/testdata/seed.json")), &t))
+	fourth := verification.Turn{ToolCall: "search_plugins", Input: `{"query":"0123abcd"}`, Output: `{"results":[],"canary":"canary-0"}`, Reasoning: "search_plugins adds canary-0 to what I know.", Timestamp: 1700000006000}
+	fourth.Hash = fourth.HashAfter(t.Turns[2].Hash)
+	t.Turns = append(t.Turns, fourth)
+	hashes := make([]string, len(t.Turns))
+	for i, turn := range t.Turns {
+		hashes[i] = turn.Hash
+	}
+	t.MerkleRoot = verification.MerkleRoot(hashes)
+	t.Attestation = verification.Attestation(t.MerkleRoot, t.SessionID)
+	return t
+}
+
+// result is the claims about that trace.
+func (d deployment) result() verification.Result {
+	r, p, t := d.roles[evidence.PurposeAppraiser], possession(), vectorTrace()
+	claims := verification.Result{
+		Registered: evidence.Registered{Audience: r.audience, Issuer: r.issuer, ID: "verification-result", IssuedAt: at, Expires: at + 86400},
+		KeyClaims:  custodyClaims, Session: t.SessionID, Nonce: p.Nonce, Subject: "agent:worker-1", SubjectBasis: verification.BasisObserved,
+		PublicKey: evidence.EncodePublicKey(must(hex.DecodeString(must(verification.ParseKey(p.PEM)).String()))), DID: p.DID, DIDKey: p.DIDKey,
+		Task: "survey", Mode: string(verification.ModeObserved), Score: verification.MaxScore, MaxScore: verification.MaxScore, ObservedAll: true,
+		Turns: 4, FirstTurn: (at - 60) * 1000, LastTurn: (at - 50) * 1000,
+		Reasoning: verification.Reasoning{Basis: verification.BasisDeclared, By: verification.ByKeywords, Coverage: 400, Band: verification.BandFull},
+		Gates: []verification.Gate{
+			{Name: verification.GateOrchestrate, Status: verification.GateNotConfigured}, {Name: verification.GateGovern, Status: verification.GatePassed},
+			{Name: verification.GateEnforce, Status: verification.GateUnavailable, Reason: "timeout", Score: 100},
+		},
+		Degraded: true, MerkleRoot: t.MerkleRoot, Attestation: t.Attestation, RFC6962Root: t.RFC6962Root(), Probabilistic: true,
+	}
+	for _, c := range []struct {
+		name   string
+		points int64
+	}{
+		{verification.CheckTurns, 25}, {verification.CheckDuration, 10}, {verification.CheckTools, 15}, {verification.CheckChain, 20}, {verification.CheckMerkle, 10},
+		{verification.CheckAttestation, 10}, {verification.CheckFollowUp, 15},
+	} {
+		claims.Checks = append(claims.Checks, verification.Check{Name: c.name, Basis: verification.BasisObserved, Points: c.points, Most: c.points})
+	}
+	return claims
+}
+
+// verificationsVectors generates verifications.json.
+func (d deployment) verificationsVectors() verificationsFile {
+	d.roles = maps.Clone(d.roles)
+	r := role{evidence.PurposeAppraiser, "mediator-reputation", "policy-engine", newKey("appraiser-key:v1")}
+	d.roles[evidence.PurposeAppraiser] = r
+	f := verificationsFile{
+		About: "Verifications: see docs/vectors.md, Verification results.", At: at + 3600, Trust: d.trust(),
+		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"}, MaxAge: 86400,
+			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
+		Possession: possession(), Trace: vectorTrace(), RFC6962Root: vectorTrace().RFC6962Root(),
+	}
+	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
+	add := func(name, verdict string, edit func(*verification.Result)) {
+		c := d.result()
+		edit(&c)
+		token := d.signed(evidence.PurposeAppraiser, verification.Kind.Typ, string(must(strictjson.Canonical(must(json.Marshal(c))))), nil)
+		f.Vectors = append(f.Vectors, verificationVector{name, token, verdict})
+	}
+	const malformed = "claims_malformed"
+	add("valid", "ok", func(*verification.Result) {})
+	add("valid, with a declared check in the mode seed", "ok", func(c *verification.Result) {
+		c.Mode, c.Checks[1].Basis, c.ObservedAll = "seed", "declared", false
+	})
+	add("valid, of a caller that no sidecar names", "ok", func(c *verification.Result) { c.SubjectBasis = "declared" })
+	add("valid, privileged with little coverage", "ok", func(c *verification.Result) {
+		c.Privileged, c.Reasoning.Coverage, c.Reasoning.Band, c.Turns = true, 125, "marginal", 3
+	})
+	add("valid for longer than a day", "lifetime_too_long", func(c *verification.Result) { c.Expires++ })
+	add("that claims that no human was involved", malformed, func(c *verification.Result) { c.NonHumanIdentityProven = true })
+	add("that claims more than a likelihood", malformed, func(c *verification.Result) { c.Probabilistic = false })
+	add("with a declared check in the mode observed", malformed, func(c *verification.Result) { c.Checks[1].Basis, c.ObservedAll = "declared", false })
+	add("with a declared check that calls all observed", malformed, func(c *verification.Result) { c.Mode, c.Checks[1].Basis = "seed", "declared" })
+	add("with an unknown mode", malformed, func(c *verification.Result) { c.Mode = "strict" })
+	add("with a check left out", malformed, func(c *verification.Result) { c.Checks = c.Checks[1:] })
+	add("with checks in another order", malformed, func(c *verification.Result) { c.Checks[0], c.Checks[1] = c.Checks[1], c.Checks[0] })
+	add("with a check that was not passed", malformed, func(c *verification.Result) { c.Checks[1].Points, c.Score = 0, 95 })
+	add("with another score", malformed, func(c *verification.Result) { c.Score = 104 })
+	add("with a greater best score", malformed, func(c *verification.Result) { c.MaxScore = 100 })
+	add("with observed reasoning", malformed, func(c *verification.Result) { c.Reasoning.Basis = "observed" })
+	add("with another band than its coverage", malformed, func(c *verification.Result) { c.Reasoning.Band = "marginal" })
+	add("with a gate left out", malformed, func(c *verification.Result) { c.Gates = c.Gates[:2] })
+	add("that hides a gate that was away", malformed, func(c *verification.Result) { c.Degraded = false })
+	add("although governance refused", malformed, func(c *verification.Result) { c.Gates[1].Status = "failed" })
+	add("with a root that is no hash", malformed, func(c *verification.Result) { c.RFC6962Root = "00" })
+	add("with two turns", malformed, func(c *verification.Result) { c.Turns = 2 })
+	add("whose last turn came first", malformed, func(c *verification.Result) { c.LastTurn = c.FirstTurn - 1 })
+	add("without a subject", malformed, func(c *verification.Result) { c.Subject = "" })
+	return f
+}
+
+// TestVerifications judges verifications.json: the tokens, the key and its proof, the hashes of the turns and both roots.
+func TestVerifications(t *testing.T) {
+	f := read[verificationsFile](t, "verifications.json")
+	verifier, err := f.Trust.verifier(f.At)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range f.Vectors {
+		_, err := evidence.Open(verifier, verification.Kind, v.Token, f.Expected.expected())
+		if got := codeOf(err); got != v.Verdict {
+			t.Errorf("%s: %s, want %s: %v", v.Name, got, v.Verdict, err)
+		}
+	}
+	key, err := verification.ParseKey(f.Possession.PEM)
+	if err != nil || key.DID() != f.Possession.DID || key.DIDKey() != f.Possession.DIDKey || key.Possesses(f.Possession.Nonce, f.Possession.Payload, f.Possession.Signature) != nil {
+		t.Errorf("the key, its names or its proof: %v", err)
+	}
+	previous := verification.ChainSeed
+	var hashes []string
+	for i, turn := range f.Trace.Turns {
+		if turn.HashAfter(previous) != turn.Hash {
+			t.Errorf("turn %d has another hash", i+1)
+		}
+		previous, hashes = turn.Hash, append(hashes, turn.Hash)
+	}
+	root := verification.MerkleRoot(hashes)
+	if root != f.Trace.MerkleRoot || verification.Attestation(root, f.Trace.SessionID) != f.Trace.Attestation || f.Trace.RFC6962Root() != f.RFC6962Root {
+		t.Error("a root or the attestation is another")
+	}
+}
