@@ -16,6 +16,8 @@ import (
 )
 
 const (
+	// maxSamples bounds the sessions that a baseline is made of: those of an owner that were closed last.
+	maxSamples = 1000
 	// baselineEvery is how long a baseline is in force at least, unless the samples of its owner have grown by a tenth.
 	baselineEvery = time.Hour
 	// sampleChunk bounds the closed sessions whose samples are taken at once.
@@ -84,7 +86,7 @@ func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
 	if g.Samples == last.Samples || now.Sub(last.Made) < baselineEvery && 10*g.Samples < 11*last.Samples {
 		return nil
 	}
-	kept, err := s.o.Store.Samples(ctx, g.Owner)
+	kept, err := s.o.Store.Samples(ctx, g.Owner, maxSamples)
 	if err != nil {
 		return err
 	}

@@ -170,7 +170,7 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%s: %d receipts, %+v", points[i], len(receipts), challenges)
 		}
 	}
-	samples, err := kept.Samples(t.Context(), k.Owner(t))
+	samples, err := kept.Samples(t.Context(), k.Owner(t), 100)
 	must(t, err)
 	last, err := kept.LastBaseline(t.Context(), k.Owner(t))
 	must(t, err)

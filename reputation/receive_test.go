@@ -207,7 +207,7 @@ func TestRemovedForItsAge(t *testing.T) {
 	long.Call(t, nil)
 	n.Delivered(t, 3, long.Receipts...)
 	n.Kit.Clock.Advance(2 * time.Second)
-	must(t, n.Store.Prune(t.Context(), n.Kit.Clock.Now().Add(-time.Hour), n.Kit.Clock.Now()))
+	must(t, n.Store.Prune(t.Context(), store.Old{Sessions: n.Kit.Clock.Now().Add(-time.Hour), Tokens: n.Kit.Clock.Now()}))
 	for _, tokens := range [][]string{kept, other} {
 		wantCode(t, n.Deliver(t, tokens...).Err, "interaction_expired")
 	}

@@ -325,7 +325,7 @@ func TestForkedSessionGivesNoSample(t *testing.T) {
 	n.Delivered(t, 12, s.Receipts...)
 	wantCode(t, n.Deliver(t, other).Err, "interaction_fork")
 	must(t, n.Sample(t.Context()))
-	samples, err := n.Store.Samples(t.Context(), s.Owner)
+	samples, err := n.Store.Samples(t.Context(), s.Owner, 10)
 	must(t, err)
 	waiting, err := n.Store.Unsampled(t.Context(), 10)
 	must(t, err)

@@ -245,7 +245,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.o.Log.Error("the baselines were not made", zap.Error(err))
 		}
 		if now := s.o.Now(); now.Sub(pruned) >= pruneEvery {
-			if err := s.o.Store.Prune(ctx, now.Add(-s.o.Retention), now.Add(-keptTokens)); err != nil && ctx.Err() == nil {
+			if err := s.o.Store.Prune(ctx, store.Old{Sessions: now.Add(-s.o.Retention), Tokens: now.Add(-keptTokens), Samples: maxSamples}); err != nil && ctx.Err() == nil {
 				s.o.Log.Error("what is old was not removed", zap.Error(err))
 			}
 			pruned = now

@@ -190,7 +190,7 @@ func TestVaultRotateAll(t *testing.T) {
 		args = append(args, "--from", "unix:"+v.Stack.Socket(at))
 	}
 	out := v.asOwner(t, args...)
-	for _, r := range rolesOfPosts() {
+	for _, r := range bootstrap.Roles { // the observer's and the node's too
 		if !strings.Contains(out, r.Key+":v2 is there") || !strings.Contains(out, "versions of "+r.Key+" before 2 are retired") {
 			t.Errorf("nothing of %s is said: %s", r.Key, out)
 		}

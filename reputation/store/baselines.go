@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// MaxSamples is how many samples of an owner are kept: those of the sessions that were closed last.
-const MaxSamples = 1000
-
 // Sample is what one closed session gives to the baselines of its owner.
 type Sample struct {
 	Owner, Session string
@@ -47,11 +44,11 @@ func (s *Store) AddSample(ctx context.Context, one Sample) error {
 	})
 }
 
-// Samples returns the samples of an owner whose sessions were closed last, at most [MaxSamples], in the order in which they were closed.
-func (s *Store) Samples(ctx context.Context, owner string) ([]Sample, error) {
+// Samples returns the samples of an owner whose sessions were closed last, at most limit, in the order in which they were closed.
+func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample, error) {
 	const doing = "read the samples"
 	rows, err := s.query(ctx, `SELECT owner, session, closed, sample FROM (
-		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2) AS l ORDER BY closed, session`, owner, MaxSamples)
+		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2) AS l ORDER BY closed, session`, owner, limit)
 	return list(doing, rows, err, func(scan func(...any) error) (one Sample, err error) {
 		var closed int64
 		err = scan(&one.Owner, &one.Session, &closed, &one.Text)

@@ -14,23 +14,29 @@ const (
 	challengeChunk = 256
 )
 
-// Prune removes whole sessions, with their challenges, whose last receipt came before a moment, and used tokens that expired before another
-// one; and samples beyond the last [MaxSamples] of each owner. Baselines stay: scores name them.
-func (s *Store) Prune(ctx context.Context, sessions, tokens time.Time) error {
+// Old is what [Store.Prune] removes.
+type Old struct {
+	Sessions time.Time // sessions whose last receipt came before, whole, with their challenges
+	Tokens   time.Time // used tokens that expired before
+	Samples  int       // of each owner, those beyond the last so many
+}
+
+// Prune removes what is old. Baselines stay: scores name them.
+func (s *Store) Prune(ctx context.Context, old Old) error {
 	err := s.repeat(ctx, func(t tx) (bool, error) {
-		n, err := t.exec(`DELETE FROM used WHERE id IN (SELECT id FROM used WHERE expires < $1 ORDER BY expires LIMIT $2)`, tokens.UnixMilli(), tokenChunk)
+		n, err := t.exec(`DELETE FROM used WHERE id IN (SELECT id FROM used WHERE expires < $1 ORDER BY expires LIMIT $2)`, old.Tokens.UnixMilli(), tokenChunk)
 		return n == tokenChunk, err
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.pruneSamples(ctx); err != nil {
+	if err := s.pruneSamples(ctx, old.Samples); err != nil {
 		return err
 	}
-	if err := s.repeat(ctx, func(t tx) (bool, error) { return t.pruneSessions(sessions.UnixMilli()) }); err != nil {
+	if err := s.repeat(ctx, func(t tx) (bool, error) { return t.pruneSessions(old.Sessions.UnixMilli()) }); err != nil {
 		return err
 	}
-	return s.repeat(ctx, func(t tx) (bool, error) { return t.pruneChallenges(sessions.UnixMilli()) })
+	return s.repeat(ctx, func(t tx) (bool, error) { return t.pruneChallenges(old.Sessions.UnixMilli()) })
 }
 
 // repeat runs a transaction as long as there is more to do.
@@ -47,8 +53,8 @@ func (s *Store) repeat(ctx context.Context, do func(tx) (more bool, err error)) 
 	return nil
 }
 
-// pruneSamples removes the samples of an owner that no baseline is made of any more.
-func (s *Store) pruneSamples(ctx context.Context) error {
+// pruneSamples removes the samples of each owner beyond the last so many.
+func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	owners, err := s.Grown(ctx)
 	if err != nil {
 		return err
@@ -56,7 +62,7 @@ func (s *Store) pruneSamples(ctx context.Context) error {
 	for _, o := range owners {
 		err := s.transact(ctx, "remove old samples", func(t tx) error {
 			_, err := t.exec(`DELETE FROM samples WHERE owner = $1 AND closed < (
-				SELECT closed FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT 1 OFFSET $2)`, o.Owner, MaxSamples-1)
+				SELECT closed FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT 1 OFFSET $2)`, o.Owner, last-1)
 			return err
 		})
 		if err != nil {

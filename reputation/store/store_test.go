@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,10 +14,27 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// server is the one PostgreSQL server of all tests; each has a database of its own.
+var server = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.Launch() })
+
+func TestMain(m *testing.M) {
+	started := false
+	launch := server
+	server = func() (*pgtest.Server, error) { started = true; return launch() }
+	status := m.Run()
+	if started {
+		if s, err := launch(); err == nil {
+			_ = s.Close() // it ends with this process anyway
+		}
+	}
+	os.Exit(status)
+}
 
 // each runs a test on a store in SQLite, and on one in PostgreSQL that two replicas have opened. Of SQLite both are the same.
 func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
@@ -26,7 +44,10 @@ func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
 		test(t, s, s)
 	})
 	t.Run("postgres", func(t *testing.T) {
-		dsn := pgtest.Start(t).Database(t)
+		full.Only(t, "PostgreSQL")
+		s, err := server()
+		must(t, err)
+		dsn := s.Database(t)
 		test(t, opened(t)(store.OpenPostgres(t.Context(), dsn)), opened(t)(store.OpenPostgres(t.Context(), dsn)))
 	})
 }
@@ -146,7 +167,7 @@ func TestBounds(t *testing.T) {
 		if _, err := one.Session(ctx, "o", "c"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("a session that was refused is there: %v", err)
 		}
-		must(t, one.Prune(ctx, start.Add(time.Second), start))
+		must(t, one.Prune(ctx, store.Old{Sessions: start.Add(time.Second), Tokens: start, Samples: 100}))
 		must(t, two.Append(ctx, bounded("c", 1, 5)))
 	})
 }
@@ -248,9 +269,9 @@ func TestUse(t *testing.T) {
 		if used.Load() != 1 {
 			t.Fatalf("used %d times", used.Load())
 		}
-		must(t, one.Prune(ctx, start, start))
+		must(t, one.Prune(ctx, store.Old{Sessions: start, Tokens: start, Samples: 100}))
 		wantErr(t, two.Use(ctx, "jti", start), store.ErrUsed)
-		must(t, one.Prune(ctx, start, start.Add(time.Second)))
+		must(t, one.Prune(ctx, store.Old{Sessions: start, Tokens: start.Add(time.Second), Samples: 100}))
 		must(t, two.Use(ctx, "jti", start))
 	})
 }
@@ -280,7 +301,7 @@ func TestBaselines(t *testing.T) {
 		if left, err := two.Unsampled(ctx, 10); err != nil || len(left) != 0 {
 			t.Errorf("%+v, %v", left, err)
 		}
-		samples, err := two.Samples(ctx, "o")
+		samples, err := two.Samples(ctx, "o", 100)
 		must(t, err)
 		if len(samples) != 2 || samples[0].Text != `"a"` || samples[1].Text != `"c"` || !samples[1].Closed.Equal(start.Add(2*time.Second)) {
 			t.Errorf("%+v", samples)
@@ -311,33 +332,24 @@ func TestBaselines(t *testing.T) {
 func TestOldSamples(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
-		const more = store.MaxSamples + 5
-		var all sync.WaitGroup
-		for i := range more {
-			all.Go(func() {
-				a := addition(fmt.Sprintf("s%04d", i), 1, 1)
-				a.Closing, a.At, a.MaxSessions, a.MaxReceipts = true, start.Add(time.Duration(i)*time.Second), more, more
-				err := one.Append(ctx, a)
-				if err == nil {
-					err = two.AddSample(ctx, store.Sample{Owner: "o", Session: a.Session, Closed: a.At, Text: "{}"})
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			})
+		for i := range 8 {
+			a := addition(fmt.Sprint("s", i), 1, 1)
+			a.Closing, a.At = true, start.Add(time.Duration(i)*time.Second)
+			must(t, one.Append(ctx, a))
+			must(t, two.AddSample(ctx, store.Sample{Owner: "o", Session: a.Session, Closed: a.At, Text: "{}"}))
 		}
-		all.Wait()
-		must(t, two.Prune(ctx, start, start))
-		samples, err := one.Samples(ctx, "o")
-		must(t, err)
-		if len(samples) != store.MaxSamples || samples[0].Session != "s0005" {
-			t.Errorf("%d samples, the first %+v", len(samples), samples[0])
+		for range 2 {
+			must(t, two.Prune(ctx, store.Old{Sessions: start, Tokens: start, Samples: 5}))
+			samples, err := one.Samples(ctx, "o", 100)
+			must(t, err)
+			if len(samples) != 5 || samples[0].Session != "s3" {
+				t.Errorf("%+v", samples)
+			}
 		}
-		must(t, one.Prune(ctx, start, start))
-		if again, err := one.Samples(ctx, "o"); err != nil || len(again) != store.MaxSamples {
-			t.Errorf("%d samples, %v", len(again), err)
+		if newest, err := one.Samples(ctx, "o", 1); err != nil || len(newest) != 1 || newest[0].Session != "s7" {
+			t.Errorf("%+v, %v", newest, err)
 		}
-		if grown, err := one.Grown(ctx); err != nil || grown[0].Samples != more {
+		if grown, err := one.Grown(ctx); err != nil || grown[0].Samples != 8 {
 			t.Errorf("%+v, %v", grown, err)
 		}
 	})
@@ -358,7 +370,7 @@ func TestPrune(t *testing.T) {
 		must(t, one.Issue(ctx, store.Challenge{Nonce: "lone", Owner: "o", Session: "lone", Number: 1, Issued: start, Expires: start}, 100))
 		must(t, one.Issue(ctx, store.Challenge{Nonce: "new", Owner: "o", Session: "new", Number: 1, Issued: start.Add(time.Hour), Expires: start}, 100))
 		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s00", Number: 1, Token: "other"}, start))
-		must(t, two.Prune(ctx, start.Add(35*time.Second), start))
+		must(t, two.Prune(ctx, store.Old{Sessions: start.Add(35 * time.Second), Tokens: start, Samples: 100}))
 		for i := range 40 {
 			session := fmt.Sprintf("s%02d", i)
 			_, err := one.Session(ctx, "o", session)
