@@ -35,7 +35,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if files = append(files, more...); len(files) != 12 {
+	if files = append(files, more...); len(files) != 13 {
 		t.Errorf("%d files", len(files))
 	}
 	for _, path := range files {

@@ -24,7 +24,7 @@ func TestScoreShow(t *testing.T) {
 	l, err := net.Listen("unix", socket)
 	must(t, err)
 	server := &http.Server{Handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()})} //nolint:gosec // of a test
-	go server.Serve(l)                                                                                           //nolint:errcheck // it ends with the test
+	go server.Serve(l)                                                                                            //nolint:errcheck // it ends with the test
 	t.Cleanup(func() { server.Close() })
 
 	s := n.Calls(t, "ses_1", 12)
