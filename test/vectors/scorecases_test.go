@@ -208,6 +208,7 @@ func knowledgeCases() []*scored {
 		newScored("domains: hosts of a failed call").calls(2, one(1, func(r *receipt) {
 			r.Outcome, r.Relayed, r.RelayedCount = "failed", relayed("a").Relayed, 1
 		})).expect("domains", 1, 1, 1.2, isObserved),
+		newScored("domains: hosts, and no answered call").other(relayed("b", "a")).nothing("domains", 0),
 
 		agree("4 pairs", "aAbBcCdD", "11223344").with(nil, five).nothing("agreement", 4),
 		agree("5 pairs that agree", "abcdeABCDE", "1234512345").with(nil, five).expect("agreement", 5, 1, 8, isObserved),

@@ -171,7 +171,7 @@ func hasTables(t *testing.T, docs []byte) {
 	}
 	for _, text := range want {
 		if !strings.Contains(tables, text) {
-			t.Errorf("the tables lack %q", text)
+			t.Errorf("the tables lack %q: if the formulas are others now, run make autonomy", text)
 		}
 	}
 }

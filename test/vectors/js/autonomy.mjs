@@ -250,7 +250,7 @@ function fieldsOf(v, all) {
       reasoning_depth: part('recursion', 'depth').value,
     },
     knowledge: {
-      domains_touched: part('knowledge', 'domains').state === NOT_MEASURED ? [] : domainsOf(v),
+      domains_touched: v.session.domains.map((d) => d.name).sort(byBytes),
       consistency_score: part('knowledge', 'agreement').value, superhuman_indicators: part('knowledge', 'superhuman').value,
     },
     entropy: {
