@@ -58,7 +58,7 @@ type Limits struct {
 	Challenges int64 // that are kept of one owner
 	Rate       int   // receipts that one owner can deliver in a second, on the average; ten times as many at once
 	Calls      int   // requests that the agents of one owner can make in a second, on the average; ten times as many at once
-	Cached     int   // receipts, of all sessions that are kept in memory
+	Cached     int   // receipts of a usual size, of all sessions that are kept in memory
 }
 
 // Options configure a [Service]. Everything without a default is required.

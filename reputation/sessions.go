@@ -13,7 +13,7 @@ import (
 
 // sessions keeps what was measured of the sessions that were read last, so that of each only the receipts that have come since are read.
 type sessions struct {
-	bound int // receipts, of all sessions together
+	bound int // receipts of a usual size, of all sessions together
 
 	mu     sync.Mutex // guards all below
 	total  int        // receipts
@@ -138,6 +138,6 @@ func (s *Service) readOn(ctx context.Context, owner *Owner, r *reading) (more bo
 		c := o.Claims()
 		r.measured.Add(o.Hash(), &c)
 	}
-	s.sessions.weigh(r, int(r.measured.Len())+1)
+	s.sessions.weigh(r, r.measured.Weight()+1)
 	return len(receipts) == store.MaxReceipts, nil
 }
