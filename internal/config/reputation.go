@@ -61,7 +61,7 @@ type NodeLimits struct {
 	// PublicPerSecond is how many requests one address can make at the public address, on the average; five times as many at once
 	// (node_rate_limited). At most 1000000. Default 20.
 	PublicPerSecond int `yaml:"publicPerSecond"`
-	// Cached is how many receipts the sessions that are kept in memory have together; each takes some hundred bytes. Default 200000.
+	// Cached is how many receipts of a usual size the sessions that are kept in memory have together; each takes some hundred bytes. Default 200000.
 	Cached int `yaml:"cached"`
 }
 
