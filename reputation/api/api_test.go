@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -526,11 +527,25 @@ func TestCostOfRefusals(t *testing.T) {
 	}
 }
 
+// noticed is a body that says when somebody begins to read it.
+type noticed struct {
+	io.ReadCloser
+	read chan<- struct{}
+	once sync.Once
+}
+
+func (n *noticed) Read(p []byte) (int, error) {
+	n.once.Do(func() { n.read <- struct{}{} })
+	return n.ReadCloser.Read(p)
+}
+
 // TestLargeAtOnce: only so many deliveries are read at once, and only a part of them from one address.
 func TestLargeAtOnce(t *testing.T) {
 	c := newCaller(t)
+	reading := make(chan struct{}, 16)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = r.Header.Get("From")
+		r.Body = &noticed{ReadCloser: r.Body, read: reading}
 		c.handler.ServeHTTP(w, r)
 	}))
 	defer server.Close()
@@ -554,6 +569,11 @@ func TestLargeAtOnce(t *testing.T) {
 			}()
 			_, err = w.Write([]byte("{"))
 			must(t, err)
+			select {
+			case <-reading: // it has its place
+			case <-time.After(time.Minute):
+				t.Fatal("a delivery is not read")
+			}
 		}
 	}
 	status := func(from string) int {
