@@ -113,7 +113,7 @@ func (r *rig) published(t *testing.T) jose.JSONWebKeySet {
 	for _, root := range roots {
 		all.Keys = append(all.Keys, jose.JSONWebKey{Key: stded25519.PublicKey(root.Public), KeyID: root.KeyID, Algorithm: "EdDSA", Use: "sig"})
 	}
-	if len(all.Keys) != 10 {
+	if len(all.Keys) != 11 {
 		t.Fatalf("%d keys are published", len(all.Keys))
 	}
 	return all

@@ -158,7 +158,7 @@ func (r *reads) take() (n int, slowest time.Duration, failed []outcome) {
 
 // held is what the processes hold: open descriptors of each, in the stack's order, and the sidecar's goroutines.
 type held struct {
-	files      [3]int
+	files      []int // of each process
 	goroutines int
 }
 
@@ -172,7 +172,7 @@ func (h held) within(o held, slack int) bool {
 }
 
 func (h held) String() string {
-	return fmt.Sprintf("%d %d %d, %d", h.files[0], h.files[1], h.files[2], h.goroutines)
+	return fmt.Sprintf("%d, %d", h.files, h.goroutines)
 }
 
 var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
@@ -180,10 +180,10 @@ var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
 func (v *vaultRig) held(t *testing.T) held {
 	t.Helper()
 	var h held
-	for i, p := range v.Stack.Processes {
+	for _, p := range v.Stack.Processes {
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Cmd.Process.Pid))
 		must(t, err)
-		h.files[i] = len(files)
+		h.files = append(h.files, len(files))
 	}
 	client, base := daemon.Client(config.Endpoint{Unix: v.Stack.Socket("serve")})
 	defer client.CloseIdleConnections()
