@@ -66,7 +66,7 @@ type collector struct{ s *Sender }
 
 var (
 	undelivered  = prometheus.NewDesc("mediator_receipts_undelivered", "Interaction receipts that the node has not acknowledged.", nil, nil)
-	oldest       = prometheus.NewDesc("mediator_receipts_undelivered_since_seconds", "When the oldest of them was signed, in Unix seconds. Missing if there is none.", nil, nil)
+	oldest       = prometheus.NewDesc("mediator_receipts_undelivered_since_seconds", "When the oldest of them was signed, in Unix seconds; the present if there is none.", nil, nil)
 	refusedChain = prometheus.NewDesc("mediator_receipts_refused_sessions", "Sessions whose receipts the node refuses.", nil, nil)
 	prunedTotal  = prometheus.NewDesc("mediator_receipts_pruned_undelivered_total", "Receipts that were removed for their age before the node had them.", nil, nil)
 	deliveredAll = prometheus.NewDesc("mediator_receipts_delivered_total", "Receipts that the node has acknowledged to this process.", nil, nil)
@@ -98,7 +98,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	tell(undelivered, prometheus.GaugeValue, float64(b.Receipts))
 	tell(refusedChain, prometheus.GaugeValue, float64(b.Refused))
 	tell(prunedTotal, prometheus.CounterValue, float64(b.Pruned))
-	if !b.Oldest.IsZero() {
-		tell(oldest, prometheus.GaugeValue, float64(b.Oldest.Unix()))
+	since := b.Oldest
+	if since.IsZero() {
+		since = c.s.now()
 	}
+	tell(oldest, prometheus.GaugeValue, float64(since.Unix()))
 }
