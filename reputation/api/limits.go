@@ -19,6 +19,8 @@ const (
 	maxAddresses = 8192
 	// maxLarge bounds the deliveries of receipts that are read at once, since each can take much memory.
 	maxLarge = 8
+	// maxCalls bounds the requests to Options.MCP that are answered at once, for the same reason.
+	maxCalls = 64
 )
 
 // limits bound what one address can ask, and how much is read at once.
@@ -26,6 +28,7 @@ type limits struct {
 	now    func() time.Time
 	rate   int
 	places chan struct{} // one for each delivery that is being read
+	calls  chan struct{} // one for each request to Options.MCP
 
 	mu        sync.Mutex // guards addresses
 	addresses *lru.Cache[netip.Prefix, *rate.Limiter]
@@ -33,14 +36,14 @@ type limits struct {
 
 func newLimits(o Options) *limits {
 	return &limits{
-		now: o.Now, rate: cmp.Or(o.Rate, DefaultRate), places: make(chan struct{}, maxLarge),
+		now: o.Now, rate: cmp.Or(o.Rate, DefaultRate), places: make(chan struct{}, maxLarge), calls: make(chan struct{}, maxCalls),
 		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses),
 	}
 }
 
 // admit refuses a request of an address that makes too many.
 func (l *limits) admit(r *http.Request) error {
-	from, ok := network(r.RemoteAddr)
+	from, ok := Network(r.RemoteAddr)
 	if !ok {
 		return nil // of a unix socket, which admits users by their ids
 	}
@@ -68,8 +71,8 @@ func (l *limits) of(from netip.Prefix) *rate.Limiter {
 	return limiter
 }
 
-// network returns what is counted of an address as one: of IPv6 what one subscriber has.
-func network(remote string) (netip.Prefix, bool) {
+// Network returns what is counted of the address of a request as one: of IPv6 what one subscriber has. A unix socket has none.
+func Network(remote string) (netip.Prefix, bool) {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return netip.Prefix{}, false
@@ -89,10 +92,19 @@ func network(remote string) (netip.Prefix, bool) {
 
 // large takes a place for a large body, until done is called.
 func (l *limits) large() (done func(), err error) {
+	return take(l.places, "deliveries of receipts are being read")
+}
+
+// call takes a place for a request to Options.MCP, until done is called.
+func (l *limits) call() (done func(), err error) {
+	return take(l.calls, "calls over MCP are being answered")
+}
+
+func take(places chan struct{}, full string) (done func(), err error) {
 	select {
-	case l.places <- struct{}{}:
-		return func() { <-l.places }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	default:
-		return nil, refusal.New("node_busy", "%d deliveries of receipts are being read", maxLarge)
+		return nil, refusal.New("node_busy", "%d %s", cap(places), full)
 	}
 }
