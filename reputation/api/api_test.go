@@ -469,7 +469,7 @@ func TestMCP(t *testing.T) {
 		t.Errorf("without MCP: %d", w.StatusCode)
 	}
 	begun, done := make(chan struct{}), make(chan struct{})
-	c.handler = api.Handler(c.Service, api.Options{Now: c.Kit.Clock.Now, Log: zap.NewNop(), MCP: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	c.handler = api.Handler(c.node.Service, api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(), MCP: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" {
 			begun <- struct{}{}
 			<-done
