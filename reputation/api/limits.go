@@ -17,18 +17,19 @@ import (
 const (
 	// maxAddresses bounds the addresses whose rate is known. One that was not seen for longest begins anew.
 	maxAddresses = 8192
-	// maxLarge bounds the deliveries of receipts that are read at once, since each can take much memory.
-	maxLarge = 8
-	// maxCalls bounds the requests to Options.MCP that are answered at once, for the same reason.
-	maxCalls = 64
+	// maxLarge bounds the deliveries of receipts that are read at once, since each can take much memory, and maxLargeOfOne those of one
+	// address, which could send them slowly to keep the others out.
+	maxLarge, maxLargeOfOne = 16, 4
+	// maxCalls and maxCallsOfOne bound the requests to Options.MCP that are answered at once, for the same reasons.
+	maxCalls, maxCallsOfOne = 64, 16
 )
 
 // limits bound what one address can ask, and how much is read at once.
 type limits struct {
-	now    func() time.Time
-	rate   int
-	places chan struct{} // one for each delivery that is being read
-	calls  chan struct{} // one for each request to Options.MCP
+	now  func() time.Time
+	rate int
+
+	large, calls *places
 
 	mu        sync.Mutex // guards addresses
 	addresses *lru.Cache[netip.Prefix, *rate.Limiter]
@@ -36,7 +37,9 @@ type limits struct {
 
 func newLimits(o Options) *limits {
 	return &limits{
-		now: o.Now, rate: cmp.Or(o.Rate, DefaultRate), places: make(chan struct{}, maxLarge), calls: make(chan struct{}, maxCalls),
+		now: o.Now, rate: cmp.Or(o.Rate, DefaultRate),
+		large:     newPlaces("deliveries of receipts", maxLarge, maxLargeOfOne),
+		calls:     newPlaces("calls over MCP", maxCalls, maxCallsOfOne),
 		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses),
 	}
 }
@@ -57,6 +60,14 @@ func (l *limits) admit(r *http.Request) error {
 	return refusal.Later{
 		Refusal: refusal.New("node_rate_limited", "more than %d requests a second come from this address", l.rate),
 		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
+	}
+}
+
+// charge counts a request as n more, since it has cost that much: the next ones of its address wait for it.
+func (l *limits) charge(r *http.Request, n int) {
+	if from, ok := Network(r.RemoteAddr); ok && n > 0 {
+		limiter := l.of(from)
+		limiter.ReserveN(l.now(), min(n, limiter.Burst()))
 	}
 }
 
@@ -90,21 +101,43 @@ func Network(remote string) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// large takes a place for a large body, until done is called.
-func (l *limits) large() (done func(), err error) {
-	return take(l.places, "deliveries of receipts are being read")
+// places bound the requests of one kind that are read or answered at once, in all and of one address.
+type places struct {
+	what      string // they are for
+	most, one int
+
+	mu      sync.Mutex // guards all below
+	taken   int
+	takenBy map[netip.Prefix]int
 }
 
-// call takes a place for a request to Options.MCP, until done is called.
-func (l *limits) call() (done func(), err error) {
-	return take(l.calls, "calls over MCP are being answered")
+func newPlaces(what string, most, one int) *places {
+	return &places{what: what, most: most, one: one, takenBy: make(map[netip.Prefix]int)}
 }
 
-func take(places chan struct{}, full string) (done func(), err error) {
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	default:
-		return nil, refusal.New("node_busy", "%d %s", cap(places), full)
+// take takes a place, until done is called.
+func (p *places) take(r *http.Request) (done func(), err error) {
+	from, counted := Network(r.RemoteAddr)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.taken >= p.most:
+		return nil, refusal.New("node_busy", "%d %s are being read", p.most, p.what)
+	case counted && p.takenBy[from] >= p.one:
+		return nil, refusal.New("node_busy", "%d %s from this address are being read", p.one, p.what)
+	}
+	p.count(from, 1)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.count(from, -1)
+	}, nil
+}
+
+// count notes that n more are being read.
+func (p *places) count(from netip.Prefix, n int) {
+	p.taken += n
+	if p.takenBy[from] += n; p.takenBy[from] == 0 {
+		delete(p.takenBy, from)
 	}
 }
