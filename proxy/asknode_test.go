@@ -268,7 +268,7 @@ func TestMalformedChallengeRequests(t *testing.T) {
 	for _, url := range []string{issueURL + "?x=1", issueURL + "/", "http://mediator.internal/v1/challenge", "http://mediator.internal/v1/receipts", "http://mediator.internal/v1/challenge/%69ssue"} {
 		r.wantRefused("internal_unknown", "POST", url, `{}`)
 	}
-	for _, url := range []string{"http://mediator.internal/v1/score/x", "http://mediator.internal/v1/score/" + strings.Repeat("0A", 32), issueURL} {
+	for _, url := range []string{"http://mediator.internal/v1/score/x", "http://mediator.internal/v1/score/" + strings.Repeat("0A", 32), "http://mediator.internal/v1/sessions/ses_1/challenges", issueURL} {
 		r.wantRefused("internal_unknown", "GET", url, "")
 	}
 	r.sessions.CloseStanding()

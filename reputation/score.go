@@ -16,12 +16,12 @@ import (
 	"github.com/actionproof/mediator/reputation/strategy"
 )
 
-// Scored is the score of a session as it is known now: the claims, and the token that carries them. Challenges are what the node has noted of
-// the session's, so that everybody can compute the score again: once the session is closed, for they tell which probes ask the same.
+// Scored is the score of a session as it is known now: the claims, and the token that carries them. Challenges are what became of
+// the session's, once it is closed. Nothing in it is a text that the agent has made up for the node: see [Service.Revealed].
 type Scored struct {
-	Score      json.RawMessage      `json:"score"`
-	Token      string               `json:"token"`
-	Challenges []autonomy.Challenge `json:"challenges,omitempty"`
+	Score      json.RawMessage   `json:"score"`
+	Token      string            `json:"token"`
+	Challenges []autonomy.Judged `json:"challenges,omitempty"`
 }
 
 // appraised is an answer, and what it was made of.
@@ -51,9 +51,6 @@ func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error)
 // SessionScore returns the score of a session. owner may be empty if only one owner has a session of this name.
 func (s *Service) SessionScore(ctx context.Context, owner, session string) (Scored, error) {
 	state, err := s.find(ctx, owner, session)
-	if errors.Is(err, store.ErrNotFound) {
-		return Scored{}, refusal.New("score_session_unknown", "the node has no receipts of the session %.80q, or of several owners' sessions of this name", session)
-	}
 	if err != nil {
 		return Scored{}, err
 	}
@@ -65,18 +62,33 @@ func (s *Service) SessionScore(ctx context.Context, owner, session string) (Scor
 	return s.appraise(ctx, r)
 }
 
-func (s *Service) find(ctx context.Context, owner, session string) (store.Session, error) {
+// Revealed returns what the node has noted of the challenges of a session that is closed, with what its agent has revealed: who also has the
+// receipts can compute the score again. Of an open session it returns nothing, since it tells which probes ask the same. An agent reveals
+// what it likes, so this is for operators alone: if others could read it, it would be a post without evidence.
+func (s *Service) Revealed(ctx context.Context, owner, session string) ([]autonomy.Challenge, error) {
+	state, err := s.find(ctx, owner, session)
+	if err != nil || !state.Closed {
+		return nil, err
+	}
+	return s.challenges(ctx, sessionKey{state.Owner, state.Session})
+}
+
+// find returns a session. owner may be empty if only one owner has a session of this name.
+func (s *Service) find(ctx context.Context, owner, session string) (state store.Session, err error) {
 	if owner != "" {
-		return s.o.Store.Session(ctx, owner, session)
+		state, err = s.o.Store.Session(ctx, owner, session)
+	} else {
+		var all []store.Session
+		if all, err = s.o.Store.Sessions(ctx, session, 2); err == nil && len(all) != 1 {
+			err = store.ErrNotFound
+		} else if err == nil {
+			state = all[0]
+		}
 	}
-	all, err := s.o.Store.Sessions(ctx, session, 2)
-	switch {
-	case err != nil:
-		return store.Session{}, err
-	case len(all) != 1:
-		return store.Session{}, store.ErrNotFound
+	if errors.Is(err, store.ErrNotFound) {
+		return state, refusal.New("score_session_unknown", "the node has no receipts of the session %.80q, or of several owners' sessions of this name", session)
 	}
-	return all[0], nil
+	return state, err
 }
 
 // read reads a session up to its last receipt, for its caller alone until release is called. Of one with two chains neither counts.
@@ -123,7 +135,7 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	}
 	answer := Scored{Score: claims, Token: token}
 	if r.measured.Closed() {
-		answer.Challenges = challenges
+		answer.Challenges = r.measured.Judge(challenges)
 	}
 	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
 	r.last = &appraised{r.measured.Len(), hash, challenges, now.Add(lifetime / 2), answer}

@@ -100,7 +100,9 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 		n.Delivered(t, int64(len(s.Receipts))+1, s.Receipts...)
 		answer, err := n.SessionScore(t.Context(), "", id)
 		must(t, err)
-		score := archive.Score{Score: answer.Score, Token: answer.Token, Challenges: answer.Challenges}
+		revealed, err := n.Revealed(t.Context(), "", id)
+		must(t, err)
+		score := archive.Score{Score: answer.Score, Token: answer.Token, Challenges: answer.Challenges, Revealed: revealed}
 		baseline, err := n.Baseline(t.Context(), n.Scored(t, id).BaselineHash)
 		must(t, err)
 		must(t, json.Unmarshal(baseline, &score.Baseline))

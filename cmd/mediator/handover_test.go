@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -179,9 +180,7 @@ func TestHandover(t *testing.T) {
 		t.Errorf("a reveal to a node that is away: %q", code)
 	}
 	r.calls(t, 200)
-	if s := r.delivery(t); s.Undelivered < 200 {
-		t.Errorf("the node is away, and %+v", s)
-	}
+	until(t, patience, "the receipts of all calls to be kept for the node", func() bool { return r.delivery(t).Undelivered >= 200 })
 	r.node.start(t)
 	r.arrived(t, 205)
 	var killed sync.WaitGroup
@@ -204,5 +203,37 @@ func TestHandover(t *testing.T) {
 	}
 	if c := score.Signals.Challenge; !score.Closed || c.Issued != 1 || c.Passed != 1 {
 		t.Errorf("the score says of the challenge %+v", c)
+	}
+}
+
+// TestHandoverAnew: a node that was put back learns of a session that had ended once the sidecar's ledger has forgotten how far it was handed
+// over, as docs/operations/reputation.md says.
+func TestHandoverAnew(t *testing.T) {
+	r := newHandoverRig(t)
+	r.node.start(t)
+	r.calls(t, 3)
+	must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+r.Session.Session, nil, nil))
+	chain, _ := r.arrived(t, 4)
+	must(t, r.node.end(t, syscall.SIGTERM))
+	files, err := filepath.Glob(r.node.at("one/reputation.db*"))
+	must(t, err)
+	for _, file := range files {
+		must(t, os.Remove(file))
+	}
+	r.node.start(t)
+	path := "/v1/sessions/" + r.Session.Session + "/score"
+	if status := r.node.get(t, path, nil); status != http.StatusNotFound {
+		t.Fatalf("a node whose store was removed knows the session: %d", status)
+	}
+	must(t, r.supervisor.Process.Signal(syscall.SIGTERM))
+	_ = r.supervisor.Wait()
+	db, err := sql.Open("sqlite", filepath.Join(r.Dir, "state", "ledger.db"))
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), "DROP TABLE deliveries")
+	must(t, errors.Join(err, db.Close()))
+	r.start(t)
+	until(t, 2*patience, "the node to know the session again", func() bool { return r.node.get(t, path, nil) == http.StatusOK })
+	if _, score := r.arrived(t, len(chain)); !score.Closed {
+		t.Errorf("the score is of %+v", score)
 	}
 }

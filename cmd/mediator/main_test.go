@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "serve", "trigger", "control", "reputation", "looker", "inside", "demo", "run", "dev", "guard":
+		case "serve", "trigger", "control", "reputation", "looker", "inside", "demo", "run", "dev", "guard", "score":
 			program()
 		case "way":
 			os.Exit(runWay(os.Args[2]))

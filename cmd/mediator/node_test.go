@@ -296,7 +296,7 @@ func TestNode(t *testing.T) {
 			if c.HeadNumber != 12 || c.Session != "ses_1" || c.Owner != n.kit.Owner(t) || c.HeadHash != evidence.HashToken(receipts[11]) || c.Closed {
 				t.Errorf("the score is of %+v", c)
 			}
-			for _, path := range []string{"/metrics", "/v1/roles", "/v1/looks", "/readyz", "/v1/reload", "/v1/reputation/agent"} {
+			for _, path := range []string{"/metrics", "/v1/roles", "/v1/looks", "/readyz", "/v1/reload", "/v1/reputation/agent", "/v1/sessions/ses_1/challenges"} {
 				var p struct{ Code string }
 				if status := n.get(t, path, &p); status != http.StatusNotFound || p.Code != "node_endpoint_unknown" {
 					t.Errorf("%s at the public address: %d %s", path, status, p.Code)
@@ -465,5 +465,26 @@ func TestNodeReplicas(t *testing.T) {
 		if c := n.scored(t, receipts[0]); c.HeadNumber != 60 || c.HeadHash != evidence.HashToken(receipts[59]) {
 			t.Errorf("the score of the node %s is of %+v", n.name, c)
 		}
+	}
+}
+
+// TestNodeLimits: the limits of the configuration are in force.
+func TestNodeLimits(t *testing.T) {
+	n := newNodeRig(t, "limits: {sessions: 1, receipts: 3, publicPerSecond: 1000}\n")
+	n.start(t)
+	for range 150 { // more than the default lets one address ask at once
+		if status := n.get(t, "/openapi.json", nil); status != http.StatusOK {
+			t.Fatalf("the node answers %d", status)
+		}
+	}
+	receipts := n.calls(t, "ses_1", 4)
+	n.delivered(t, receipts[:2], 2)
+	for what, further := range map[string][]string{"a second session": n.calls(t, "ses_2", 1), "a fourth receipt": receipts[2:]} {
+		if s, err := n.deliver(t, further...); err != nil || s.Problem.Code != "owner_full" {
+			t.Errorf("%s: %+v, %v", what, s, err)
+		}
+	}
+	if next := n.delivered(t, receipts[2:3], 1); next != 4 {
+		t.Errorf("the node wants receipt %d", next)
 	}
 }

@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"encoding/pem"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
@@ -20,11 +25,13 @@ import (
 // TestScoreShow asks a node for scores, draws them, and verifies what it prints as JSON.
 func TestScoreShow(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
+	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
+	must(t, err)
 	socket := filepath.Join(t.TempDir(), "node.sock")
 	l, err := net.Listen("unix", socket)
 	must(t, err)
-	server := &http.Server{Handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()})} //nolint:gosec // of a test
-	go server.Serve(l)                                                                                            //nolint:errcheck // it ends with the test
+	server := &http.Server{Handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true})} //nolint:gosec // of a test
+	go server.Serve(l)                                                                                                             //nolint:errcheck // it ends with the test
 	t.Cleanup(func() { server.Close() })
 
 	s := n.Calls(t, "ses_1", 12)
@@ -59,7 +66,7 @@ func TestScoreShow(t *testing.T) {
 		t.Errorf("status %d\n%s", status, out)
 	}
 	status, out, _ = show("ses_1", "--owner", s.Owner, "--json")
-	if status != exitDone || !strings.Contains(out, `"baseline": {`) {
+	if status != exitDone || !strings.Contains(out, `"baseline": {`) || !strings.Contains(out, `"revealed": [`) {
 		t.Errorf("status %d\n%s", status, out)
 	}
 	dir := t.TempDir()
@@ -74,5 +81,45 @@ func TestScoreShow(t *testing.T) {
 	}, nil, &stdout, &stderr)
 	if status != exitDone || !strings.Contains(stdout.String(), "computed again from receipts 1 to 13: it is the same") {
 		t.Errorf("status %d\n%s%s", status, &stdout, &stderr)
+	}
+}
+
+// TestScoreShowOverHTTPS asks a node at its public address, whose certificate a certificate authority of the system has signed. What only
+// operators are told is not asked for there.
+func TestScoreShowOverHTTPS(t *testing.T) {
+	n := nodetest.New(t, gatetest.New(t), nil)
+	server := httptest.NewTLSServer(api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}))
+	defer server.Close()
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
+	must(t, err)
+	s := n.Calls(t, "ses_1", 3)
+	s.Close(t)
+	n.Delivered(t, 5, s.Receipts...)
+	show := func(trusted, node string, args ...string) (out, errors string, status int) {
+		var stdout, stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), thisProgram(t), append([]string{"score", "show", "--node", node}, args...)...)
+		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+filepath.Join(t.TempDir(), "none"))
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		_ = cmd.Run() // its status tells
+		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	}
+	out, text, status := show(authority, server.URL+"/", "ses_1", "--json")
+	var shown archive.Score
+	if status != exitDone || json.Unmarshal([]byte(out), &shown) != nil || !archive.IsScore(shown.Token) || len(shown.Challenges) != 1 || shown.Revealed != nil {
+		t.Errorf("status %d\n%s%s", status, out, text)
+	}
+	if out, text, status = show(authority, server.URL, evidence.HashToken(s.Receipts[0])); status != exitDone || !strings.Contains(out, "ses_1 of agent:worker-1, closed") {
+		t.Errorf("status %d\n%s%s", status, out, text)
+	}
+	if out, text, status = show(authority, server.URL, "ses_2"); status != exitRefused || !strings.Contains(text, "score_session_unknown") {
+		t.Errorf("status %d\n%s%s", status, out, text)
+	}
+	if out, text, status = show(authority, server.URL+"/none", "ses_1"); status != exitRefused || !strings.Contains(text, "node_endpoint_unknown") {
+		t.Errorf("status %d\n%s%s", status, out, text)
+	}
+	if out, text, status = show(os.DevNull, server.URL, "ses_1"); status == exitDone || !strings.Contains(text, "certificate") {
+		t.Errorf("a certificate that nobody vouches for: status %d\n%s%s", status, out, text)
 	}
 }

@@ -19,7 +19,8 @@ import (
 type Score struct {
 	Score      json.RawMessage      `json:"score"` // what the token claims
 	Token      string               `json:"token"`
-	Challenges []autonomy.Challenge `json:"challenges,omitempty"` // what the node has noted of the session's, once it is closed
+	Challenges []autonomy.Judged    `json:"challenges,omitempty"` // what became of the session's, once it is closed
+	Revealed   []autonomy.Challenge `json:"revealed,omitempty"`   // the same challenges with what the agent has revealed, from the node's internal endpoint
 	Baseline   *autonomy.Baseline   `json:"baseline,omitempty"`   // that the score names
 }
 
@@ -87,8 +88,8 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 	switch {
 	case c.ScoringHash != autonomy.ScoringHash:
 		return fmt.Sprintf("it is by the formulas %s, version %s, and this program has those of version %s", c.ScoringHash, c.Version, autonomy.Version())
-	case c.Signals.Challenge.Issued != int64(len(s.Challenges)):
-		return "the node tells the challenges of a session once it is closed: ask for its score then"
+	case c.Signals.Challenge.Issued != int64(len(s.Revealed)):
+		return "what the agent has revealed is not here: mediator score show --json brings it from the node's internal endpoint, once the session is closed"
 	case c.BaselineHash != "" && s.Baseline == nil:
 		return "its baseline is not here: mediator score show --json brings it"
 	}
@@ -106,7 +107,7 @@ func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 			return refusal.New("score_mismatch", "the baseline here is another one than the score names, %s", c.BaselineHash)
 		}
 	}
-	want := autonomy.NewClaims(session, c.BaselineHash, autonomy.Appraise(session, s.Challenges, s.Baseline))
+	want := autonomy.NewClaims(session, c.BaselineHash, autonomy.Appraise(session, s.Revealed, s.Baseline))
 	want.Registered, want.KeyClaims = c.Registered, c.KeyClaims
 	got, err := tree(c)
 	if err != nil {

@@ -27,6 +27,7 @@ func LoadReputation(path string) (*Reputation, error) {
 		c.Public.check(f)
 	}
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
+	c.Limits.check(f)
 	c.checkOwners(f)
 	if c.Verification != nil {
 		c.Verification.check(f)
@@ -50,6 +51,21 @@ func (p *Public) check(f *findings) {
 	f.required("public.listen", p.Listen, "public.tlsCertificate", p.TLSCertificate, "public.tlsKey", p.TLSKey)
 	if p.Listen != "" {
 		checkAddress("public.listen", p.Listen, f)
+	}
+}
+
+// maxPerSecond bounds the rates of a node.
+const maxPerSecond = 1_000_000
+
+// check adds the mistakes in limits to f.
+func (l NodeLimits) check(f *findings) {
+	for _, rate := range [...]struct {
+		key string
+		is  int
+	}{{"receiptsPerSecond", l.ReceiptsPerSecond}, {"callsPerSecond", l.CallsPerSecond}, {"publicPerSecond", l.PublicPerSecond}} {
+		if rate.is > maxPerSecond {
+			f.Add("limits."+rate.key, "is at most %d, not %d", maxPerSecond, rate.is)
+		}
 	}
 }
 

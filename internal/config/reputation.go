@@ -1,5 +1,7 @@
 package config
 
+import "github.com/actionproof/mediator/reputation"
+
 // Reputation configures the node: mediator reputation.
 type Reputation struct {
 	File `yaml:"-"`
@@ -14,6 +16,8 @@ type Reputation struct {
 	Store Store `yaml:"store"`
 	// Retention is how long the receipts of a session are kept after its last one; 0s keeps them for ever. Default 2160h, 90 days.
 	Retention *Duration `yaml:"retention"`
+	// Limits bound what the node takes and keeps.
+	Limits NodeLimits `yaml:"limits"`
 	// Custody says where its signing key is.
 	Custody Custody `yaml:"custody"`
 	// Keys names its signing role.
@@ -40,6 +44,34 @@ type Reputation struct {
 	StoreDSN string `yaml:"-" of:"store.postgres.dsnFile"`
 	// ModelHosts are BelievedHosts as receipts name them: host:port.
 	ModelHosts []string `yaml:"-"`
+}
+
+// NodeLimits bounds what the node takes and keeps.
+type NodeLimits struct {
+	// Sessions is how many are kept of each owner; the receipts of further ones are refused (owner_full). Default 100000.
+	Sessions int64 `yaml:"sessions"`
+	// Receipts is how many are kept of each owner; further ones are refused (owner_full). Each takes about four kilobytes. Default 2000000.
+	Receipts int64 `yaml:"receipts"`
+	// Challenges is how many are kept of each owner; no further one is issued (owner_full). Default 200000.
+	Challenges int64 `yaml:"challenges"`
+	// ReceiptsPerSecond is how many receipts each owner can deliver, on the average; ten times as many at once, and at least one delivery
+	// (node_rate_limited). At most 1000000. Default 200.
+	ReceiptsPerSecond int `yaml:"receiptsPerSecond"`
+	// CallsPerSecond is how many requests the agents of each owner can make about challenges, on the average; ten times as many at once
+	// (node_rate_limited). At most 1000000. Default 20.
+	CallsPerSecond int `yaml:"callsPerSecond"`
+	// PublicPerSecond is how many requests one address can make at the public address, on the average; five times as many at once
+	// (node_rate_limited). At most 1000000. Default 20.
+	PublicPerSecond int `yaml:"publicPerSecond"`
+	// Cached is how many receipts of a usual size the sessions that are kept in memory have together; each takes some hundred bytes. Default 200000.
+	Cached int `yaml:"cached"`
+}
+
+// Of returns the limits that the service applies.
+func (l NodeLimits) Of() reputation.Limits {
+	return reputation.Limits{
+		Sessions: l.Sessions, Receipts: l.Receipts, Challenges: l.Challenges, Rate: l.ReceiptsPerSecond, Calls: l.CallsPerSecond, Cached: l.Cached,
+	}
 }
 
 // ReputationKeys is the node's role.

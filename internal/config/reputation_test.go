@@ -53,6 +53,8 @@ func TestReputationMistakes(t *testing.T) {
 		"public, over plain HTTP":  {", tlsCertificate: tls.crt, tlsKey: tls.key", "", "line 2, column 9: public.tlsCertificate: is required\nline 2, column 9: public.tlsKey: is required"},
 		"public nowhere":           {"listen: \"127.0.0.1:8443\"", "listen: \"8443\"", `line 2, column 18: public.listen: "8443" is not a host and a port, as 127.0.0.1:8181 is`},
 		"a database without a DSN": {"state: state\n", "state: state\nstore: {postgres: {}}\n", "line 4, column 19: store.postgres.dsnFile: is required"},
+		"a limit below 0":          {"state: state\n", "state: state\nlimits: {sessions: -1}\n", `line 4, column 20: limits.sessions: must be a whole number in decimal digits, from 0 to 9223372036854775807, not "-1"`},
+		"an absurd rate":           {"state: state\n", "state: state\nlimits: {callsPerSecond: 1000001}\n", "line 4, column 26: limits.callsPerSecond: is at most 1000000, not 1000001"},
 		"no owner":                 {correctReputation[strings.Index(correctReputation, "owners:"):strings.Index(correctReputation, "believedHosts")], "", "line 1, column 1: owners: is required: a node takes the receipts of those owners alone that it knows"},
 		"an owner without a name":  {"name: one\n    ", "", "line 11, column 5: owners[0].name: is required"},
 		"no registry":              {"registry: one.jwk", "registry: \"\"", "line 12, column 15: owners[0].registry: is required"},

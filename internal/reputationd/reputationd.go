@@ -150,8 +150,8 @@ func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Now: time.Now, Log: p.Log,
-		Metrics: p.Metrics,
+		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {
 		return errors.Join(err, p.store.Close())
@@ -201,7 +201,8 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 	}
 	p.Reloader.Start(status(c), p.reload)
 	group.Go(func() error { return p.service.Run(ctx) })
-	internal, public := api.Options{Now: time.Now, Log: p.Log, Rate: trusted}, api.Options{Now: time.Now, Log: p.Log}
+	internal := api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted}
+	public := api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond}
 	if p.verifier != nil {
 		if internal.MCP, err = p.verifier.handler(named(p.service)); err != nil {
 			return err

@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
 // Bounds on the bodies of requests, in bytes.
@@ -43,6 +44,8 @@ type Options struct {
 	Now func() time.Time
 	// Log gets the failures of the node itself; required.
 	Log *zap.Logger
+	// Operators is true where only operators, and what they run, reach the handler: it also answers what is for them alone.
+	Operators bool
 	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
 	// admits users by their ids, are not bounded.
 	Rate int
@@ -74,7 +77,7 @@ type endpoint struct {
 func Handler(s *reputation.Service, o Options) http.Handler {
 	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
 	byPath := make(map[string][]endpoint)
-	for _, e := range a.endpoints() {
+	for _, e := range a.endpoints(o.Operators) {
 		byPath[e.path] = append(byPath[e.path], e)
 	}
 	mux := http.NewServeMux()
@@ -102,8 +105,8 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	return mux
 }
 
-func (a *server) endpoints() []endpoint {
-	return []endpoint{
+func (a *server) endpoints(operators bool) []endpoint {
+	all := []endpoint{
 		{http.MethodPost, "/v1/receipts", a.receipts},
 		{http.MethodPost, "/v1/challenge/issue", a.issue},
 		{http.MethodPost, "/v1/challenge/commit", a.commit},
@@ -113,6 +116,10 @@ func (a *server) endpoints() []endpoint {
 		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
 		{http.MethodGet, "/openapi.json", a.describe},
 	}
+	if operators {
+		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed})
+	}
+	return all
 }
 
 // only answers the methods of one path.
@@ -333,6 +340,19 @@ func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return write(w, answer, never)
+}
+
+// revealedAnswer is what agents have revealed in a session.
+type revealedAnswer struct {
+	Revealed []autonomy.Challenge `json:"revealed"`
+}
+
+func (a *server) revealed(w http.ResponseWriter, r *http.Request) error {
+	revealed, err := a.service.Revealed(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	return write(w, revealedAnswer{append([]autonomy.Challenge{}, revealed...)}, never)
 }
 
 func (a *server) baseline(w http.ResponseWriter, r *http.Request) error {

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -125,7 +128,7 @@ type caller struct {
 func newCaller(t *testing.T, edits ...func(*reputation.Options)) *caller {
 	t.Helper()
 	n := nodetest.New(t, gatetest.New(t), nil, edits...)
-	return &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}), describe(t), "@", make(map[string]bool)}
+	return &caller{t, n, api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}), describe(t), "@", make(map[string]bool)}
 }
 
 func must(t testing.TB, err error) {
@@ -210,8 +213,10 @@ func TestAPI(t *testing.T) {
 	}
 	s := n.Calls(t, "ses_1", 9)
 	n.Delivered(t, 10, s.Receipts...)
-	if _, open := c.do("GET", "/v1/sessions/ses_1/score", "", nil); bytes.Contains(open, []byte("probes")) {
-		t.Errorf("which probes ask the same is told while it matters: %s", open)
+	for _, path := range []string{"/v1/sessions/ses_1/score", "/v1/sessions/ses_1/challenges"} {
+		if _, open := c.do("GET", path, "", nil); bytes.Contains(open, []byte("probes")) {
+			t.Errorf("which probes ask the same is told while it matters: %s", open)
+		}
 	}
 	s.Close(t)
 	var received struct {
@@ -229,11 +234,16 @@ func TestAPI(t *testing.T) {
 	var scored struct {
 		Score      autonomy.Claims
 		Token      string
-		Challenges []autonomy.Challenge
+		Challenges []autonomy.Judged
 	}
 	c.ok("GET", "/v1/score/"+evidence.HashToken(s.Receipts[3]), "", nil, &scored)
-	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" || len(scored.Challenges) != 1 || len(scored.Challenges[0].Probes) != 5 {
+	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" || len(scored.Challenges) != 1 || scored.Challenges[0].Commitment != hash {
 		t.Errorf("%+v", scored)
+	}
+	var revealed struct{ Revealed []autonomy.Challenge }
+	c.ok("GET", "/v1/sessions/ses_1/challenges", "", nil, &revealed)
+	if len(revealed.Revealed) != 1 || len(revealed.Revealed[0].Probes) != 5 || revealed.Revealed[0].Strategy == nil {
+		t.Errorf("%+v", revealed)
 	}
 	var again struct{ Token string }
 	c.ok("GET", "/v1/sessions/ses_1/score?owner="+s.Owner, "", nil, &again)
@@ -256,6 +266,64 @@ func TestAPI(t *testing.T) {
 	}
 	if w, _ := c.do("HEAD", "/openapi.json", "", nil); w.StatusCode != 200 {
 		t.Errorf("HEAD: %d", w.StatusCode)
+	}
+}
+
+// TestWhatIsRevealed: what an agent reveals, or claims to be a hash, is shown to operators alone. Everybody else, the agent's sidecar at the
+// internal endpoint included, learns what became of its challenges.
+func TestWhatIsRevealed(t *testing.T) {
+	c := newCaller(t)
+	n := c.node
+	own := hex.EncodeToString([]byte("thirty-two bytes, read by others")) // a commitment that is no hash
+	kept := func(nonce string) string {
+		raw, hash := nodetest.Plan(t, nonce, func(s *strategy.Strategy) { s.Tools = []string{"a-text-for-others"} })
+		body := encode(t, m{"challenge_nonce": nonce, "commitment_hash": hash})
+		c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &reputation.Commitment{})
+		body = encode(t, m{"challenge_nonce": nonce, "salt": nodetest.Salt, "strategy": raw})
+		c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &reputation.Commitment{})
+		return hash
+	}
+	next := func() string {
+		var issued reputation.Issued
+		c.ok("POST", issue, n.CallerToken(t, "ses_1", issue, []byte("{}"), nil), []byte("{}"), &issued)
+		return issued.Nonce
+	}
+	revealed := kept(next())
+	last := next()
+	body := encode(t, m{"challenge_nonce": last, "commitment_hash": own})
+	c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &reputation.Commitment{})
+	s := n.Calls(t, "ses_1", 2)
+	s.Close(t)
+	n.Delivered(t, 4, s.Receipts...)
+
+	const operators = "/v1/sessions/ses_1/challenges"
+	_, told := c.do("GET", operators, "", nil)
+	for _, want := range []string{"a-text-for-others", nodetest.Salt, own} {
+		if !bytes.Contains(told, []byte(want)) {
+			t.Errorf("operators are not told %s: %s", want, told)
+		}
+	}
+	c.refused("score_session_unknown", "GET", "/v1/sessions/ses_2/challenges", "", nil)
+	inside := c.handler
+	c.handler = api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()})
+	if w, got := c.do("GET", operators, "", nil); w.StatusCode != http.StatusNotFound {
+		t.Errorf("everybody is told %s", got)
+	}
+	for where, handler := range map[string]http.Handler{"inside": inside, "outside": c.handler} {
+		c.handler = handler
+		for _, path := range []string{"/v1/sessions/ses_1/score", "/v1/score/" + evidence.HashToken(s.Receipts[0])} {
+			var scored struct{ Challenges []autonomy.Judged }
+			_, got := c.do("GET", path, "", nil)
+			must(t, json.Unmarshal(got, &scored))
+			if all := scored.Challenges; len(all) != 2 || all[0].Commitment != revealed || all[0].Committed == 0 || all[1].Commitment != "" || all[1].Committed == 0 {
+				t.Errorf("%s: %s", where, got)
+			}
+			for _, text := range []string{"a-text-for-others", nodetest.Salt, own} {
+				if bytes.Contains(got, []byte(text)) {
+					t.Errorf("%s: %s shows %s", where, path, text)
+				}
+			}
+		}
 	}
 }
 
@@ -459,11 +527,25 @@ func TestCostOfRefusals(t *testing.T) {
 	}
 }
 
+// noticed is a body that says when somebody begins to read it.
+type noticed struct {
+	io.ReadCloser
+	read chan<- struct{}
+	once sync.Once
+}
+
+func (n *noticed) Read(p []byte) (int, error) {
+	n.once.Do(func() { n.read <- struct{}{} })
+	return n.ReadCloser.Read(p)
+}
+
 // TestLargeAtOnce: only so many deliveries are read at once, and only a part of them from one address.
 func TestLargeAtOnce(t *testing.T) {
 	c := newCaller(t)
+	reading := make(chan struct{}, 16)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = r.Header.Get("From")
+		r.Body = &noticed{ReadCloser: r.Body, read: reading}
 		c.handler.ServeHTTP(w, r)
 	}))
 	defer server.Close()
@@ -487,6 +569,11 @@ func TestLargeAtOnce(t *testing.T) {
 			}()
 			_, err = w.Write([]byte("{"))
 			must(t, err)
+			select {
+			case <-reading: // it has its place
+			case <-time.After(time.Minute):
+				t.Fatal("a delivery is not read")
+			}
 		}
 	}
 	status := func(from string) int {

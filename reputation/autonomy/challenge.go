@@ -18,6 +18,17 @@ type Challenge struct {
 	Probes     [][2]string        `json:"probes,omitempty"`          // pairs of ids of probes with the same question
 }
 
+// Judged is what became of a [Challenge], without anything that the agent could have written: what others can read of an agent would be
+// a post. So there is no strategy, and a commitment only if it is the hash of one.
+type Judged struct {
+	Nonce      string        `json:"nonce"`
+	Issued     int64         `json:"issued_ms"`
+	Committed  int64         `json:"committed_ms,omitempty"`
+	Commitment string        `json:"commitment_hash,omitempty"` // once its strategy was revealed
+	Holds      strategy.Held `json:"holds"`                     // which predicates of the strategy
+	Passed     bool          `json:"passed"`
+}
+
 // seen is what the receipts say of a challenge.
 type seen struct {
 	early       bool // a model was called before the commitment was in the receipts
@@ -103,21 +114,35 @@ func follow(t *strategy.Trace, r *interaction.Receipt) {
 	}
 }
 
-// judge returns how many predicates of a challenge's strategy held, and whether the challenge is passed.
-func (s *Session) judge(c Challenge) (held float64, passed bool) {
+// judge returns which predicates of a challenge's strategy held, and whether the challenge is passed.
+func (s *Session) judge(c Challenge) (held strategy.Held, passed bool) {
 	at := s.challenges[c.Nonce]
 	if at == nil || c.Strategy == nil {
-		return 0, false
+		return held, false
 	}
 	of := at.find(c.Commitment)
 	if of == nil || !of.revealed {
-		return 0, false
+		return held, false
 	}
 	if hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy); err != nil || hash != c.Commitment {
-		return 0, false
+		return held, false
 	}
-	n := c.Strategy.Judge(of.trace).Count()
-	return float64(n), n == strategy.Predicates && !at.early && !s.calledBetween(float64(c.Issued), float64(c.Committed))
+	held = c.Strategy.Judge(of.trace)
+	return held, held.Count() == strategy.Predicates && !at.early && !s.calledBetween(float64(c.Issued), float64(c.Committed))
+}
+
+// Judge says what became of the challenges of the session, in their order.
+func (s *Session) Judge(challenges []Challenge) []Judged {
+	var all []Judged
+	for _, c := range challenges {
+		one := Judged{Nonce: c.Nonce, Issued: c.Issued, Committed: c.Committed}
+		if c.Strategy != nil {
+			one.Commitment = c.Commitment
+		}
+		one.Holds, one.Passed = s.judge(c)
+		all = append(all, one)
+	}
+	return all
 }
 
 // calledBetween reports whether a model was called from a time on and before another.
@@ -140,7 +165,7 @@ func (s *Session) judgeAll(challenges []Challenge) outcome {
 	out := outcome{issued: int64(len(challenges))}
 	for _, c := range challenges {
 		held, passed := s.judge(c)
-		out.held += held
+		out.held += float64(held.Count())
 		if c.Commitment != "" {
 			out.committed++
 		}

@@ -127,7 +127,10 @@ func (t *Trace) Host(name string) { t.hosts.add(name) }
 
 // Held says which predicates of a strategy hold.
 type Held struct {
-	Tools, Hosts, Model, Calls bool
+	Tools bool `json:"tools"`
+	Hosts bool `json:"hosts"`
+	Model bool `json:"model"`
+	Calls bool `json:"calls"`
 }
 
 // Count returns how many predicates hold.

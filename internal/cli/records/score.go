@@ -36,7 +36,8 @@ func scoreShow() *cobra.Command {
   mediator score show ses_... --json > score.json`,
 		Long: `Asks the node for the score of a session, as it is known now, and draws its five signals: points of the most that there can be, and how
 they are known. With --json it prints the token, and what the score was computed from but the receipts: mediator evidence verify computes
-it again. Nothing is verified here.`,
+it again. What the agent has revealed of its strategies comes from the node's internal endpoint alone, and the score of a session with
+challenges is computed again with it. Nothing is verified here.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "/v1/sessions/" + url.PathEscape(args[0]) + "/score"
 			if evidence.IsHash(args[0]) {
@@ -52,6 +53,12 @@ it again. Nothing is verified here.`,
 			var claims autonomy.Claims
 			if err := json.Unmarshal(s.Score, &claims); err != nil {
 				return fmt.Errorf("the node's answer holds no score: %w", err)
+			}
+			if asJSON && claims.Closed && claims.Signals.Challenge.Issued > 0 && !public(at) {
+				path := "/v1/sessions/" + url.PathEscape(claims.Session) + "/challenges?" + url.Values{"owner": {claims.Owner}}.Encode()
+				if err := askNode(c.Context(), at, path, &s); err != nil {
+					return err
+				}
 			}
 			if asJSON && claims.BaselineHash != "" {
 				if err := askNode(c.Context(), at, "/v1/baselines/"+claims.BaselineHash, &s.Baseline); err != nil {
@@ -73,9 +80,12 @@ const (
 	maxNodeAnswer = 4 << 20 // bytes
 )
 
+// public reports whether a node is asked at its public address.
+func public(at string) bool { return strings.HasPrefix(at, "https://") }
+
 // askNode sends a GET request to a node.
 func askNode(ctx context.Context, at, path string, answer any) error {
-	if !strings.HasPrefix(at, "https://") {
+	if !public(at) {
 		return admin.Get(ctx, at, path, answer)
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
