@@ -438,14 +438,14 @@ func (p *postRig) wantRefused(code, method, path, body string, header ...string)
 func TestPostIsForwardedOnce(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	const body = "{ \"b\":1,\n\"a\":2 }"
-	resp, answer := p.send("POST", "/posts", body, "Authorization", "Bearer the-agents-own", "Cookie", "a=b", "X-Goog-Api-Key", "mine", "Api-Key", "mine", "Idempotency-Key", "mine", "ActionProof-Capability", "forged", "X-Keep", "kept")
+	resp, answer := p.send("POST", "/posts", body, "Authorization", "Bearer the-agents-own", "Cookie", "a=b", "X-Goog-Api-Key", "mine", "Api-Key", "mine", "Idempotency-Key", "mine", "ActionProof-Capability", "forged", "ActionProof-Caller", "forged", "X-Keep", "kept")
 	if resp.StatusCode != http.StatusCreated || answer != "made" {
 		t.Fatalf("got %d %s", resp.StatusCode, answer)
 	}
 	if len(p.sent) != 1 || p.body[0] != body {
 		t.Fatalf("the upstream saw %d calls, %q", len(p.sent), p.body)
 	}
-	for name, want := range map[string]string{"Authorization": "Bearer " + secretToken, "Cookie": "", "X-Goog-Api-Key": "", "Api-Key": "", "Idempotency-Key": "cap_1", "Actionproof-Capability": "", "Actionproof-Request-Proof": "", "X-Keep": "kept"} {
+	for name, want := range map[string]string{"Authorization": "Bearer " + secretToken, "Cookie": "", "X-Goog-Api-Key": "", "Api-Key": "", "Idempotency-Key": "cap_1", "Actionproof-Capability": "", "Actionproof-Request-Proof": "", "Actionproof-Caller": "", "X-Keep": "kept"} {
 		if got := strings.Join(p.sent[0].Header.Values(name), "|"); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}

@@ -29,6 +29,9 @@ func LoadReputation(path string) (*Reputation, error) {
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	c.Limits.check(f)
 	c.checkOwners(f)
+	if c.Verification != nil {
+		c.Verification.check(f)
+	}
 	for i, host := range c.BelievedHosts {
 		target, err := upstream.ParseOrigin("https", host)
 		if err != nil {

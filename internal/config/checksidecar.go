@@ -295,20 +295,25 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 		}
 	}
 	if u.CA != "" {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
-		}
-		raw, err := files.Read(u.CA)
-		switch {
-		case err != nil:
-			f.Add(key+".ca", "%v", err)
-		case !pool.AppendCertsFromPEM(raw):
-			f.Add(key+".ca", "%s holds no PEM certificate", u.CA)
-		}
-		up.RootCAs = pool
+		up.RootCAs = readCA(key+".ca", u.CA, f)
 	}
 	c.UpstreamHosts = append(c.UpstreamHosts, up)
+}
+
+// readCA returns the system's certificates and those of a PEM file.
+func readCA(key, path string, f *findings) *x509.CertPool {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	raw, err := files.Read(path)
+	switch {
+	case err != nil:
+		f.Add(key, "%v", err)
+	case !pool.AppendCertsFromPEM(raw):
+		f.Add(key, "%s holds no PEM certificate", path)
+	}
+	return pool
 }
 
 // parseMatch reads a match. A rule about messages has the methods by which those are sent.

@@ -33,6 +33,8 @@ type Reputation struct {
 	// BelievedHosts are the hosts of models that count, each as host or host:port (443 if it is left out): whoever serves another host could
 	// answer whatever makes a good score. Default none: no call to a model counts.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
+	// Verification offers the verification of agents over MCP. Default: it is not offered.
+	Verification *Verification `yaml:"verification"`
 	// Confine says what the process keeps for itself once it serves.
 	Confine Confine `yaml:"confine"`
 	// Log configures the log on standard error.

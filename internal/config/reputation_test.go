@@ -64,6 +64,14 @@ func TestReputationMistakes(t *testing.T) {
 		"two of one name":          {"believedHosts", strings.NewReplacer("NAME", "one", "FILE", "two.jwk").Replace(second), `line 16, column 12: owners[1].name: "one" is the name of another owner`},
 		"two of one registry":      {"believedHosts", strings.NewReplacer("NAME", "two", "FILE", "one.jwk").Replace(second), "line 16, column 27: owners[1].registry: is the registry of one too"},
 		"a URL for a host":         {"[api.openai.com]", "[\"https://api.openai.com\"]", `line 16, column 17: believedHosts[0]: "https://api.openai.com" is neither a host, such as api.example.com, nor a host and a port`},
+		"verification as it is":    {"believedHosts", "verification: {}\nbelievedHosts", ""},
+		"another mode":             {"believedHosts", "verification: {mode: strict}\nbelievedHosts", `line 16, column 22: verification.mode: "strict" is neither observed nor seed`},
+		"a URL for a name":         {"believedHosts", "verification: {hosts: [\"https://node.example\"]}\nbelievedHosts", `line 16, column 24: verification.hosts[0]: "https://node.example" is no host name; give it without scheme and port`},
+		"a server without a name":  {"believedHosts", "verification: {servers: [{role: x}]}\nbelievedHosts", "line 16, column 26: verification.servers[0].name: is required"},
+		"a gate nowhere":           {"believedHosts", "verification: {xray: {govern: {}}}\nbelievedHosts", "line 16, column 31: verification.xray.govern.url: is required"},
+		"a gate over plain HTTP":   {"believedHosts", "verification: {xray: {govern: {url: \"http://g.example/mcp\"}}}\nbelievedHosts", `line 16, column 37: verification.xray.govern.url: "http://g.example/mcp" is no https URL: what travels in the open could be changed on the way`},
+		"a gate on this machine":   {"believedHosts", "verification: {xray: {govern: {url: \"http://127.0.0.1:1/mcp\"}}}\nbelievedHosts", ""},
+		"a slow gate":              {"believedHosts", "verification: {xray: {timeout: 6s}}\nbelievedHosts", "line 16, column 32: verification.xray.timeout: 6s is not between 0s and 5s"},
 		"an unknown key":           {"audience: mediator-reputation", "audiense: mediator-reputation", "line 8, column 1: audiense: is not known; did you mean audience?"},
 	} {
 		t.Run(name, func(t *testing.T) {

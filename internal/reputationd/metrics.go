@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/actionproof/mediator/reputation/api"
 )
 
 var ownerRefused = prometheus.NewDesc("mediator_owner_bundle_refused", "1 if the trust bundle of an owner has changed and is not taken over; else 0.", []string{"owner"}, nil)
@@ -53,8 +55,10 @@ func newRequests(r prometheus.Registerer) (*requests, error) {
 	return m, nil
 }
 
-// endpoints are the first parts of the API's paths below /v1/, and others stands for every other path: strangers choose no label.
-var endpoints = []string{"receipts", "challenge", "score", "sessions", "baselines", "scoring"}
+// endpoints are the first parts of the API's paths below /v1/, and mcp; others stands for every other path: strangers choose no label.
+var endpoints = []string{"receipts", "challenge", "score", "sessions", "baselines", "scoring", mcp}
+
+const mcp = "mcp"
 
 const others = "other"
 
@@ -65,7 +69,10 @@ func (m *requests) count(next http.Handler) http.Handler {
 		next.ServeHTTP(answer, r)
 		rest, _ := strings.CutPrefix(r.URL.Path, "/v1/")
 		endpoint, _, _ := strings.Cut(rest, "/")
-		if !slices.Contains(endpoints, endpoint) {
+		switch {
+		case r.URL.Path == api.MCPPath:
+			endpoint = mcp
+		case endpoint == mcp || !slices.Contains(endpoints, endpoint):
 			endpoint = others
 		}
 		m.answered.WithLabelValues(endpoint, strconv.Itoa(answer.status)).Inc()

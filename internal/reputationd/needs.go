@@ -17,6 +17,11 @@ func Resources(c *config.Reputation, o *daemon.Observer) (daemon.Resources, erro
 	if c.Public != nil {
 		n.Bind = append(n.Bind, c.Public.Listen)
 	}
+	if c.Verification != nil {
+		for _, s := range c.Verification.XRay.Configured() {
+			n.Connect = append(n.Connect, s.URL, "53") // 53 to resolve its name over TCP
+		}
+	}
 	if c.StoreDSN == "" {
 		return n, nil
 	}
@@ -34,6 +39,12 @@ func Observer(c *config.Reputation, roles []daemon.Role) *daemon.Observer {
 	public := append(c.Custody.PublicFiles(), c.Path, c.Trust.Registry, c.Trust.Auditor, c.Trust.Bundle)
 	if c.Public != nil {
 		secret, public = append(secret, c.Public.TLSKey), append(public, c.Public.TLSCertificate)
+	}
+	if v := c.Verification; v != nil {
+		secret, public = append(secret, filepath.Join(c.State, verificationFile)), append(public, v.Tasks)
+		for _, s := range v.XRay.Configured() {
+			secret, public = append(secret, s.TokenFile), append(public, s.CA)
+		}
 	}
 	if c.Store.Postgres != nil {
 		secret = append(secret, c.Store.Postgres.DSNFile)

@@ -2,6 +2,7 @@
 //
 //	reputationd.go  the process: its parts, how it begins, reloads and ends
 //	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
+//	verification.go the verification of agents over MCP
 //	metrics.go      requests that it answered, and owners whose bundles are not taken over
 //	needs.go        what the process uses, and what it observes of its deployment
 package reputationd
@@ -24,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -35,6 +37,8 @@ type process struct {
 	service *reputation.Service
 	owners  *owners
 	metrics *requests
+	// verifier is nil where the node offers no verification.
+	verifier *verifier
 	// Both answer not_ready until the node is ready.
 	internal, public daemon.LateHandler
 }
@@ -71,7 +75,13 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 // run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) error {
 	c := p.config
-	score, err := daemon.NewIssuer(ctx, p.Process, autonomy.Kind, c.Keys.Appraiser.SigningKey, c.Keys.Appraiser.Audience)
+	role := c.Keys.Appraiser
+	key, err := p.AddRole(ctx, autonomy.Kind.Purpose, role.SigningKey)
+	if err != nil {
+		return err
+	}
+	signs := signer.Options{Issuer: role.Issuer, Audience: role.Audience, Lifetime: role.Lifetime.Or(time.Minute), Now: time.Now}
+	score, err := signer.New(autonomy.Kind, key, signs)
 	if err != nil {
 		return err
 	}
@@ -84,6 +94,17 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	defer p.store.Close()
+	if c.Verification != nil {
+		signs.Lifetime = verification.Lifetime
+		result, err := signer.New(verification.Kind, key, signs)
+		if err != nil {
+			return err
+		}
+		if p.verifier, err = openVerifier(ctx, c, result, p.Metrics, p.Log); err != nil {
+			return err
+		}
+		defer p.verifier.store.Close()
+	}
 	if err := p.Metrics.Register(p.owners); err != nil {
 		return err
 	}
@@ -180,8 +201,19 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 	}
 	p.Reloader.Start(status(c), p.reload)
 	group.Go(func() error { return p.service.Run(ctx) })
-	p.internal.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted})))
-	p.public.Set(p.metrics.count(api.Handler(p.service, api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond})))
+	internal := api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted}
+	public := api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond}
+	if p.verifier != nil {
+		if internal.MCP, err = p.verifier.handler(named(p.service)); err != nil {
+			return err
+		}
+		if public.MCP, err = p.verifier.handler(namedOrFrom(p.service)); err != nil {
+			return err
+		}
+		group.Go(func() error { p.verifier.prune(ctx); return nil })
+	}
+	p.internal.Set(p.metrics.count(api.Handler(p.service, internal)))
+	p.public.Set(p.metrics.count(api.Handler(p.service, public)))
 	p.Log.Info("ready", zap.Int("owners", len(c.Owners)))
 	p.owners.watch(ctx)
 	return nil

@@ -49,7 +49,12 @@ type Options struct {
 	// Rate bounds the requests that one address makes in a second, on the average; zero means DefaultRate. Requests on a unix socket, which
 	// admits users by their ids, are not bounded.
 	Rate int
+	// MCP answers at MCPPath, if it is there. It reads bodies of a few megabytes at most.
+	MCP http.Handler
 }
+
+// MCPPath is the path of Options.MCP.
+const MCPPath = "/mcp"
 
 // DefaultRate is the default of Options.Rate.
 const DefaultRate = 20
@@ -78,6 +83,21 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	mux := http.NewServeMux()
 	for path, of := range byPath {
 		mux.Handle(path, a.only(of))
+	}
+	if o.MCP != nil {
+		mux.HandleFunc(MCPPath, func(w http.ResponseWriter, r *http.Request) {
+			if err := a.limits.admit(r); err != nil {
+				a.refuse(w, err)
+				return
+			}
+			done, err := a.limits.calls.take(r)
+			if err != nil {
+				a.refuse(w, err)
+				return
+			}
+			defer done()
+			o.MCP.ServeHTTP(w, r)
+		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, refusal.New("node_endpoint_unknown", "the node has no endpoint %.100q", r.URL.Path))
@@ -174,7 +194,7 @@ const (
 
 // read reads a bounded body.
 func read(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bound))
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bound)) // w may be nil: then the connection stays open
 	if err != nil {
 		return nil, refusal.New("node_body", "the body is larger than %d bytes, or broke off", bound)
 	}
@@ -202,7 +222,7 @@ type sessionAnswer struct {
 }
 
 func (a *server) receipts(w http.ResponseWriter, r *http.Request) error {
-	done, err := a.limits.large(r)
+	done, err := a.limits.large.take(r)
 	if err != nil {
 		return err
 	}
@@ -244,9 +264,13 @@ func (a *server) receive(ctx context.Context, raw []byte) ([]reputation.Received
 	return a.service.Receive(ctx, ask.Receipts)
 }
 
-// caller reads the body of a request, and says which agent makes it.
-func (a *server) caller(w http.ResponseWriter, r *http.Request) (reputation.Caller, []byte, error) {
-	raw, err := read(w, r, MaxRequest)
+func (a *server) caller(r *http.Request) (reputation.Caller, []byte, error) {
+	return Caller(a.service, r, MaxRequest)
+}
+
+// Caller reads the body of a request, of at most bound bytes, and says which agent makes it.
+func Caller(s *reputation.Service, r *http.Request, bound int64) (reputation.Caller, []byte, error) {
+	raw, err := read(nil, r, bound)
 	if err != nil {
 		return reputation.Caller{}, nil, err
 	}
@@ -254,12 +278,12 @@ func (a *server) caller(w http.ResponseWriter, r *http.Request) (reputation.Call
 	if len(named) > 1 {
 		return reputation.Caller{}, nil, refusal.New("query_malformed", "the request has %d headers %s", len(named), interaction.CallerHeader)
 	}
-	by, err := a.service.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), raw)
+	by, err := s.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), raw)
 	return by, raw, err
 }
 
 func (a *server) issue(w http.ResponseWriter, r *http.Request) error {
-	by, raw, err := a.caller(w, r)
+	by, raw, err := a.caller(r)
 	if err != nil {
 		return err
 	}
@@ -274,7 +298,7 @@ func (a *server) issue(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *server) commit(w http.ResponseWriter, r *http.Request) error {
-	by, raw, err := a.caller(w, r)
+	by, raw, err := a.caller(r)
 	if err != nil {
 		return err
 	}

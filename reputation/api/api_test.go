@@ -616,6 +616,51 @@ func TestLargeAtOnce(t *testing.T) {
 	}
 }
 
+// TestMCP: what is asked over MCP counts as all else does, and only so many requests are answered at once. Without it the path is not there.
+func TestMCP(t *testing.T) {
+	c := newCaller(t)
+	if w, _ := c.do("POST", api.MCPPath, "", nil); w.StatusCode != http.StatusNotFound {
+		t.Errorf("without MCP: %d", w.StatusCode)
+	}
+	begun, done := make(chan struct{}), make(chan struct{})
+	c.handler = api.Handler(c.node.Service, api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(), MCP: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" {
+			begun <- struct{}{}
+			<-done
+		}
+	})})
+	ask := func(query string) int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "http://node"+api.MCPPath+query, nil)
+		r.RemoteAddr = c.from
+		c.handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	answers := make(chan int)
+	for range 64 {
+		go func() { answers <- ask("?wait") }()
+		<-begun
+	}
+	if status := ask(""); status != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d", status)
+	}
+	close(done)
+	for range 64 {
+		if status := <-answers; status != 200 {
+			t.Errorf("of those before: %d", status)
+		}
+	}
+	c.from = "192.0.2.1:7"
+	for range 5 * api.DefaultRate {
+		if status := ask(""); status != 200 {
+			t.Fatal(status)
+		}
+	}
+	if status := ask(""); status != http.StatusTooManyRequests {
+		t.Errorf("too many of one address: %d", status)
+	}
+}
+
 // TestDescription: the document has the endpoints that there are, and each of its schemas can be read.
 func TestDescription(t *testing.T) {
 	d := describe(t)

@@ -20,6 +20,8 @@ const (
 	// maxLarge bounds the deliveries of receipts that are read at once, since each can take much memory, and maxLargeOfOne those of one
 	// address, which could send them slowly to keep the others out.
 	maxLarge, maxLargeOfOne = 16, 4
+	// maxCalls and maxCallsOfOne bound the requests to Options.MCP that are answered at once, for the same reasons.
+	maxCalls, maxCallsOfOne = 64, 16
 )
 
 // limits bound what one address can ask, and how much is read at once.
@@ -27,22 +29,24 @@ type limits struct {
 	now  func() time.Time
 	rate int
 
-	mu        sync.Mutex // guards all below
+	large, calls *places
+
+	mu        sync.Mutex // guards addresses
 	addresses *lru.Cache[netip.Prefix, *rate.Limiter]
-	reading   int                  // deliveries that are being read
-	readingOf map[netip.Prefix]int // those of them that come from an address
 }
 
 func newLimits(o Options) *limits {
 	return &limits{
 		now: o.Now, rate: cmp.Or(o.Rate, DefaultRate),
-		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses), readingOf: make(map[netip.Prefix]int),
+		large:     newPlaces("deliveries of receipts", maxLarge, maxLargeOfOne),
+		calls:     newPlaces("calls over MCP", maxCalls, maxCallsOfOne),
+		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses),
 	}
 }
 
 // admit refuses a request of an address that makes too many.
 func (l *limits) admit(r *http.Request) error {
-	from, ok := network(r.RemoteAddr)
+	from, ok := Network(r.RemoteAddr)
 	if !ok {
 		return nil // of a unix socket, which admits users by their ids
 	}
@@ -61,7 +65,7 @@ func (l *limits) admit(r *http.Request) error {
 
 // charge counts a request as n more, since it has cost that much: the next ones of its address wait for it.
 func (l *limits) charge(r *http.Request, n int) {
-	if from, ok := network(r.RemoteAddr); ok && n > 0 {
+	if from, ok := Network(r.RemoteAddr); ok && n > 0 {
 		limiter := l.of(from)
 		limiter.ReserveN(l.now(), min(n, limiter.Burst()))
 	}
@@ -78,8 +82,8 @@ func (l *limits) of(from netip.Prefix) *rate.Limiter {
 	return limiter
 }
 
-// network returns what is counted of an address as one: of IPv6 what one subscriber has.
-func network(remote string) (netip.Prefix, bool) {
+// Network returns what is counted of the address of a request as one: of IPv6 what one subscriber has. A unix socket has none.
+func Network(remote string) (netip.Prefix, bool) {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return netip.Prefix{}, false
@@ -97,29 +101,43 @@ func network(remote string) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// large takes a place for a large body, until done is called.
-func (l *limits) large(r *http.Request) (done func(), err error) {
-	from, counted := network(r.RemoteAddr)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// places bound the requests of one kind that are read or answered at once, in all and of one address.
+type places struct {
+	what      string // they are for
+	most, one int
+
+	mu      sync.Mutex // guards all below
+	taken   int
+	takenBy map[netip.Prefix]int
+}
+
+func newPlaces(what string, most, one int) *places {
+	return &places{what: what, most: most, one: one, takenBy: make(map[netip.Prefix]int)}
+}
+
+// take takes a place, until done is called.
+func (p *places) take(r *http.Request) (done func(), err error) {
+	from, counted := Network(r.RemoteAddr)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case l.reading >= maxLarge:
-		return nil, refusal.New("node_busy", "%d deliveries of receipts are being read", maxLarge)
-	case counted && l.readingOf[from] >= maxLargeOfOne:
-		return nil, refusal.New("node_busy", "%d deliveries of receipts from this address are being read", maxLargeOfOne)
+	case p.taken >= p.most:
+		return nil, refusal.New("node_busy", "%d %s are being read", p.most, p.what)
+	case counted && p.takenBy[from] >= p.one:
+		return nil, refusal.New("node_busy", "%d %s from this address are being read", p.one, p.what)
 	}
-	l.count(from, 1)
+	p.count(from, 1)
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.count(from, -1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.count(from, -1)
 	}, nil
 }
 
-// count notes that n more deliveries are being read.
-func (l *limits) count(from netip.Prefix, n int) {
-	l.reading += n
-	if l.readingOf[from] += n; l.readingOf[from] == 0 {
-		delete(l.readingOf, from)
+// count notes that n more are being read.
+func (p *places) count(from netip.Prefix, n int) {
+	p.taken += n
+	if p.takenBy[from] += n; p.takenBy[from] == 0 {
+		delete(p.takenBy, from)
 	}
 }

@@ -13,6 +13,9 @@ const Lifetime = 24 * time.Hour
 
 const typ = "verification-result+jwt"
 
+// maxSubject bounds Result.Subject, in bytes: the thumbprint of an owner, a colon, and the name of an agent.
+const maxSubject = 43 + 1 + 256
+
 // Kind is the kind of the results: their typ, and the purpose that their key has to be certified for.
 var Kind = evidence.NewKind(typ, evidence.PurposeAppraiser, Lifetime, checkResult)
 
@@ -86,7 +89,7 @@ func checkResult(r *Result) error {
 		return malformed("it claims more than a likelihood, or that no human was involved")
 	case !isHash(r.MerkleRoot) || !isHash(r.Attestation) || !isHash(r.RFC6962Root) || !isHash(r.Nonce):
 		return malformed("a root, the attestation or the nonce is no lowercase hex of 32 bytes")
-	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > 256 || r.Task == "" || len(r.Task) > 64 || r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
+	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > maxSubject || r.Task == "" || len(r.Task) > 64 || r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
 		return malformed("session, subject, task, key or a DID is missing or too long")
 	case r.SubjectBasis != BasisObserved && r.SubjectBasis != BasisDeclared:
 		return malformed("subjectBasis is %.40q", r.SubjectBasis)

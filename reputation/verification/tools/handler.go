@@ -19,18 +19,20 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// maxBody bounds a message, in bytes: a whole trace as a JSON text in a JSON text.
-const maxBody = 2 << 20
+// MaxBody bounds a message, in bytes: a whole trace as a JSON text in a JSON text.
+const MaxBody = 2 << 20
 
 // Options configures the handler.
 type Options struct {
-	// Hosts are the names under which the endpoint is reached. A request for another name is refused, unless it is for an IP address: a page in a
-	// browser could have led there by a name of its own.
+	// Hosts are the names under which the endpoint is reached. A request for another name is refused, unless it is for an IP address, or a
+	// sidecar names its caller: a page in a browser could have led there by a name of its own.
 	Hosts []string
-	// Caller says who calls; required. An error refuses the request with 401.
+	// Caller says who calls; required. An error refuses the request, by its code.
 	Caller func(*http.Request) (verification.Caller, error)
 	// Version is the program's, which clients are told.
 	Version string
+	// Called is told of each call: the tool, and the code of its refusal, which is empty after a success. Left out, nobody is told.
+	Called func(tool, code string)
 	// Log gets the failures that are the node's own.
 	Log *zap.Logger
 }
@@ -40,11 +42,14 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	if service == nil || o.Caller == nil {
 		return nil, errors.New("tools: a service and a function that tells the caller are required")
 	}
+	if o.Called == nil {
+		o.Called = func(string, string) {}
+	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
 	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}})
-	t := tools{service, o.Log}
+	t := tools{service, o.Called, o.Log}
 	add(server, t, "get_registration_challenge", "Opens a verification for an Ed25519 public key (PEM). Returns a nonce and a task.", schemaChallenge, t.challenge)
 	add(server, t, "submit_challenge_turn", "Submits the next turn of a verification. Its hash is the SHA-256 of the JSON of prevHash, toolCall, input, output, reasoning and timestamp.", schemaTurn, t.turn)
 	add(server, t, "register_plugin", "Ends a verification: proves possession of the key, hands in the trace, and registers the plugin.", schemaRegister, t.register)
@@ -52,17 +57,17 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	add(server, t, verification.ToolServers, "Lists the MCP servers that this deployment allows. With sessionId the call counts for that verification.", schemaList, t.list)
 	add(server, t, "get_plugin_ui_manifest", "Returns the user-interface manifest of a plugin.", schemaManifest, t.manifest)
 	sdk := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxBody,
-		DisableLocalhostProtection: true, // a sidecar relays with the Host mediator.internal: see Options.Hosts
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: MaxBody,
+		DisableLocalhostProtection: true, // a proxy on the same machine passes the name on: see Options.Hosts
 	})
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !o.named(r.Host) {
-			http.Error(w, "the endpoint has another name", http.StatusMisdirectedRequest)
-			return
-		}
 		caller, err := o.Caller(r)
 		if err != nil {
-			http.Error(w, "the caller is not known", http.StatusUnauthorized)
+			problem.ForAgent(err, "").Write(w)
+			return
+		}
+		if caller.Session == "" && !o.named(r.Host) {
+			http.Error(w, "the endpoint has another name", http.StatusMisdirectedRequest)
 			return
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
@@ -85,6 +90,7 @@ type callerKey struct{}
 // tools has a method for each tool: it takes the arguments, and returns what is written as the result's text.
 type tools struct {
 	service *verification.Service
+	called  func(tool, code string)
 	log     *zap.Logger
 }
 
@@ -103,6 +109,11 @@ func add[A any](server *mcp.Server, t tools, name, about, schema string, call fu
 			if err != nil {
 				return t.failed(name, err), nil
 			}
+			code := ""
+			if r, ok := result.(rejection); ok {
+				code = r.Code
+			}
+			t.called(name, code)
 			return written(result, false), nil
 		})
 }
@@ -130,6 +141,7 @@ type failure struct {
 // failed writes a refusal. What is the node's own failure says nothing but that.
 func (t tools) failed(tool string, err error) *mcp.CallToolResult {
 	d := problem.ForAgent(err, "")
+	t.called(tool, d.Code)
 	if d.Status >= http.StatusInternalServerError {
 		t.log.Error("a verification tool failed", zap.String("tool", tool), zap.String("code", d.Code), zap.Error(err))
 	}

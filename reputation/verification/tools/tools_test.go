@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/reputation/verification/store"
 	"github.com/actionproof/mediator/reputation/verification/tools"
@@ -59,7 +59,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	}
 	handler, err := tools.NewHandler(service, tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
 		if r.Header.Get("X-Caller") == "nobody" {
-			return verification.Caller{}, errors.New("nobody")
+			return verification.Caller{}, refusal.New("caller_missing", "nobody")
 		}
 		return verification.Caller{Subject: "agent:worker-1", Session: r.Header.Get("X-Session")}, nil
 	}})

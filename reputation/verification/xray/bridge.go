@@ -6,6 +6,8 @@ package xray
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,8 +41,12 @@ const (
 type Server struct {
 	// URL is its endpoint; left out, the gate is not configured.
 	URL string
-	// Client makes the requests, with the server's credential and CA; left out, a plain one. Redirects are not followed.
-	Client *http.Client
+	// Token is the bearer token that it demands; left out, none.
+	Token string
+	// RootCAs are those that it is believed by; left out, the system's. Redirects are not followed.
+	RootCAs *x509.CertPool
+
+	client *http.Client
 }
 
 // Options names the servers.
@@ -70,7 +76,7 @@ func New(o Options) *Bridge {
 		o.Log = zap.NewNop()
 	}
 	for _, s := range []*Server{&o.Orchestrate, &o.Govern, &o.Enforce} {
-		s.Client = bounded(s.Client)
+		s.client = s.newClient()
 	}
 	return &Bridge{o}
 }
@@ -173,7 +179,7 @@ func reasonOf(ctx context.Context, err error) string {
 func call(ctx context.Context, s Server, version, tool string, arguments any) ([]byte, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "mediator", Version: version}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: s.URL, HTTPClient: s.Client, MaxRetries: -1, DisableStandaloneSSE: true,
+		Endpoint: s.URL, HTTPClient: s.client, MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -249,27 +255,29 @@ func enforced(raw []byte) (verification.Answer, error) {
 	return verification.Answer{Status: verification.GatePassed, Score: int64(*score)}, nil
 }
 
-// bounded returns a client that reads no more than maxAnswer of an answer, and follows no redirect.
-func bounded(c *http.Client) *http.Client {
-	var own http.Client
-	if c != nil {
-		own = *c
+// newClient returns a client that shows the token, reads no more than maxAnswer of an answer, follows no redirect, and uses no proxy.
+func (s *Server) newClient() *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: limited{s.Token, &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4, IdleConnTimeout: Timeout,
+		}},
 	}
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	own.Transport = limited{own.Transport}
-	return &own
 }
 
-// limited bounds the bodies of answers.
-type limited struct{ next http.RoundTripper }
+// limited shows a token, and bounds the bodies of answers.
+type limited struct {
+	token string
+	next  http.RoundTripper
+}
 
 // RoundTrip makes the request.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := l.next
-	if next == nil {
-		next = http.DefaultTransport
+	if l.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+l.token)
 	}
-	resp, err := next.RoundTrip(r)
+	resp, err := l.next.RoundTrip(r)
 	if err == nil {
 		resp.Body = struct {
 			io.Reader

@@ -1,8 +1,9 @@
-// node verify.mjs v1|v2|v2-modern URL: passes a verification honestly with the official SDK, its first or its second generation; v2-modern speaks
+// node verify.mjs v1|v2|v2-modern URL [wait]: passes a verification honestly with the official SDK, its first or its second generation; v2-modern speaks
 // revision 2026-07-28. It calls each tool for real, hands in what came, and prints the result of the registration. No model is involved.
+// With wait it takes the time that the task demands; a node whose clock a test sets needs none.
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 
-const [generation, url] = process.argv.slice(2);
+const [generation, url, wait] = process.argv.slice(2);
 const v1 = generation === "v1";
 const { Client } = await import(v1 ? "@modelcontextprotocol/sdk/client/index.js" : "@modelcontextprotocol/client");
 const { StreamableHTTPClientTransport } = await import(v1 ? "@modelcontextprotocol/sdk/client/streamableHttp.js" : "@modelcontextprotocol/client");
@@ -44,6 +45,7 @@ for (let i = 0; !answer.followUpPrompt; i++) {
   answer = i % 2 === 0 ? await turn("search_plugins", { query: `é < "${i}"\u2028` }) : await turn("list_mcp_servers", {});
   if (!answer.success) throw new Error(JSON.stringify(answer));
 }
+if (wait) await new Promise((resolve) => setTimeout(resolve, task.minDurationMs));
 const query = answer.followUpPrompt.match(/with the query ([0-9a-f]+)/)?.[1];
 answer = query ? await turn("search_plugins", { query }, "yes") : await turn("list_mcp_servers", {}, "yes");
 if (!answer.followUpCompleted) throw new Error(JSON.stringify(answer));

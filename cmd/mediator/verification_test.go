@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/daemon"
+	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+const verificationConfig = "verification: {hosts: [node.example], servers: [{name: calendar, role: reads calendars}]}\n"
+
+// verificationRules let an agent be verified by a node: what others can read of it is a post.
+const verificationRules = `
+actions:
+  - name: plugins
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [register_plugin]}}
+    subject: agent:worker-1
+    action: register_plugin
+egress:
+  - name: verification
+    match: {url: "https://PLAIN/mcp", mcp: {tools: [get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, get_plugin_ui_manifest]}}
+upstreams:
+  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
+`
+
+// TestVerificationThroughTheProxy has agents by the official TypeScript SDK, both generations, be verified by a node at its public address. The
+// registration is a post with its whole evidence, once for each event; the result verifies with the public keys that the team has signed.
+func TestVerificationThroughTheProxy(t *testing.T) {
+	t.Parallel()
+	agent := nodeAgent(t)
+	n := newNodeRig(t, verificationConfig)
+	n.start(t)
+	r := newRig(t, []string{demo.PlainHost}, func(*rig) (http.Handler, string) {
+		return &httputil.ReverseProxy{Transport: n.https.Transport, Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "https", Host: n.public})
+			p.Out.Host = "node.example"
+		}}, verificationRules
+	})
+	for i, generation := range []string{"v1", "v2", "v2-modern"} {
+		out, err := r.asAgent(t, append(slices.Clone(agent), "testdata/node/verify.mjs", generation, "https://"+r.Plain()+"/mcp", "wait")...)
+		if err != nil {
+			t.Fatal(generation, err)
+		}
+		var said struct {
+			Registered struct{ Verification string }
+		}
+		must(t, json.Unmarshal([]byte(out), &said))
+		v, err := evidence.NewVerifier(n.trusted(t), evidence.VerifierOptions{Now: time.Now})
+		must(t, err)
+		o, err := evidence.Open(v, verification.Kind, said.Registered.Verification, evidence.Expected{
+			Issuers: []string{"mediator-appraiser"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"appraiser-one"}, MaxAge: verification.Lifetime,
+		})
+		must(t, err)
+		if c := o.Claims(); !c.ObservedAll || c.Score != verification.MaxScore || c.Subject != "127.0.0.1/32" || c.SubjectBasis != verification.BasisDeclared {
+			t.Errorf("%s: %+v", generation, c)
+		}
+		until(t, patience, "the registration to be recorded as a post", func() bool { return r.toolPosts(t) == i+1 })
+	}
+	n.wantMetrics(t, `mediator_verification_calls_total{code="",tool="register_plugin"} 3`, `mediator_verification_calls_total{code="",tool="get_registration_challenge"} 3`)
+}
+
+// TestVerificationCallers: a caller token names the caller, for one request; at the public address others are known by their network
+// address. Sessions outlast the process, and a node that is not configured to do so verifies nobody.
+func TestVerificationCallers(t *testing.T) {
+	for name, store := range nodeStores(t) {
+		t.Run(name, func(t *testing.T) {
+			gate, more := newGate(t)
+			n := newNodeRig(t, store(t)+strings.Replace(verificationConfig, "}\n", ", "+more+"}\n", 1))
+			n.start(t)
+			sidecar, base := daemon.Client(config.Endpoint{Unix: n.socket()})
+			t.Cleanup(sidecar.CloseIdleConnections)
+			call := func(c *http.Client, url, host, token, tool, arguments string) (status int, said string) {
+				t.Helper()
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader(callOf(tool, arguments)))
+				must(t, err)
+				req.Host = host
+				req.Header.Set("Content-Type", "application/json")
+				if token != "" {
+					req.Header.Set(interaction.CallerHeader, token)
+				}
+				resp, err := c.Do(req)
+				must(t, err)
+				defer resp.Body.Close()
+				raw, err := io.ReadAll(resp.Body)
+				must(t, err)
+				return resp.StatusCode, string(bytes.ReplaceAll(raw, []byte(`\"`), []byte(`"`)))
+			}
+			const list, challenge = "list_mcp_servers", "get_registration_challenge"
+			const key = `{"pubkey":"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"}`
+			token := n.callerToken(t, callOf(list, "{}"))
+			for _, tt := range []struct {
+				name                         string
+				client                       *http.Client
+				url, host, token, tool, args string
+				status                       int
+				want                         string
+			}{
+				{"a sidecar", sidecar, base, "", token, list, "{}", 200, "calendar"},
+				{"a token twice", sidecar, base, "", token, list, "{}", 409, "caller_used"},
+				{"a token for another request", sidecar, base, "", n.callerToken(t, "{}"), list, "{}", 403, "caller_request"},
+				{"no token of a sidecar", sidecar, base, "", "", list, "{}", 401, "caller_missing"},
+				{"the public address", n.https, "https://" + n.public, "", "", list, "{}", 200, "calendar"},
+				{"its name", n.https, "https://" + n.public, "node.example", "", list, "{}", 200, "calendar"},
+				{"another name", n.https, "https://" + n.public, "evil.example", "", list, "{}", 421, "another name"},
+				{"a sidecar elsewhere", n.https, "https://" + n.public, "other.example", n.callerToken(t, callOf(list, "{}")), list, "{}", 200, "calendar"},
+				{"a token that is none", n.https, "https://" + n.public, "", "x", list, "{}", 403, "jws_malformed"},
+				{"a session of a sidecar", sidecar, base, "", n.callerToken(t, callOf(challenge, key)), challenge, key, 200, `"success":true`},
+				{"which gives the agent canaries", sidecar, base, "", n.callerToken(t, callOf(list, `{ }`)), list, `{ }`, 200, `"canary":`},
+			} {
+				if status, said := call(tt.client, tt.url, tt.host, tt.token, tt.tool, tt.args); status != tt.status || !strings.Contains(said, tt.want) {
+					t.Errorf("%s: %d %s, want %d with %s", tt.name, status, said, tt.status, tt.want)
+				}
+			}
+			n.wantMetrics(t, `mediator_verification_calls_total{code="",tool="get_registration_challenge"} 1`)
+			if token := gate(); token != "Bearer gate-token" {
+				t.Errorf("the governance server was asked with %q", token)
+			}
+			must(t, n.end(t, syscall.SIGTERM))
+			n.start(t)
+			if status, said := call(sidecar, base, "", n.callerToken(t, callOf(list, `{}`)), list, `{}`); status != 200 || !strings.Contains(said, `"canary":`) {
+				t.Errorf("the session is over with the process: %d %s", status, said)
+			}
+		})
+	}
+	t.Run("off by default", func(t *testing.T) {
+		n := newNodeRig(t, "")
+		n.start(t)
+		var p struct{ Code string }
+		if status := n.get(t, "/mcp", &p); status != http.StatusNotFound || p.Code != "node_endpoint_unknown" {
+			t.Errorf("%d %s", status, p.Code)
+		}
+	})
+}
+
+// newGate starts a server of the xray bridge that answers nothing, and returns how it was asked last, and the configuration that names it.
+func newGate(t *testing.T) (asked func() string, more string) {
+	t.Helper()
+	var token atomic.Value
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token.Store(r.Header.Get("Authorization"))
+		http.Error(w, "away", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	must(t, os.WriteFile(dir+"/ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	must(t, os.WriteFile(dir+"/token", []byte("gate-token\n"), 0o600))
+	return func() string { s, _ := token.Load().(string); return s },
+		`xray: {govern: {url: "` + server.URL + `/mcp", ca: ` + dir + `/ca.pem, tokenFile: ` + dir + `/token}}`
+}
+
+// callOf is the message that calls a tool.
+func callOf(tool, arguments string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
+}
+
+// callerToken is what the owner's sidecar says of the agent that sends body.
+func (n *nodeRig) callerToken(t *testing.T, body string) string {
+	t.Helper()
+	token, err := evidence.Sign(t.Context(), n.kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind, interaction.Caller{
+		Registered: evidence.NewRegistered(n.kit.Issuer(evidence.PurposeInteraction), "node", time.Now(), time.Minute),
+		KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+		Agent:      "agent:worker-1", Owner: n.kit.Owner(t), Session: "ses_1", EventID: "evt_1",
+		Method: http.MethodPost, Path: "/mcp", BodyHash: evidence.HashBytes([]byte(body)),
+	})
+	must(t, err)
+	return token
+}

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/reputation/verification"
+)
+
+// Verification offers the verification of agents over MCP, at the path /mcp of both addresses of the node.
+type Verification struct {
+	// Mode is observed, where the node's own record has to support each check, or seed, where the agent's trace alone is accepted and marked as
+	// declared. Default observed.
+	Mode string `yaml:"mode"`
+	// Tasks is the path of a JSON list of tasks, which are given out in turn. Default: the built-in ones.
+	Tasks string `yaml:"tasks" is:"path"`
+	// Hosts are the host names under which agents reach the public address. A request for another name is refused, unless it is for an IP
+	// address or comes through a sidecar. Default none.
+	Hosts []string `yaml:"hosts"`
+	// Servers are the MCP servers that list_mcp_servers names to agents. Default none.
+	Servers []ListedServer `yaml:"servers"`
+	// XRay names the servers of the xray bridge, which are asked about an agent. Default: none is asked.
+	XRay XRay `yaml:"xray"`
+
+	// TaskList is what Tasks holds; empty without Tasks.
+	TaskList []verification.Task `yaml:"-" of:"tasks"`
+}
+
+// ListedServer is an MCP server that agents are told of.
+type ListedServer struct {
+	// Name is what it is called. Required.
+	Name string `yaml:"name"`
+	// Role says what it is for, in a few words.
+	Role string `yaml:"role"`
+	// URL is its endpoint.
+	URL string `yaml:"url"`
+}
+
+// XRay names three MCP servers. One that does not answer is skipped, and the result of the verification says so.
+type XRay struct {
+	// Orchestrate has the tool orchestrate-task.
+	Orchestrate *XRayServer `yaml:"orchestrate"`
+	// Govern has the tool govern_proposals. It can reject an agent, and shorten the way of one.
+	Govern *XRayServer `yaml:"govern"`
+	// Enforce has the tool codex-enforcement. It reads the agent's reasoning, and scores it.
+	Enforce *XRayServer `yaml:"enforce"`
+	// Timeout bounds each question to a server; at most 5s. Default 5s.
+	Timeout Duration `yaml:"timeout"`
+}
+
+// XRayServer is one server of the xray bridge.
+type XRayServer struct {
+	// URL is its endpoint, https; http only at an address of this machine. Required.
+	URL string `yaml:"url"`
+	// CA is the path of PEM certificates that sign its certificate, besides the system's.
+	CA string `yaml:"ca" is:"path"`
+	// TokenFile holds a bearer token that it demands.
+	TokenFile string `yaml:"tokenFile" is:"path"`
+
+	// RootCAs are those of CA and of the system; nil stands for the system's alone.
+	RootCAs *x509.CertPool `yaml:"-"`
+	// Token is the content of TokenFile.
+	Token string `yaml:"-" of:"tokenFile"`
+}
+
+const (
+	maxXRayTimeout = 5 * time.Second
+	maxListed      = 256 // servers that one answer names
+	minXRayToken   = 8   // bytes
+)
+
+// Configured returns the servers that are configured, by the names of their gates.
+func (x XRay) Configured() map[string]*XRayServer {
+	servers := make(map[string]*XRayServer)
+	for gate, s := range map[string]*XRayServer{
+		verification.GateOrchestrate: x.Orchestrate, verification.GateGovern: x.Govern, verification.GateEnforce: x.Enforce,
+	} {
+		if s != nil {
+			servers[gate] = s
+		}
+	}
+	return servers
+}
+
+// check adds the mistakes in the verification to f, and reads the tasks.
+func (v *Verification) check(f *findings) {
+	if mode := cmp.Or(verification.Mode(v.Mode), verification.ModeObserved); mode != verification.ModeObserved && mode != verification.ModeSeed {
+		f.Add("verification.mode", "%q is neither observed nor seed", v.Mode)
+	}
+	if v.Tasks != "" {
+		raw, err := files.Read(v.Tasks)
+		if err == nil {
+			v.TaskList, err = verification.ParseTasks(raw)
+		}
+		if err != nil {
+			f.Add("verification.tasks", "%v", err)
+		}
+	}
+	for i, host := range v.Hosts {
+		if v.Hosts[i] = strings.ToLower(host); host == "" || strings.ContainsAny(host, ":/ ") {
+			f.Add(fmt.Sprintf("verification.hosts[%d]", i), "%q is no host name; give it without scheme and port", host)
+		}
+	}
+	if len(v.Servers) > maxListed {
+		f.Add("verification.servers", "there are %d; at most %d are named", len(v.Servers), maxListed)
+	}
+	for i, s := range v.Servers {
+		f.required(fmt.Sprintf("verification.servers[%d].name", i), s.Name)
+	}
+	if d := time.Duration(v.XRay.Timeout); d < 0 || d > maxXRayTimeout {
+		f.Add("verification.xray.timeout", "%v is not between 0s and %v", d, maxXRayTimeout)
+	}
+	for gate, s := range v.XRay.Configured() {
+		s.check("verification.xray."+gate, f)
+	}
+}
+
+// check adds the mistakes in a server to f, and reads its files.
+func (s *XRayServer) check(key string, f *findings) {
+	if f.required(key+".url", s.URL); s.URL != "" {
+		u, err := url.Parse(s.URL)
+		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+			f.Add(key+".url", "%q is no https URL: what travels in the open could be changed on the way", s.URL)
+		}
+	}
+	if s.CA != "" {
+		s.RootCAs = readCA(key+".ca", s.CA, f)
+	}
+	if s.TokenFile != "" {
+		token, err := files.ReadSecret(s.TokenFile, minXRayToken)
+		if err != nil {
+			f.Add(key+".tokenFile", "%v", err)
+		}
+		s.Token = token
+	}
+}
+
+// isLoopback reports whether a host is an address of this machine.
+func isLoopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}

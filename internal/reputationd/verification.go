@@ -1,0 +1,126 @@
+package reputationd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/api"
+	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/reputation/verification/store"
+	"github.com/actionproof/mediator/reputation/verification/tools"
+	"github.com/actionproof/mediator/reputation/verification/xray"
+)
+
+const (
+	verificationFile = "verification.db"
+	pruneEvery       = 5 * time.Minute
+)
+
+// verifier is the verification of agents as this node offers it.
+type verifier struct {
+	hosts   []string
+	store   *store.SQL
+	service *verification.Service
+	calls   *prometheus.CounterVec
+	log     *zap.Logger
+}
+
+// openVerifier opens the store of the verifications, which lies beside that of the receipts.
+func openVerifier(ctx context.Context, c *config.Reputation, sign verification.Signer, metrics prometheus.Registerer, log *zap.Logger) (*verifier, error) {
+	o := c.Verification
+	v := &verifier{
+		hosts: o.Hosts, log: log,
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mediator_verification_calls_total", Help: "Calls of the verification's tools by tool and code; an empty code is a success.",
+		}, []string{"tool", "code"}),
+	}
+	if err := metrics.Register(v.calls); err != nil {
+		return nil, err
+	}
+	options := verification.Options{Mode: verification.Mode(o.Mode), Tasks: o.TaskList, Gates: bridge(o.XRay, log)}
+	for _, s := range o.Servers {
+		options.Servers = append(options.Servers, verification.Server{Name: s.Name, Role: s.Role, URL: s.URL})
+	}
+	var err error
+	if c.StoreDSN == "" {
+		v.store, err = store.OpenSQLite(ctx, filepath.Join(c.State, verificationFile), time.Now)
+	} else {
+		v.store, err = store.OpenPostgres(ctx, c.StoreDSN)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the store of verifications of %s: %w", c.Path, err)
+	}
+	if v.service, err = verification.New(v.store, sign, options); err != nil {
+		_ = v.store.Close() // the first error is the one to tell
+		return nil, err
+	}
+	return v, nil
+}
+
+// bridge makes what asks the servers of the xray bridge.
+func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
+	server := func(s *config.XRayServer) xray.Server {
+		if s == nil {
+			return xray.Server{}
+		}
+		return xray.Server{URL: s.URL, Token: s.Token, RootCAs: s.RootCAs}
+	}
+	return xray.New(xray.Options{
+		Orchestrate: server(x.Orchestrate), Govern: server(x.Govern), Enforce: server(x.Enforce), Timeout: time.Duration(x.Timeout), Log: log,
+	})
+}
+
+// prune removes what is over, until ctx ends.
+func (v *verifier) prune(ctx context.Context) {
+	for range every.Tick(ctx, pruneEvery) {
+		if err := v.service.Prune(ctx); err != nil && ctx.Err() == nil {
+			v.log.Error("verifications that are over are not removed", zap.Error(err))
+		}
+	}
+}
+
+// handler makes the MCP endpoint of one listener.
+func (v *verifier) handler(caller func(*http.Request) (verification.Caller, error)) (http.Handler, error) {
+	return tools.NewHandler(v.service, tools.Options{
+		Hosts: v.hosts, Caller: caller, Log: v.log, Called: func(tool, code string) { v.calls.WithLabelValues(tool, code).Inc() },
+	})
+}
+
+// named takes the caller that the sidecar names. Its name has the owner's before it: owners choose the names of their agents themselves.
+func named(s *reputation.Service) func(*http.Request) (verification.Caller, error) {
+	return func(r *http.Request) (verification.Caller, error) {
+		by, body, err := api.Caller(s, r, tools.MaxBody)
+		if err != nil {
+			return verification.Caller{}, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return verification.Caller{Subject: by.Owner + ":" + by.Agent, Session: by.Session}, nil
+	}
+}
+
+// namedOrFrom takes the caller that the sidecar names. Where none does, the caller is the network address.
+func namedOrFrom(s *reputation.Service) func(*http.Request) (verification.Caller, error) {
+	return func(r *http.Request) (verification.Caller, error) {
+		if len(r.Header.Values(interaction.CallerHeader)) > 0 {
+			return named(s)(r)
+		}
+		from, ok := api.Network(r.RemoteAddr)
+		if !ok {
+			return verification.Caller{}, refusal.New("caller_missing", "the request has no header %s, and comes from no network address", interaction.CallerHeader)
+		}
+		return verification.Caller{Subject: from.String()}, nil
+	}
+}
