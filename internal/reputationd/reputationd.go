@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/daemon"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
@@ -30,11 +31,13 @@ import (
 // process is the running node. A reload replaces its owners and the hosts that it believes; everything else stays.
 type process struct {
 	*daemon.Process
-	config  *config.Reputation // as read at the start
-	store   *store.Store
-	service *reputation.Service
-	owners  *owners
-	metrics *requests
+	config     *config.Reputation // as read at the start
+	score      *signer.Issuer[autonomy.Claims]
+	reputation *signer.Issuer[accrual.Claims]
+	store      *store.Store
+	service    *reputation.Service
+	owners     *owners
+	metrics    *requests
 	// Both answer not_ready until the node is ready.
 	internal, public daemon.LateHandler
 }
@@ -71,8 +74,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 // run makes the parts of the process and serves until ctx ends.
 func (p *process) run(ctx context.Context) error {
 	c := p.config
-	score, err := daemon.NewIssuer(ctx, p.Process, autonomy.Kind, c.Keys.Appraiser.SigningKey, c.Keys.Appraiser.Audience)
-	if err != nil {
+	if err := p.openAppraiser(ctx); err != nil {
 		return err
 	}
 	o := Observer(c, p.Roles)
@@ -80,13 +82,14 @@ func (p *process) run(ctx context.Context) error {
 		return err
 	}
 	p.Observer.Store(o)
-	if err := p.openService(ctx, score); err != nil {
+	if err := p.openService(ctx); err != nil {
 		return err
 	}
 	defer p.store.Close()
 	if err := p.Metrics.Register(p.owners); err != nil {
 		return err
 	}
+	var err error
 	if p.metrics, err = newRequests(p.Metrics); err != nil {
 		return err
 	}
@@ -117,8 +120,23 @@ func (p *process) run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// openAppraiser opens the key of the appraiser, which signs scores and reputations.
+func (p *process) openAppraiser(ctx context.Context) error {
+	role := p.config.Keys.Appraiser
+	key, err := p.AddRole(ctx, autonomy.Kind.Purpose, role.SigningKey)
+	if err != nil {
+		return err
+	}
+	o := signer.Options{Issuer: role.Issuer, Audience: role.Audience, Lifetime: role.Lifetime.Or(time.Minute), Now: time.Now}
+	if p.score, err = signer.New(autonomy.Kind, key, o); err != nil {
+		return err
+	}
+	p.reputation, err = signer.New(accrual.Kind, key, o)
+	return err
+}
+
 // openService opens the store and makes the service. It believes nobody yet.
-func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy.Claims]) (err error) {
+func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
 	if c.StoreDSN == "" {
 		p.store, err = store.Open(ctx, filepath.Join(c.State, storeFile))
@@ -129,7 +147,7 @@ func (p *process) openService(ctx context.Context, score *signer.Issuer[autonomy
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: score, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Now: time.Now, Log: p.Log,
+		Store: p.store, Score: p.score, Reputation: p.reputation, Retention: c.Retention.RetentionOr(reputation.DefaultRetention, forever), Now: time.Now, Log: p.Log,
 		Metrics: p.Metrics,
 	})
 	if err != nil {

@@ -88,6 +88,7 @@ func (a *server) endpoints() []endpoint {
 		{http.MethodPost, "/v1/challenge/commit", a.commit},
 		{http.MethodGet, "/v1/score/{receipt_hash}", a.score},
 		{http.MethodGet, "/v1/sessions/{session}/score", a.sessionScore},
+		{http.MethodGet, "/v1/reputation/{agent_id}", a.reputation},
 		{http.MethodGet, "/v1/baselines/{hash}", a.baseline},
 		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
 		{http.MethodGet, "/openapi.json", a.describe},
@@ -296,6 +297,14 @@ func (a *server) score(w http.ResponseWriter, r *http.Request) error {
 
 func (a *server) sessionScore(w http.ResponseWriter, r *http.Request) error {
 	answer, err := a.service.SessionScore(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
+	if err != nil {
+		return err
+	}
+	return write(w, answer, never)
+}
+
+func (a *server) reputation(w http.ResponseWriter, r *http.Request) error {
+	answer, err := a.service.Reputation(r.Context(), r.PathValue("agent_id"))
 	if err != nil {
 		return err
 	}

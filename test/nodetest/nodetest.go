@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
@@ -47,7 +48,7 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 	}
-	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t), Now: k.Clock.Now, Log: zap.NewNop()}
+	o := reputation.Options{Store: s, Believed: Believed(t, k), Score: k.Appraiser(t), Reputation: gatetest.Signer(t, k, accrual.Kind), Now: k.Clock.Now, Log: zap.NewNop()}
 	for _, edit := range edits {
 		edit(&o)
 	}
